@@ -1,5 +1,7 @@
 //! `underload run`, `scenarios` and `report` as a user meets them: what they print, what they
-//! leave, how they end. One test sends traffic, between namespaces of its own.
+//! leave, how they end. Some tests send traffic, between namespaces of their own.
+
+mod browsers;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -252,7 +254,15 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
         "far.toml",
         &without_command(TINY).replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""),
     );
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 16] = [
+        (
+            &["run", "page/browser", "--world", "sim"],
+            "page/browser: variant fifo/new-connections: flow 'page': kind 'browser' is not",
+        ),
+        (
+            &["run", "page/browser", "--world", "kernel-tcp"],
+            "page/browser: flow.page.kind: a browser runs in real time only; expected --world live",
+        ),
         (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
         (large, "1100000 trials are more than 1000000: confirm with --yes"),
         (&["run", "nothing.toml"], "sweep[0]: has no values"),

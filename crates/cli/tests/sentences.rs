@@ -24,6 +24,10 @@ fn every_built_in_scenario_says_what_is_true_of_it() {
     let (mut text, mut numbers) = (String::new(), String::new());
     for (position, row) in rows.as_array().expect("a list").iter().enumerate() {
         let name = row["name"].as_str().expect("a name");
+        if !row["worlds"].as_array().expect("a list").contains(&"sim".into()) {
+            assert_eq!(name, "page/browser");
+            continue;
+        }
         let out = format!("run-{position}");
         let arguments = ["run", name, "--world", "sim", "--short", "--no-cache", "--out", &out];
         let output = underload(&arguments, folder.path());

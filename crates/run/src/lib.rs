@@ -27,6 +27,7 @@ pub mod measured_lines;
 pub mod modem_file;
 pub mod own;
 pub mod packets;
+mod page_loads;
 mod progress;
 pub mod question;
 pub mod replay;

@@ -16,6 +16,7 @@ use super::cohort::Cohort;
 use super::flow::{Flow, FlowKind};
 use crate::flows;
 use crate::keys::{Fault, alternatives, did_you_mean};
+use crate::page_loads::PageLoads;
 
 /// The metrics of a scenario's arms.
 #[derive(Default)]
@@ -61,7 +62,7 @@ impl Metrics {
     fn add(&mut self, entry: &Flow) {
         let name = &entry.name;
         self.entries.insert(name.clone());
-        let (names, kind) = match &entry.kind {
+        let (names, metrics) = match &entry.kind {
             FlowKind::Probe(probe) => {
                 let open = flows::probes(name, probe).map(|(name, _)| name);
                 let closed = flows::request_response(name, probe).map(|(name, _)| name);
@@ -72,20 +73,22 @@ impl Metrics {
                 let names = self.loads(name, tcp.direction, tcp.count);
                 let notes_delivery = tcp.delivery && tcp.congestion_control != sprout::NAME;
                 let config = TcpConfig { notes_delivery, ..TcpConfig::default() };
-                (names, sim::FlowKind::Tcp(config))
+                (names, sim::FlowKind::Tcp(config).metrics())
             }
-            FlowKind::Udp(udp) => (self.loads(name, udp.direction, udp.count), a_udp_flow()),
+            FlowKind::Udp(udp) => {
+                (self.loads(name, udp.direction, udp.count), a_udp_flow().metrics())
+            }
             FlowKind::Application(application) => {
                 let names = application.flows(name).into_iter().map(|(name, _)| name).collect();
-                (names, sim::FlowKind::Application(application.config.clone()))
+                (names, sim::FlowKind::Application(application.config.clone()).metrics())
             }
+            FlowKind::Browser(_) => (vec![name.clone()], PageLoads::default().metrics()),
             FlowKind::Exec(_) => {
                 self.flows.insert(name.clone());
                 self.own.insert(format!("{name}/exit_status"), String::new());
                 return;
             }
         };
-        let metrics = kind.metrics();
         for name in names {
             for metric in &metrics {
                 self.own.insert(format!("{name}/{}", metric.name), metric.unit.clone());

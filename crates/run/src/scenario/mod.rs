@@ -85,7 +85,10 @@ pub use cohort::Cohort;
 pub use error::{Excerpt, ScenarioError, ScenarioErrors};
 pub use explain::{Setting, SettingValue};
 pub use flow::simulated_controls;
-pub use flow::{Activity, ApplicationFlow, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow};
+pub use flow::{
+    Activity, ApplicationFlow, BrowserFlow, ExecFlow, Flow, FlowKind, PageProtocol, ProbeFlow,
+    TcpFlow, UdpFlow,
+};
 pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};
 pub use resolve::json_schema;

@@ -78,7 +78,10 @@ fn live_problem_of_flow(flow: &Flow) -> Option<String> {
             return Some(format!("packet: {bytes}: the live world sends {least}B to {most}B"));
         }
         FlowKind::Udp(udp) => udp.activity.stop,
-        FlowKind::Probe(_) | FlowKind::Exec(_) | FlowKind::Application(_) => None,
+        FlowKind::Probe(_)
+        | FlowKind::Exec(_)
+        | FlowKind::Browser(_)
+        | FlowKind::Application(_) => None,
     };
     stop.map(|_| "stop: flows end with the load phase in the live world".to_owned())
 }
@@ -129,6 +132,12 @@ mod tests {
         let (_, live, worlds) = of(small, "");
         assert!(live.starts_with("flow.udp.packet: 40B"), "{live}");
         assert_eq!(worlds, [World::Sim]);
+        let (sim, live, worlds) = of("[[flow]]\nname = \"page\"\nkind = \"browser\"\n", "");
+        assert_eq!(
+            sim,
+            "flow 'page': kind 'browser' is not simulated; expected any but browser and exec"
+        );
+        assert_eq!((live, worlds), (String::new(), vec![World::Live]));
         let (_, live, _) = of("[[flow]]\nname = \"p2\"\nkind = \"probe\"\n", "");
         assert!(live.contains("one probe flow"), "{live}");
     }

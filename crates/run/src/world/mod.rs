@@ -45,7 +45,8 @@ pub(crate) trait World {
 }
 
 /// Returns the requested world; for `auto`, the live world if the machine and the scenario allow
-/// it. Call this before any thread starts: without root it moves the process into a user namespace.
+/// it, and its error if the simulator cannot run the scenario either. Call this before any thread
+/// starts: without root it moves the process into a user namespace.
 pub(crate) fn choose(
     choice: WorldChoice,
     scenario: &Scenario,
@@ -57,6 +58,9 @@ pub(crate) fn choose(
         WorldChoice::KernelTcp => kernel(scenario, false),
         WorldChoice::Sim => simulated(scenario, own, "as requested"),
         WorldChoice::Auto => live(scenario).or_else(|error| {
+            if scenario.sim_problem().is_some() {
+                return Err(error);
+            }
             let reason = format!("because live is not possible here: {}", chain(&error));
             simulated(scenario, own, &reason)
         }),

@@ -193,7 +193,7 @@ keys! {
 
 #[derive(Serialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "kebab-case")]
-enum Script {
+pub(super) enum Script {
     Cached,
     Fetched,
 }
@@ -215,7 +215,7 @@ impl Application for WebKeys {
     }
 }
 
-const MAX_LOADS: u32 = 100_000;
+pub(super) const MAX_LOADS: u32 = 100_000;
 
 keys! {
     pub(super) struct VideoKeys {

@@ -1,6 +1,7 @@
 //! `[[flow]]`: the senders of packets.
 
 mod application;
+mod browser;
 mod common;
 mod exec;
 mod probe;
@@ -20,6 +21,7 @@ use crate::keys::{
 };
 
 pub use application::ApplicationFlow;
+pub use browser::{BrowserFlow, PageProtocol};
 pub use common::Activity;
 pub use exec::ExecFlow;
 pub use probe::ProbeFlow;
@@ -30,6 +32,7 @@ pub use udp::UdpFlow;
 use application::{
     ApplicationKeys, CloudGameKeys, GameKeys, InteractiveVideoKeys, VideoKeys, VoipKeys, WebKeys,
 };
+use browser::BrowserKeys;
 use common::Kind;
 use exec::ExecKeys;
 
@@ -54,6 +57,8 @@ pub enum FlowKind {
     Udp(UdpFlow),
     /// A command inside the lab; not in the sim world.
     Exec(ExecFlow),
+    /// A page in a real browser; only in the live world.
+    Browser(BrowserFlow),
     /// An application; only in the sim world.
     Application(ApplicationFlow),
 }
@@ -73,7 +78,15 @@ kinds! {
     Probe(ProbeFlow);
     Udp(UdpFlow);
     Exec(ExecFlow);
+    Browser(BrowserFlow);
     Application(ApplicationFlow);
+}
+
+impl FlowKind {
+    /// Whether a real browser runs it, which needs real time.
+    pub fn needs_browser(&self) -> bool {
+        matches!(self, Self::Browser(_))
+    }
 }
 
 struct Entry {
@@ -92,11 +105,12 @@ const fn entry<K: Kind<Flow: Into<FlowKind>>>() -> Entry {
     }
 }
 
-const KINDS: [Entry; 10] = [
+const KINDS: [Entry; 11] = [
     entry::<TcpFlow>(),
     entry::<ProbeFlow>(),
     entry::<UdpFlow>(),
     entry::<ExecKeys>(),
+    entry::<BrowserKeys>(),
     entry::<ApplicationKeys<VoipKeys>>(),
     entry::<ApplicationKeys<WebKeys>>(),
     entry::<ApplicationKeys<VideoKeys>>(),

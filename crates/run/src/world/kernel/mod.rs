@@ -97,6 +97,7 @@ impl Kernel {
     /// Linux's queues, not ours.
     pub(super) fn new(scenario: &Scenario, has_own_queues: bool) -> Result<Self, RunError> {
         check::model(scenario)?;
+        check::virtual_time(scenario)?;
         let refused = |error: &dyn std::error::Error| RunError::Refused(chain(error));
         let kinds = if has_own_queues { linux::check(scenario)? } else { BTreeSet::new() };
         let image = Image::find(&directory()?).map_err(|error| refused(&error))?;

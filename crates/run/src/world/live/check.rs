@@ -2,6 +2,7 @@
 
 use underload_probe::load::available_congestion_controls;
 
+use super::browser;
 use crate::error::RunError;
 use crate::scenario::{Arm, FlowKind, Scenario};
 
@@ -22,10 +23,28 @@ pub(in crate::world) fn machine(scenario: &Scenario) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Rejects a scenario that needs real time.
+pub(in crate::world) fn virtual_time(scenario: &Scenario) -> Result<(), RunError> {
+    let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
+    let browser = flows.find(|flow| flow.kind.needs_browser());
+    browser.map_or(Ok(()), |flow| {
+        Err(RunError::Refused(format!(
+            "{}: flow.{}.kind: a browser runs in real time only; expected --world live",
+            scenario.name, flow.name
+        )))
+    })
+}
+
 fn check_arm(arm: &Arm, available: &str) -> Result<(), String> {
+    if let Some(problem) = browser::problem(arm) {
+        return Err(problem);
+    }
     for flow in &arm.flows {
-        let FlowKind::Tcp(tcp) = &flow.kind else { continue };
-        let name = &tcp.congestion_control;
+        let name = match &flow.kind {
+            FlowKind::Tcp(tcp) => &tcp.congestion_control,
+            FlowKind::Browser(browser) => &browser.congestion_control,
+            _ => continue,
+        };
         if !available.split([' ', '(', ')', ':']).any(|known| known == name) {
             return Err(format!(
                 "flow.{}: congestion_control: this kernel does not offer `{name}`: available are \

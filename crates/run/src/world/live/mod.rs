@@ -9,8 +9,10 @@
 //! - [`mod@between`]: what is between client and server, our gateway or Linux's routers.
 //! - [`linux`]: what Linux's routers are to do.
 //! - [`exec`]: commands inside the lab.
+//! - [`browser`]: pages in a real browser inside the lab.
 
 mod between;
+mod browser;
 pub(super) mod check;
 mod exec;
 pub(super) mod linux;

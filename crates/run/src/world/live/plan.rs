@@ -135,7 +135,10 @@ fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
             udp.marking,
             &udp.activity,
         ),
-        FlowKind::Probe(_) | FlowKind::Exec(_) | FlowKind::Application(_) => return Vec::new(),
+        FlowKind::Probe(_)
+        | FlowKind::Exec(_)
+        | FlowKind::Browser(_)
+        | FlowKind::Application(_) => return Vec::new(),
     };
     let load = |(direction, name): (_, String)| LoadFlow {
         start_after: duration(activity.start_of(&name, seed)),

@@ -16,6 +16,7 @@ use underload_probe::wire::MarkingPolicy;
 use underload_record::schema::TrialRecord;
 
 use super::between::{Between, Report};
+use super::browser::Browsers;
 use super::exec::Commands;
 use super::plan::{self, Clockwork, Queues};
 use crate::error::{Doing as _, RunError};
@@ -39,6 +40,7 @@ pub(in crate::world) fn run_trial(
     let far_end = FarEnd::start(&ends, arm)?;
     let endpoints = far_end.endpoints(&ends);
     let mut commands = Commands::start(&ends, arm)?;
+    let mut browsers = Browsers::start(&ends, arm)?;
     let mut failure = None;
     let mut current = None;
     let measured = Measurement::run(
@@ -53,6 +55,7 @@ pub(in crate::world) fn run_trial(
             }
             let commanded = commands.start_and_stop(progress.phase);
             failure = failure.take().or(commanded.err());
+            browsers.start_and_stop(progress.phase);
         },
         stop,
     )
@@ -63,7 +66,8 @@ pub(in crate::world) fn run_trial(
     if measured.cancelled || stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let commands = commands.finish()?;
+    let mut commands = commands.finish()?;
+    browsers.finish(&mut commands);
     let kernel_drops = ends.kernel_drops().of_world()?;
     drop((endpoints, far_end));
     let report = between.stop()?;
@@ -133,7 +137,7 @@ fn sockets_of(ends: &Arc<Ends>, end: fn(&Ends) -> &Namespace) -> Arc<dyn SocketS
     })
 }
 
-fn in_network<T: Send>(
+pub(super) fn in_network<T: Send>(
     namespace: &Namespace,
     open: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {

@@ -32,7 +32,7 @@ use crate::scenario::{
 pub enum PlanError {
     #[error("flow '{flow}': congestion control '{name}' is not simulated; expected {known}")]
     UnknownAlgorithm { flow: String, name: String, known: String },
-    #[error("flow '{flow}': kind '{kind}' is not simulated; expected any but exec")]
+    #[error("flow '{flow}': kind '{kind}' is not simulated; expected any but browser and exec")]
     UnknownKind { flow: String, kind: String },
     #[error(
         "`{spec}` is not an algorithm of this program; expected a run by the Python code that has \
@@ -68,10 +68,8 @@ pub fn configure_with(
                 add_tcp(&mut flows, flow, tcp, (&phases, seed), (own, &label))?;
             }
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, (&phases, seed)),
-            scenario::FlowKind::Exec(_) => {
-                let (flow, kind) = (flow.name.clone(), "exec".to_owned());
-                return Err(PlanError::UnknownKind { flow, kind });
-            }
+            scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
+            scenario::FlowKind::Browser(_) => return Err(unknown_kind(flow, "browser")),
             scenario::FlowKind::Application(app) => {
                 flows.extend(applications(&flow.name, app, &phases));
             }
@@ -84,6 +82,10 @@ pub fn configure_with(
     let config = SimConfig { up, down, flows, phases, seed, sample_interval, label };
     config.check()?;
     Ok(config)
+}
+
+fn unknown_kind(flow: &Flow, kind: &str) -> PlanError {
+    PlanError::UnknownKind { flow: flow.name.clone(), kind: kind.to_owned() }
 }
 
 fn halves(extra_rtt: Span) -> ExtraDelay {
@@ -419,10 +421,14 @@ mod tests {
                 let (text, name) = (builtin.text, builtin.name);
                 let parsed = Scenario::parse_with(text, name, &options, &mut builtin::load_file);
                 let scenario = parsed.unwrap_or_else(|error| panic!("{error}"));
-                // Ordinary homes, and comparisons of the worlds, have no published numbers.
-                let has_none = name.starts_with("home/") || name.starts_with("kernel/");
+                // Ordinary homes, and comparisons of worlds and models, have no published numbers.
+                let has_none = ["home/", "kernel/", "page/"].iter().any(|it| name.starts_with(it));
                 let shown = has_none || !scenario.published.is_empty();
                 assert!(short || shown, "{name} has nothing to meet");
+                if name == "page/browser" {
+                    assert_eq!(scenario.worlds(), [underload_record::schema::World::Live]);
+                    continue;
+                }
                 for arm in &scenario.arms {
                     let config = configure(arm, 1, TrialLabel::default());
                     config.unwrap_or_else(|error| panic!("{name}, variant {}: {error}", arm.name));

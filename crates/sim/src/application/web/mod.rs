@@ -57,6 +57,38 @@ impl Default for WebConfig {
     }
 }
 
+/// The loads of a page until its flow stopped, of this model and of a real browser.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loads {
+    /// Length of each finished load.
+    pub finished: Vec<Span>,
+    /// Length up to the end of the flow of a load that was under way; `None` if none was.
+    pub unfinished: Option<Span>,
+}
+
+impl Loads {
+    /// Returns the median load time, s. An unfinished load counts with the time until the flow
+    /// stopped; if the median falls on it, the median is unknown.
+    fn median(&self) -> Option<f64> {
+        let mut loads: Vec<_> = self.finished.iter().map(|&length| (length, true)).collect();
+        loads.extend(self.unfinished.map(|length| (length, false)));
+        loads.sort_unstable();
+        let (length, known) = *loads.get(loads.len().saturating_sub(1) / 2)?;
+        known.then(|| length.as_nanos() as f64 / 1e9)
+    }
+
+    pub fn metrics(&self) -> Vec<Metric> {
+        let longest = self.finished.iter().max().map(|length| length.as_nanos() as f64 / 1e9);
+        let is_unfinished = self.unfinished.is_some();
+        vec![
+            metric("page_load", "s", self.median()),
+            metric("page_load_max", "s", longest.filter(|_| !is_unfinished)),
+            metric("pages_loaded", "", Some(self.finished.len() as f64)),
+            metric("pages_unfinished", "", Some(f64::from(u8::from(is_unfinished)))),
+        ]
+    }
+}
+
 /// State of the browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -87,7 +119,6 @@ pub(super) struct Web {
     waiting: Vec<u64>,
     fetching: usize,
     loads_begun: u32,
-    /// Length of each finished load.
     finished: Vec<Span>,
 }
 
@@ -183,20 +214,10 @@ impl Web {
         }
     }
 
-    /// Returns the median load time, s. An unfinished load counts with the time until the flow
-    /// stopped; if the median falls on it, the median is unknown.
-    fn median(&self) -> Option<f64> {
-        let mut loads: Vec<_> = self.finished.iter().map(|&length| (length, true)).collect();
-        if self.is_unfinished() {
-            loads.push((self.stop.since(self.begun), false));
-        }
-        loads.sort_unstable();
-        let (length, known) = *loads.get(loads.len().saturating_sub(1) / 2)?;
-        known.then(|| length.as_nanos() as f64 / 1e9)
-    }
-
-    fn is_unfinished(&self) -> bool {
-        self.step != Step::Resting
+    fn loads(&self) -> Loads {
+        let is_unfinished = self.step != Step::Resting;
+        let unfinished = is_unfinished.then(|| self.stop.since(self.begun));
+        Loads { finished: self.finished.clone(), unfinished }
     }
 }
 
@@ -244,25 +265,18 @@ impl Endpoint for Web {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let longest = self.finished.iter().max().map(|length| length.as_nanos() as f64 / 1e9);
-        let longest = longest.filter(|_| !self.is_unfinished());
-        vec![
-            metric("page_load", "s", self.median()),
-            metric("page_load_max", "s", longest),
-            metric("pages_loaded", "", Some(self.finished.len() as f64)),
-            metric("pages_unfinished", "", Some(f64::from(u8::from(self.is_unfinished())))),
-        ]
+        self.loads().metrics()
     }
 }
 
 // The guideline's page.
-const HTML_BYTES: u64 = 20 << 10;
-const SCRIPT_BYTES: u64 = 96_768;
-const IMAGE_BYTES: u64 = 3_343;
-const IMAGES: usize = 100;
+pub const HTML_BYTES: u64 = 20 << 10;
+pub const SCRIPT_BYTES: u64 = 96_768;
+pub const IMAGE_BYTES: u64 = 3_343;
+pub const IMAGES: usize = 100;
 
 const REQUEST_BYTES: u64 = 400;
-const RESPONSE_HEADER_BYTES: u64 = 300;
+pub const RESPONSE_HEADER_BYTES: u64 = 300;
 const DNS_QUERY_BYTES: u32 = 40;
 const DNS_ANSWER_BYTES: u32 = 56;
 /// Wait for the first attempt to resolve a name; it doubles each time.
@@ -281,13 +295,13 @@ mod tests {
     #[test]
     fn a_median_that_is_not_finished_is_unknown() {
         let mut web = Web::new(&WebConfig::default(), Time::from_secs(60), Rng::new(1));
-        assert_eq!(web.median(), None);
+        assert_eq!(web.loads().median(), None);
         web.finished = [3, 1, 2].map(Span::from_secs).to_vec();
-        assert_eq!(web.median(), Some(2.0));
+        assert_eq!(web.loads().median(), Some(2.0));
         web.step = Step::Html;
         web.begun = Time::from_secs(10);
-        assert_eq!(web.median(), Some(2.0));
+        assert_eq!(web.loads().median(), Some(2.0));
         web.finished = vec![Span::from_secs(51)];
-        assert_eq!(web.median(), None);
+        assert_eq!(web.loads().median(), None);
     }
 }

@@ -1,0 +1,195 @@
+//! `kind = "browser"` in live trials: what is recorded, and what a run leaves.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use underload_store::RunDir;
+
+use super::{PATIENCE, folder, is_skipped, stderr};
+
+/// A live trial in which a browser loads one page over each protocol.
+const PAGES: &str = r#"
+title = "Pages"
+[path]
+up = "50mbit"
+down = "50mbit"
+rtt = "10ms"
+[phases]
+idle = "200ms"
+ramp = "200ms"
+load = "4s"
+drain = "100ms"
+[[flow]]
+kind = "probe"
+[[flow]]
+name = "page"
+kind = "browser"
+keep_alive = false
+script = "fetched"
+loads = 1
+[[flow]]
+name = "secure"
+kind = "browser"
+protocol = "http2"
+loads = 1
+"#;
+
+/// Returns the command of a run, with a mark in the environment that all of its processes inherit.
+fn marked_run(arguments: &[&str], folder: &Path, mark: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.args(arguments).current_dir(folder).env("UNDERLOAD_TEST_MARK", mark);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Counts the processes of a run's browsers.
+fn browsers_of(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").expect("the processes");
+    let is_browser = |process: &std::path::PathBuf| {
+        let read = |file: &str| std::fs::read(process.join(file)).unwrap_or_default();
+        let environment = String::from_utf8_lossy(&read("environ")).into_owned();
+        environment.contains(&format!("UNDERLOAD_TEST_MARK={mark}"))
+            && String::from_utf8_lossy(&read("cmdline")).contains("--user-data-dir=/tmp/profile")
+    };
+    processes.flatten().map(|entry| entry.path()).filter(is_browser).count()
+}
+
+/// Waits until `condition` holds; `false` after [`PATIENCE`].
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
+/// Returns whether a run was skipped because this machine has no Chromium or no namespaces.
+fn is_skipped_without_browser(test: &str, output: &Output) -> bool {
+    let is_missing = stderr(output).contains("no Chromium");
+    if is_missing {
+        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
+    }
+    is_missing || is_skipped(test, output)
+}
+
+/// Checks the stored times of a browser's loads. Returns how many pages it loaded.
+fn checked_loads(text: &str, objects: u64, protocol: &str) -> usize {
+    let mut lines = text
+        .lines()
+        .map(|line| -> serde_json::Value { serde_json::from_str(line).expect("a line of JSON") });
+    let version = lines.next().expect("the browser");
+    assert!(version["browser"].as_str().is_some_and(|it| it.contains("Chrom")), "{version}");
+    let check = |load: serde_json::Value| {
+        let times = ["connectStart", "connectEnd", "responseStart", "responseEnd", "loadEventEnd"];
+        let times = times.map(|name| load[name].as_f64().expect("a time"));
+        assert!(times.is_sorted() && times[4] > 0.0, "{load}");
+        assert_eq!(
+            (load["objects"].as_u64(), &load["nextHopProtocol"]),
+            (Some(objects), &protocol.into())
+        );
+        assert_eq!(load["secureConnectionStart"].as_f64() > Some(0.0), protocol == "h2", "{load}");
+    };
+    lines.map(check).count()
+}
+
+#[test]
+fn a_browser_loads_whole_pages_and_leaves_nothing() {
+    const NAME: &str = "a_browser_loads_whole_pages_and_leaves_nothing";
+    let folder = folder();
+    std::fs::write(folder.path().join("pages.toml"), PAGES).expect("writing the scenario");
+    // On a machine that is too busy for a page within the load phase, the next attempt counts.
+    for attempt in ["first", "second", "third"] {
+        let mark = format!("{}-{attempt}", std::process::id());
+        let arguments = ["run", "pages.toml", "--world", "live", "--out", attempt];
+        let run = marked_run(&arguments, folder.path(), &mark).output().expect("it starts");
+        if is_skipped_without_browser(NAME, &run) {
+            return;
+        }
+        assert_eq!(browsers_of(&mark), 0);
+        let data = RunDir::read(folder.path().join(attempt)).expect("the record can be read");
+        let [trial] = data.record.trials.as_slice() else { panic!("{}", stderr(&run)) };
+        let value = |flow: &str, name: &str| {
+            let flow = trial.flows.iter().find(|it| it.name == flow).expect("the flow");
+            assert_eq!(flow.kind, "browser");
+            flow.metrics.iter().find(|metric| metric.name == name).expect("a metric").value
+        };
+        let mut finished = 0;
+        for (flow, objects, protocol) in [("page", 101, "http/1.1"), ("secure", 100, "h2")] {
+            let path = format!("{attempt}/exec/0000000-{flow}.txt");
+            let text = std::fs::read_to_string(folder.path().join(path)).expect("the times");
+            let loaded = checked_loads(&text, objects, protocol);
+            assert_eq!(value(flow, "pages_loaded"), Some(loaded as f64));
+            assert_eq!(value(flow, "pages_unfinished"), Some(1.0 - loaded as f64));
+            finished += loaded;
+        }
+        if finished == 2 {
+            // Each object, and the HTML, has its connection; Chromium may open one more.
+            assert!(value("page", "connections") >= Some(102.0));
+            assert!(
+                value("secure", "connections") <= Some(3.0) && value("secure", "tls") > Some(0.0)
+            );
+            return;
+        }
+    }
+    panic!("no page was loaded");
+}
+
+#[test]
+fn a_killed_or_interrupted_run_leaves_no_browser() {
+    const NAME: &str = "a_killed_or_interrupted_run_leaves_no_browser";
+    let folder = folder();
+    let long = PAGES.replace("load = \"4s\"", "load = \"100s\"");
+    std::fs::write(folder.path().join("pages.toml"), long).expect("writing the scenario");
+    for signal in ["-KILL", "-INT"] {
+        let mark = format!("{}{signal}", std::process::id());
+        let out = signal.trim_start_matches('-');
+        let arguments = ["run", "pages.toml", "--world", "live", "--out", out];
+        let mut child = marked_run(&arguments, folder.path(), &mark).spawn().expect("it starts");
+        let mut has_ended = false;
+        assert!(comes_true(|| {
+            has_ended = child.try_wait().expect("its state").is_some();
+            has_ended || browsers_of(&mark) > 0
+        }));
+        if !has_ended {
+            let _ = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        }
+        let output = child.wait_with_output().expect("it ends");
+        if is_skipped_without_browser(NAME, &output) {
+            return;
+        }
+        assert!(!has_ended, "{}", stderr(&output));
+        assert!(comes_true(|| browsers_of(&mark) == 0), "after {signal}: {}", stderr(&output));
+    }
+    assert!(!Path::new("/tmp/profile").exists());
+}
+
+#[test]
+fn a_program_that_is_no_browser_is_named() {
+    const NAME: &str = "a_program_that_is_no_browser_is_named";
+    let folder = folder();
+    std::fs::write(folder.path().join("pages.toml"), PAGES).expect("writing the scenario");
+    let fake = folder.path().join("fake");
+    std::fs::write(&fake, "#!/bin/sh\necho Fake 1.0\n").expect("writing the program");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&fake, executable).expect("making it executable");
+    let with = |program: &Path, world: &str| {
+        let arguments = ["run", "pages.toml", "--world", world, "--out", "out"];
+        let mut command = marked_run(&arguments, folder.path(), "none");
+        command.env("UNDERLOAD_CHROMIUM", program).output().expect("it starts")
+    };
+    for world in ["live", "auto"] {
+        let missing = with(Path::new("/nowhere/chromium"), world);
+        if is_skipped(NAME, &missing) {
+            return;
+        }
+        assert_eq!(missing.status.code(), Some(2), "{}", stderr(&missing));
+        assert!(stderr(&missing).contains("flow.page: no Chromium"), "{}", stderr(&missing));
+    }
+    let ended = with(&fake, "live");
+    assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
+    assert!(stderr(&ended).contains("starting Chromium (Fake 1.0): "), "{}", stderr(&ended));
+}

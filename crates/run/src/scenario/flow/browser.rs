@@ -1,0 +1,90 @@
+//! `kind = "browser"`: a real browser that loads a page, in the live world.
+
+use serde::Serialize;
+use underload_aqm::time::Span;
+use underload_sim::application::web::WebConfig;
+
+use super::application::{MAX_LOADS, Script};
+use super::common::{ActivityKeys, Kind};
+use super::tcp::DEFAULT_CONTROL;
+use crate::keys::{Fault, keys, word, words};
+
+/// A headless Chromium at the client, which loads the page of `kind = "web"` from a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrowserFlow {
+    pub protocol: PageProtocol,
+    /// Whether a connection serves more than one resource.
+    pub keeps_alive: bool,
+    /// Maximum number of loads.
+    pub loads: u32,
+    /// Time between the end of one load and the start of the next.
+    pub pause: Span,
+    pub fetches_script: bool,
+    /// Congestion control of the server.
+    pub congestion_control: String,
+    /// Since the start of the ramp; `None` to start with the load phase.
+    pub start: Option<Span>,
+    /// Since the start of the ramp; `None` to stop at the end of the load phase.
+    pub stop: Option<Span>,
+}
+
+/// The protocol that a page is served by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageProtocol {
+    /// HTTP/1.1 over TCP, without TLS.
+    Http1,
+    /// HTTP/2 over TLS 1.3, without which browsers do not speak it.
+    Http2,
+}
+
+words! { PageProtocol, word: Http1 Http2; }
+
+keys! {
+    pub(super) struct BrowserKeys {
+        /// The protocol of the server; `http1`: HTTP/1.1 without TLS, as the model's; `http2`:
+        /// HTTP/2 over TLS 1.3.
+        protocol: PageProtocol = PageProtocol::Http1,
+        /// Whether connections stay open after a response; `false` for `http1` only: a new one per
+        /// resource, as the model's `chrome` has it.
+        keep_alive: bool = true,
+        /// Loads of the page, each with new connections, as far as the trial's time allows.
+        loads: u32 = WebConfig::default().loads => 1..=MAX_LOADS,
+        /// Time between two loads.
+        pause: Span = WebConfig::default().pause,
+        /// Whether the page leaves its script out, as if it came from the cache, or names it.
+        script: Script = Script::Cached,
+        /// The congestion control of the server.
+        congestion_control: String = DEFAULT_CONTROL.to_owned(),
+        /// Start after the start of the ramp; by default with the load phase.
+        start: Option<Span>,
+        /// End after the start of the ramp; by default with the load phase.
+        stop: Option<Span>,
+    }
+}
+
+impl Kind for BrowserKeys {
+    type Flow = BrowserFlow;
+    const NAME: &str = "browser";
+    const IS_SIMULATED: bool = false;
+
+    fn check(self) -> Result<BrowserFlow, Fault> {
+        let Self { protocol, keep_alive, loads, pause, script, congestion_control, .. } = self;
+        if !keep_alive && protocol == PageProtocol::Http2 {
+            let problem = "`false` needs protocol = \"http1\": HTTP/2 has one connection per page";
+            return Err(Fault::new("keep_alive", problem));
+        }
+        let (start, stop) = (self.start, self.stop);
+        let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
+        Ok(BrowserFlow {
+            protocol,
+            keeps_alive: keep_alive,
+            loads,
+            pause,
+            fetches_script: script == Script::Fetched,
+            congestion_control,
+            start,
+            stop: activity.stop,
+        })
+    }
+}

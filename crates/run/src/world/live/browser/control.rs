@@ -1,0 +1,105 @@
+//! Browsers in the lab's namespaces, and the thread that controls them.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use underload_browser::{Chromium, DevTools, DevToolsError, MISSING, Profile};
+use underload_emu::machine::{Namespace, Process};
+
+use crate::error::{Doing as _, RunError, chain};
+
+/// Browsers with one thread that controls all of them. Dropping it kills the browsers.
+pub(super) struct Controlled<T> {
+    pub version: String,
+    processes: Vec<Process>,
+    /// Begins the thread's work, and by closing asks it to end; `None` once asked.
+    begin: Option<Sender<()>>,
+    thread: Option<JoinHandle<Result<T, DevToolsError>>>,
+}
+
+/// How the thread learns when to work.
+pub(super) struct Signals {
+    ready: Sender<()>,
+    /// One message to begin; closed to end.
+    pub begin: Receiver<()>,
+}
+
+/// A busy machine starts Chromium within this time.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Chromium's profile and shared memory take about 40 MB.
+const PROFILE_MEGABYTES: u32 = 512;
+
+impl Signals {
+    /// Reports that the browsers are ready, and waits until the work begins; `false` if it never
+    /// does.
+    pub(super) fn wait(&self) -> bool {
+        // The receiver exists while it waits.
+        let _ = self.ready.send(());
+        self.begin.recv().is_ok()
+    }
+}
+
+impl<T: Send + 'static> Controlled<T> {
+    /// Starts a browser with these arguments in each namespace, and `run` in a thread, and waits
+    /// until that is ready. `limit`: the longest wait for an answer of a browser.
+    pub(super) fn start(
+        namespaces: &[&Namespace],
+        arguments: &[String],
+        limit: Duration,
+        run: impl FnOnce(Vec<DevTools>, &Signals) -> Result<T, DevToolsError> + Send + 'static,
+    ) -> Result<Self, RunError> {
+        let chromium = Chromium::find().ok_or(MISSING).of_world()?;
+        let (mut processes, mut tools) = (Vec::new(), Vec::new());
+        for namespace in namespaces {
+            let mut command = chromium.command(Profile::Memory { megabytes: PROFILE_MEGABYTES });
+            command.args(arguments);
+            let mut process = namespace.spawn(command).doing("starting Chromium")?;
+            let pipes = (process.child().stdin.take(), process.child().stdout.take());
+            let (Some(input), Some(output)) = pipes else { return Err("no pipes").of_world() };
+            tools.push(DevTools::new(input, output, limit).doing("starting Chromium")?);
+            processes.push(process);
+        }
+        let (begin, begins) = channel();
+        let (ready, is_ready) = channel();
+        let signals = Signals { ready, begin: begins };
+        let thread = std::thread::Builder::new().name("browser".to_owned());
+        let thread = thread.spawn(move || run(tools, &signals)).of_world()?;
+        let version = chromium.version;
+        let (begin, thread) = (Some(begin), Some(thread));
+        let mut controlled = Self { version, processes, begin, thread };
+        if is_ready.recv_timeout(PATIENCE).is_ok() {
+            return Ok(controlled);
+        }
+        controlled.kill();
+        let failed = controlled.join().err();
+        let error = failed.map_or_else(|| "it has ended".to_owned(), |error| chain(&error));
+        Err(format!("starting Chromium ({}): {error}", controlled.version)).of_world()
+    }
+
+    /// Begins the thread's work.
+    pub(super) fn begin(&self) {
+        // The thread has ended if its browser has; `join` reports why.
+        let _ = self.begin.as_ref().map(|begin| begin.send(()));
+    }
+
+    /// Asks the thread to end.
+    pub(super) fn close(&mut self) {
+        self.begin = None;
+    }
+
+    /// Kills the browsers, which ends the thread whatever it waits for.
+    pub(super) fn kill(&mut self) {
+        self.close();
+        self.processes.clear();
+    }
+
+    /// Waits for the thread's result; `None` after the first call.
+    pub(super) fn join(&mut self) -> Result<Option<T>, DevToolsError> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result.map(Some),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(None),
+        }
+    }
+}

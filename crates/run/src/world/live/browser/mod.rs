@@ -1,0 +1,127 @@
+//! Real browsers inside the lab.
+//!
+//! Each flow has browsers of its own. They start before the trial, so that their start does not
+//! disturb the measurement, and a thread controls them ([`control`]). Their profiles are in memory
+//! that ends with their processes, which end with the namespaces at the latest: also a killed run
+//! leaves neither.
+
+mod control;
+mod loading;
+mod pages;
+mod server;
+
+use std::time::Instant;
+
+use underload_aqm::time::Span;
+use underload_browser::{Chromium, MISSING};
+use underload_emu::machine::Ends;
+use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
+
+use super::exec::Finished;
+use super::plan::{duration, longest};
+use crate::error::{Doing as _, RunError};
+use crate::scenario::{Arm, FlowKind};
+use crate::trial::Output;
+use pages::Pages;
+
+/// The browsers of a trial.
+pub(super) struct Browsers<'a> {
+    flows: Vec<Running<'a>>,
+    ramp_start: Option<Instant>,
+}
+
+struct Running<'a> {
+    name: &'a str,
+    /// Since the start of the ramp; `None` to start with the load phase.
+    start: Option<Span>,
+    /// Since the start of the ramp; `None` to stop at the end of the load phase.
+    stop: Option<Span>,
+    has_begun: bool,
+    task: Box<dyn Task + 'a>,
+}
+
+/// What the browsers of a flow do.
+trait Task {
+    fn begin(&mut self);
+
+    /// Ends the traffic of the flow.
+    fn stop(&mut self);
+
+    /// Ends the browsers, and returns the records of the flow.
+    fn finish(&mut self) -> Outcome;
+}
+
+/// What a flow recorded.
+struct Outcome {
+    records: Vec<FlowRecord>,
+    /// Why the record is incomplete; `None` if it is complete.
+    problem: Option<String>,
+    /// Lines of JSON to store beside the record.
+    text: String,
+}
+
+/// Returns why this machine has no browser for an arm's flows; `None` if it has one, or needs none.
+pub(super) fn problem(arm: &Arm) -> Option<String> {
+    let flow = arm.flows.iter().find(|flow| flow.kind.needs_browser())?;
+    let missing = format!("flow.{}: {MISSING}", flow.name);
+    Chromium::find().is_none().then_some(missing)
+}
+
+impl<'a> Browsers<'a> {
+    /// Starts the browsers of an arm, each with an empty page, and their servers.
+    pub(super) fn start(ends: &Ends, arm: &'a Arm) -> Result<Self, RunError> {
+        let mut flows = Vec::new();
+        for flow in &arm.flows {
+            let name = flow.name.as_str();
+            let doing = || format!("flow.{name}");
+            let (task, start, stop): (Box<dyn Task + 'a>, _, _) = match &flow.kind {
+                FlowKind::Browser(pages) => {
+                    let task = Pages::start(ends, (name, pages), longest(&arm.phases));
+                    (Box::new(task.doing(doing())?), pages.start, pages.stop)
+                }
+                _ => continue,
+            };
+            flows.push(Running { name, start, stop, has_begun: false, task });
+        }
+        Ok(Self { flows, ramp_start: None })
+    }
+
+    /// Starts and stops what is due. Called ten times a second.
+    pub(super) fn start_and_stop(&mut self, phase: Phase) {
+        if matches!(phase, Phase::Ramp | Phase::Load) && self.ramp_start.is_none() {
+            self.ramp_start = Some(Instant::now());
+        }
+        let Some(ramp_start) = self.ramp_start else { return };
+        let elapsed = ramp_start.elapsed();
+        for running in &mut self.flows {
+            let is_begun = match running.start {
+                Some(start) => elapsed >= duration(start),
+                None => phase == Phase::Load,
+            };
+            if is_begun && !running.has_begun {
+                running.has_begun = true;
+                running.task.begin();
+            }
+            let is_due = running.stop.is_some_and(|stop| elapsed >= duration(stop));
+            if is_due || phase == Phase::Drain {
+                running.task.stop();
+            }
+        }
+    }
+
+    /// Ends all browsers, and adds their records to those of commands.
+    pub(super) fn finish(mut self, (records, incomplete, outputs): &mut Finished) {
+        for Running { name, has_begun, task, .. } in &mut self.flows {
+            let outcome = task.finish();
+            let never = (!*has_begun).then(|| "it never began".to_owned());
+            let problem = outcome.problem.or(never);
+            incomplete.extend(problem.map(|problem| format!("the browser of {name}: {problem}")));
+            records.extend(outcome.records);
+            outputs.push(Output { name: (*name).to_owned(), text: outcome.text.into_bytes() });
+        }
+    }
+}
+
+fn record(name: String, kind: &str, direction: FlowDirection, metrics: Vec<Metric>) -> FlowRecord {
+    FlowRecord { name, kind: kind.to_owned(), direction, metrics, ..FlowRecord::default() }
+}
