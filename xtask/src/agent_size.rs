@@ -4,13 +4,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
 use crate::dist::Program;
-use crate::process::{Running, first_line};
+use crate::process::{Running, first_line, output, peak_kib};
 
 pub const NAME: &str = "fleet-agent-size";
 pub const WHAT: &str = "bytes of underload-agent, stripped, and its memory while it measures";
@@ -84,8 +84,8 @@ fn measure(agent: &Path, folder: &Path) -> anyhow::Result<()> {
     fs::write(folder.join("plan.toml"), PLAN)?;
     succeed(underload(&format!("fleet plan apply plan.toml {reach}")).stdout(Stdio::null()))?;
     let code = |what: &str| -> anyhow::Result<String> {
-        let output = underload(&format!("fleet code {what} {reach}")).output()?;
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+        let code = output(&mut underload(&format!("fleet code {what} {reach}")))?;
+        Ok(code.trim().to_owned())
     };
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let at = format!("--bind 127.0.0.1 --port {port} --public 127.0.0.1:{port} --name east");
@@ -100,7 +100,7 @@ fn measure(agent: &Path, folder: &Path) -> anyhow::Result<()> {
     let words = agent.0.stderr.take().context("what the agent says")?;
     let runs = BufReader::new(words).lines().map_while(Result::ok);
     let runs: Vec<String> = runs.filter(|line| line.starts_with("run ")).take(RUNS).collect();
-    let most = memory_kib(&agent.0)?;
+    let most = peak_kib(&agent.0).context("the agent's memory")?;
     if runs.len() < RUNS {
         bail!("the agent ended: {runs:?}");
     }
@@ -109,13 +109,4 @@ fn measure(agent: &Path, folder: &Path) -> anyhow::Result<()> {
     }
     println!("memory, the most over {RUNS} runs: {:.1} MiB", most as f64 / 1024.0);
     Ok(())
-}
-
-/// Returns the peak memory of a process.
-fn memory_kib(child: &Child) -> anyhow::Result<u64> {
-    let path = PathBuf::from(format!("/proc/{}/status", child.id()));
-    let text = fs::read_to_string(path)?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next());
-    number.and_then(|number| number.parse().ok()).context("VmHWM")
 }

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
-use crate::process::fresh_folder;
+use crate::process::{fresh_folder, output};
 
 /// Seconds for each target.
 const SECONDS: u64 = 3;
@@ -140,8 +140,7 @@ fn build_command(way: &str, host: &str, folder: &Path) -> Command {
 
 /// Returns the host target, such as `x86_64-unknown-linux-gnu`.
 fn host() -> anyhow::Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("rustc -vV")?;
-    let said = String::from_utf8(output.stdout).context("rustc -vV")?;
+    let said = output(Command::new("rustc").arg("-vV"))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }

@@ -38,11 +38,29 @@ pub fn first_line(mut command: Command) -> anyhow::Result<(Running, String)> {
 
 /// Runs git and returns its output.
 pub fn git(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("git").args(arguments).output().context("git")?;
+    output(Command::new("git").args(arguments))
+}
+
+/// Runs a command and returns what it prints.
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
-        bail!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns the most memory that a running process has had so far, KiB.
+pub fn peak_kib(process: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Whether a program is in a folder of `PATH`.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Creates an empty folder in place of an old one.

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{FEATURES, succeed, target};
 use crate::notebooks;
+use crate::process::{fresh_folder, output};
 use crate::pythons::{self, Installed};
 use crate::skips;
 
@@ -143,8 +144,7 @@ fn print_cost(wheel: &Path, python: &Path) -> anyhow::Result<()> {
                 print(time.perf_counter() - start)";
     let mut fastest_s = f64::INFINITY;
     for _ in 0..IMPORTS {
-        let output = Command::new(python).args(["-c", code]).output()?;
-        let took: f64 = String::from_utf8_lossy(&output.stdout).trim().parse()?;
+        let took: f64 = output(Command::new(python).args(["-c", code]))?.trim().parse()?;
         fastest_s = fastest_s.min(took);
     }
     println!("wheel: {:.1} MiB; import: {:.0} ms", bytes as f64 / 1_048_576.0, fastest_s * 1e3);
@@ -195,18 +195,12 @@ impl Environments {
         let version = env!("CARGO_PKG_VERSION");
         let mut pack = Command::new(interpreter(&self.kept));
         pack.arg(Path::new(PACKAGE).join("wheel.py")).arg(library).arg(version);
-        let output = pack.arg(self.folder.join("test")).output()?;
-        if !output.status.success() {
-            bail!("python/wheel.py: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+        Ok(PathBuf::from(output(pack.arg(self.folder.join("test")))?.trim()))
     }
 
     fn wheel_of_users(&self) -> anyhow::Result<PathBuf> {
         let folder = self.folder.join("release");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        }
+        fresh_folder(&folder)?;
         let mut maturin = Command::new(self.kept.join("bin/maturin"));
         maturin
             .args(["build", "--quiet", "--profile=bench", "--locked", "--strip", "--out"])

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
+use crate::process::output;
 
 pub const NAME: &str = "simulator";
 pub const WHAT: &str = "delivered packets per CPU second beside ns-3, cost by number of flows";
@@ -214,11 +215,7 @@ fn measure(
 }
 
 fn measured(command: &mut Command) -> anyhow::Result<Measured> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = output(command)?;
     let fields: BTreeMap<_, _> =
         text.split_whitespace().filter_map(|word| word.split_once('=')).collect();
     let number = |name: &str| -> anyhow::Result<f64> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use crate::cargo::{build_program, target};
-use crate::process::fresh_folder;
+use crate::process::{fresh_folder, peak_kib};
 
 pub const NAME: &str = "sweep";
 pub const WHAT: &str =
@@ -173,12 +173,8 @@ impl Usage {
 
     /// Reads the kernel's counters of a running program.
     fn look(&mut self, child: &Child) {
-        let id = child.id();
-        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = peak.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
-        self.peak_mib = kib.map_or(self.peak_mib, |kib| kib / 1024.0);
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        self.peak_mib = peak_kib(child).map_or(self.peak_mib, |kib| kib as f64 / 1024.0);
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
         // After the name in parentheses: user and system time are the 12th and 13th.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{FEATURES, succeed, target};
 use crate::pages::{CONTRIBUTING, outward, resolve};
-use crate::process::fresh_folder;
+use crate::process::{fresh_folder, output};
 use crate::skips;
 
 const SOURCE: &str = "docs";
@@ -125,12 +125,9 @@ pub fn reference() -> anyhow::Result<()> {
     for (page, command) in WRITTEN {
         let [program, words @ ..] = command else { bail!("{page}: no command") };
         let mut command = Command::new(target().join("debug").join(program));
-        let output = command.args(words).output().context(*program)?;
-        if !output.status.success() {
-            bail!("{page}: {}", String::from_utf8_lossy(&output.stderr));
-        }
+        let text = output(command.args(words))?;
         let file = format!("{SOURCE}/{page}");
-        fs::write(&file, output.stdout).with_context(|| file.clone())?;
+        fs::write(&file, text).with_context(|| file.clone())?;
         eprintln!("{file}");
     }
     Ok(())

@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Program, TARGETS, source, time};
+use crate::process::output;
 
 /// The used part of Cargo's metadata.
 #[derive(Debug, Deserialize)]
@@ -72,11 +73,8 @@ const PROGRAMS: [(Program, &str); 2] =
 pub fn write(folder: &Path, epoch: u64) -> anyhow::Result<Vec<PathBuf>> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--locked", "--format-version", "1", "--filter-platform"]);
-    let output = command.arg(TARGETS[0].triple).output().context("cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata = serde_json::from_slice(&output.stdout).context("what cargo metadata says")?;
+    let metadata = output(command.arg(TARGETS[0].triple))?;
+    let metadata = serde_json::from_str(&metadata).context("what cargo metadata says")?;
     let lock = toml::from_slice(&source("Cargo.lock")?).context("Cargo.lock")?;
     let mut paths = Vec::new();
     for (program, package) in PROGRAMS {

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use super::{Built, Program, Target};
-use crate::process::{Running, first_line};
+use crate::process::{Running, first_line, output};
 
 /// The way in which programs of a target are run.
 #[derive(Debug, Clone)]
@@ -213,12 +213,7 @@ impl Job<'_> {
         words: &[S],
     ) -> anyhow::Result<String> {
         let mut command = self.command(program)?;
-        let output = command.args(words).output().with_context(|| format!("{command:?}"))?;
-        if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            bail!("{command:?}: {}: {errors}", output.status);
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        output(command.args(words))
     }
 }
 

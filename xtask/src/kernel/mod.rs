@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::cargo::succeed;
+use crate::process::is_installed;
 
 /// Options of the kernel; all others are off.
 const CONFIG: &str = include_str!("kernel.config");
@@ -80,12 +81,8 @@ pub fn build_queues() -> anyhow::Result<()> {
 }
 
 fn check_tools() -> anyhow::Result<()> {
-    let is_missing = |program: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        !std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    };
-    let missing: Vec<_> =
-        TOOLS.iter().filter(|(tool, _)| is_missing(tool)).map(|(_, package)| *package).collect();
+    let missing = TOOLS.iter().filter(|(tool, _)| !is_installed(tool));
+    let missing: Vec<_> = missing.map(|(_, package)| *package).collect();
     if !missing.is_empty() {
         bail!("missing tools: apt install {}", missing.join(" "));
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use crate::cargo::{build_program, target};
+use crate::process::is_installed;
 use lab::{BOTTLENECK, Lab, PLAIN, Started};
 use readings::{Latency, Ours, iperf3_bit_s};
 
@@ -57,12 +58,8 @@ impl Tool {
 
     /// Returns the tools that are not installed, and reports a skip for each.
     fn missing() -> Vec<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let here = |tool: &Self| {
-            std::env::split_paths(&path).any(|folder| folder.join(tool.name()).is_file())
-        };
         let mut tools = vec![Self::Ping, Self::Irtt, Self::Iperf3];
-        tools.retain(|tool| !here(tool));
+        tools.retain(|tool| !is_installed(tool.name()));
         for tool in &tools {
             crate::skips::report(tool.name(), "it is not installed");
         }
@@ -80,11 +77,6 @@ struct Comparison {
 fn row(case: &str, tool: &str, result: &str, goal: &str, met: Option<bool>) {
     let met = met.map_or("", |met| if met { "met" } else { "missed" });
     println!("| {case} | {tool} | {result} | {goal} | {met} |");
-}
-
-/// Returns the latency that a tool measured.
-fn latency_of(tool: Tool, latencies: &[(Tool, Latency)]) -> Option<&Latency> {
-    latencies.iter().find(|(other, _)| *other == tool).map(|(_, latency)| latency)
 }
 
 impl Comparison {
@@ -169,16 +161,8 @@ impl Comparison {
         let line = format!("{BOTTLENECK} --flows 1 --idle 1s --duration 7s --interval 10ms");
         let ours = self.start_ours(&line, "load")?;
         let others = self.others(&[Tool::Ping, Tool::Irtt], BOTTLENECK, 7, 10)?;
-        let others = finish(others)?;
-        let ours = Ours::parse(&ours.finish()?)?;
-        let latency = ours.latency("load")?;
-        let met =
-            latency_of(Tool::Ping, &others).map(|ping| (ping.p50_ms - latency.p50_ms).abs() <= 2.0);
-        row(case, "underload", &format!("{latency}{}", ours.doubt), "p50 2 ms from ping's", met);
-        for (tool, latency) in &others {
-            row(case, tool.name(), &latency.to_string(), "", None);
-        }
-        Ok(())
+        let near = |ours: &Latency, ping: &Latency| (ping.p50_ms - ours.p50_ms).abs() <= 2.0;
+        compare(case, (ours, "load"), others, ("p50 2 ms from ping's", near))
     }
 
     /// Compares percentiles over ten seconds of probes, of which iperf3 loads five.
@@ -194,16 +178,8 @@ impl Comparison {
         thread::sleep(Duration::from_secs(2));
         let load = format!("-c {BOTTLENECK} -t 5 -C cubic");
         self.lab.at_client(Path::new("iperf3"), &load)?.finish()?;
-        let others = finish(others)?;
-        let ours = Ours::parse(&ours.finish()?)?;
-        let latency = ours.latency("idle")?;
-        let met =
-            latency_of(Tool::Ping, &others).map(|ping| (ping.p90_ms - latency.p90_ms).abs() <= 5.0);
-        row(case, "underload", &format!("{latency}{}", ours.doubt), "p90 5 ms from ping's", met);
-        for (tool, latency) in &others {
-            row(case, tool.name(), &latency.to_string(), "", None);
-        }
-        Ok(())
+        let near = |ours: &Latency, ping: &Latency| (ping.p90_ms - ours.p90_ms).abs() <= 5.0;
+        compare(case, (ours, "idle"), others, ("p90 5 ms from ping's", near))
     }
 
     /// Compares the rate of one TCP flow.
@@ -293,6 +269,22 @@ impl Other {
     }
 }
 
-fn finish(others: Vec<Other>) -> anyhow::Result<Vec<(Tool, Latency)>> {
-    others.into_iter().map(|other| Ok((other.tool, other.finish()?))).collect()
+/// Prints our latency in `phase` and that of other programs, and whether ours is `near` ping's.
+fn compare(
+    case: &str,
+    (ours, phase): (Started, &str),
+    others: Vec<Other>,
+    (goal, near): (&str, impl Fn(&Latency, &Latency) -> bool),
+) -> anyhow::Result<()> {
+    let others = others.into_iter().map(|other| Ok((other.tool, other.finish()?)));
+    let others: Vec<(Tool, Latency)> = others.collect::<anyhow::Result<_>>()?;
+    let ours = Ours::parse(&ours.finish()?)?;
+    let latency = ours.latency(phase)?;
+    let ping = others.iter().find(|(tool, _)| *tool == Tool::Ping);
+    let met = ping.map(|(_, ping)| near(&latency, ping));
+    row(case, "underload", &format!("{latency}{}", ours.doubt), goal, met);
+    for (tool, latency) in &others {
+        row(case, tool.name(), &latency.to_string(), "", None);
+    }
+    Ok(())
 }

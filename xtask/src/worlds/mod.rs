@@ -15,7 +15,7 @@ use std::{fs, thread};
 use anyhow::{Context, bail};
 
 use crate::cargo::{build_program, succeed, target};
-use crate::process::fresh_folder;
+use crate::process::{fresh_folder, output};
 use outcome::{Numbers, Outcome};
 
 /// Scenarios, each with an override or none.
@@ -164,11 +164,7 @@ impl Worlds {
         let out = self.folder(case).join("sim");
         if !self.is_stored {
             let mut command = self.command(case, "sim", &out);
-            let output = command.arg("--no-cache").output();
-            let output = output.with_context(|| format!("{command:?}"))?;
-            if !output.status.success() {
-                bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-            }
+            output(command.arg("--no-cache"))?;
         }
         self.read(case, &out)
     }
