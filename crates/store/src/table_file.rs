@@ -6,10 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{Compression, Encoding, LogicalType, Type as PhysicalType, ZstdLevel};
+use parquet::basic::{LogicalType, Type as PhysicalType};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
@@ -19,7 +18,7 @@ use underload_disk::{Access, NewFile};
 use crate::columns::{Column, Kind, Layout};
 use crate::error::StoreError;
 use crate::files::open_file;
-use crate::values::guarded;
+use crate::values::{as_differences, compressed, guarded};
 
 /// A file to which row groups are added.
 pub(crate) struct TableWriter<W: Write + Send> {
@@ -224,18 +223,12 @@ fn file_writer<W: Write + Send, S: AsRef<str>>(
     file: W,
     layout: &Layout<S>,
 ) -> ParquetResult<SerializedFileWriter<W>> {
-    let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true)
-        .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned());
     // Times and counters rarely repeat but grow steadily: differences are small, dictionaries
     // large.
-    for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::Long) {
-        properties = properties
-            .set_column_dictionary_enabled(ColumnPath::from(name.as_ref()), false)
-            .set_column_encoding(ColumnPath::from(name.as_ref()), Encoding::DELTA_BINARY_PACKED);
-    }
+    let steady = layout.iter().filter(|(_, kind)| *kind == Kind::Long);
+    let properties = steady.fold(compressed()?, |properties, (name, _)| {
+        as_differences(properties, ColumnPath::from(name.as_ref()))
+    });
     SerializedFileWriter::new(file, schema(layout)?, Arc::new(properties.build()))
 }
 

@@ -4,10 +4,13 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DataType;
 use parquet::errors::{ParquetError, Result};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedColumnWriter;
+use parquet::schema::types::ColumnPath;
 
 /// Rows decoded at a time, which bounds the memory that a damaged header can allocate.
 const BATCH_ROWS: usize = 1 << 16;
@@ -50,24 +53,45 @@ pub fn optional<T: DataType>(
 }
 
 /// Returns the values that exist, and for each row 1 if it has one or else 0.
-pub fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
+fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
     (values.iter().flatten().cloned().collect(), levels)
 }
 
-pub(crate) fn write_required<T: DataType>(
+/// Writes a column that has a value in each row.
+pub fn write_required<T: DataType>(
     values: &[T::T],
     writer: &mut SerializedColumnWriter<'_>,
 ) -> Result<usize> {
     writer.typed::<T>().write_batch(values, None, None)
 }
 
-pub(crate) fn write_optional<T: DataType>(
+/// Writes a column that may lack values.
+pub fn write_optional<T: DataType>(
     values: &[Option<T::T>],
     writer: &mut SerializedColumnWriter<'_>,
 ) -> Result<usize> {
     let (present, levels) = with_levels(values);
     writer.typed::<T>().write_batch(&present, Some(&levels), None)
+}
+
+/// Returns the properties of all tables that this program writes.
+pub fn compressed() -> Result<WriterPropertiesBuilder> {
+    Ok(WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned()))
+}
+
+/// Stores the differences between the numbers of a column that rarely repeats and grows steadily.
+pub fn as_differences(
+    properties: WriterPropertiesBuilder,
+    column: ColumnPath,
+) -> WriterPropertiesBuilder {
+    properties
+        .set_column_dictionary_enabled(column.clone(), false)
+        .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED)
 }
 
 thread_local! {

@@ -8,13 +8,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{
-    Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
-};
-use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
@@ -22,7 +20,9 @@ use ring::digest::{Context, SHA256};
 use underload_disk::{Access, NewFile};
 use underload_fleet::bins::Bins;
 use underload_fleet::store::StoreError;
-use underload_store::values::{guarded, optional, required, with_levels};
+use underload_store::values::{
+    as_differences, compressed, guarded, optional, required, write_optional, write_required,
+};
 
 use crate::store::encode::visit_bins;
 
@@ -104,52 +104,25 @@ pub(super) enum Value<'a> {
     Histogram(Option<&'a Bins>),
 }
 
-impl From<i64> for Value<'_> {
-    fn from(number: i64) -> Self {
-        Self::Long(number)
-    }
+macro_rules! from {
+    ($($type:ty, $value:ident => $made:expr;)*) => {$(
+        impl<'a> From<$type> for Value<'a> {
+            fn from($value: $type) -> Self {
+                $made
+            }
+        }
+    )*};
 }
 
-impl From<u64> for Value<'_> {
-    fn from(number: u64) -> Self {
-        Self::Long(number as i64)
-    }
-}
-
-impl From<Option<f64>> for Value<'_> {
-    fn from(number: Option<f64>) -> Self {
-        Self::OptionalReal(number)
-    }
-}
-
-impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
-    fn from(bytes: &'a [u8; N]) -> Self {
-        Self::Bytes(bytes)
-    }
-}
-
-impl<'a> From<Option<&'a Bins>> for Value<'a> {
-    fn from(bins: Option<&'a Bins>) -> Self {
-        Self::Histogram(bins)
-    }
-}
-
-impl From<Option<u64>> for Value<'_> {
-    fn from(number: Option<u64>) -> Self {
-        Self::OptionalLong(number.map(|number| number as i64))
-    }
-}
-
-impl<'a> From<&'a str> for Value<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Bytes(text.as_bytes())
-    }
-}
-
-impl<'a> From<Option<&'a str>> for Value<'a> {
-    fn from(text: Option<&'a str>) -> Self {
-        Self::OptionalBytes(text.map(str::as_bytes))
-    }
+from! {
+    i64, number => Self::Long(number);
+    u64, number => Self::Long(number as i64);
+    Option<u64>, number => Self::OptionalLong(number.map(|number| number as i64));
+    Option<f64>, number => Self::OptionalReal(number);
+    &'a [u8; 16], bytes => Self::Bytes(bytes);
+    &'a str, text => Self::Bytes(text.as_bytes());
+    Option<&'a str>, text => Self::OptionalBytes(text.map(str::as_bytes));
+    Option<&'a Bins>, bins => Self::Histogram(bins);
 }
 
 /// The values of one column of some rows.
@@ -185,6 +158,7 @@ pub(in crate::store) struct Written {
 pub(super) struct Writer {
     path: PathBuf,
     table: SerializedFileWriter<Summed>,
+    kinds: Vec<Kind>,
     columns: Vec<Column>,
     buffered: usize,
     rows: u64,
@@ -202,8 +176,9 @@ impl Writer {
                 SerializedFileWriter::new(file, schema(layout)?, Arc::new(properties))
             })
             .map_err(|error| unwritten(path, error))?;
-        let columns = layout.iter().map(|(_, kind)| Column::empty(*kind)).collect();
-        Ok(Self { path: path.to_owned(), table, columns, buffered: 0, rows: 0 })
+        let kinds: Vec<Kind> = layout.iter().map(|(_, kind)| *kind).collect();
+        let columns = kinds.iter().copied().map(Column::empty).collect();
+        Ok(Self { path: path.to_owned(), table, kinds, columns, buffered: 0, rows: 0 })
     }
 
     /// Adds a row, with a value for each column of the layout.
@@ -222,7 +197,7 @@ impl Writer {
     fn write_group(&mut self) -> Result<(), StoreError> {
         let written = append(&mut self.table, &self.columns);
         written.map_err(|error| unwritten(&self.path, error))?;
-        self.columns.iter_mut().for_each(Column::clear);
+        self.columns = self.kinds.iter().copied().map(Column::empty).collect();
         self.buffered = 0;
         Ok(())
     }
@@ -270,6 +245,25 @@ impl Column {
             Kind::OptionalText | Kind::OptionalBytes => Self::OptionalBytes(Vec::new()),
             Kind::Bins => Self::Bins(Lists::default()),
             Kind::Counts => Self::Counts(Lists::default()),
+        }
+    }
+
+    /// Reads the next rows of a column.
+    fn read(kind: Kind, column: &mut ColumnReader, rows: usize) -> ParquetResult<Self> {
+        use ColumnReader::{
+            ByteArrayColumnReader as Bytes, DoubleColumnReader as Real, Int64ColumnReader as Long,
+        };
+        match (kind, column) {
+            (Kind::Long | Kind::Rising, Long(column)) => required(column, rows).map(Self::Long),
+            (Kind::OptionalLong, Long(column)) => optional(column, rows).map(Self::OptionalLong),
+            (Kind::Bins, Long(column)) => Lists::read(column, rows).map(Self::Bins),
+            (Kind::Counts, Long(column)) => Lists::read(column, rows).map(Self::Counts),
+            (Kind::OptionalReal, Real(column)) => optional(column, rows).map(Self::OptionalReal),
+            (Kind::Text | Kind::Bytes, Bytes(column)) => required(column, rows).map(Self::Bytes),
+            (Kind::OptionalText | Kind::OptionalBytes, Bytes(column)) => {
+                optional(column, rows).map(Self::OptionalBytes)
+            }
+            _ => Err(ParquetError::General("a column of another type".to_owned())),
         }
     }
 
@@ -352,18 +346,6 @@ impl Column {
     pub(super) fn text(&self, row: usize) -> Option<&str> {
         std::str::from_utf8(self.bytes(row)?).ok()
     }
-
-    fn clear(&mut self) {
-        match self {
-            Self::Long(values) => values.clear(),
-            Self::OptionalLong(values) => values.clear(),
-            Self::OptionalReal(values) => values.clear(),
-            Self::Bytes(values) => values.clear(),
-            Self::OptionalBytes(values) => values.clear(),
-            Self::Bins(lists) | Self::Counts(lists) => *lists = Lists::default(),
-            Self::Skipped => {}
-        }
-    }
 }
 
 impl Lists {
@@ -428,27 +410,16 @@ fn append(writer: &mut SerializedFileWriter<Summed>, columns: &[Column]) -> Parq
     for column in columns {
         let Some(mut writer) = group.next_column()? else { break };
         match column {
-            Column::Long(values) => writer.typed::<Int64Type>().write_batch(values, None, None),
-            Column::Bytes(values) => {
-                writer.typed::<ByteArrayType>().write_batch(values, None, None)
-            }
+            Column::Long(values) => write_required::<Int64Type>(values, &mut writer),
+            Column::Bytes(values) => write_required::<ByteArrayType>(values, &mut writer),
             Column::Bins(lists) | Column::Counts(lists) => {
                 let (defined, repeated) = lists.levels();
                 let (defined, repeated) = (Some(&defined[..]), Some(&repeated[..]));
                 writer.typed::<Int64Type>().write_batch(&lists.numbers, defined, repeated)
             }
-            Column::OptionalLong(values) => {
-                let (present, levels) = with_levels(values);
-                writer.typed::<Int64Type>().write_batch(&present, Some(&levels), None)
-            }
-            Column::OptionalReal(values) => {
-                let (present, levels) = with_levels(values);
-                writer.typed::<DoubleType>().write_batch(&present, Some(&levels), None)
-            }
-            Column::OptionalBytes(values) => {
-                let (present, levels) = with_levels(values);
-                writer.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)
-            }
+            Column::OptionalLong(values) => write_optional::<Int64Type>(values, &mut writer),
+            Column::OptionalReal(values) => write_optional::<DoubleType>(values, &mut writer),
+            Column::OptionalBytes(values) => write_optional::<ByteArrayType>(values, &mut writer),
             Column::Skipped => Ok(0),
         }?;
         writer.close()?;
@@ -457,23 +428,19 @@ fn append(writer: &mut SerializedFileWriter<Summed>, columns: &[Column]) -> Parq
 }
 
 fn properties(layout: &Layout) -> ParquetResult<WriterProperties> {
-    let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true)
-        .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned());
+    let mut properties = compressed()?;
     for (name, kind) in layout {
-        let path = match kind {
-            Kind::Rising => ColumnPath::from(*name),
-            Kind::Bins => ColumnPath::new(vec![(*name).into(), "list".into(), "element".into()]),
-            _ => continue,
+        properties = match kind {
+            Kind::Rising => as_differences(properties, ColumnPath::from(*name)),
+            Kind::Bins => {
+                let path = vec![(*name).into(), "list".into(), "element".into()];
+                as_differences(properties, ColumnPath::new(path))
+            }
+            Kind::OptionalBytes => {
+                properties.set_column_dictionary_enabled(ColumnPath::from(*name), false)
+            }
+            _ => properties,
         };
-        properties = properties
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-    }
-    for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::OptionalBytes) {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(*name), false);
     }
     Ok(properties.build())
 }
@@ -523,16 +490,9 @@ pub(super) struct Reader {
     /// Kinds of all columns, and whether to read them.
     columns: Vec<(Kind, bool)>,
     group: usize,
-    open: Vec<Open>,
+    /// `None` for a column that is not read.
+    open: Vec<Option<ColumnReader>>,
     rows_left: usize,
-}
-
-enum Open {
-    Long(ColumnReaderImpl<Int64Type>, bool),
-    Real(ColumnReaderImpl<DoubleType>),
-    Bytes(ColumnReaderImpl<ByteArrayType>, bool),
-    Lists(ColumnReaderImpl<Int64Type>, fn(Lists) -> Column),
-    Skipped,
 }
 
 impl Reader {
@@ -578,37 +538,19 @@ impl Reader {
             let group = self.file.get_row_group(self.group)?;
             self.group += 1;
             self.open.clear();
-            for (place, (kind, is_read)) in self.columns.iter().enumerate() {
-                if !is_read {
-                    self.open.push(Open::Skipped);
-                    continue;
-                }
-                let column = group.get_column_reader(place)?;
-                self.open.push(match kind {
-                    Kind::Long | Kind::Rising => Open::Long(get_typed_column_reader(column), false),
-                    Kind::OptionalLong => Open::Long(get_typed_column_reader(column), true),
-                    Kind::OptionalReal => Open::Real(get_typed_column_reader(column)),
-                    Kind::Text | Kind::Bytes => Open::Bytes(get_typed_column_reader(column), false),
-                    Kind::OptionalText | Kind::OptionalBytes => {
-                        Open::Bytes(get_typed_column_reader(column), true)
-                    }
-                    Kind::Bins => Open::Lists(get_typed_column_reader(column), Column::Bins),
-                    Kind::Counts => Open::Lists(get_typed_column_reader(column), Column::Counts),
-                });
+            for (place, (_, is_read)) in self.columns.iter().enumerate() {
+                let column = is_read.then(|| group.get_column_reader(place));
+                self.open.push(column.transpose()?);
             }
         }
         let rows = self.rows_left.min(ROWS_AT_ONCE);
         self.rows_left -= rows;
-        let read = |open: &mut Open| match open {
-            Open::Long(column, false) => required(column, rows).map(Column::Long),
-            Open::Long(column, true) => optional(column, rows).map(Column::OptionalLong),
-            Open::Real(column) => optional(column, rows).map(Column::OptionalReal),
-            Open::Bytes(column, false) => required(column, rows).map(Column::Bytes),
-            Open::Bytes(column, true) => optional(column, rows).map(Column::OptionalBytes),
-            Open::Lists(column, of) => Lists::read(column, rows).map(of),
-            Open::Skipped => Ok(Column::Skipped),
+        let open = self.open.iter_mut().zip(&self.columns);
+        let read = |(open, (kind, _)): (&mut Option<ColumnReader>, &(Kind, bool))| match open {
+            Some(open) => Column::read(*kind, open, rows),
+            None => Ok(Column::Skipped),
         };
-        let columns = self.open.iter_mut().map(read).collect::<ParquetResult<Vec<_>>>()?;
+        let columns = open.map(read).collect::<ParquetResult<Vec<_>>>()?;
         // Files of earlier versions have a column of bytes for the bins and no column of counts. An
         // empty column keeps the indices of the columns after it.
         let places = columns.into_iter().zip(&self.columns).flat_map(|(column, (kind, _))| {

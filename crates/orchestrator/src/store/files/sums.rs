@@ -8,7 +8,7 @@ use underload_fleet::bins::Bins;
 use underload_fleet::retention::{EndKey, Fold, SumKey};
 use underload_fleet::store::StoreError;
 
-use super::columns::{Column, Reader, Writer, Written, columns, damaged};
+use super::columns::{Column, Layout, Reader, Writer, Written, columns, damaged};
 use super::runs::{load_of, name_of_outcome, outcome_of};
 
 type SumRow<'a> = (&'a SumKey, &'a KeptSum);
@@ -95,37 +95,38 @@ impl Sums {
     pub(in crate::store) fn read_sums(
         &mut self,
         path: &Path,
-        (plan, day): (&str, u32),
+        of: (&str, u32),
     ) -> Result<(), StoreError> {
-        let mut reader = Reader::open(path, SumColumn::LAYOUT, |_| true)?;
-        while let Some(columns) = reader.next()? {
-            let rows = columns.first().map_or(0, Column::rows);
-            for row in 0..rows {
-                let (key, sum) = sum_of(&columns, row, (plan, day))
-                    .ok_or_else(|| damaged(path, &format!("row {row} of a batch is not a sum")))?;
-                self.sums.insert(key, sum);
-            }
-        }
-        Ok(())
+        let row = |columns: &[Column], row| sum_of(columns, row, of);
+        read(&mut self.sums, path, (SumColumn::LAYOUT, "sum"), row)
     }
 
     pub(in crate::store) fn read_ends(
         &mut self,
         path: &Path,
-        (plan, day): (&str, u32),
+        of: (&str, u32),
     ) -> Result<(), StoreError> {
-        let mut reader = Reader::open(path, EndColumn::LAYOUT, |_| true)?;
-        while let Some(columns) = reader.next()? {
-            let rows = columns.first().map_or(0, Column::rows);
-            for row in 0..rows {
-                let (key, count) = end_of(&columns, row, (plan, day)).ok_or_else(|| {
-                    damaged(path, &format!("row {row} of a batch is not a count"))
-                })?;
-                self.ends.insert(key, count);
-            }
-        }
-        Ok(())
+        let row = |columns: &[Column], row| end_of(columns, row, of);
+        read(&mut self.ends, path, (EndColumn::LAYOUT, "count"), row)
     }
+}
+
+/// Adds the rows of a file to `rows`. `what` names a row in errors.
+fn read<K: Ord, V>(
+    rows: &mut BTreeMap<K, V>,
+    path: &Path,
+    (layout, what): (&Layout, &str),
+    row_of: impl Fn(&[Column], usize) -> Option<(K, V)>,
+) -> Result<(), StoreError> {
+    let mut reader = Reader::open(path, layout, |_| true)?;
+    while let Some(columns) = reader.next()? {
+        for row in 0..columns.first().map_or(0, Column::rows) {
+            let (key, value) = row_of(&columns, row)
+                .ok_or_else(|| damaged(path, &format!("row {row} of a batch is not a {what}")))?;
+            rows.insert(key, value);
+        }
+    }
+    Ok(())
 }
 
 fn sum_of(columns: &[Column], row: usize, (plan, day): (&str, u32)) -> Option<(SumKey, KeptSum)> {
