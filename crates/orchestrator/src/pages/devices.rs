@@ -53,43 +53,27 @@ pub(super) fn list(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Proble
 }
 
 fn table(devices: &[Device]) -> Table {
-    let row = |device: &Device| {
-        let lines = &device.attributes;
-        let text = |text: &String| Cell::text(text);
-        let state = if device.is_removed { "removed" } else { "in use" };
-        vec![
-            Cell::Device(device.id),
-            Cell::text(state),
-            text(&lines.model),
-            text(&lines.firmware),
-            Cell::Text(lines.get("tier").unwrap_or_default()),
-            text(&lines.region),
-            text(&lines.segment),
-            text(&lines.configured),
-            text(&lines.measured),
-            Cell::When(device.seen_ms),
-            Cell::Count(device.waiting),
-            Cell::Count(device.dropped),
-        ]
-    };
-    Table {
-        name: "devices",
-        columns: vec![
-            words("id", "Device"),
-            words("state", "State"),
-            words("model", "Model"),
-            words("firmware", "Firmware"),
-            words("tier", "Tier, Mbit/s"),
-            words("region", "Region"),
-            words("segment", "Segment"),
-            words("configured", "Configured"),
-            words("measured", "Measured"),
-            words("seen", "Last request, UTC"),
-            count("waiting", "Results waiting"),
-            count("dropped", "lost"),
+    let state = |device: &Device| if device.is_removed { "removed" } else { "in use" };
+    Table::of(
+        "devices",
+        devices,
+        &[
+            (words("id", "Device"), &|it| Cell::Device(it.id)),
+            (words("state", "State"), &|it| Cell::text(state(it))),
+            (words("model", "Model"), &|it| Cell::text(&it.attributes.model)),
+            (words("firmware", "Firmware"), &|it| Cell::text(&it.attributes.firmware)),
+            (words("tier", "Tier, Mbit/s"), &|it| {
+                Cell::Text(it.attributes.get("tier").unwrap_or_default())
+            }),
+            (words("region", "Region"), &|it| Cell::text(&it.attributes.region)),
+            (words("segment", "Segment"), &|it| Cell::text(&it.attributes.segment)),
+            (words("configured", "Configured"), &|it| Cell::text(&it.attributes.configured)),
+            (words("measured", "Measured"), &|it| Cell::text(&it.attributes.measured)),
+            (words("seen", "Last request, UTC"), &|it| Cell::When(it.seen_ms)),
+            (count("waiting", "Results waiting"), &|it| Cell::Count(it.waiting)),
+            (count("dropped", "lost"), &|it| Cell::Count(it.dropped)),
         ],
-        rows: devices.iter().map(row).collect(),
-    }
+    )
 }
 
 /// A device: its attributes, schedules and results.
@@ -142,26 +126,20 @@ fn line_table(device: &Device) -> Table {
 }
 
 fn schedule_table(device: &Device) -> Table {
-    let row = |schedule: &underload_fleet::store::Schedule| {
-        vec![
-            Cell::text(&schedule.plan),
-            Cell::Count(schedule.run),
-            Cell::When(schedule.due_ms),
-            Cell::Count(u64::from(schedule.refusals)),
-            if schedule.retry_ms == 0 { Cell::Nothing } else { Cell::When(schedule.retry_ms) },
-        ]
-    };
-    Table {
-        name: "schedule",
-        columns: vec![
-            words("plan", "Plan"),
-            count("run", "Next run"),
-            words("due", "Due, UTC"),
-            count("refusals", "Refused so far"),
-            words("retry", "Not before, UTC"),
+    Table::of(
+        "schedule",
+        &device.schedules,
+        &[
+            (words("plan", "Plan"), &|it| Cell::text(&it.plan)),
+            (count("run", "Next run"), &|it| Cell::Count(it.run)),
+            (words("due", "Due, UTC"), &|it| Cell::When(it.due_ms)),
+            (count("refusals", "Refused so far"), &|it| Cell::Count(u64::from(it.refusals))),
+            (words("retry", "Not before, UTC"), &|it| match it.retry_ms {
+                0 => Cell::Nothing,
+                retry_ms => Cell::When(retry_ms),
+            }),
         ],
-        rows: device.schedules.iter().map(row).collect(),
-    }
+    )
 }
 
 fn ms(micros: Option<u64>) -> Cell {

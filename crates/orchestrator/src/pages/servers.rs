@@ -52,37 +52,30 @@ pub(super) fn table(servers: &[Server], ask: &Ask) -> Table {
         0 => Cell::Nothing,
         whole => Cell::Share(part as f64 * 100.0 / whole as f64),
     };
-    let row = |server: &Server| {
-        let state = if is_alive(server, ask.now_ms) { "alive" } else { "silent" };
-        vec![
-            Cell::text(&server.address.name),
-            Cell::text(&server.address.address),
-            Cell::text(state),
-            Cell::When(server.heard_ms),
-            Cell::Count(u64::from(server.sessions)),
-            mbit(server.up_bit_per_s),
-            share(server.reserved_up_bit_per_s, server.up_bit_per_s),
-            mbit(server.carried_up_bit_per_s),
-            mbit(server.down_bit_per_s),
-            share(server.reserved_down_bit_per_s, server.down_bit_per_s),
-            mbit(server.carried_down_bit_per_s),
-        ]
-    };
-    Table {
-        name: "servers",
-        columns: vec![
-            words("name", "Server"),
-            words("address", "Address"),
-            words("state", "State"),
-            words("heard", "Last heartbeat, UTC"),
-            count("sessions", "Sessions"),
-            number("up_mbit_per_s", "Takes", "Mbit/s"),
-            number("up_reserved_percent", "reserved", "%"),
-            number("up_carried_mbit_per_s", "carries", "Mbit/s"),
-            number("down_mbit_per_s", "Sends", "Mbit/s"),
-            number("down_reserved_percent", "reserved", "%"),
-            number("down_carried_mbit_per_s", "carries", "Mbit/s"),
+    let state = |it: &Server| if is_alive(it, ask.now_ms) { "alive" } else { "silent" };
+    Table::of(
+        "servers",
+        servers,
+        &[
+            (words("name", "Server"), &|it| Cell::text(&it.address.name)),
+            (words("address", "Address"), &|it| Cell::text(&it.address.address)),
+            (words("state", "State"), &|it| Cell::text(state(it))),
+            (words("heard", "Last heartbeat, UTC"), &|it| Cell::When(it.heard_ms)),
+            (count("sessions", "Sessions"), &|it| Cell::Count(u64::from(it.sessions))),
+            (number("up_mbit_per_s", "Takes", "Mbit/s"), &|it| mbit(it.up_bit_per_s)),
+            (number("up_reserved_percent", "reserved", "%"), &|it| {
+                share(it.reserved_up_bit_per_s, it.up_bit_per_s)
+            }),
+            (number("up_carried_mbit_per_s", "carries", "Mbit/s"), &|it| {
+                mbit(it.carried_up_bit_per_s)
+            }),
+            (number("down_mbit_per_s", "Sends", "Mbit/s"), &|it| mbit(it.down_bit_per_s)),
+            (number("down_reserved_percent", "reserved", "%"), &|it| {
+                share(it.reserved_down_bit_per_s, it.down_bit_per_s)
+            }),
+            (number("down_carried_mbit_per_s", "carries", "Mbit/s"), &|it| {
+                mbit(it.carried_down_bit_per_s)
+            }),
         ],
-        rows: servers.iter().map(row).collect(),
-    }
+    )
 }

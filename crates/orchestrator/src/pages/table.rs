@@ -110,7 +110,20 @@ impl Cell {
     }
 }
 
+/// A column, and the function that returns its cell of a row of type `T`.
+pub(super) type ColumnOf<'a, T> = (Column, &'a dyn Fn(&T) -> Cell);
+
 impl Table {
+    pub(super) fn of<'r, T: 'r>(
+        name: &'static str,
+        rows: impl IntoIterator<Item = &'r T>,
+        columns: &[ColumnOf<'_, T>],
+    ) -> Self {
+        let row = |row| columns.iter().map(|(_, cell)| cell(row)).collect();
+        let rows = rows.into_iter().map(row).collect();
+        Self { name, columns: columns.iter().map(|(column, _)| column.clone()).collect(), rows }
+    }
+
     /// A table wider than the page scrolls by itself.
     pub(super) fn html(&self, caption: &str) -> Markup {
         if self.rows.is_empty() {
