@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::poll::PollFlags;
 use underload_probe::Counters;
-use underload_probe::network::{CustomerNetwork, POLL_INTERVAL, is_temporary, wait_for};
+use underload_probe::network::{self, CustomerNetwork};
 use underload_service::{CompatLedger, CompatShare};
 
 use super::control::{Control, Cookie, Ended};
@@ -115,25 +113,11 @@ impl Iperf3Server {
 }
 
 fn serve(host: &Arc<Host>, listener: &TcpListener) {
-    let mut threads: Vec<JoinHandle<()>> = Vec::new();
     let mut index = 0;
-    while !host.stop.load(Ordering::Relaxed) {
-        threads.retain(|thread| !thread.is_finished());
-        // If the wait ends early, the loop waits again.
-        let _ = wait_for(listener.as_fd(), PollFlags::POLLIN, POLL_INTERVAL);
-        match listener.accept() {
-            Ok((stream, from)) => {
-                index += 1;
-                threads.extend(welcome(host, index, stream, from.ip()));
-            }
-            Err(error) if is_temporary(&error) => {}
-            // The process is out of descriptors, or the connection closed before it was accepted.
-            Err(_) => std::thread::sleep(POLL_INTERVAL),
-        }
-    }
-    for thread in threads {
-        let _ = thread.join();
-    }
+    network::serve(listener, &host.stop, |stream, from| {
+        index += 1;
+        welcome(host, index, stream, from.ip())
+    });
 }
 
 fn welcome(

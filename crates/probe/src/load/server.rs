@@ -2,13 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Type};
 use underload_record::schema::Direction;
 
@@ -21,7 +19,7 @@ use super::protocol::{DatagramHeader, FlowKind, Request, Response, Token};
 use super::udp_port::{SharedEnd, UdpEnd, UdpFlows};
 use super::{HANDSHAKE_MAX, LoadError, set_congestion_control};
 use crate::clock::RunClock;
-use crate::network::{POLL_INTERVAL, SocketSource, is_temporary, wait_for};
+use crate::network::{self, SocketSource};
 use crate::wire::MarkingPolicy;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,22 +341,7 @@ impl<A: Admission> FlowHost<A> {
 
 /// Accepts connections until stopped, and starts a thread per flow.
 fn serve<A: Admission>(host: &Arc<FlowHost<A>>, listener: &TcpListener) {
-    let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while !host.stop.load(Ordering::Relaxed) {
-        threads.retain(|thread| !thread.is_finished());
-        if wait_for(listener.as_fd(), PollFlags::POLLIN, POLL_INTERVAL).is_err() {
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        match listener.accept() {
-            Ok((stream, from)) => threads.extend(welcome(host, stream, from)),
-            Err(error) if is_temporary(&error) => {}
-            // The process is out of descriptors, or the connection closed before it was accepted.
-            Err(_) => std::thread::sleep(POLL_INTERVAL),
-        }
-    }
-    for thread in threads {
-        let _ = thread.join();
-    }
+    network::serve(listener, &host.stop, |stream, from| welcome(host, stream, from));
 }
 
 /// Starts a flow's thread. Refuses a flow above the limit from this thread, without waiting.

@@ -9,6 +9,7 @@ mod descriptors;
 mod interfaces;
 mod places;
 mod race;
+mod serve;
 mod wait;
 
 use std::io;
@@ -21,6 +22,7 @@ pub use descriptors::raise_descriptor_limit;
 pub use interfaces::{Line, QUIET_BELOW_BIT_PER_S, busier_bit_per_s};
 pub use places::{Evict, Place, PlaceLimits, Places, unless};
 pub use race::{Silence, connect_first};
+pub use serve::serve;
 pub(crate) use wait::is_transient;
 pub use wait::{POLL_INTERVAL, is_temporary, wait_for};
 
