@@ -396,7 +396,7 @@ fn now_s(now_ms: u64) -> u32 {
 }
 
 /// Sleeps for `time`. Returns false if the device was stopped meanwhile.
-fn sleep(time: Duration, stop: &AtomicBool) -> bool {
+pub fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now().checked_add(time);
     loop {
         if stop.load(Ordering::Relaxed) {

@@ -320,7 +320,7 @@ fn check(name: &str, is_json: bool) -> anyhow::Result<()> {
     let load = Load::of(&plan);
     let excesses = load.excesses(&plan);
     let needed = servers_for(&plan, WELL_SIZED);
-    let is_over = plan.is_over(token::now_ms());
+    let is_over = plan.is_over(underload_orchestrator::http::system_ms());
     let text = if is_json {
         json(&Checked {
             title: &plan.title,

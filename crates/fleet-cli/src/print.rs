@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use underload_fleet::plan::{Excess, Load, Plan};
 use underload_fleet::simulate::Outcome;
 use underload_record::text::one_line;
+use underload_report::grouped;
 
 /// Formats a number with three significant digits, and thousands in groups.
 fn number(value: f64) -> String {
@@ -19,25 +20,13 @@ fn number(value: f64) -> String {
     };
     let text = format!("{value:.digits$}");
     match text.split_once('.') {
-        Some((whole, fraction)) => format!("{}.{fraction}", grouped(whole)),
-        None => grouped(&text),
+        Some((whole, fraction)) => format!("{}.{fraction}", grouped(whole, ',')),
+        None => grouped(&text, ','),
     }
 }
 
 fn count(things: impl Into<u64>) -> String {
-    grouped(&things.into().to_string())
-}
-
-/// Digits in groups of three.
-fn grouped(digits: &str) -> String {
-    let mut grouped = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    grouped(&things.into().to_string(), ',')
 }
 
 /// Formats a value with the largest decimal prefix that leaves a number of at least 1.

@@ -1,11 +1,11 @@
 //! `underload fleet token`: makes and revokes the tokens of viewers and operators.
 
 use std::io::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use underload_fleet::store::{LogEntry, Needs, StoreError, Transaction};
+use underload_orchestrator::http::system_ms;
 use underload_orchestrator::operator::{Role, TokenName, new_secret, new_token, revoke};
 use underload_orchestrator::store::Place;
 use underload_terminal::exit::bad_input;
@@ -87,7 +87,7 @@ impl New {
             MayDo::Viewer => Role::Viewer,
             MayDo::Operator => Role::Operator,
         };
-        let now_ms = now_ms();
+        let now_ms = system_ms();
         let until_ms = now_ms + u64::from(self.valid) * DAY_MS;
         let secret = new_secret().context("making a token")?;
         let token = change(self.store.as_ref(), |tx| {
@@ -104,7 +104,7 @@ impl Revoke {
     fn run(&self) -> anyhow::Result<()> {
         let was_known = change(self.store.as_ref(), |tx| {
             let was_known = revoke(tx, &self.name)?;
-            tx.log(&entry(now_ms(), format!("revoked the token {}", self.name)))?;
+            tx.log(&entry(system_ms(), format!("revoked the token {}", self.name)))?;
             Ok(was_known)
         })?;
         if was_known {
@@ -130,9 +130,4 @@ fn change<T>(
         tx.commit().map(|()| made)
     };
     change().with_context(|| place.to_string())
-}
-
-pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as u64
 }

@@ -54,4 +54,4 @@ pub use replayed::{Replayed, ReplayedQueue, replay_lines};
 pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
-pub use words::{one_line, plain_text, significant, thousands};
+pub use words::{grouped, one_line, plain_text, significant, thousands};

@@ -65,13 +65,15 @@ const MOST_SHARES: usize = 3;
 /// Groups digits in threes with a narrow space.
 pub fn thousands(value: u64) -> String {
     let digits = value.to_string();
-    if digits.len() < 5 {
-        return digits;
-    }
+    if digits.len() < 5 { digits } else { grouped(&digits, '\u{202f}') }
+}
+
+/// Puts `separator` between groups of three digits.
+pub fn grouped(digits: &str, separator: char) -> String {
     let mut grouped = String::new();
     for (position, digit) in digits.chars().enumerate() {
         if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            grouped.push('\u{202f}');
+            grouped.push(separator);
         }
         grouped.push(digit);
     }

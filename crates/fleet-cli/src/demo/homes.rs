@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use underload_agent::Trust;
 use underload_agent::address::Address;
-use underload_agent::device::{self, Config};
+use underload_agent::device::{self, Config, sleep};
 use underload_agent::identity::Identity;
 use underload_agent::measure::{BUSY_DEFAULT, Measurer};
 use underload_agent::spool::BYTES_DEFAULT;
@@ -139,31 +139,16 @@ fn use_the_line(seed: u64, stop: &AtomicBool) -> std::io::Result<()> {
     socket.connect(format!("{}:9", host_address(SINK)))?;
     let mut rng = Rng::new(seed);
     let mut seconds = |least: u32| Duration::from_secs(u64::from(least + rng.below(least + 1)));
-    while rest(seconds(16), stop) {
+    while sleep(seconds(16), stop) {
         let until = Instant::now() + seconds(8);
         while Instant::now() < until {
             let _ = socket.send(&[0; OWN_PACKET_BYTES]);
-            if !rest(OWN_PACKET_INTERVAL, stop) {
+            if !sleep(OWN_PACKET_INTERVAL, stop) {
                 return Ok(());
             }
         }
     }
     Ok(())
-}
-
-/// Sleeps for `time`. Returns false as soon as `stop` is set.
-fn rest(time: Duration, stop: &AtomicBool) -> bool {
-    let until = Instant::now() + time;
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(Duration::from_millis(100)));
-    }
 }
 
 #[cfg(test)]

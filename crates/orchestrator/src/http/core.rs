@@ -103,13 +103,14 @@ pub enum StartError {
     Plain(SocketAddr),
 }
 
-/// Returns a clock that reads the system time, in milliseconds since the Unix epoch; 0 if the
-/// system time is before it.
+/// Returns the system time in milliseconds since the Unix epoch; 0 before it.
+pub fn system_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}
+
 pub fn system_clock() -> Clock {
-    Arc::new(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        since.as_millis() as u64
-    })
+    Arc::new(system_ms)
 }
 
 impl Core {

@@ -32,7 +32,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use batch::{Clock, NotDone, Tell, Turn, Writers};
 use connection::{GOODBYE_MAX, Listening, places};
-pub use core::{Core, Limits, StartError, system_clock};
+pub use core::{Core, Limits, StartError, system_clock, system_ms};
 pub(crate) use frequency::Frequency;
 pub use operators::{
     AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,

@@ -14,7 +14,7 @@ use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError};
 use underload_probe::network::raise_descriptor_limit;
 
-use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, system_clock};
+use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, system_clock, system_ms};
 use crate::operator::{self, Role, TokenName};
 use crate::pages::{self, LEAST_DEVICES};
 use crate::random;
@@ -131,8 +131,4 @@ fn for_pages(fleet_secret: &[u8; 32]) -> [u8; 32] {
     let mut secret = [0; 32];
     secret.copy_from_slice(tag.as_ref());
     secret
-}
-
-fn system_ms() -> u64 {
-    system_clock()()
 }
