@@ -1,6 +1,6 @@
 //! `packets.parquet`: written during a trial, a row group once enough rows are in memory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use underload_disk::{self as disk, GrowingFile};
 use underload_record::schema::PacketSighting;
@@ -82,10 +82,6 @@ impl PacketTable {
     pub fn discard(self) {
         // If this fails, nothing is lost: a part without its trial is never read.
         let _ = disk::remove(&self.path);
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {

@@ -138,11 +138,6 @@ impl Gateway {
         Ok(())
     }
 
-    /// The clock of all times in the report.
-    pub fn clock(&self) -> Clock {
-        self.clock
-    }
-
     /// Counts packets from now on in `phase`.
     pub fn begin(&self, phase: Phase) {
         for worker in &self.workers {

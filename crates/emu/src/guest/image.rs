@@ -110,11 +110,6 @@ impl Image {
         &self.path
     }
 
-    /// The version, for example `7.2.11`.
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
     /// The options that the kernel was built with, a line each, as `.config` has them.
     pub fn configuration(&self) -> &str {
         &self.configuration

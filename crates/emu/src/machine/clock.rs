@@ -29,9 +29,4 @@ impl Clock {
     pub fn stopped(&self) -> Self {
         Self { stopped_at: Some(self.now()), ..*self }
     }
-
-    /// The instant at which this clock read zero, for conversions.
-    pub fn origin(&self) -> Instant {
-        self.origin
-    }
 }
