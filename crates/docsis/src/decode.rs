@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::code::top::{CM_MIC, CMTS_MIC, END, PAD};
-use crate::schema::{self, Field, Kind, Scope};
+use crate::schema::{self, Field, Kind, Scope, number};
 use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, header_bytes};
-use crate::value::number;
 
 /// Limits of a decoder, so that a hostile file costs bounded memory and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

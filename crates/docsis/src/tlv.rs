@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-use crate::schema::Field;
-use crate::value;
+use crate::schema::{Field, number};
 
 /// Whether a top-level type has a length of two bytes (DOCSIS 4.0 types 103 and 104).
 pub const fn has_wide_length(code: u8) -> bool {
@@ -130,7 +129,7 @@ impl Tlv {
 
     /// A leaf of one to eight bytes as a big-endian number.
     pub fn as_number(&self) -> Option<u64> {
-        self.as_bytes().filter(|bytes| (1..=8).contains(&bytes.len())).map(value::number)
+        self.as_bytes().filter(|bytes| (1..=8).contains(&bytes.len())).map(number)
     }
 
     /// The number in the first inner setting of a type.

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::hexadecimal;
 pub use crate::hexadecimal::hex;
-use crate::schema::Kind;
+use crate::schema::{Kind, number};
 use crate::snmp;
 
 /// Text that does not spell a value of the wanted kind.
@@ -156,11 +156,6 @@ pub fn accepted(kind: &Kind) -> String {
         Kind::VarBind => snmp::VarBind::ACCEPTED.into(),
         Kind::Aggregate(_) | Kind::Extension(_) => "a table of settings".into(),
     }
-}
-
-/// A big-endian number of at most eight bytes.
-pub(crate) fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 fn plain(bytes: &[u8]) -> Option<String> {

@@ -37,8 +37,6 @@ mod snmp_access;
 
 pub use settings::TOP;
 
-use crate::value::number;
-
 /// The settings that one aggregate may contain.
 pub type Scope = &'static [Field];
 
@@ -305,6 +303,11 @@ const fn join<const A: usize, const B: usize, const N: usize>(
         at += 1;
     }
     all
+}
+
+/// A big-endian number of at most eight bytes.
+pub(crate) fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

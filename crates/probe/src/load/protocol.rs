@@ -20,7 +20,7 @@ use underload_record::schema::Marking;
 
 use super::congestion::is_name;
 use super::round_trips::RoundTrip;
-use super::tcp_info::TcpInfo;
+use super::tcp_info::{TcpInfo, part};
 use super::{LoadError, congestion};
 
 /// A secret that a load server and its clients share.
@@ -378,10 +378,6 @@ pub fn payload(len: usize) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
-}
-
-pub(super) fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
-    std::array::from_fn(|index| bytes[offset + index])
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use socket2::SockRef;
 
 use super::congestion::congestion_control_of;
 use super::opened::{FlowContext, Opened, ReportReader};
-use super::protocol::{BLOCK_BYTES, BlockHeader, BlockReadings, part, payload};
+use super::protocol::{BLOCK_BYTES, BlockHeader, BlockReadings, payload};
 use super::round_trips::{READ_INTERVAL, RoundTrip};
-use super::tcp_info::TcpInfo;
+use super::tcp_info::{TcpInfo, part};
 use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
 use crate::network::is_temporary;
 

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::protocol::part;
 use crate::sys::{TCP_INFO_LEN, tcp_info};
 
 /// The fields of Linux's `struct tcp_info` (linux/tcp.h) that explain a bulk flow.
@@ -118,6 +117,10 @@ fn native_u32(raw: &[u8; TCP_INFO_LEN], offset: usize) -> u32 {
 
 fn native_u64(raw: &[u8; TCP_INFO_LEN], offset: usize) -> u64 {
     u64::from_ne_bytes(part(raw, offset))
+}
+
+pub(super) fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    std::array::from_fn(|index| bytes[offset + index])
 }
 
 #[cfg(test)]
