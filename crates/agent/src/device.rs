@@ -322,7 +322,7 @@ impl Device<'_> {
         let (run, plan) = (result.run, &result.plan);
         let what = match result.outcome {
             Outcome::Measured => "measured".to_owned(),
-            outcome => format!("{}: {}", outcome.words(), result.reason),
+            outcome => format!("{}: {}", outcome.name(), result.reason),
         };
         match self.spool.keep(result) {
             Ok(()) => {

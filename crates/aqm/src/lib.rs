@@ -33,6 +33,7 @@ pub mod latency_bins;
 #[cfg(feature = "laws")]
 pub mod laws;
 pub mod link;
+mod named;
 pub mod packet;
 pub mod qdisc;
 pub mod queue;

@@ -2,29 +2,27 @@
 
 use crate::time::Time;
 
-/// The Explicit Congestion Notification field (RFC 3168 section 5, RFC 9331 section 2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Ecn {
-    /// Not ECN-capable: congestion is signalled by loss.
-    #[default]
-    NotEct = 0,
-    /// ECN-capable, for L4S (RFC 9331).
-    Ect1 = 1,
-    /// ECN-capable, for classic senders (RFC 3168).
-    Ect0 = 2,
-    Ce = 3,
+crate::named! {
+    /// The Explicit Congestion Notification field (RFC 3168 section 5, RFC 9331 section 2), in the
+    /// order of its two bits.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Ecn {
+        /// Not ECN-capable: congestion is signalled by loss.
+        #[default]
+        NotEct = "not-ect",
+        /// ECN-capable, for L4S (RFC 9331).
+        Ect1 = "ect1",
+        /// ECN-capable, for classic senders (RFC 3168).
+        Ect0 = "ect0",
+        Ce = "ce",
+    }
 }
 
 impl Ecn {
     /// Returns the codepoint of the two lowest bits of a TOS or traffic class byte.
     pub const fn from_bits(bits: u8) -> Self {
-        match bits & 3 {
-            0 => Self::NotEct,
-            1 => Self::Ect1,
-            2 => Self::Ect0,
-            _ => Self::Ce,
-        }
+        Self::ALL[(bits & 3) as usize]
     }
 
     /// Returns the two bits of the header field.
@@ -35,21 +33,6 @@ impl Ecn {
     /// Whether a queue may mark instead of dropping: ECT(0), ECT(1) or CE.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Self::NotEct)
-    }
-
-    /// Returns the name in packet scripts: `not-ect`, `ect0`, `ect1`, `ce`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotEct => "not-ect",
-            Self::Ect1 => "ect1",
-            Self::Ect0 => "ect0",
-            Self::Ce => "ce",
-        }
-    }
-
-    /// Returns the codepoint with a name of [`Ecn::name`].
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::NotEct, Self::Ect1, Self::Ect0, Self::Ce].into_iter().find(|ecn| ecn.name() == name)
     }
 }
 

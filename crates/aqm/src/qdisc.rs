@@ -203,33 +203,10 @@ impl<P> Observer<P> for () {
     fn dropped(&mut self, _now: Time, _packet: Packet<P>, _reason: DropReason) {}
 }
 
-/// Declares an enum of reasons once: each reason with its name, and its index in arrays of
-/// `ALL.len()` counters.
-macro_rules! reasons {
-    ($(#[$about:meta])* $Reasons:ident { $($(#[$doc:meta])* $Reason:ident = $name:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $Reasons {
-            $($(#[$doc])* $Reason,)*
-        }
-
-        impl $Reasons {
-            /// Every reason, in the order of declaration: `ALL[reason as usize]` is `reason`.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$Reason),*];
-
-            /// Returns the name in files.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$Reason => $name,)*
-                }
-            }
-        }
-    };
-}
-
-reasons! {
+crate::named! {
     /// Why a packet was dropped.
-    DropReason {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum DropReason {
         /// The queue was full when the packet arrived.
         Overlimit = "overlimit",
         /// The packet was at the head when an arrival overfilled the queue.
@@ -256,9 +233,10 @@ impl DropReason {
     }
 }
 
-reasons! {
+crate::named! {
     /// Why a packet was marked.
-    MarkReason {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum MarkReason {
         /// An AQM would have dropped the packet on arrival.
         Early = "early",
         /// An AQM's control law would have dropped the packet at the head.

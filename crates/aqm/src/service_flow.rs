@@ -4,24 +4,13 @@
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// A queue of an aggregate, which has two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    LowLatency,
-    Classic,
-}
-
-impl Side {
-    /// Returns the name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LowLatency => "low-latency",
-            Self::Classic => "classic",
-        }
+crate::named! {
+    /// A queue of an aggregate, which has two.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Side {
+        LowLatency = "low-latency",
+        Classic = "classic",
     }
-
-    /// Both sides; `ALL[side as usize]` is `side`.
-    pub const ALL: [Self; 2] = [Self::LowLatency, Self::Classic];
 }
 
 /// The limits of one service flow inside the aggregate.

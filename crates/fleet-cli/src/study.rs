@@ -119,7 +119,7 @@ fn why_not(archive: &mut dyn Archive, plan: &str) -> anyhow::Result<String> {
         text += "\nwhy runs did not measure\n";
     }
     for ((outcome, reason), runs) in reasons.iter().take(REASONS_MAX) {
-        let _ = writeln!(text, "  {runs:>8}  {}: {}", outcome.words(), one_line(reason));
+        let _ = writeln!(text, "  {runs:>8}  {}: {}", outcome.name(), one_line(reason));
     }
     if let Some(others) = reasons.get(REASONS_MAX..).filter(|others| !others.is_empty()) {
         let runs: u64 = others.iter().map(|(_, runs)| runs).sum();

@@ -353,7 +353,7 @@ fn run(name: &str, database: Option<Scratch>, lasts: Duration, seed: u64) {
         account.missing() + account.owed
     );
     for (outcome, count) in &account.outcomes {
-        eprintln!("    {}: {count}", outcome.words());
+        eprintln!("    {}: {count}", outcome.name());
     }
     assert_eq!((account.twice(), account.owed, account.missing()), (0, 0, 0), "{account:?}");
     assert!(account.over() >= still.begun && still.begun > 0, "{account:?}");

@@ -8,45 +8,24 @@ use crate::bins::{Bins, bin_of};
 use crate::device::is_within;
 use crate::plan::{Kind, Plan};
 
-/// The outcome of a run that was due. Each such run has exactly one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The run measured and its numbers are valid.
-    Measured,
-    /// The run measured, but the device was too busy for its numbers to be valid.
-    Invalid,
-    /// No capacity was free until its time was over.
-    Refused,
-    /// The home used its line before or during the run.
-    CrossTraffic,
-    /// The run began and did not end, for example because the server vanished.
-    Failed,
-    /// The device did not ask for the run, or asked and sent no result.
-    Missed,
-}
-
-impl Outcome {
-    pub const ALL: [Self; 6] = [
-        Self::Measured,
-        Self::Invalid,
-        Self::Refused,
-        Self::CrossTraffic,
-        Self::Failed,
-        Self::Missed,
-    ];
-
-    /// The name for people.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::Invalid => "invalid",
-            Self::Refused => "refused",
-            Self::CrossTraffic => "cross traffic",
-            Self::Failed => "failed",
-            Self::Missed => "missed",
-        }
+underload_aqm::named! {
+    /// The outcome of a run that was due. Each such run has exactly one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Outcome {
+        /// The run measured and its numbers are valid.
+        Measured = "measured",
+        /// The run measured, but the device was too busy for its numbers to be valid.
+        Invalid = "invalid",
+        /// No capacity was free until its time was over.
+        Refused = "refused",
+        /// The home used its line before or during the run.
+        CrossTraffic = "cross traffic",
+        /// The run began and did not end, for example because the server vanished.
+        Failed = "failed",
+        /// The device did not ask for the run, or asked and sent no result.
+        Missed = "missed",
     }
 }
 

@@ -19,21 +19,24 @@ use crate::endpoint::{ProbeClass, ProberConfig};
 use crate::load::{LoadFlow, Token, Transport};
 use crate::measure::{MeasurementConfig, Ramp, RequestResponse};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    /// Half a minute: 2 s idle and 5 s of load each way, four flows, probes every 10 ms.
-    Quick,
-    /// Latency under load as in the Comcast study: one flow, 11 s down and 7 s up after the ramp, a
-    /// request-response probe beside the open-loop one.
-    NpmsLul,
-    /// The ultra low latency test of the NANOG 90 deck: idle latency in DSCP 8 and in DSCP 45, then
-    /// a full upstream with probes in both and in best effort.
-    Ull,
-    /// Real-time response under load: four flows each way at once, in best effort, CS1, CS5 and EF.
-    Rrul,
-    /// CableLabs buffer control: the delay that the modem's upstream buffer adds under one flow,
-    /// and the rate of ten flows.
-    BufferSweep,
+underload_record::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Preset {
+        /// Half a minute: 2 s idle and 5 s of load each way, four flows, probes every 10 ms.
+        Quick = "quick",
+        /// Latency under load as in the Comcast study: one flow, 11 s down and 7 s up after the
+        /// ramp, a request-response probe beside the open-loop one.
+        NpmsLul = "npms-lul",
+        /// The ultra low latency test of the NANOG 90 deck: idle latency in DSCP 8 and in DSCP 45,
+        /// then a full upstream with probes in both and in best effort.
+        Ull = "ull",
+        /// Real-time response under load: four flows each way at once, in best effort, CS1, CS5 and
+        /// EF.
+        Rrul = "rrul",
+        /// CableLabs buffer control: the delay that the modem's upstream buffer adds under one
+        /// flow, and the rate of ten flows.
+        BufferSweep = "buffer-sweep",
+    }
 }
 
 /// One measurement of a preset; an arm of the run.
@@ -106,25 +109,6 @@ const EF: u8 = 46;
 const SESSION_MARGIN: Duration = Duration::from_secs(10);
 
 impl Preset {
-    pub const ALL: [Self; 5] =
-        [Self::Quick, Self::NpmsLul, Self::Ull, Self::Rrul, Self::BufferSweep];
-
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::NpmsLul => "npms-lul",
-            Self::Ull => "ull",
-            Self::Rrul => "rrul",
-            Self::BufferSweep => "buffer-sweep",
-        }
-    }
-
-    /// Returns the preset with this [`Preset::name`].
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|preset| preset.name() == name)
-    }
-
     /// Returns true if the steps differ by their number of flows, which [`Knobs::flows`] does not
     /// change.
     pub fn has_fixed_flows(self) -> bool {

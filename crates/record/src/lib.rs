@@ -40,3 +40,4 @@ pub use metric_names::{closest_metric, latency_names, metric_names, metric_unit}
 pub use stats::CONFIDENCE;
 pub use study::{DAY, LINE};
 pub use summarise::{LatencyPools, summarise, trial_latencies};
+pub use underload_aqm::named;

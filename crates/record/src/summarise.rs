@@ -92,9 +92,6 @@ pub fn trial_latencies(
 }
 
 impl LatencyMeasure {
-    pub const ALL: [LatencyMeasure; 3] =
-        [LatencyMeasure::RoundTrip, LatencyMeasure::OneWayUp, LatencyMeasure::OneWayDown];
-
     /// Returns the sample's delay of this kind, in ns. A one-way delay is negative if the clocks
     /// differ by more than the path takes.
     pub fn of(self, sample: &Sample) -> Option<i64> {

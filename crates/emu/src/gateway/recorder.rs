@@ -14,28 +14,18 @@ use underload_record::schema::{Phase, ValidityLimits};
 use super::journal::{Event, Journal};
 use crate::packet::{Handle, Pool, flow_name, segment_length};
 
-/// Why a packet did not reach the queue, or was lost after the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InputDrop {
-    /// Not an IP packet, or shorter than its header states.
-    NotAPacket,
-    /// A super-packet that cannot be cut.
-    BadSuperPacket,
-    /// All packet buffers were in use.
-    NoBuffer,
-    /// The device at the far end refused the packet.
-    DeviceRefused,
-}
-
-impl InputDrop {
-    /// The name in files, next to those of [`DropReason`].
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotAPacket => "not-a-packet",
-            Self::BadSuperPacket => "bad-super-packet",
-            Self::NoBuffer => "no-buffer",
-            Self::DeviceRefused => "device-refused",
-        }
+underload_aqm::named! {
+    /// Why a packet did not reach the queue, or was lost after the link.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum InputDrop {
+        /// Not an IP packet, or shorter than its header states.
+        NotAPacket = "not-a-packet",
+        /// A super-packet that cannot be cut.
+        BadSuperPacket = "bad-super-packet",
+        /// All packet buffers were in use.
+        NoBuffer = "no-buffer",
+        /// The device at the far end refused the packet.
+        DeviceRefused = "device-refused",
     }
 }
 

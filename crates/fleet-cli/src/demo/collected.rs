@@ -103,7 +103,7 @@ impl Account {
 
     /// `57 measured, 3 invalid, 12 refused`.
     pub(super) fn words(&self) -> String {
-        let words = |(outcome, count): (&Outcome, &u64)| format!("{count} {}", outcome.words());
+        let words = |(outcome, count): (&Outcome, &u64)| format!("{count} {}", outcome.name());
         let counts: Vec<_> = self.outcomes.iter().map(words).collect();
         if counts.is_empty() { "no run is over yet".to_owned() } else { counts.join(", ") }
     }

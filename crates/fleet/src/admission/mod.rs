@@ -56,44 +56,24 @@ pub struct Lease {
     pub expires: Time,
 }
 
-/// Why a line may not run now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Refusal {
-    /// The line already has a lease.
-    LineBusy,
-    /// Another line of the segment is being loaded.
-    SegmentBusy,
-    /// The servers that were tried have not enough free capacity.
-    ServersFull,
-    /// No server is known to be alive.
-    NoServer,
-    /// No server has enough capacity, so that no retry can succeed.
-    TooLarge,
-    /// The plan's lines share segments, and the segment of this line is unknown.
-    SegmentUnknown,
-}
-
-impl Refusal {
-    pub const ALL: [Self; 6] = [
-        Self::LineBusy,
-        Self::SegmentBusy,
-        Self::ServersFull,
-        Self::NoServer,
-        Self::TooLarge,
-        Self::SegmentUnknown,
-    ];
-
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::LineBusy => "line busy",
-            Self::SegmentBusy => "segment busy",
-            Self::ServersFull => "servers full",
-            Self::NoServer => "no server alive",
-            Self::TooLarge => "larger than any server",
-            Self::SegmentUnknown => "segment unknown",
-        }
+underload_aqm::named! {
+    /// Why a line may not run now.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Refusal {
+        /// The line already has a lease.
+        LineBusy = "line busy",
+        /// Another line of the segment is being loaded.
+        SegmentBusy = "segment busy",
+        /// The servers that were tried have not enough free capacity.
+        ServersFull = "servers full",
+        /// No server is known to be alive.
+        NoServer = "no server alive",
+        /// No server has enough capacity, so that no retry can succeed.
+        TooLarge = "larger than any server",
+        /// The plan's lines share segments, and the segment of this line is unknown.
+        SegmentUnknown = "segment unknown",
     }
 }
 
@@ -116,7 +96,7 @@ impl Reason {
     pub fn words(self) -> &'static str {
         match self {
             Self::HomeBusy => "home busy",
-            Self::Refused(refusal) => refusal.words(),
+            Self::Refused(refusal) => refusal.name(),
         }
     }
 }

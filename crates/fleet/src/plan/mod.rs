@@ -80,24 +80,15 @@ pub struct Tier {
     pub down: Rate,
 }
 
-/// The load of a step besides its probes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    Latency,
-    Upload,
-    Download,
-}
-
-impl Kind {
-    /// The name in plans and results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Upload => "upload",
-            Self::Download => "download",
-        }
+underload_aqm::named! {
+    /// The load of a step besides its probes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Kind {
+        Latency = "latency",
+        Upload = "upload",
+        Download = "download",
     }
 }
 

@@ -154,7 +154,7 @@ fn result_table(results: &[StoredResult]) -> Table {
             Cell::When(result.at_ms),
             Cell::text(&result.plan),
             Cell::Count(result.run),
-            Cell::text(result.outcome.words()),
+            Cell::text(result.outcome.name()),
             Cell::text(&result.reason),
             Cell::text(&result.server),
         ];

@@ -231,7 +231,7 @@ fn outcome_table(outcomes: &Outcomes) -> Table {
     let all = total(outcomes);
     let row = |outcome: Outcome| {
         let count = of_outcome(outcomes, outcome);
-        vec![Cell::text(outcome.words()), Cell::Count(count), share(count, all)]
+        vec![Cell::text(outcome.name()), Cell::Count(count), share(count, all)]
     };
     Table {
         name: "outcomes",
@@ -277,7 +277,7 @@ fn reason_table(outcomes: &Outcomes, least_devices: u64) -> Table {
     };
     let (told, others) = reasons.split_at(told);
     let mut rows: Vec<Vec<Cell>> =
-        told.iter().map(|of| row(of.outcome.words(), &of.reason, of.count)).collect();
+        told.iter().map(|of| row(of.outcome.name(), &of.reason, of.count)).collect();
     if !others.is_empty() {
         let count = others.iter().map(|of| of.count).fold(0, u64::saturating_add);
         rows.push(row("", "all others", count));

@@ -190,7 +190,7 @@ impl Collector {
             cohorts: used.iter().map(|place| self.cohorts[*place].clone()).collect(),
             series: self.series,
             dimensions: self.dimensions,
-            outcomes: Outcome::ALL.iter().map(|outcome| outcome.words().to_owned()).collect(),
+            outcomes: Outcome::ALL.iter().map(|outcome| outcome.name().to_owned()).collect(),
             bin_ratio: GAMMA,
             bins: usize::from(BIN_MAX) + 1,
         };

@@ -9,15 +9,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::quic::{is_negotiation, opening};
 
-/// The protocol of a survey's probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asking {
-    /// A TCP handshake with the port, closed at once. A refusal counts as an answer.
-    Tcp,
-    /// An ICMP echo with 56 bytes, as `ping` sends it.
-    Icmp,
-    /// A request for the QUIC versions that the port supports.
-    Quic,
+underload_record::named! {
+    /// The protocol of a survey's probes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Asking {
+        /// A TCP handshake with the port, closed at once. A refusal counts as an answer.
+        Tcp = "tcp",
+        /// An ICMP echo with 56 bytes, as `ping` sends it.
+        Icmp = "icmp",
+        /// A request for the QUIC versions that the port supports.
+        Quic = "quic",
+    }
 }
 
 /// Why a probe has no round trip.
@@ -29,15 +31,6 @@ pub enum Silence {
 }
 
 impl Asking {
-    /// Returns the name in options and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Icmp => "icmp",
-            Self::Quic => "quic",
-        }
-    }
-
     /// Sends one probe and returns its round trip, as this program measures it.
     ///
     /// # Errors

@@ -1,48 +1,24 @@
 //! Phases, directions, measures, distributions and quantiles of a trial.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// No load, only probes: the phase of idle latency.
-    #[default]
-    Idle,
-    /// The load is starting; no result uses samples of this phase.
-    Ramp,
-    /// The load is steady: the phase of working latency.
-    Load,
-    /// The load has ended and queues empty.
-    Drain,
-    /// The whole trial. Only live runs of earlier versions have it, for links.
-    Whole,
-}
-
-impl Phase {
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Idle => "idle",
-            Phase::Ramp => "ramp",
-            Phase::Load => "load",
-            Phase::Drain => "drain",
-            Phase::Whole => "whole",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Phase> {
-        [Phase::Idle, Phase::Ramp, Phase::Load, Phase::Drain, Phase::Whole]
-            .into_iter()
-            .find(|phase| phase.name() == name)
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+underload_aqm::named! {
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Phase {
+        /// No load, only probes: the phase of idle latency.
+        #[default]
+        Idle = "idle",
+        /// The load is starting; no result uses samples of this phase.
+        Ramp = "ramp",
+        /// The load is steady: the phase of working latency.
+        Load = "load",
+        /// The load has ended and queues empty.
+        Drain = "drain",
+        /// The whole trial. Only live runs of earlier versions have it, for links.
+        Whole = "whole",
     }
 }
 
@@ -65,27 +41,22 @@ impl PhaseWindow {
     }
 }
 
-/// A direction of the path, seen from the client.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// From the client to the server.
-    #[default]
-    Up,
-    /// From the server to the client.
-    Down,
+underload_aqm::named! {
+    /// A direction of the path, seen from the client.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Direction {
+        /// From the client to the server.
+        #[default]
+        Up = "up",
+        /// From the server to the client.
+        Down = "down",
+    }
 }
 
 impl Direction {
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Up => "up",
-            Direction::Down => "down",
-        }
-    }
-
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
@@ -95,34 +66,20 @@ impl Direction {
     }
 }
 
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// The delay that a latency summary is about.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum LatencyMeasure {
-    /// Client to server and back.
-    #[default]
-    RoundTrip,
-    /// Client to server; depends on both clocks in the measured world.
-    OneWayUp,
-    /// Server to client; depends on both clocks in the measured world.
-    OneWayDown,
-}
-
-impl LatencyMeasure {
-    pub fn name(self) -> &'static str {
-        match self {
-            LatencyMeasure::RoundTrip => "round trip",
-            LatencyMeasure::OneWayUp => "one way up",
-            LatencyMeasure::OneWayDown => "one way down",
-        }
+underload_aqm::named! {
+    /// The delay that a latency summary is about.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "kebab-case")]
+    pub enum LatencyMeasure {
+        /// Client to server and back.
+        #[default]
+        RoundTrip = "round trip",
+        /// Client to server; depends on both clocks in the measured world.
+        OneWayUp = "one way up",
+        /// Server to client; depends on both clocks in the measured world.
+        OneWayDown = "one way down",
     }
 }
 
@@ -182,30 +139,22 @@ pub struct PacketCount {
     pub bytes: u64,
 }
 
-/// A statistic of a distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Quantile {
-    P50,
-    P90,
-    P95,
-    P99,
-    P999,
-    Max,
-    Mean,
+underload_aqm::named! {
+    /// A statistic of a distribution.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Quantile {
+        P50 = "p50",
+        P90 = "p90",
+        P95 = "p95",
+        P99 = "p99",
+        P999 = "p99.9",
+        Max = "max",
+        Mean = "mean",
+    }
 }
 
 impl Quantile {
-    pub const ALL: [Quantile; 7] = [
-        Quantile::P50,
-        Quantile::P90,
-        Quantile::P95,
-        Quantile::P99,
-        Quantile::P999,
-        Quantile::Max,
-        Quantile::Mean,
-    ];
-
     /// The percentiles, each with the share of values at or below it.
     pub const WITH_SHARE: [(Quantile, f64); 5] = [
         (Quantile::P50, 0.5),
@@ -219,22 +168,6 @@ impl Quantile {
     /// is used.
     pub const HIGHEST_FIRST: [Quantile; 4] =
         [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Quantile::P50 => "p50",
-            Quantile::P90 => "p90",
-            Quantile::P95 => "p95",
-            Quantile::P99 => "p99",
-            Quantile::P999 => "p99.9",
-            Quantile::Max => "max",
-            Quantile::Mean => "mean",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Quantile> {
-        Quantile::ALL.into_iter().find(|quantile| quantile.name() == name)
-    }
 
     /// Returns the share of values at or below the percentile; `None` for maximum and mean.
     pub fn share(self) -> Option<f64> {

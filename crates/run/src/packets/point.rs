@@ -23,34 +23,24 @@ pub enum Point {
     },
 }
 
-/// The events of packets at a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
-    /// Arrival at the queue.
-    Arrival,
-    /// CE mark by the queue.
-    Mark,
-    /// Drop by the queue or the link.
-    Drop,
-    /// Start of the transmission.
-    Departure,
-    /// Arrival at the far end of the link.
-    Delivery,
+underload_aqm::named! {
+    /// The events of packets at a link.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum At {
+        /// Arrival at the queue.
+        Arrival = "arrival",
+        /// CE mark by the queue.
+        Mark = "mark",
+        /// Drop by the queue or the link.
+        Drop = "drop",
+        /// Start of the transmission.
+        Departure = "departure",
+        /// Arrival at the far end of the link.
+        Delivery = "delivery",
+    }
 }
 
 impl At {
-    const ALL: [Self; 5] = [Self::Arrival, Self::Mark, Self::Drop, Self::Departure, Self::Delivery];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Arrival => "arrival",
-            Self::Mark => "mark",
-            Self::Drop => "drop",
-            Self::Departure => "departure",
-            Self::Delivery => "delivery",
-        }
-    }
-
     const fn matches(self, event: Event) -> bool {
         matches!(
             (self, event),
