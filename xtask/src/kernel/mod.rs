@@ -14,7 +14,7 @@ use crate::process::is_installed;
 
 /// Options of the kernel; all others are off.
 const CONFIG: &str = include_str!("kernel.config");
-/// The option of kernels before 7.3 for what later ones call `CONFIG_SYSCTL`; both are in [`CONFIG`].
+/// The name that kernels before 7.3 have for `CONFIG_SYSCTL`; both are in [`CONFIG`].
 const RENAMED: &str = "CONFIG_PROC_SYSCTL=y";
 /// The Debian suite whose source package is built: the newest kernels for a stable release.
 const SUITE: &str = "trixie-backports";
