@@ -11,8 +11,6 @@
 
 use underload_record::schema::{Direction, FlowDirection, Marking};
 
-use crate::scenario::ProbeFlow;
-
 /// Returns names and directions of `count` equal flows in each of the directions. A name has only
 /// the parts that distinguish the flows.
 pub fn loads(
@@ -36,25 +34,22 @@ pub fn loads(
 
 /// Returns the open-loop probes of an entry, one for each class; the first is the headline and has
 /// the entry's name.
-pub fn probes(entry: &str, probe: &ProbeFlow) -> impl Iterator<Item = (String, Marking)> {
+pub fn probes(entry: &str, classes: &[Marking]) -> impl Iterator<Item = (String, Marking)> {
     let named = move |(index, class): (usize, &Marking)| match index {
         0 => (entry.to_owned(), *class),
         _ => (format!("{entry}-{}", class.label().replace(' ', "-")), *class),
     };
-    probe.classes.iter().enumerate().map(named)
+    classes.iter().enumerate().map(named)
 }
 
-/// Returns the request-response probe of an entry, which has the entry's first class; `None`
-/// without `closed_loop`.
-pub fn request_response(entry: &str, probe: &ProbeFlow) -> Option<(String, Marking)> {
-    let class = probe.classes.first().filter(|_| probe.closed_loop)?;
-    Some((format!("{entry}-request-response"), *class))
+/// Returns the name of the request-response probe of an entry.
+pub fn request_response(entry: &str) -> String {
+    format!("{entry}-request-response")
 }
 
 #[cfg(test)]
 mod tests {
     use underload_aqm::packet::Ecn;
-    use underload_aqm::time::Span;
 
     use super::*;
 
@@ -75,14 +70,9 @@ mod tests {
     #[test]
     fn probes_are_named_by_their_classes() {
         let classes = [(0, Ecn::NotEct), (45, Ecn::Ect1), (45, Ecn::NotEct)];
-        let classes = classes.map(|(dscp, ecn)| Marking { dscp, ecn }).to_vec();
-        let (interval, timeout) = (Span::from_millis(10), Span::from_secs(1));
-        let mut probe = ProbeFlow { interval, classes, timeout, closed_loop: false };
-        let found: Vec<String> = probes("ping", &probe).map(|(name, _)| name).collect();
+        let classes = classes.map(|(dscp, ecn)| Marking { dscp, ecn });
+        let found: Vec<String> = probes("ping", &classes).map(|(name, _)| name).collect();
         assert_eq!(found, ["ping", "ping-dscp-45-ect1", "ping-dscp-45"]);
-        assert_eq!(request_response("ping", &probe), None);
-        probe.closed_loop = true;
-        let second = request_response("ping", &probe).expect("asked for");
-        assert_eq!(second, ("ping-request-response".to_owned(), probe.classes[0]));
+        assert_eq!(request_response("ping"), "ping-request-response");
     }
 }

@@ -1,4 +1,4 @@
-//! The input and the recorded data of one trial, in either world.
+//! The input and the recorded data of one trial, the same in all worlds.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;

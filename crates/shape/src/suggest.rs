@@ -21,8 +21,9 @@ pub const PASSES: usize = 2;
 /// A line that carries less than this share of the shaper's rate, percent, has become slower. TCP
 /// reaches about 93 % through CAKE.
 const CARRIED_PERCENT: u64 = 85;
-/// Size of the packets of which two always may wait, bytes.
+/// Size of a full Ethernet frame, bytes.
 const PACKET_BYTES: u64 = 1_514;
+/// Full packets that may wait on any line: one is sent while another arrives.
 const PACKETS: u64 = 2;
 
 /// Values of direction up and of direction down.

@@ -308,8 +308,8 @@ mod tests {
                 end = schedule.transmit(start, len);
                 bits += u128::from(len) * 8;
             }
-            // The capacity up to the end covers the bits, and up to the next nanosecond exceeds
-            // them by less than that nanosecond's worth.
+            // `end` is the last nanosecond up to which the link carried no more than the bits: one
+            // nanosecond later it could have carried more.
             let repeat = repeats.then_some(period);
             let capacity = |until: Time| capacity_nanobits(&steps, repeat, until);
             let sent = bits * 1_000_000_000;

@@ -104,9 +104,9 @@ impl ops::Sub for Counts {
 pub struct Sanction {
     /// Packets moved to the classic queue.
     pub packets: u64,
-    /// When the first of them was moved.
+    /// Time at which the first packet was moved.
     pub first: Time,
-    /// When the last of them was moved.
+    /// Time at which the last packet was moved.
     pub last: Time,
     /// The highest score of the flow at such a time, as the time that it takes to drain.
     pub highest_score: Span,

@@ -29,8 +29,9 @@ impl Addresses {
         Self { hasher: RandomState::new(), entries: vec![None; ENTRIES] }
     }
 
-    /// Counts `bytes` from `address` and returns true if it may get `reply_bytes`: it is proven, or
-    /// has sent at least as many bytes as it has got and gets.
+    /// Counts `bytes` that arrived from `address`. Returns true if a reply of `reply_bytes` may be
+    /// sent there: to a proven address always, to another as long as no more bytes were sent to it
+    /// than arrived from it, this reply included.
     pub(super) fn may_get(
         &mut self,
         now_ns: u64,

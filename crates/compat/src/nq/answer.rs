@@ -1,10 +1,9 @@
-//! Bodies of requests and responses, and the lease of a connection that limits them.
+//! Bodies of requests and responses, within the lease of their connection.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 
 use hyper::Response;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -12,23 +11,9 @@ use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use tokio::time::{Sleep, sleep};
 use underload_probe::load::payload;
 use underload_record::schema::Direction;
-use underload_service::CompatShare;
 
+use super::lease::Lease;
 use super::transfer::Reader;
-
-/// Time and volume that a connection may still use.
-#[derive(Debug)]
-pub(super) struct Lease {
-    until: Instant,
-    bytes_left: AtomicI64,
-    requests: AtomicU64,
-    in_flight: AtomicU64,
-    /// Time in which load waited for the share, us.
-    waited_us: AtomicU64,
-    /// The share of the server's capacity; unset in a client, and before the first request for
-    /// load.
-    share: OnceLock<CompatShare>,
-}
 
 /// A request that has not ended on a connection.
 #[derive(Debug)]
@@ -40,83 +25,19 @@ pub(super) struct InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.lease.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.lease.end_request();
     }
 }
 
 impl InFlight {
+    /// Counts a request that begins; it ends when the returned value is dropped.
+    pub(super) fn new(lease: &Arc<Lease>) -> Self {
+        lease.begin_request();
+        Self { lease: Arc::clone(lease), reader: None }
+    }
+
     pub(super) fn lease(&self) -> &Arc<Lease> {
         &self.lease
-    }
-}
-
-impl Lease {
-    pub(super) fn new(duration: Duration, bytes: u64) -> Arc<Self> {
-        let bytes_left = AtomicI64::new(i64::try_from(bytes).unwrap_or(i64::MAX));
-        Arc::new(Self {
-            until: Instant::now() + duration,
-            bytes_left,
-            requests: AtomicU64::new(0),
-            in_flight: AtomicU64::new(0),
-            waited_us: AtomicU64::new(0),
-            share: OnceLock::new(),
-        })
-    }
-
-    /// Counts a request that begins; it ends when the returned value is dropped.
-    pub(super) fn enter(self: &Arc<Self>) -> InFlight {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight { lease: Arc::clone(self), reader: None }
-    }
-
-    /// Returns the requests up to now, or `None` while one of them has not ended.
-    pub(super) fn requests_if_idle(&self) -> Option<u64> {
-        let is_at_rest = self.in_flight.load(Ordering::Relaxed) == 0;
-        is_at_rest.then(|| self.requests.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        Instant::now() >= self.until
-            || self.bytes_left.load(Ordering::Relaxed) <= 0
-            || self.share.get().is_some_and(CompatShare::is_over)
-    }
-
-    /// Makes sure that the connection has a share, which `enter` returns.
-    ///
-    /// # Errors
-    /// Returns the error of `enter`.
-    pub(super) fn ensure_share<E>(
-        &self,
-        enter: impl FnOnce() -> Result<CompatShare, E>,
-    ) -> Result<(), E> {
-        if self.share.get().is_none() {
-            // If two requests arrive at once, the share of one is dropped, which returns it.
-            let _ = self.share.set(enter()?);
-        }
-        Ok(())
-    }
-
-    /// Takes at most `bytes_max` of the share and returns how many, or how long to wait before the
-    /// next attempt.
-    pub(super) fn take(&self, direction: Direction, bytes_max: usize) -> Result<usize, Duration> {
-        let Some(share) = self.share.get() else { return Ok(bytes_max) };
-        let bytes = bytes_max.min(share.chunk_bytes(direction)).max(1);
-        share.take(direction, bytes as u64).map_err(|wait| {
-            let wait = wait.clamp(WAIT_MIN, WAIT_MAX);
-            self.waited_us.fetch_add(wait.as_micros() as u64, Ordering::Relaxed);
-            wait
-        })?;
-        Ok(bytes)
-    }
-
-    /// Returns the time in which load waited for the share.
-    pub(super) fn waited(&self) -> Duration {
-        Duration::from_micros(self.waited_us.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn spend(&self, bytes: usize) {
-        self.bytes_left.fetch_sub(bytes as i64, Ordering::Relaxed);
     }
 }
 
@@ -140,9 +61,6 @@ pub(super) struct Expired;
 
 /// Largest frame of generated payload.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Limits of the wait for more of the share; the end of a lease is checked after each wait.
-const WAIT_MIN: Duration = Duration::from_millis(1);
-const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Returns the payload of a frame, which is generated once and shared by all connections.
 fn chunk() -> Bytes {

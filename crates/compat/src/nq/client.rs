@@ -17,7 +17,7 @@ use underload_probe::network::{connect_first, current_network};
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_record::schema::Direction;
 
-use super::answer::{Content, Lease};
+use super::answer::{Content, InFlight};
 use super::config::{NqConfig, NqTarget, WELL_KNOWN};
 use super::connection::{Connection, Peer, STEP_MAX, connect_error};
 use super::stability::{INTERVALS, Stability};
@@ -330,7 +330,8 @@ impl Shared {
                     socket.map_err(|source| connect_error("loading", &self.peer.target, source))?;
                 let acknowledged_before = acknowledged_bytes(&socket).unwrap_or(0);
                 let written: Arc<AtomicU64> = Arc::default();
-                let body = Content::generated(UPLOAD_BYTES, lease.enter(), Arc::clone(&written));
+                let body =
+                    Content::generated(UPLOAD_BYTES, InFlight::new(&lease), Arc::clone(&written));
                 let upload = Arc::new(Upload { socket, acknowledged_before, written });
                 self.state().uploads.push(Arc::clone(&upload));
                 let _open = OpenUpload { shared: self, upload };

@@ -22,6 +22,7 @@ mod answer;
 mod client;
 mod config;
 mod connection;
+mod lease;
 mod page;
 mod server;
 mod stability;

@@ -30,7 +30,7 @@ use underload_record::schema::Direction;
 use underload_service::{CompatLedger, Identity};
 
 use super::NqLimits;
-use super::answer::{Content, InFlight, Lease, response, uncached_response};
+use super::answer::{Content, InFlight, response, uncached_response};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
 use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Transfers};
 use super::transfer::{Reader, Transfer};
@@ -244,7 +244,7 @@ impl Host {
         let lease = Lease::new(duration, self.limits.bytes_max);
         let (host, service_lease) = (Arc::clone(self), Arc::clone(&lease));
         let service = service_fn(move |request| {
-            let (host, in_flight) = (Arc::clone(&host), service_lease.enter());
+            let (host, in_flight) = (Arc::clone(&host), InFlight::new(&service_lease));
             let (place, ends) = (Arc::clone(&place), ends.clone());
             // Connections without requests are evicted first.
             place.renew(Instant::now());

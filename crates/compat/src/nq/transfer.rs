@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use underload_probe::load::{READ_INTERVAL, TcpInfo, receiver_rtt_us};
 use underload_record::schema::Direction;
 
-use super::answer::Lease;
+use super::lease::Lease;
 
 /// Most readings of a load: three connections for 13 s.
 const READINGS_MAX: usize = 4_096;

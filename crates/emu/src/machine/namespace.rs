@@ -92,6 +92,11 @@ impl Network {
         })
     }
 
+    /// Runs an action that opens a socket or process as [`Self::enter`] does, with one error for both.
+    pub fn open<T: Send>(&self, open: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        self.enter(open).map_err(io::Error::other)?
+    }
+
     /// Returns the path by which `ip` finds this network while this value exists.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())

@@ -178,8 +178,7 @@ impl Tool {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let spawned = router.enter(|| command.spawn()).map_err(io::Error::other);
-        let mut child = spawned.and_then(|spawned| spawned).map_err(error)?;
+        let mut child = router.open(|| command.spawn()).map_err(error)?;
         let output = child.stdout.take().ok_or_else(|| error(io::ErrorKind::BrokenPipe.into()))?;
         Ok(Self {
             router: router.name().to_owned(),

@@ -60,7 +60,7 @@ const FAILURES_MAX: usize = 3;
 
 trait Work: Send {
     fn needs(&self) -> &Needs;
-    /// Returns false once its sender has disconnected.
+    /// Returns false once the sender of the request has disconnected.
     fn is_awaited(&self) -> bool;
     fn apply(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError>;
     fn tell(self: Box<Self>, outcome: Result<(), NotDone>);

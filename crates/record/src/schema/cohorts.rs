@@ -71,9 +71,9 @@ pub struct CohortSeries {
     pub tests: u64,
     pub sent: u64,
     pub lost: u64,
-    /// The values of the devices: each the mean over its tests of the mean round trip.
+    /// A value per device: the mean round trip of a test, averaged over its tests.
     pub mean: Spread,
-    /// The values of the devices: each the mean over its tests of the longest round trip.
+    /// A value per device: the longest round trip of a test, averaged over its tests.
     pub maximum: Spread,
     /// Quantiles of all round trips together; a lost probe is longer than all others.
     pub quantiles: Vec<QuantileEstimate>,

@@ -206,7 +206,7 @@ impl Cohort {
         let mut probes = Vec::new();
         for flow in arms.iter().flat_map(|arm| &arm.flows) {
             if let FlowKind::Probe(probe) = &flow.kind {
-                probes.extend(flows::probes(&flow.name, probe).map(|(name, _)| name));
+                probes.extend(flows::probes(&flow.name, &probe.classes).map(|(name, _)| name));
             }
         }
         lines.check_probes(&probes).map_err(|fault| fault.under("cohort.lines"))

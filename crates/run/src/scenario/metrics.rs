@@ -64,8 +64,8 @@ impl Metrics {
         self.entries.insert(name.clone());
         let (names, metrics) = match &entry.kind {
             FlowKind::Probe(probe) => {
-                let open = flows::probes(name, probe).map(|(name, _)| name);
-                let closed = flows::request_response(name, probe).map(|(name, _)| name);
+                let open = flows::probes(name, &probe.classes).map(|(name, _)| name);
+                let closed = probe.request_response(name).map(|(name, _)| name);
                 self.probes.extend(open.chain(closed));
                 return;
             }

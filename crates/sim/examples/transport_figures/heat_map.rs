@@ -89,7 +89,7 @@ fn draw(svg: &mut String, cell: &Cell, (x, y): (usize, usize)) {
     let class = if is_dark(ratio) { "w" } else { "k" };
     let middle = x + CELL_WIDTH / 2;
     let up = if cell.note.is_some() { 6 } else { 0 };
-    text(svg, class, (middle, y + 21 - up), &super::shares::share(Some(ratio)));
+    text(svg, class, (middle, y + 21 - up), &share(Some(ratio)));
     if let Some(note) = &cell.note {
         rectangle(svg, "n", (x + 2, y + 2), (CELL_WIDTH - 5, CELL_HEIGHT - 5), "none");
         text(svg, &format!("{class} s"), (middle, y + 28), note);
@@ -164,3 +164,13 @@ svg.heat .h { font-size: 14px; }
 svg.heat .s { font-size: 10px; }
 .n { stroke: #1c2024; stroke-width: 1.5; }
 ";
+
+/// Writes a ratio with as many digits as it is known to.
+pub fn share(ratio: Option<f64>) -> String {
+    match ratio {
+        None => "-".to_owned(),
+        Some(ratio) if ratio >= 9.95 => format!("{ratio:.0}"),
+        Some(ratio) if ratio >= 0.995 => format!("{ratio:.1}"),
+        Some(ratio) => format!("{ratio:.2}"),
+    }
+}

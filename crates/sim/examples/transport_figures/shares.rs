@@ -6,7 +6,7 @@ use underload_aqm::time::Span;
 use underload_sim::congestion::Algorithm;
 
 use crate::document::{Document, head, row};
-use crate::heat_map::{Cell, HeatMap, Panel};
+use crate::heat_map::{Cell, HeatMap, Panel, share};
 use crate::support::shares::Contest;
 
 /// Trials of a cell; their flows start at different times.
@@ -132,15 +132,6 @@ fn mean_ratio(contest: &Contest, seeds: u64) -> Option<f64> {
     };
     let ratios: Vec<f64> = (1..=seeds).map(of).collect::<Option<_>>()?;
     Some(ratios.iter().sum::<f64>() / ratios.len() as f64)
-}
-
-pub fn share(ratio: Option<f64>) -> String {
-    match ratio {
-        None => "-".to_owned(),
-        Some(ratio) if ratio >= 9.95 => format!("{ratio:.0}"),
-        Some(ratio) if ratio >= 0.995 => format!("{ratio:.1}"),
-        Some(ratio) => format!("{ratio:.2}"),
-    }
 }
 
 fn against_published(document: &mut Document, anchors: &[Anchor]) -> Result<(), Box<dyn Error>> {

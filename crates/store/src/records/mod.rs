@@ -37,7 +37,7 @@ pub(crate) struct TrialsIn {
     count: usize,
 }
 
-/// The key that only `run.json` of a run has whose trials are in another file.
+/// The key by which `run.json` names the file of its trials, in runs whose trials are in one.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Apart {
     pub(crate) trials_in: TrialsIn,

@@ -8,6 +8,7 @@ use underload_aqm::time::Span;
 use underload_record::schema::Marking;
 
 use super::common::Kind;
+use crate::flows;
 use crate::keys::{Fault, keys};
 
 keys! {
@@ -35,6 +36,15 @@ const INTERVALS: RangeInclusive<Span> = Span::from_micros(100)..=Span::from_secs
 /// Longer than most queues hold a packet: 256 KiB at 1 Mbit/s are 2.1 s.
 const DEFAULT_TIMEOUT: Span = Span::from_secs(5);
 const TIMEOUTS: RangeInclusive<Span> = Span::from_millis(100)..=Span::from_secs(60);
+
+impl ProbeFlow {
+    /// Returns name and class of the request-response probe, if there is one; it has the first
+    /// class.
+    pub fn request_response(&self, entry: &str) -> Option<(String, Marking)> {
+        let class = self.classes.first().filter(|_| self.closed_loop)?;
+        Some((flows::request_response(entry), *class))
+    }
+}
 
 impl Kind for ProbeFlow {
     type Flow = Self;

@@ -102,14 +102,14 @@ fn ramp(phases: &Phases) -> Ramp {
 fn prober(name: &str, probe: &ProbeFlow) -> ProberConfig {
     let class = |(name, marking)| ProbeClass { name, marking };
     ProberConfig {
-        classes: flows::probes(name, probe).map(class).collect(),
+        classes: flows::probes(name, &probe.classes).map(class).collect(),
         interval: duration(probe.interval),
         ..ProberConfig::default()
     }
 }
 
 fn request_response(name: &str, probe: &ProbeFlow) -> Option<RequestResponse> {
-    let (name, marking) = flows::request_response(name, probe)?;
+    let (name, marking) = probe.request_response(name)?;
     let payload_bytes = ProberConfig::default().payload_bytes;
     Some(RequestResponse { name, marking, payload_bytes })
 }

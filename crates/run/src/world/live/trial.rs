@@ -1,12 +1,11 @@
 //! One trial: a new lab with a gateway, probes and load through it, and the record.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Domain, SockRef, Socket, Type};
-use underload_emu::machine::{Clock, Ends, Namespace, NamespaceError, SERVER_V4};
+use underload_emu::machine::{Clock, Ends, Namespace, SERVER_V4};
 use underload_probe::RunClock;
 use underload_probe::endpoint::{Reflector, ReflectorConfig};
 use underload_probe::load::{LoadServer, LoadServerConfig, set_congestion_control};
@@ -85,9 +84,13 @@ struct FarEnd {
 impl FarEnd {
     fn start(ends: &Arc<Ends>, arm: &Arm) -> Result<Self, RunError> {
         let any_port = (SERVER_V4, 0);
-        let reflecting = in_network(ends.server(), || UdpSocket::bind(any_port))
+        let reflecting = ends
+            .server()
+            .open(|| UdpSocket::bind(any_port))
             .doing("opening the reflector's socket")?;
-        let listener = in_network(ends.server(), || TcpListener::bind(any_port))
+        let listener = ends
+            .server()
+            .open(|| TcpListener::bind(any_port))
             .doing("opening the load server's socket")?;
         if let Some(tcp) = arm.tcp_flows().find(|tcp| tcp.always_uses_ecn()) {
             // DCTCP requests ECN by a SYN that is itself ECT, which a listener of another
@@ -132,16 +135,7 @@ impl FarEnd {
 /// Returns a source of sockets in the network of one end, usable from any thread.
 fn sockets_of(ends: &Arc<Ends>, end: fn(&Ends) -> &Namespace) -> Arc<dyn SocketSource> {
     let ends = Arc::clone(ends);
-    Arc::new(move |domain: Domain, kind: Type| {
-        in_network(end(&ends), || Socket::new(domain, kind, None))
-    })
-}
-
-pub(super) fn in_network<T: Send>(
-    namespace: &Namespace,
-    open: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
-    namespace.enter(open).map_err(|error: NamespaceError| io::Error::other(error))?
+    Arc::new(move |domain: Domain, kind: Type| end(&ends).open(|| Socket::new(domain, kind, None)))
 }
 
 /// Assembles the trial's data from what prober, load, queues and commands recorded.

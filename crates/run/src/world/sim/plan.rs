@@ -129,10 +129,10 @@ fn add_probes(flows: &mut Vec<FlowConfig>, name: &str, probe: &ProbeFlow) {
             ..FlowConfig::new(name, FlowKind::Probe(config))
         });
     };
-    for (name, class) in flows::probes(name, probe) {
+    for (name, class) in flows::probes(name, &probe.classes) {
         add(name, class, ProbeSchedule::Open { interval: probe.interval });
     }
-    if let Some((name, class)) = flows::request_response(name, probe) {
+    if let Some((name, class)) = probe.request_response(name) {
         add(name, class, ProbeSchedule::Closed { timeout: ANSWER_TIMEOUT });
     }
 }

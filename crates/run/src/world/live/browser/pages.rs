@@ -11,12 +11,10 @@ use underload_sim::application::web::IMAGES;
 use super::control::{Controlled, Signals};
 use super::loading::{Loader, Loads};
 use super::server::PageServer;
-use super::{Outcome, Task, record};
 use crate::error::{Doing as _, RunError, chain};
 use crate::page_loads::PageLoads;
 use crate::scenario::{BrowserFlow, PageProtocol};
 use crate::world::live::plan::duration;
-use crate::world::live::trial::in_network;
 
 /// A browser and its server.
 pub(super) struct Pages<'a> {
@@ -28,6 +26,15 @@ pub(super) struct Pages<'a> {
     stopped: Arc<OnceLock<Instant>>,
 }
 
+/// What a flow recorded.
+pub(super) struct Outcome {
+    pub record: FlowRecord,
+    /// Why the record is incomplete; `None` if it is complete.
+    pub problem: Option<String>,
+    /// Lines of JSON to store beside the record.
+    pub text: String,
+}
+
 impl<'a> Pages<'a> {
     /// `longest`: the longest time that a load may take.
     pub(super) fn start(
@@ -35,7 +42,9 @@ impl<'a> Pages<'a> {
         (name, flow): (&'a str, &'a BrowserFlow),
         longest: Duration,
     ) -> Result<Self, RunError> {
-        let listener = in_network(ends.server(), || TcpListener::bind((SERVER_V4, 0)))
+        let listener = ends
+            .server()
+            .open(|| TcpListener::bind((SERVER_V4, 0)))
             .doing("opening the page's socket")?;
         let address = url(flow, listener.local_addr().of_world()?);
         let server = PageServer::start(listener, flow)?;
@@ -52,27 +61,18 @@ impl<'a> Pages<'a> {
         Ok(Self { name, flow, server, browser, stopped })
     }
 
-    /// Returns a line of JSON for the browser, and one for each load.
-    fn journal(&self, loads: &PageLoads) -> String {
-        let browser = serde_json::json!({ "browser": self.browser.version });
-        let lines = loads.finished.iter().filter_map(|load| serde_json::to_string(load).ok());
-        let lines: Vec<String> = [browser.to_string()].into_iter().chain(lines).collect();
-        lines.join("\n") + "\n"
-    }
-}
-
-impl Task for Pages<'_> {
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.browser.begin();
     }
 
     /// Kills the browser: a load under way ends.
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.stopped.get_or_init(Instant::now);
         self.browser.kill();
     }
 
-    fn finish(&mut self) -> Outcome {
+    /// Ends the browser, and returns the record of the flow.
+    pub(super) fn finish(&mut self) -> Outcome {
         self.stop();
         let connections = self.server.connections();
         let (loads, failure) = match self.browser.join() {
@@ -87,10 +87,22 @@ impl Task for Pages<'_> {
         let loads = PageLoads { finished, unfinished, connections };
         let text = self.journal(&loads);
         let record = FlowRecord {
+            name: self.name.to_owned(),
+            kind: "browser".to_owned(),
+            direction: FlowDirection::Both,
             congestion_control: Some(self.flow.congestion_control.clone()),
-            ..record(self.name.to_owned(), "browser", FlowDirection::Both, loads.metrics())
+            metrics: loads.metrics(),
+            ..FlowRecord::default()
         };
-        Outcome { records: vec![record], problem: failure.or(incomplete), text }
+        Outcome { record, problem: failure.or(incomplete), text }
+    }
+
+    /// Returns a line of JSON for the browser, and one for each load.
+    fn journal(&self, loads: &PageLoads) -> String {
+        let browser = serde_json::json!({ "browser": self.browser.version });
+        let lines = loads.finished.iter().filter_map(|load| serde_json::to_string(load).ok());
+        let lines: Vec<String> = [browser.to_string()].into_iter().chain(lines).collect();
+        lines.join("\n") + "\n"
     }
 }
 
