@@ -167,18 +167,18 @@ def test_ctrl_c_keeps_what_is_finished_in_memory(repeats: int) -> None:
 
 
 def test_a_run_that_was_cut_short_is_resumed(tmp_path: Path) -> None:
-    scenario = two_queues().set(repeats=400)
+    scenario = two_queues().set(repeats=100)
     threading.Timer(0.3, _thread.interrupt_main).start()
     try:
         ul.run(scenario, out=tmp_path / "out", cache=False)
     except ul.Interrupted as interrupted:
-        assert interrupted.run is None or interrupted.run.trial_count < 800
+        assert interrupted.run is None or interrupted.run.trial_count < 200
     if not (tmp_path / "out").exists():
         ul.run(scenario, out=tmp_path / "out", cache=False)
     elif not ul.load(tmp_path / "out").complete:
         ul.run(scenario, out=tmp_path / "out", resume=True, cache=False)
     whole = ul.load(tmp_path / "out")
-    assert whole.complete and whole.trial_count == 800
+    assert whole.complete and whole.trial_count == 200
     assert whole.record["summaries"] == ul.run(scenario, cache=False).record["summaries"]
 
 

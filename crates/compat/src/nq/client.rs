@@ -20,6 +20,7 @@ use underload_record::schema::Direction;
 use super::answer::{Content, InFlight};
 use super::config::{NqConfig, NqTarget, WELL_KNOWN};
 use super::connection::{Connection, Peer, STEP_MAX, connect_error};
+use super::lease::Lease;
 use super::stability::{INTERVALS, Stability};
 use super::{NqError, NqTrust};
 

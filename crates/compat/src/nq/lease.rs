@@ -1,4 +1,4 @@
-//! The lease of a connection: the time and bytes that it may still use, and its share of the server.
+//! The lease of a connection: the time and bytes that are left to it, and its share of the server.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -32,6 +32,7 @@ use underload_service::{CompatLedger, Identity};
 use super::NqLimits;
 use super::answer::{Content, InFlight, response, uncached_response};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
+use super::lease::Lease;
 use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Transfers};
 use super::transfer::{Reader, Transfer};
 use crate::{CompatError, Place, Places, places};

@@ -92,7 +92,8 @@ impl Network {
         })
     }
 
-    /// Runs an action that opens a socket or process as [`Self::enter`] does, with one error for both.
+    /// Opens a socket or starts a process inside this network, see [`Self::enter`]. Fails, too, if
+    /// the network cannot be entered.
     pub fn open<T: Send>(&self, open: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         self.enter(open).map_err(io::Error::other)?
     }

@@ -266,7 +266,7 @@ mod tests {
             ("docsis-pie:rate=1mbit,peak=2mbit", "leave out `peak=`"),
             ("docsis-pie:rate=1mbit,burst=10KB", "leave out `burst=`"),
             ("bode:bound=61s", "bound"),
-            ("bode:colour=red", "rate, bound"),
+            ("bode:colour=red", "known: rate, profile"),
             ("bode:[", "bode"),
         ] {
             let error = KernelQueue::parse(spec).expect_err(spec).to_string();

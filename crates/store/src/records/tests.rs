@@ -235,9 +235,9 @@ fn the_pages_on_the_format_describe_runs_of_many_trials() {
     assert!(fields.contains("\n## TrialsIn\n"));
     let (column, _) = layout().pop().expect("a column");
     assert!(page.contains(&format!("\n| `{column}` | text |")), "{column}");
-    assert!(page.contains(&format!("`format_version` is 1, and {NEWEST_VERSION} where")));
+    assert!(page.contains(&format!("`format_version` is 1, or {NEWEST_VERSION} if")));
     let most = in_words(MOST_IN_RECORD);
-    assert!(page.contains(&format!("A `run.json` holds {most} trials at most")));
+    assert!(page.contains(&format!("A `run.json` has at most {most} trials")));
 }
 
 /// Writes a number as `2,000`.
