@@ -1,6 +1,7 @@
 //! `underload shape trial`: hours with and without a shaper, drawn by lot, and what they show.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,8 +93,7 @@ impl Arguments {
         let session = Session::open()?;
         let plan = || Plan { start_s: now_s(), slots, seed: measure::seed() };
         let new = || Settings::new(plan(), measurement.shown_host(), command_line(&request));
-        let (journal, log) = open(&directory, new)?;
-        let _lock = lock(&directory)?;
+        let (_lock, journal, log) = open(&directory, new)?;
         let mut trial = Trial {
             arguments: self,
             request: &request,
@@ -109,7 +109,7 @@ impl Arguments {
             note!("{}: this trial is over; nothing is changed", directory.display());
             return trial.result().map(drop);
         }
-        // What cannot be shaped is refused before the first hour.
+        // Shapes for an instant, so that a device that cannot be shaped is refused now.
         applied(Temporary::apply(&session, &request, self.replace, SLACK))?.end()?;
         trial.run()?;
         trial.conclude()
@@ -139,8 +139,9 @@ impl Arguments {
     }
 }
 
-/// Opens the log of a trial, or begins a trial.
-fn open(directory: &Path, new: impl FnOnce() -> Settings) -> anyhow::Result<(Journal, Log)> {
+/// Opens the log of a trial, or begins a trial. The lock keeps other processes from beginning or
+/// continuing it.
+fn open(directory: &Path, new: impl FnOnce() -> Settings) -> anyhow::Result<(File, Journal, Log)> {
     let path = directory.join(FILE);
     let name = || path.display().to_string();
     if !path.exists() {
@@ -148,24 +149,27 @@ fn open(directory: &Path, new: impl FnOnce() -> Settings) -> anyhow::Result<(Jou
     }
     let created = disk::create_directory(directory, Access::Usual);
     created.with_context(|| directory.display().to_string())?;
-    let (mut journal, lines) = Journal::open(&path, FILE_MAX, Access::Usual).with_context(name)?;
-    let old = Log::parse(lines.iter()).with_context(name).or_bad_input()?;
-    let is_new = old.is_none();
-    let log = old.unwrap_or_else(|| Log::new(new()));
-    if is_new {
-        let line = serde_json::to_string(&log.settings)? + "\n";
-        journal.append_synced(line.as_bytes()).with_context(name)?;
+    match disk::create_new(&path, Access::Usual) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(error).with_context(name);
+        }
+        _ => {}
     }
+    let lock = disk::lock_directory(&path, Duration::ZERO);
+    let lock = lock.with_context(|| format!("{}: another process runs this trial", name()))?;
+    let (mut journal, lines) = Journal::open(&path, FILE_MAX, Access::Usual).with_context(name)?;
+    let log = match Log::parse(lines.iter()).with_context(name).or_bad_input()? {
+        Some(log) => log,
+        None => {
+            let log = Log::new(new());
+            let line = serde_json::to_string(&log.settings)? + "\n";
+            journal.append_synced(line.as_bytes()).with_context(name)?;
+            log
+        }
+    };
     // Processes that share a budget lock a file of the series.
     Series::open(directory, &format!("{:016x}", log.settings.plan.seed))?;
-    Ok((journal, log))
-}
-
-/// Locks a trial, so that two processes do not shape the same hours.
-fn lock(directory: &Path) -> anyhow::Result<File> {
-    let path = directory.join(FILE);
-    let lock = disk::lock_directory(&path, Duration::ZERO);
-    lock.with_context(|| format!("{}: another process runs this trial", path.display()))
+    Ok((lock, journal, log))
 }
 
 /// A trial that runs.
@@ -454,6 +458,28 @@ mod tests {
         let worse = |slot: u32, is_shaped: bool| spread(slot) + if is_shaped { 90.0 } else { 20.0 };
         let (lines, helps) = sentences(&log(worse));
         assert!(!helps && lines[0].starts_with("The shaper does harm: "), "{lines:?}");
+    }
+
+    #[test]
+    fn of_processes_that_begin_a_trial_at_once_one_has_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let directory = folder.path().join("trial");
+        let new = |seed| {
+            let plan = Plan { start_s: 1_790_000_000, slots: 48, seed };
+            Settings::new(plan, "a.example".to_owned(), String::new())
+        };
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let directory = &directory;
+            let begin = |seed| scope.spawn(move || open(directory, || new(seed)));
+            let begun: Vec<_> = (0..16).map(begin).collect();
+            begun.into_iter().map(|it| it.join().expect("no thread panics")).collect()
+        });
+        let (begun, refused): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+        let [(_lock, _, log)] = &begun.into_iter().flatten().collect::<Vec<_>>()[..] else {
+            panic!("not one has it: {refused:?}");
+        };
+        let text = std::fs::read_to_string(directory.join(FILE)).expect("a log");
+        assert_eq!(text, serde_json::to_string(&log.settings).expect("a line") + "\n");
     }
 
     #[test]
