@@ -123,7 +123,7 @@ impl DevTools {
         }
     }
 
-    /// Returns the messages that nobody waited for since the last call.
+    /// Returns the messages since the last call that were not the awaited ones.
     pub fn take_events(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.events)
     }

@@ -19,7 +19,7 @@ pub struct Chromium {
     pub version: String,
 }
 
-/// Where a browser stores its profile.
+/// The place of a browser's profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile<'a> {
     /// In a folder, which the caller removes.
@@ -32,7 +32,7 @@ pub enum Profile<'a> {
     },
 }
 
-/// What a user does if [`Chromium::find`] returns `None`.
+/// The message to a user for whom [`Chromium::find`] returns `None`.
 pub const MISSING: &str = "no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM=PROGRAM)";
 
 /// Chromium's protocol uses descriptors 3 and 4, each message ended by a zero byte.

@@ -68,14 +68,14 @@ pub struct Trial {
     pub loads: Ways<bool>,
 }
 
-/// What to do next.
+/// The next step of a search: another measurement, or its outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Next {
     Measure(Trial),
     Done(Outcome),
 }
 
-/// What follows from all measurements.
+/// The answer of a search, from all of its measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
     /// The line is good as it is.
@@ -107,7 +107,7 @@ pub struct Search {
     trials: Vec<(Trial, Ways<Option<Reading>>)>,
 }
 
-/// What the measurements say about one queue.
+/// The state of the search for one queue.
 enum OfQueue {
     Try(Trial),
     Good(Choice),

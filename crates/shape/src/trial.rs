@@ -81,7 +81,7 @@ impl Plan {
 /// The version of the log's format.
 const VERSION: u32 = 1;
 
-/// What a trial is of. It is the first line of its log.
+/// The server, shaper and plan of a trial, in the first line of its log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {

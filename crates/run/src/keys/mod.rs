@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         let former = self.former.iter().find(|(key, _)| *key == name).map(|(_, former)| *former);
         let old = former.and_then(|former| Some((former, self.table.get(former)?)));
         if let (Some((former, _)), true) = (old, value.is_some()) {
-            let problem = format!("is the former name of `{name}`; expected one of them");
+            let problem = format!("is the former name of `{name}`; write all of them as `{name}`");
             self.faults.add(Fault::new(former, problem));
         }
         value.or(old.map(|(_, value)| value))
@@ -477,7 +477,10 @@ mod tests {
         let old: Outer = from_text("inner = []\ndelay = \"7ms\"").expect("right");
         assert_eq!(old.wait_ns, Span::from_millis(7));
         let both = "inner = []\ndelay = \"7ms\"\nwait = \"7ms\"";
-        assert_eq!(faults(both), ["delay: is the former name of `wait`; expected one of them"]);
+        assert_eq!(
+            faults(both),
+            ["delay: is the former name of `wait`; write all of them as `wait`"]
+        );
         assert_eq!(
             faults("inner = []\ndelay = 7"),
             ["wait: `7` has no unit; expected a time such as 5ms (ns, us, ms, s, min, h)"]

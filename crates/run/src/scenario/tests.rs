@@ -757,7 +757,10 @@ fn former_spellings_of_variants_mean_the_same_but_not_beside_new_ones() {
     assert_eq!(new.headline, old.headline);
     let both = format!("{}[[arm]]\nname = \"c\"\npath.up_queue = \"codel\"\n", new.text);
     let told = parse(&both).expect_err("both spellings").to_string();
-    assert!(told.contains("arm: is the former name of `variant`; expected one of them"), "{told}");
+    assert!(
+        told.contains("arm: is the former name of `variant`; write all of them as `variant`"),
+        "{told}"
+    );
     assert!(!told.contains("unknown"), "{told}");
 }
 

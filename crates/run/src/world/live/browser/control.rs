@@ -34,7 +34,7 @@ impl Signals {
     /// Reports that the browsers are ready, and waits until the work begins; `false` if it never
     /// does.
     pub(super) fn wait(&self) -> bool {
-        // The receiver exists while it waits.
+        // Fails only if `start` has given up waiting; then `recv` below fails, too.
         let _ = self.ready.send(());
         self.begin.recv().is_ok()
     }

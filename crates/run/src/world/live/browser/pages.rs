@@ -54,7 +54,8 @@ impl<'a> Pages<'a> {
             let loader = |tools| Loader { tools, address, loads, pause, stopped: is_stopped };
             tools.into_iter().next().map(loader).map_or(Ok(Loads::default()), |it| it.run(signals))
         };
-        // A connection whose certificate were wrong would be made a second time.
+        // Chromium connects twice to a server whose certificate it does not know, so it is told
+        // the key.
         let trust = |key: &String| format!("--ignore-certificate-errors-spki-list={key}");
         let arguments: Vec<String> = server.key.iter().map(trust).collect();
         let browser = Controlled::start(&[ends.client()], &arguments, longest, run)?;
