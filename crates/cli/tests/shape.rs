@@ -543,6 +543,12 @@ fn a_trial_ends_with_its_process_and_is_continued_by_one() {
     kill(trial.child().id() as i32);
     trial.wait().expect("it ends");
     world.wait_for(&before, "killed");
+    // The watcher removes the record last; until then `show` would show the killed trial's.
+    let killed = Instant::now();
+    while !world.records().is_empty() {
+        assert!(killed.elapsed() < Duration::from_secs(20), "{}", world.records());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let mut trial = start();
     trial.terminate();
     assert_eq!(trial.wait().expect("it ends").code(), Some(143));
