@@ -7,14 +7,9 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 
-// Replaces the crate `underload_terminal`, which depends on clap.
-extern crate self as underload_terminal;
-#[path = "../../crates/terminal/src/exit.rs"]
-pub mod exit;
-
 // The readers are part of a program, not of a library.
 #[path = "../../crates/cli/src/replay"]
-mod replay {
+pub mod replay {
     pub mod arrival;
     pub mod capture;
     pub mod filter;
@@ -23,10 +18,12 @@ mod replay {
     pub mod script;
 }
 
+use replay::filter::Filter;
+
 fuzz_target!(|bytes: &[u8]| {
     // Half of the inputs are read without a filter.
     let text = if bytes.len().is_multiple_of(2) { "port 443" } else { "host ::1 udp" };
-    let filter = if bytes.len() % 4 < 2 { Ok(Default::default()) } else { text.parse() };
+    let filter = if bytes.len() % 4 < 2 { Ok(Filter::default()) } else { text.parse() };
     let Ok(filter) = filter else { return };
     let Ok(arrivals) = replay::input::read(Cursor::new(bytes.to_vec()), &filter) else { return };
     let mut last = None;

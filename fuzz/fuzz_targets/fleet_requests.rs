@@ -57,7 +57,7 @@ fuzz_target!(|text: &str| {
         if let Some(seconds) = line.strip_prefix('+') {
             let seconds: u32 = seconds.parse().unwrap_or(1);
             fleet.now_ms += u64::from(seconds) * 1_000;
-            let _ = fleet.change(|it, tx, now, rng| it.settle(tx, now, rng, 8).map(Ok));
+            fleet.change(|it, tx, now, rng| it.settle(tx, now, rng, 8).map(Ok));
         } else if let Some((head, json)) = line.split_at_checked(2) {
             let [sender, kind] = *head.as_bytes() else { continue };
             fleet.request(usize::from(sender.wrapping_sub(b'0') % SENDERS), kind, json);
@@ -108,11 +108,11 @@ impl Fleet {
         let id = DeviceId::of_key(&public_key(sender));
         match kind {
             b'n' => {
-                self.handle::<Next, _>(json, |it, tx, now, rng, m| it.next(tx, now, rng, id, m))
+                self.handle::<Next, _>(json, |it, tx, now, rng, m| it.next(tx, now, rng, id, m));
             }
             b'd' => self.handle::<Results, _>(json, |it, tx, now, _, m| it.results(tx, now, id, m)),
             b'h' => {
-                self.handle::<Heartbeat, _>(json, |it, tx, now, _, m| it.heartbeat(tx, now, id, m))
+                self.handle::<Heartbeat, _>(json, |it, tx, now, _, m| it.heartbeat(tx, now, id, m));
             }
             b'm' => {
                 let held = self.lease_of(id);

@@ -11,32 +11,21 @@ use crate::cargo::{FEATURES, succeed, target};
 /// Runs every check, the quickest first, and prints how long each took.
 pub fn all() -> anyhow::Result<()> {
     type Check = fn() -> anyhow::Result<()>;
-    let steps: [(&str, Check); 9] = [
+    let steps: [(&str, Check); 8] = [
         ("fmt", fmt),
         ("tidy", crate::tidy::check),
         ("commits", || crate::commits::check(None)),
         ("clippy", clippy),
         ("msrv", msrv),
         ("audit", crate::audit::where_installed),
-        (TEST, tests_and_others),
+        ("test, doc, python, features", tests_and_others),
         ("fuzz-time", || fuzz_time(CI_SECONDS)),
-        ("fuzz", crate::fuzz::where_possible),
     ];
     let start = Instant::now();
     let mut took = Vec::new();
-    // The fuzz targets are built while tests wait for clocks and for each other.
-    let mut built_aside = None;
     for (name, check) in steps {
         eprintln!("==> {name}");
         let start = Instant::now();
-        if name == TEST {
-            built_aside = crate::fuzz::build_aside();
-        }
-        if name == "fuzz"
-            && let Some(mut build) = built_aside.take()
-        {
-            build.wait().context("building the fuzz targets")?;
-        }
         check().with_context(|| name.to_string())?;
         took.push(format!("{name} {:.0}", start.elapsed().as_secs_f64()));
         eprintln!("    {name}: done in {:.0} s", start.elapsed().as_secs_f64());
@@ -44,8 +33,6 @@ pub fn all() -> anyhow::Result<()> {
     eprintln!("all {:.0} s: {}", start.elapsed().as_secs_f64(), took.join(", "));
     Ok(())
 }
-
-const TEST: &str = "test, doc, python, features";
 
 /// Runs all tests. While they wait for clocks and for each other, builds the documentation, tests
 /// the Python package and compiles each set of features; these share the tests' folder, so they

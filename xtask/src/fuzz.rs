@@ -1,5 +1,8 @@
 //! The fuzz targets: compiled, then run for some seconds each from the stored corpus.
 //!
+//! CI runs them as tests, over the corpus and damaged copies of it
+//! (`crates/cli/tests/fuzz_targets.rs`).
+//!
 //! The usual Rust builds the targets: the passes that count which branches an input takes are part
 //! of stable LLVM, and libFuzzer itself is C++ in `libfuzzer-sys`. So only a C++ compiler is
 //! needed, neither nightly Rust nor `cargo-fuzz`. These two would add the address sanitiser, which
@@ -8,7 +11,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 
 use anyhow::{Context, bail};
@@ -26,32 +29,11 @@ const HANG_SECONDS: u64 = 15;
 const MEMORY_MB: u64 = 2048;
 
 /// Compiler flags that count branches for libFuzzer, as `cargo fuzz` sets them.
-const COVERAGE: &str = "--cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module \
+const COVERAGE: &str = "-Cdebug-assertions -Cpasses=sancov-module \
                         -Cllvm-args=-sanitizer-coverage-level=4 \
                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                         -Cllvm-args=-sanitizer-coverage-pc-table \
                         -Cllvm-args=-sanitizer-coverage-trace-compares";
-
-/// Runs every target, as a step of CI; without a C++ compiler only compiles them.
-pub fn where_possible() -> anyhow::Result<()> {
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    if Command::new(&compiler).arg("--version").output().is_ok_and(|it| it.status.success()) {
-        return run(&[]);
-    }
-    let reason = format!("{compiler} is missing; apt-get install g++ (targets are compiled)");
-    crate::skips::report("fuzz", &reason);
-    check()
-}
-
-/// Compiles the targets without linking, which needs no C++ compiler.
-pub fn check() -> anyhow::Result<()> {
-    same_versions()?;
-    let mut command = Command::new("cargo");
-    command.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml"]);
-    command.env("CARGO_TARGET_DIR", target().join("fuzz-check"));
-    command.env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a");
-    succeed(command.env("RUSTFLAGS", "--cfg fuzzing -Dwarnings"))
-}
 
 /// Runs the named targets, or all.
 pub fn run(names: &[&str]) -> anyhow::Result<()> {
@@ -110,32 +92,18 @@ fn same_versions() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts to build the targets with low priority. A failure is reported by the later [`build`].
-pub fn build_aside() -> Option<Child> {
-    same_versions().ok()?;
-    let folder = target().join("fuzz");
-    let build = build_command("nice", &host().ok()?, &folder).stderr(Stdio::null()).spawn();
-    build.ok()
-}
-
 /// Builds every target and returns the folder of the programs.
 fn build() -> anyhow::Result<PathBuf> {
     same_versions()?;
     let host = host()?;
     let folder = target().join("fuzz");
-    succeed(&mut build_command("env", &host, &folder))?;
-    Ok(folder.join(host).join("debug"))
-}
-
-/// Returns the command that builds, run by a program such as `nice`.
-fn build_command(way: &str, host: &str, folder: &Path) -> Command {
-    let mut command = Command::new(way);
-    command.arg("cargo");
-    command.args(["build", "--quiet", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
     // A named target keeps build scripts and macros from being compiled to count branches.
-    command.args(["--target", host]).env("CARGO_TARGET_DIR", folder);
-    command.env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS");
-    command
+    cargo.args(["--target", &host]).env("CARGO_TARGET_DIR", &folder);
+    cargo.env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    succeed(&mut cargo)?;
+    Ok(folder.join(host).join("debug"))
 }
 
 /// Returns the host target, such as `x86_64-unknown-linux-gnu`.

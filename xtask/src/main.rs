@@ -52,7 +52,6 @@ usage: cargo xtask COMMAND
   same-code  the code is that of the commit BASE: only comments and documentation differ
   test       all tests, with a count of what passed, failed and was skipped, and why
   fuzz       every fuzz target, or those named, for 3 s each from the kept corpus
-  fuzz-check the fuzz targets still compile; needs no C++ compiler
   features   each set of features that is installed compiles by itself
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
@@ -96,7 +95,6 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(),
         ["same-code", base] => same_code::check(base),
         ["fuzz", targets @ ..] => fuzz::run(targets),
-        ["fuzz-check"] => fuzz::check(),
         ["features"] => checks::features(),
         ["msrv"] => checks::msrv(),
         ["audit"] => audit::run(),

@@ -60,7 +60,7 @@ pub fn udp_port(bytes: &[u8]) {
 /// Turns a datagram into a well-formed hello or join if `hint` selects it: random bytes hardly ever
 /// form one.
 fn make_likely(datagram: &mut Vec<u8>, hint: u8, cookie: Option<[u8; 16]>) {
-    if hint & 3 == 0 {
+    if hint.is_multiple_of(4) {
         return;
     }
     datagram.resize(52, 0);

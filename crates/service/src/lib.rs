@@ -30,7 +30,7 @@
 
 mod admission;
 mod front;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod identity;
 mod random;

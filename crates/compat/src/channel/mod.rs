@@ -15,9 +15,9 @@
 
 mod crypto;
 mod echo;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 mod harness;
 mod sdp;
 mod server;

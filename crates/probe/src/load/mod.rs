@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use underload_record::schema::{Direction, Marking};
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub use protocol::read_reports;
 
 pub use admission::{Admission, FlowShare};

@@ -349,7 +349,7 @@ impl DatagramHeader {
 
 /// Decodes any bytes as a server's report and as a datagram header, for the fuzz target, and
 /// encodes them again.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub fn read_reports(bytes: &[u8]) {
     if let Some(head) = bytes.first_chunk::<{ Report::LEN }>() {
         assert_eq!(Report::decode(head).encode(), *head);

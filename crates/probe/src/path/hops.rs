@@ -341,7 +341,7 @@ impl Quote {
 }
 
 /// Parses any bytes as an ICMP and as an ICMPv6 message, for the fuzz target.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub fn read_quotes(message: &[u8]) {
     for quote in [Quote::from_icmp_v4(message), Quote::from_icmp_v6(message)].into_iter().flatten()
     {

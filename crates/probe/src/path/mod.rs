@@ -22,7 +22,7 @@ mod marks;
 mod model;
 mod policy;
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub use hops::read_quotes;
 
 pub use advice::advice;

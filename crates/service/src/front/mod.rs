@@ -9,7 +9,7 @@ mod openings;
 mod server;
 mod strangers;
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) use address_proof::{AddressProof, is_join};
 pub use counters::{ServiceCounts, ServiceState};
 pub use server::{Access, Service, ServiceConfig};

@@ -153,7 +153,7 @@ impl TokenKeys {
     }
 }
 
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 impl TokenKeys {
     /// Returns one key that no input can know.
     pub(crate) fn for_fuzzing() -> Result<Self, ServiceError> {
