@@ -19,6 +19,7 @@
 //! | [`measured_lines`] | the study of a list of measured access lines |
 
 pub mod cache;
+mod call_stats;
 mod error;
 mod execute;
 pub mod flows;

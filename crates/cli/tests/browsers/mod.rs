@@ -1,9 +1,10 @@
-//! `kind = "browser"` in live trials: what is recorded, and what a run leaves.
+//! Pages and calls of real browsers in live trials: what is recorded, and what a run leaves.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use underload_record::schema::FlowDirection;
 use underload_store::RunDir;
 
 use super::{PATIENCE, folder, is_skipped, stderr};
@@ -33,6 +34,27 @@ name = "secure"
 kind = "browser"
 protocol = "http2"
 loads = 1
+"#;
+
+/// A live trial with a call from the server to the client.
+const CALL: &str = r#"
+title = "A call"
+[path]
+up = "50mbit"
+down = "50mbit"
+rtt = "20ms"
+[phases]
+idle = "200ms"
+ramp = "200ms"
+load = "4s"
+drain = "100ms"
+[[flow]]
+kind = "probe"
+[[flow]]
+name = "call"
+kind = "webrtc"
+direction = "down"
+max_rate = "300kbit"
 "#;
 
 /// Returns the command of a run, with a mark in the environment that all of its processes inherit.
@@ -136,6 +158,56 @@ fn a_browser_loads_whole_pages_and_leaves_nothing() {
         }
     }
     panic!("no page was loaded");
+}
+
+/// Checks the stored statistics of a call that only the server sends video in. Returns the number
+/// of lines of each end.
+fn checked_statistics(text: &str) -> [usize; 2] {
+    let parse = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("JSON") };
+    let lines: Vec<_> = text.lines().skip(1).map(parse).collect();
+    ["client", "server"].map(|end| {
+        let of_end: Vec<_> = lines.iter().filter(|line| line["end"] == end).collect();
+        let receives =
+            of_end.iter().any(|line| line["video"]["framesDecoded"].as_f64() > Some(0.0));
+        assert_eq!(receives, end == "client", "{text}");
+        of_end.len()
+    })
+}
+
+#[test]
+fn a_call_between_two_browsers_has_its_statistics_and_leaves_nothing() {
+    const NAME: &str = "a_call_between_two_browsers_has_its_statistics_and_leaves_nothing";
+    let folder = folder();
+    std::fs::write(folder.path().join("call.toml"), CALL).expect("writing the scenario");
+    // On a machine that is too busy for a frame within the load phase, the next attempt counts.
+    for attempt in ["first", "second", "third"] {
+        let mark = format!("call-{}-{attempt}", std::process::id());
+        let arguments = ["run", "call.toml", "--world", "live", "--out", attempt];
+        let run = marked_run(&arguments, folder.path(), &mark).output().expect("it starts");
+        if is_skipped_without_browser(NAME, &run) {
+            return;
+        }
+        assert_eq!(browsers_of(&mark), 0);
+        let data = RunDir::read(folder.path().join(attempt)).expect("the record can be read");
+        let [trial] = data.record.trials.as_slice() else { panic!("{}", stderr(&run)) };
+        let call = trial.flows.iter().find(|flow| flow.name == "call").expect("the flow");
+        assert_eq!((&*call.kind, call.direction), ("webrtc", FlowDirection::Down));
+        let value = |name: &str| {
+            call.metrics.iter().find(|metric| metric.name == name).expect("a metric").value
+        };
+        if value("freezes").is_none() {
+            continue;
+        }
+        let path = format!("{attempt}/exec/0000000-call.txt");
+        let text = std::fs::read_to_string(folder.path().join(path)).expect("the statistics");
+        let [client, server] = checked_statistics(&text);
+        assert!(client > 0 && client == server);
+        // The path delays every packet by 10 ms; clocks of browsers have steps of 1 ms.
+        assert!(value("frame_delay_p50").is_none_or(|delay| delay >= 9.0), "{call:?}");
+        assert!(value("frame_height") > Some(0.0) && value("jitter_buffer") > Some(0.0));
+        return;
+    }
+    panic!("no frame arrived");
 }
 
 #[test]

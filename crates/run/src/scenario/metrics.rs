@@ -14,6 +14,7 @@ use underload_sim::tcp::TcpConfig;
 use super::arm::Arm;
 use super::cohort::Cohort;
 use super::flow::{Flow, FlowKind};
+use crate::call_stats::CallDirection;
 use crate::flows;
 use crate::keys::{Fault, alternatives, did_you_mean};
 use crate::page_loads::PageLoads;
@@ -83,6 +84,10 @@ impl Metrics {
                 (names, sim::FlowKind::Application(application.config.clone()).metrics())
             }
             FlowKind::Browser(_) => (vec![name.clone()], PageLoads::default().metrics()),
+            FlowKind::WebRtc(call) => {
+                let names = self.loads(name, call.direction, 1);
+                (names, CallDirection::default().metrics())
+            }
             FlowKind::Exec(_) => {
                 self.flows.insert(name.clone());
                 self.own.insert(format!("{name}/exit_status"), String::new());

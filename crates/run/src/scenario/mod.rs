@@ -87,7 +87,7 @@ pub use explain::{Setting, SettingValue};
 pub use flow::simulated_controls;
 pub use flow::{
     Activity, ApplicationFlow, BrowserFlow, ExecFlow, Flow, FlowKind, PageProtocol, ProbeFlow,
-    TcpFlow, UdpFlow,
+    TcpFlow, UdpFlow, WebRtcFlow,
 };
 pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};

@@ -81,6 +81,7 @@ fn live_problem_of_flow(flow: &Flow) -> Option<String> {
         FlowKind::Probe(_)
         | FlowKind::Exec(_)
         | FlowKind::Browser(_)
+        | FlowKind::WebRtc(_)
         | FlowKind::Application(_) => None,
     };
     stop.map(|_| "stop: flows end with the load phase in the live world".to_owned())
@@ -132,12 +133,15 @@ mod tests {
         let (_, live, worlds) = of(small, "");
         assert!(live.starts_with("flow.udp.packet: 40B"), "{live}");
         assert_eq!(worlds, [World::Sim]);
-        let (sim, live, worlds) = of("[[flow]]\nname = \"page\"\nkind = \"browser\"\n", "");
-        assert_eq!(
-            sim,
-            "flow 'page': kind 'browser' is not simulated; expected any but browser and exec"
-        );
-        assert_eq!((live, worlds), (String::new(), vec![World::Live]));
+        for kind in ["browser", "webrtc"] {
+            let flow = format!("[[flow]]\nname = \"page\"\nkind = \"{kind}\"\n");
+            let (sim, live, worlds) = of(&flow, "");
+            let expected = format!(
+                "flow 'page': kind '{kind}' is not simulated; expected any but browser, exec and \
+                 webrtc"
+            );
+            assert_eq!((sim, live, worlds), (expected, String::new(), vec![World::Live]));
+        }
         let (_, live, _) = of("[[flow]]\nname = \"p2\"\nkind = \"probe\"\n", "");
         assert!(live.contains("one probe flow"), "{live}");
     }

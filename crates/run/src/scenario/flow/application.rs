@@ -269,7 +269,7 @@ impl Application for InteractiveVideoKeys {
     }
 }
 
-const MAX_RATES: RangeInclusive<Rate> =
+pub(super) const MAX_RATES: RangeInclusive<Rate> =
     Rate::from_bits_per_second(300_000)..=Rate::from_bits_per_second(8_000_000);
 
 keys! {

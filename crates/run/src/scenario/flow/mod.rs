@@ -7,6 +7,7 @@ mod exec;
 mod probe;
 mod tcp;
 mod udp;
+mod webrtc;
 
 use serde_json::{Value as Json, json};
 use toml::{Table, Value as Toml};
@@ -28,6 +29,7 @@ pub use probe::ProbeFlow;
 pub(super) use tcp::DEFAULT_CONTROL;
 pub use tcp::TcpFlow;
 pub use udp::UdpFlow;
+pub use webrtc::WebRtcFlow;
 
 use application::{
     ApplicationKeys, CloudGameKeys, GameKeys, InteractiveVideoKeys, VideoKeys, VoipKeys, WebKeys,
@@ -35,6 +37,7 @@ use application::{
 use browser::BrowserKeys;
 use common::Kind;
 use exec::ExecKeys;
+use webrtc::WebRtcKeys;
 
 /// A flow, or a group of equal ones.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +62,8 @@ pub enum FlowKind {
     Exec(ExecFlow),
     /// A page in a real browser; only in the live world.
     Browser(BrowserFlow),
+    /// A video call between two real browsers; only in the live world.
+    WebRtc(WebRtcFlow),
     /// An application; only in the sim world.
     Application(ApplicationFlow),
 }
@@ -79,13 +84,14 @@ kinds! {
     Udp(UdpFlow);
     Exec(ExecFlow);
     Browser(BrowserFlow);
+    WebRtc(WebRtcFlow);
     Application(ApplicationFlow);
 }
 
 impl FlowKind {
     /// Whether a real browser runs it, which needs real time.
     pub fn needs_browser(&self) -> bool {
-        matches!(self, Self::Browser(_))
+        matches!(self, Self::Browser(_) | Self::WebRtc(_))
     }
 }
 
@@ -105,12 +111,13 @@ const fn entry<K: Kind<Flow: Into<FlowKind>>>() -> Entry {
     }
 }
 
-const KINDS: [Entry; 11] = [
+const KINDS: [Entry; 12] = [
     entry::<TcpFlow>(),
     entry::<ProbeFlow>(),
     entry::<UdpFlow>(),
     entry::<ExecKeys>(),
     entry::<BrowserKeys>(),
+    entry::<WebRtcKeys>(),
     entry::<ApplicationKeys<VoipKeys>>(),
     entry::<ApplicationKeys<WebKeys>>(),
     entry::<ApplicationKeys<VideoKeys>>(),

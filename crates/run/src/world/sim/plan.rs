@@ -32,7 +32,10 @@ use crate::scenario::{
 pub enum PlanError {
     #[error("flow '{flow}': congestion control '{name}' is not simulated; expected {known}")]
     UnknownAlgorithm { flow: String, name: String, known: String },
-    #[error("flow '{flow}': kind '{kind}' is not simulated; expected any but browser and exec")]
+    #[error(
+        "flow '{flow}': kind '{kind}' is not simulated; expected any but browser, exec and \
+             webrtc"
+    )]
     UnknownKind { flow: String, kind: String },
     #[error(
         "`{spec}` is not an algorithm of this program; expected a run by the Python code that has \
@@ -70,6 +73,7 @@ pub fn configure_with(
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, (&phases, seed)),
             scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
             scenario::FlowKind::Browser(_) => return Err(unknown_kind(flow, "browser")),
+            scenario::FlowKind::WebRtc(_) => return Err(unknown_kind(flow, "webrtc")),
             scenario::FlowKind::Application(app) => {
                 flows.extend(applications(&flow.name, app, &phases));
             }
@@ -422,10 +426,11 @@ mod tests {
                 let parsed = Scenario::parse_with(text, name, &options, &mut builtin::load_file);
                 let scenario = parsed.unwrap_or_else(|error| panic!("{error}"));
                 // Ordinary homes, and comparisons of worlds and models, have no published numbers.
-                let has_none = ["home/", "kernel/", "page/"].iter().any(|it| name.starts_with(it));
+                let has_none =
+                    ["call/", "home/", "kernel/", "page/"].iter().any(|it| name.starts_with(it));
                 let shown = has_none || !scenario.published.is_empty();
                 assert!(short || shown, "{name} has nothing to meet");
-                if name == "page/browser" {
+                if ["call/browser", "page/browser"].contains(&name) {
                     assert_eq!(scenario.worlds(), [underload_record::schema::World::Live]);
                     continue;
                 }

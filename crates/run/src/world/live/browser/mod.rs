@@ -1,10 +1,11 @@
-//! Real browsers inside the lab.
+//! Real browsers inside the lab: pages that one loads, and calls between two.
 //!
 //! Each flow has browsers of its own. They start before the trial, so that their start does not
 //! disturb the measurement, and a thread controls them ([`control`]). Their profiles are in memory
 //! that ends with their processes, which end with the namespaces at the latest: also a killed run
 //! leaves neither.
 
+mod calls;
 mod control;
 mod loading;
 mod pages;
@@ -15,13 +16,14 @@ use std::time::Instant;
 use underload_aqm::time::Span;
 use underload_browser::{Chromium, MISSING};
 use underload_emu::machine::Ends;
-use underload_record::schema::Phase;
+use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 
 use super::exec::Finished;
 use super::plan::{duration, longest};
 use crate::error::{Doing as _, RunError};
 use crate::scenario::{Arm, FlowKind};
 use crate::trial::Output;
+use calls::Call;
 use pages::Pages;
 
 /// The browsers of a trial.
@@ -37,7 +39,27 @@ struct Running<'a> {
     /// Since the start of the ramp; `None` to stop at the end of the load phase.
     stop: Option<Span>,
     has_begun: bool,
-    pages: Pages<'a>,
+    task: Box<dyn Task + 'a>,
+}
+
+/// What the browsers of a flow do.
+trait Task {
+    fn begin(&mut self);
+
+    /// Ends the traffic of the flow.
+    fn stop(&mut self);
+
+    /// Ends the browsers, and returns the records of the flow.
+    fn finish(&mut self) -> Outcome;
+}
+
+/// What a flow recorded.
+struct Outcome {
+    records: Vec<FlowRecord>,
+    /// Why the record is incomplete; `None` if it is complete.
+    problem: Option<String>,
+    /// Lines of JSON to store beside the record.
+    text: String,
 }
 
 /// Returns why this machine has no browser for an arm's flows; `None` if it has one, or needs none.
@@ -54,15 +76,18 @@ impl<'a> Browsers<'a> {
         for flow in &arm.flows {
             let name = flow.name.as_str();
             let doing = || format!("flow.{name}");
-            let FlowKind::Browser(flow) = &flow.kind else { continue };
-            let pages = Pages::start(ends, (name, flow), longest(&arm.phases)).doing(doing())?;
-            flows.push(Running {
-                name,
-                start: flow.start,
-                stop: flow.stop,
-                has_begun: false,
-                pages,
-            });
+            let (task, start, stop): (Box<dyn Task + 'a>, _, _) = match &flow.kind {
+                FlowKind::Browser(pages) => {
+                    let task = Pages::start(ends, (name, pages), longest(&arm.phases));
+                    (Box::new(task.doing(doing())?), pages.start, pages.stop)
+                }
+                FlowKind::WebRtc(call) => {
+                    let task = Call::start(ends, name, call);
+                    (Box::new(task.doing(doing())?), call.start, call.stop)
+                }
+                _ => continue,
+            };
+            flows.push(Running { name, start, stop, has_begun: false, task });
         }
         Ok(Self { flows, ramp_start: None })
     }
@@ -81,24 +106,28 @@ impl<'a> Browsers<'a> {
             };
             if is_begun && !running.has_begun {
                 running.has_begun = true;
-                running.pages.begin();
+                running.task.begin();
             }
             let is_due = running.stop.is_some_and(|stop| elapsed >= duration(stop));
             if is_due || phase == Phase::Drain {
-                running.pages.stop();
+                running.task.stop();
             }
         }
     }
 
     /// Ends all browsers, and adds their records to those of commands.
     pub(super) fn finish(mut self, (records, incomplete, outputs): &mut Finished) {
-        for Running { name, has_begun, pages, .. } in &mut self.flows {
-            let outcome = pages.finish();
+        for Running { name, has_begun, task, .. } in &mut self.flows {
+            let outcome = task.finish();
             let never = (!*has_begun).then(|| "it never began".to_owned());
             let problem = outcome.problem.or(never);
             incomplete.extend(problem.map(|problem| format!("the browser of {name}: {problem}")));
-            records.push(outcome.record);
+            records.extend(outcome.records);
             outputs.push(Output { name: (*name).to_owned(), text: outcome.text.into_bytes() });
         }
     }
+}
+
+fn record(name: String, kind: &str, direction: FlowDirection, metrics: Vec<Metric>) -> FlowRecord {
+    FlowRecord { name, kind: kind.to_owned(), direction, metrics, ..FlowRecord::default() }
 }

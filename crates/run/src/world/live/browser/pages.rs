@@ -11,6 +11,7 @@ use underload_sim::application::web::IMAGES;
 use super::control::{Controlled, Signals};
 use super::loading::{Loader, Loads};
 use super::server::PageServer;
+use super::{Outcome, Task, record};
 use crate::error::{Doing as _, RunError, chain};
 use crate::page_loads::PageLoads;
 use crate::scenario::{BrowserFlow, PageProtocol};
@@ -24,15 +25,6 @@ pub(super) struct Pages<'a> {
     browser: Controlled<Loads>,
     /// When the flow was stopped.
     stopped: Arc<OnceLock<Instant>>,
-}
-
-/// What a flow recorded.
-pub(super) struct Outcome {
-    pub record: FlowRecord,
-    /// Why the record is incomplete; `None` if it is complete.
-    pub problem: Option<String>,
-    /// Lines of JSON to store beside the record.
-    pub text: String,
 }
 
 impl<'a> Pages<'a> {
@@ -62,18 +54,27 @@ impl<'a> Pages<'a> {
         Ok(Self { name, flow, server, browser, stopped })
     }
 
-    pub(super) fn begin(&mut self) {
+    /// Returns a line of JSON for the browser, and one for each load.
+    fn journal(&self, loads: &PageLoads) -> String {
+        let browser = serde_json::json!({ "browser": self.browser.version });
+        let lines = loads.finished.iter().filter_map(|load| serde_json::to_string(load).ok());
+        let lines: Vec<String> = [browser.to_string()].into_iter().chain(lines).collect();
+        lines.join("\n") + "\n"
+    }
+}
+
+impl Task for Pages<'_> {
+    fn begin(&mut self) {
         self.browser.begin();
     }
 
     /// Kills the browser: a load under way ends.
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         self.stopped.get_or_init(Instant::now);
         self.browser.kill();
     }
 
-    /// Ends the browser, and returns the record of the flow.
-    pub(super) fn finish(&mut self) -> Outcome {
+    fn finish(&mut self) -> Outcome {
         self.stop();
         let connections = self.server.connections();
         let (loads, failure) = match self.browser.join() {
@@ -88,22 +89,10 @@ impl<'a> Pages<'a> {
         let loads = PageLoads { finished, unfinished, connections };
         let text = self.journal(&loads);
         let record = FlowRecord {
-            name: self.name.to_owned(),
-            kind: "browser".to_owned(),
-            direction: FlowDirection::Both,
             congestion_control: Some(self.flow.congestion_control.clone()),
-            metrics: loads.metrics(),
-            ..FlowRecord::default()
+            ..record(self.name.to_owned(), "browser", FlowDirection::Both, loads.metrics())
         };
-        Outcome { record, problem: failure.or(incomplete), text }
-    }
-
-    /// Returns a line of JSON for the browser, and one for each load.
-    fn journal(&self, loads: &PageLoads) -> String {
-        let browser = serde_json::json!({ "browser": self.browser.version });
-        let lines = loads.finished.iter().filter_map(|load| serde_json::to_string(load).ok());
-        let lines: Vec<String> = [browser.to_string()].into_iter().chain(lines).collect();
-        lines.join("\n") + "\n"
+        Outcome { records: vec![record], problem: failure.or(incomplete), text }
     }
 }
 
