@@ -58,6 +58,8 @@ const IMAGE: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01
 /// Bytes of an image's response header without its filler: the status line, the header lines of
 /// this server and the date.
 const OWN_HEADER_BYTES: u64 = 140;
+/// A TLS record with at most this many bytes of plaintext fits into one packet.
+const RECORD_BYTES: usize = 1_400;
 /// `connection: close` and its line's end.
 const CLOSE_BYTES: u64 = 19;
 
@@ -109,6 +111,9 @@ fn new_tls() -> Result<(TlsAcceptor, String), RunError> {
     let hash = HEXLOWER.decode(hexadecimal.as_bytes()).of_world()?;
     let mut config = identity.server_config().of_world()?.as_ref().clone();
     config.alpn_protocols = vec![b"h2".to_vec()];
+    // A browser can read a record only once it has all of it. TCP's initial window carries 14 KiB:
+    // the first bytes of a record of 16 KiB, the default, would wait for another round trip.
+    config.max_fragment_size = Some(RECORD_BYTES);
     Ok((TlsAcceptor::from(Arc::new(config)), BASE64.encode(&hash)))
 }
 
@@ -212,6 +217,9 @@ fn filled(head: &str, bytes: u64, tail: &str) -> String {
 mod tests {
     use std::io::{Read as _, Write as _};
 
+    use tokio_rustls::rustls::{ClientConnection, ServerConnection};
+    use underload_probe::control::Fingerprint;
+
     use super::*;
     use crate::scenario::{FlowKind, Scenario};
 
@@ -238,6 +246,45 @@ mod tests {
         let all = paths.iter().map(fetch).collect();
         assert_eq!(server.connections(), paths.len() as u64);
         all
+    }
+
+    /// Passes a handshake on between both ends, until they have nothing more to send.
+    fn shake_hands(client: &mut ClientConnection, server: &mut ServerConnection) {
+        while client.wants_write() || server.wants_write() {
+            let (mut up, mut down) = (Vec::new(), Vec::new());
+            client.write_tls(&mut up).expect("memory");
+            server.read_tls(&mut up.as_slice()).expect("memory");
+            server.process_new_packets().expect("a client's messages");
+            server.write_tls(&mut down).expect("memory");
+            client.read_tls(&mut down.as_slice()).expect("memory");
+            client.process_new_packets().expect("a server's messages");
+        }
+    }
+
+    #[test]
+    fn each_tls_record_of_a_page_fits_into_one_packet() {
+        let (acceptor, key) = new_tls().expect("a server");
+        let hash = BASE64.decode(key.as_bytes()).expect("base64");
+        let pin: Fingerprint = format!("sha256:{}", HEXLOWER.encode(&hash)).parse().expect("a pin");
+        let mut config = pin.client_config().expect("a client").as_ref().clone();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let name = "underload".try_into().expect("a name");
+        let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let mut server = ServerConnection::new(Arc::clone(acceptor.config())).expect("a server");
+        shake_hands(&mut client, &mut server);
+        server.writer().write_all(&vec![0; HTML_BYTES as usize]).expect("memory");
+        let mut wire = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut wire).expect("memory");
+        }
+        let (mut rest, mut records) = (wire.as_slice(), 0);
+        while let [_, _, _, high, low, tail @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            // The maximum segment size with time stamps on Ethernet.
+            assert!(5 + length <= 1_448, "a record of {length} bytes");
+            (rest, records) = (&tail[length..], records + 1);
+        }
+        assert!(records * RECORD_BYTES >= HTML_BYTES as usize && rest.is_empty(), "{records}");
     }
 
     #[test]
