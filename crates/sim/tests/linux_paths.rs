@@ -98,3 +98,11 @@ fn dctcp_is_marked_by_codel_as_often_as_in_linux() {
     let queue_ms = path.queue_p50_ms(&outcome);
     assert!((queue_ms - 6.17).abs() < 0.2, "{queue_ms} ms, Linux 6.17");
 }
+
+#[test]
+fn westwood_sets_its_window_when_a_loss_is_repaired() {
+    let path = Path { queue: "fifo:limit=200kB", megabits: 5, base_rtt_us: 160_000, seconds: 40 };
+    let ours_ms = path.queue_p50_ms(&path.run(Algorithm::Westwood));
+    // A window that is set at the loss, before the queue drains, keeps 169 ms.
+    assert!((ours_ms - 183.3).abs() < 8.0, "{ours_ms} ms, Linux 183.3");
+}

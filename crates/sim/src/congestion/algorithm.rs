@@ -130,7 +130,7 @@ algorithms! { $
         source: "Westwood+, Linux `tcp_westwood.c`",
         slow_start_exit: Loss,
         ecn: None,
-        new: |setup| Westwood::new(setup.slow_start_exit),
+        new: |setup| Westwood::new(setup.slow_start_exit, setup.segment_bytes),
     }
     Dctcp {
         name: "dctcp",
@@ -169,6 +169,10 @@ impl CongestionControl for Controller {
 
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
         dispatch!(self, control => control.on_loss(loss, window));
+    }
+
+    fn on_reduction_end(&mut self, window: &mut Window) {
+        dispatch!(self, control => control.on_reduction_end(window));
     }
 
     fn on_undo(&mut self) {

@@ -196,6 +196,11 @@ pub trait CongestionControl {
     /// window by proportional rate reduction (after a timeout: restarts slow start).
     fn on_loss(&mut self, loss: &Loss, window: &mut Window);
 
+    /// Called when all segments that were in flight at the start of a reduction are acknowledged,
+    /// with the window at its threshold, or restored if nothing was lost (Linux
+    /// `CA_EVENT_COMPLETE_CWR`). Not called after a timeout.
+    fn on_reduction_end(&mut self, _window: &mut Window) {}
+
     /// Called when the latest reduction was spurious and the transport has restored the window.
     fn on_undo(&mut self) {}
 

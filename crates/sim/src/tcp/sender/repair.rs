@@ -49,6 +49,7 @@ impl Sender {
         if repaired && self.state == State::Open {
             self.reduce(now, Cause::Loss);
             self.window.size = self.window.size.min(self.window.threshold);
+            self.control.on_reduction_end(&mut self.window);
         }
     }
 
@@ -56,12 +57,14 @@ impl Sender {
         if !self.control.owns_window() {
             self.window.size = self.window.threshold;
         }
+        self.control.on_reduction_end(&mut self.window);
         self.state = State::Open;
     }
 
     fn end_recovery(&mut self, ack: &Acknowledgement) {
         if self.undo.was_delayed(ack.echoed) || self.undo.all_duplicates() {
             self.restore();
+            self.control.on_reduction_end(&mut self.window);
             self.state = State::Open;
             return;
         }
