@@ -98,7 +98,9 @@ fn the_page_is_strict_and_its_resources_are_for_it_alone() {
     ] {
         assert!(page.contains(header), "{header}: {page}");
     }
-    let scripts = ["page", "channel", "draw", "judge", "load", "probe", "thread"];
+    let scripts = ["page", "channel", "draw", "history", "judge", "load", "picture", "present"]
+        .into_iter()
+        .chain(["probe", "share", "summary", "thread"]);
     for script in scripts.map(|name| format!("/{name}.js")) {
         let script = get(&script, "");
         assert!(script.contains("text/javascript"), "{script}");
@@ -571,6 +573,106 @@ fn a_browser_measures_both_directions() {
     assert!(width.as_i64().unwrap() <= 0, "the page is wider than a phone: {width}");
     let kept = browser.text("document.querySelector('#keep').download");
     assert_eq!(kept, "underload-result.json");
+    assert_shared(&mut browser);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+fn text_of(browser: &mut Browser, id: &str) -> String {
+    browser.text(&format!("document.querySelector('#{id}').textContent"))
+}
+
+/// Opens an address afresh: a change of the fragment alone loads no page.
+fn open_afresh(browser: &mut Browser, address: &str) {
+    browser.open("about:blank");
+    browser.open(address);
+}
+
+const STORED: &str = "document.querySelectorAll('#history-rows tr').length";
+
+/// Asserts that the measured result is in the history, and that its link shows equal words, first
+/// as a result of this browser, and as somebody's after the history was deleted.
+fn assert_shared(browser: &mut Browser) {
+    let verdict = text_of(browser, "verdict");
+    let uses = text_of(browser, "uses");
+    let rows = text_of(browser, "rows");
+    assert_eq!(browser.value(STORED), 1);
+    browser.value("document.querySelector('#share').click()");
+    let link = browser.text("document.querySelector('#link').value");
+    let (_, fragment) = link.split_once("/#result=").unwrap();
+    assert!(fragment.len() < 2_500, "{} characters: {link}", fragment.len());
+    let size = browser.value(
+        "import('/picture.js').then((it) => it.picture({ started_s: 1.8e9 })) \
+         .then(createImageBitmap).then((it) => [it.width, it.height])",
+    );
+    assert_eq!(size[0], 1520);
+    assert!(size[1].as_u64().unwrap() > 1000, "{size}");
+    for origin in ["A result of this browser of ", "Somebody's result of "] {
+        open_afresh(browser, &link);
+        let shown = text_of(browser, "origin");
+        assert!(shown.starts_with(origin), "{shown}");
+        for (id, measured) in [("verdict", &verdict), ("uses", &uses), ("rows", &rows)] {
+            assert_eq!(text_of(browser, id), *measured, "{id}");
+        }
+        let curves = "document.querySelectorAll('#latency polyline[points*=\",\"]').length";
+        assert!(browser.value(curves).as_u64().unwrap() >= 4);
+        browser.value("document.querySelector('#forget').click()");
+        assert_eq!(browser.value("document.querySelector('#history').hidden"), true);
+    }
+}
+
+/// A row and a curve of a link, with a loss of the highest percentile down.
+const SHARED: &str = "#result=148,0,0,10,11,12,,13,12,,0,0,,,,,1,1,1,,,,,,,\
+    _348,30,0,40,90,100,,110,,38.5,0,0,,,,,1,1,1,,30,31,32,33,34,900_\
+    _0,10,11_12,40,,41______1,1795492183";
+
+#[test]
+fn links_show_their_numbers_or_say_why_not_and_the_history_is_bounded() {
+    let test = "links_show_their_numbers_or_say_why_not_and_the_history_is_bounded";
+    let Some(mut browser) = browser(test) else { return };
+    let (server, _) = server(CompatLedger::unlimited());
+    let page = format!("https://{}/", server.address());
+    open_afresh(&mut browser, &format!("{page}{SHARED}"));
+    let verdict = text_of(&mut browser, "verdict");
+    assert!(verdict.starts_with("Grade F") && verdict.contains("loses the probe"), "{verdict}");
+    let long = format!("#result={}", "1".repeat(20_000));
+    let html = "<img src=x onerror=alert(1)>";
+    for (fragment, why) in [
+        (long, "longer than 16384 characters"),
+        ("#result=".to_owned(), "cut short, or of another version"),
+        (SHARED.replace("_1,1795492183", "_2,1795492183"), "another version"),
+        (SHARED.replace("______", "_____"), "a part of it is missing"),
+        (SHARED.replace(",1795492183", ",7"), "its time is impossible"),
+        (SHARED.replace("#result=148", "#result=1e308"), "not a number"),
+        (SHARED.replace("#result=148", "#result=99999999999"), "not a number"),
+        (SHARED.replace("#result=148", &format!("#result={html}")), "not a number"),
+        (SHARED.replace("#result=148,", "#result="), "too few or too many values"),
+        (SHARED.replace("_348,30", "_348,349"), "a count of probes is wrong"),
+        (SHARED.replace("_348,30", "_348,3.5"), "a count of probes is wrong"),
+        (SHARED.replace(",38.5,0,", ",38.5,9,"), "an unknown state"),
+        (SHARED.replace(",90,100,", ",101,100,"), "a percentile exceeds a higher one"),
+        (SHARED.replace("_12,40", "_100000000,40"), "longer than a measurement"),
+        ("#result=___0,10_______1,1795492183".to_owned(), "it has no round trips"),
+    ] {
+        open_afresh(&mut browser, &format!("{page}{fragment}"));
+        let shown = text_of(&mut browser, "origin");
+        assert!(shown.starts_with("This link has no result that can be shown"), "{shown}");
+        assert!(shown.contains(why), "{fragment:.60}: {shown}");
+        assert_eq!(text_of(&mut browser, "verdict"), "");
+    }
+    // Other fragments and another program's text in the storage are ignored.
+    open_afresh(&mut browser, &format!("{page}#{html}"));
+    assert_eq!(text_of(&mut browser, "origin"), "");
+    let stored = browser.value(&format!(
+        "import('/history.js').then((it) => {{ \
+             localStorage.setItem('underload results', '{html}'); \
+             const links = [...Array(30).keys()].map((second) => \
+                 '{SHARED}'.replace('1795492183', 1795492100 + second)); \
+             for (const link of links) it.remember(link); \
+             it.forget(links[29]); \
+             return it.results().map((result) => result.started_s); }})"
+    ));
+    let newest_first: Vec<u64> = (1_795_492_110..1_795_492_129).rev().collect();
+    assert_eq!(stored, json!(newest_first));
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 

@@ -1,18 +1,17 @@
-// Measures latency under load: phases, what they show, and the file to keep. Probes and load are parts
+// Measures latency under load: phases, their result, and the file to keep. Probes and load are parts
 // in workers of their own where these start.
 
 import { openChannel, openMirror } from "./channel.js";
 import { draw } from "./draw.js";
-import { judge } from "./judge.js";
+import { remember, results } from "./history.js";
 import { Load } from "./load.js";
+import { picture } from "./picture.js";
+import { showHistory, tabulate, timeOf } from "./present.js";
 import { PROBE_MS, Prober } from "./probe.js";
+import { decode, encode } from "./share.js";
+import { curves, PHASES, summary } from "./summary.js";
 import { inPage, inWorker, wait } from "./thread.js";
 
-const PHASES = [
-  { name: "idle", seconds: 3 },
-  { name: "down", seconds: 10 },
-  { name: "up", seconds: 10 },
-];
 // `?workers=none` keeps everything in the page's thread.
 const APART = new URLSearchParams(location.search).get("workers") !== "none";
 const HOW = {
@@ -21,20 +20,13 @@ const HOW = {
   fetch: ["HTTPS requests of one byte, from the browser's sending to the first byte of the answer",
     "They add the browser's and the server's work and TLS, 1 to 5 ms; a lost packet shows as a late answer."],
 };
-const RAMP_S = 3;             // what a load's start shows counts for nothing
-const LOAD_MBIT_S = 0.05;     // less than this loads no line
-const PAUSES_MAX = 0.1;       // a load that is refused may rest for such a part of the time, untold
-const BUSY_MS = 10;           // what this device alone may take of a high percentile, untold
-const MIRROR_OPENS_MS = 1000; // it is waited for so long
-// Samples below which a quantile is a guess that is not shown, as in all of the program.
-const FEWEST = { p50: 1, p90: 50, p95: 100, p99: 500 };
-const SHARES = { p50: 0.5, p90: 0.9, p95: 0.95, p99: 0.99 };
+const MIRROR_OPENS_MS = 1000; // the measurement begins without a mirror then
 const ENDS_MS = 5000;         // a part that has not ended by then never does
 const DRAW_MS = 500;
-const TOTAL_S = PHASES.reduce((sum, phase) => sum + phase.seconds, 0) + 1;
 
 const at = (id) => document.getElementById(id);
 let run = null;
+let shown = null;   // the result on the page
 
 class Run {
   constructor() {
@@ -138,7 +130,7 @@ class Run {
       await wait(100);
       if (performance.now() - drawn < DRAW_MS) continue;
       drawn = performance.now();
-      show(this);
+      drawCurves(curves(this));
     }
     this.prober.ask(["enter", "between"]);
     if (!isLoaded) return;
@@ -151,127 +143,6 @@ class Run {
     for (const part of [this.prober, this.load]) part?.end();
     for (const peer of this.peers) peer.close();
   }
-}
-
-function quantile(sorted, share) {
-  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];
-}
-
-// Each quantile of the sorted values, `null` of too few.
-function told(sorted) {
-  const one = (name) => (sorted.length >= FEWEST[name] ? quantile(sorted, SHARES[name]) : null);
-  return Object.fromEntries(Object.keys(FEWEST).map((name) => [name, one(name)]));
-}
-
-// The name of the highest quantile that is known above the median, if any is.
-const highest = (quantiles) => ["p99", "p95", "p90"].find((name) => quantiles[name] !== null);
-
-function summary(run, phase) {
-  const starts = run.rates.filter((it) => it.phase === phase);
-  const first = starts.length ? starts[0].at_s - 0.2 : 0;
-  const from = phase === "idle" ? 0.5 : first + RAMP_S;
-  const counts = (it) => it.phase === phase && it.at_s >= from;
-  const probes = run.probes.filter(counts);
-  const sorted = (its) => its.map((it) => it.ms).sort((a, b) => a - b);
-  const values = sorted(probes.filter((it) => it.ms !== null));
-  const own = (its) => told(sorted(its.filter((it) => counts(it) && it.ms !== null)));
-  const inside = sorted(run.inside.filter((it) => it.phase === phase && it.after_s >= RAMP_S));
-  const counted = starts.filter((it) => it.at_s >= from);
-  const [a, b] = [counted[0], counted[counted.length - 1]];
-  const rate = phase !== "idle" && a && b && b.at_s > a.at_s
-    ? (b.bytes - a.bytes) * 8 / 1e6 / (b.at_s - a.at_s) : null;
-  return {
-    phase, rate, ...without(run, phase, rate, counted), probes: probes.length,
-    lost: probes.filter((it) => it.lost).length,
-    late: probes.filter((it) => it.late_ms > PROBE_MS[it.by]).length,
-    ...told(values),
-    largest: values.at(-1) ?? null, of_sent: ofSent(values, probes),
-    inside: inside.length ? { ...told(inside), largest: inside.at(-1), readings: inside.length } : null,
-    held_back: run.heldBack[phase] ?? false,
-    held_up_ms: own(run.held), mirror_ms: own(run.mirrored),
-  };
-}
-
-// The highest known quantile of all probes sent, by which a load is judged: a lost probe is longer than
-// every answer.
-function ofSent(values, probes) {
-  const name = highest(told(values));
-  if (!name) return null;
-  const lost = probes.filter((it) => it.lost).length;
-  return { quantile: name, ms: quantile([...values, ...Array(lost).fill(Infinity)], SHARES[name]) };
-}
-
-// Why a phase is no phase under load, if it is none; and what the server said when it refused load.
-function without(run, phase, rate, counted) {
-  const refused = run.refused[phase] ?? null;
-  if (rate === null) return { refused, no_load: phase !== "idle" && refused ? "the server gave no load" : null };
-  const pauses = counted.filter((it, index) => index > 0 && it.bytes === counted[index - 1].bytes).length;
-  if (rate < LOAD_MBIT_S) return { refused, no_load: refused ? "the server gave no load" : "next to nothing arrived" };
-  const isPartly = refused && pauses > PAUSES_MAX * (counted.length - 1);
-  return { refused, no_load: isPartly ? "the server gave load for a part of the time only" : null };
-}
-
-function verdict(rows) {
-  const idle = rows.find((row) => row.phase === "idle")?.p50 ?? null;
-  const loaded = rows.filter((row) => row.phase !== "idle");
-  const judged = loaded.filter((row) => !row.no_load && row.of_sent && row.rate !== null && idle !== null);
-  const said = judge(judged.map((row) => ({
-    step: row.phase, idle, beside: row.of_sent.ms, inside: row.inside?.[highest(row.inside)] ?? null,
-    lostPercent: 100 * row.lost / row.probes, rate: row.rate, isHeldBack: row.held_back,
-  })));
-  const none = loaded.filter((row) => row.no_load).map((row) => (
-    `Loaded ${row.phase}: no grade, because ${row.no_load}${row.refused ? `: ${row.refused}` : ""}.`));
-  const unknown = judged.filter((row) => !row.inside).map((row) => row.phase);
-  return {
-    opening: [said.opening, ...none].filter(Boolean).join(" "), uses: said.uses, advice: said.advice.join(" "),
-    unknown: unknown.length ? `Round trips inside the load ${unknown.join(" and ")} are not known: the server's `
-      + "system, or this device's TCP without time stamps, does not tell them. The grade is of probes alone." : "",
-  };
-}
-
-// Of this device alone: a datagram that never left it, and how late the probes' thread woke up.
-function busy(rows) {
-  const worst = (row) => [row.mirror_ms, row.held_up_ms].map((own) => [own[highest(own)], highest(own)])
-    .filter(([ms]) => ms > BUSY_MS).sort((a, b) => b[0] - a[0])[0];
-  const late = rows.map((row) => [row.phase, worst(row)]).filter(([, own]) => own)
-    .map(([phase, [ms, share]]) => `${phase} ${ms.toFixed(0)} ms at ${share}`);
-  return late.length ? "This device was busy, or this page in the background: what never left it was late, too "
-    + `(${late.join(", ")}). Some round trips are shown too long by as much, or more.` : "";
-}
-
-function cell(row, text) {
-  const td = document.createElement("td");
-  td.textContent = text;
-  row.append(td);
-}
-
-const show = (run) => draw({ latency: at("latency"), rate: at("rate") }, run, TOTAL_S);
-
-function tabulate(rows) {
-  const number = (value, digits = 1) => (value === null ? "–" : value.toFixed(digits));
-  const line = (name, values, more) => {
-    const row = document.createElement("tr");
-    cell(row, name);
-    for (const key of ["p50", "p90", "p95", "p99", "largest"]) cell(row, number(values[key]));
-    for (const text of more) cell(row, text);
-    return row;
-  };
-  at("rows").replaceChildren(...rows.flatMap((row) => [
-    line(row.phase === "idle" ? "idle" : `loaded ${row.phase}`, row,
-      [String(row.probes), String(row.lost), number(row.rate)]),
-    ...(row.inside ? [line(`inside ${row.phase}`, row.inside, [String(row.inside.readings), "", ""])] : []),
-  ]));
-  const { opening, uses, advice, unknown } = verdict(rows);
-  const own = busy(rows);
-  at("verdict").textContent = own && opening.startsWith("Grade") ? `Uncertain. ${opening}` : opening;
-  at("uses").replaceChildren(...uses.map((use) => {
-    const item = document.createElement("li");
-    item.textContent = use;
-    return item;
-  }));
-  at("advice").textContent = advice;
-  at("unknown").textContent = unknown;
-  at("busy").textContent = own;
 }
 
 function sayHow(run) {
@@ -288,13 +159,26 @@ function sayHow(run) {
   return kinds;
 }
 
+const drawCurves = (its) => draw({ latency: at("latency"), rate: at("rate") }, its);
+
+// Shows a result, and what can be done with it.
+function present(result) {
+  shown = result;
+  tabulate(result.rows);
+  drawCurves(result.curves);
+  for (const id of ["share", "picture"]) at(id).hidden = false;
+  at("link").hidden = true;
+}
+
 async function measure() {
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
   at("start").hidden = true;
+  at("origin").textContent = "";
   at("state").textContent = "opening a channel …";
   run = new Run();
   await run.open();
   at("stop").hidden = false;
-  at("keep").hidden = true;
+  for (const id of ["keep", "share", "picture", "link"]) at(id).hidden = true;
   await run.measure();
   run.end();
   finish();
@@ -304,28 +188,104 @@ function finish() {
   const isWhole = !run.stopped.signal.aborted;
   const phases = PHASES.map((phase) => phase.name).filter((name) => run.probes.some((it) => it.phase === name));
   const rows = phases.map((phase) => summary(run, phase));
-  show(run);
-  tabulate(rows);
+  const started = new Date(performance.timeOrigin + run.start);
   const kinds = sayHow(run);
   at("state").textContent = isWhole ? "done" : `stopped${run.failed && `: ${run.failed}`}`;
   at("start").hidden = false;
   at("stop").hidden = true;
+  const result = { started_s: Math.floor(started / 1000), rows, curves: curves(run) };
+  if (isWhole) keep(result);
+  else {
+    tabulate(rows);
+    drawCurves(result.curves);
+  }
   const kept = {
-    version: 1, kind: "underload web", started: new Date(performance.timeOrigin + run.start).toISOString(),
+    version: 1, kind: "underload web", started: started.toISOString(),
     complete: isWhole, probe: kinds.map((kind) => HOW[kind][0]).join("; then "),
     no_channel: run.why, probe_ms: PROBE_MS[kinds[0] ?? "fetch"],
     threads: { probes: run.prober.where, load: run.load.where },
     unsent: run.unsent, lost_up_down: run.lost, summary: rows, probes: run.probes, rates: run.rates,
     inside: run.inside,
   };
-  const link = at("keep");
-  if (link.href) URL.revokeObjectURL(link.href);
-  link.href = URL.createObjectURL(new Blob([JSON.stringify(kept, null, 1)], { type: "application/json" }));
-  link.download = "underload-result.json";
-  link.hidden = false;
+  offer("keep", new Blob([JSON.stringify(kept, null, 1)], { type: "application/json" }));
+  at("keep").hidden = false;
   window.underloadResult = kept;
+}
+
+// Shows a complete result by the numbers of its link, so that the link has the same words, and
+// stores it. The server's reason for a refusal is not in the link.
+function keep(result) {
+  const link = encode(result);
+  let decoded;
+  try {
+    decoded = decode(link);
+  } catch {
+    return tabulate(result.rows);   // of no use to others, such as one without an answer
+  }
+  const rows = decoded.rows.map((row) => (
+    { ...row, refused: result.rows.find((it) => it.phase === row.phase).refused }));
+  present({ ...decoded, rows, link });
+  if (!remember(link)) at("origin").textContent = "This browser stores no history for this page.";
+  showHistory();
+}
+
+function offer(id, blob) {
+  const link = at(id);
+  if (link.href) URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(blob);
+}
+
+// Shows the result in the address, if one is there.
+function open() {
+  if (run && !at("stop").hidden) return;   // not over a measurement
+  let result;
+  try {
+    result = decode(location.hash);
+  } catch (error) {
+    at("origin").textContent = `This link has no result that can be shown: ${error.message}.`;
+    return;
+  }
+  if (!result) return;
+  const isOwn = results().some((it) => it.link === location.hash);
+  present({ ...result, link: location.hash });
+  at("keep").hidden = true;
+  at("state").textContent = "";
+  at("how").textContent = "";
+  at("origin").textContent = isOwn ? `A result of this browser of ${timeOf(result)}.`
+    : `Somebody's result of ${timeOf(result)}, from a link: the numbers are the link's, and nobody has checked `
+      + "them. It says nothing about this device's line: measure that with the button above.";
+}
+
+async function share() {
+  const address = new URL(shown.link, location.href);
+  const link = at("link");
+  [link.value, link.hidden] = [address.href, false];
+  link.select();
+  try {
+    await navigator.clipboard.writeText(address.href);
+    at("state").textContent = "link copied";
+  } catch {
+    at("state").textContent = "copy the link from the field below";
+  }
+}
+
+async function savePicture() {
+  const blob = await picture(shown);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = "underload-result.png";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), ENDS_MS);
 }
 
 at("start").addEventListener("click", measure);
 at("stop").addEventListener("click", () => run.stopped.abort());
-addEventListener("resize", () => { if (run) show(run); });
+at("share").addEventListener("click", share);
+at("picture").addEventListener("click", savePicture);
+addEventListener("hashchange", open);
+addEventListener("resize", () => {
+  if (shown) drawCurves(shown.curves);
+  showHistory();
+});
+showHistory();
+open();
