@@ -95,7 +95,7 @@ impl Progress for Terminal {
         self.live_page.as_ref().is_some_and(LivePage::is_due)
     }
 
-    fn so_far(&mut self, directory: &Path, record: RunRecord) {
+    fn so_far(&mut self, directory: &Path, record: Option<RunRecord>) {
         let Some(page) = &mut self.live_page else { return };
         let (done, all) = self.trials.as_ref().map_or((0, 0), |trials| (trials.done, trials.all));
         if let Err(error) = page.update(directory, record, all - done) {

@@ -44,9 +44,9 @@ pub use combine::{LoadError, load, load_to_show};
 pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
-    FigurePage, HistoryPage, PageError, check_page_path, cohort_page, history_page, plots, render,
-    render_live, replace_page, replay_page, sweep_page, write_figure_pages, write_figures_markdown,
-    write_page, write_report, write_sweep_report,
+    FigurePage, HistoryPage, LiveState, PageError, check_page_path, cohort_page, history_page,
+    plots, render, render_live, replace_page, replay_page, sweep_page, write_figure_pages,
+    write_figures_markdown, write_page, write_report, write_sweep_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};

@@ -29,9 +29,9 @@ pub trait Progress {
     fn wants_record(&mut self) -> bool {
         false
     }
-    /// Called after a finished trial, if wanted, with the run directory and the run's record up to
-    /// now. Runs in memory and runs of more than 2,000 trials have none.
-    fn so_far(&mut self, _directory: &Path, _record: RunRecord) {}
+    /// Called after a finished trial of a run with a directory, if wanted, with the run's record up
+    /// to now. The record is `None` after more than 2,000 trials, which are in the directory alone.
+    fn so_far(&mut self, _directory: &Path, _record: Option<RunRecord>) {}
     /// Called after the last trial.
     fn end(&mut self) {}
 }

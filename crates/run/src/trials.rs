@@ -78,9 +78,8 @@ pub(crate) fn execute(
             progress.finished(&data.record);
             if let Some(directory) = results.directory()
                 && progress.wants_record()
-                && let Some(record) = directory.so_far()
             {
-                progress.so_far(directory.path(), record);
+                progress.so_far(directory.path(), directory.so_far());
             }
         }
         results.sync()?;

@@ -25,8 +25,9 @@ mod trials;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use maud::html;
+use maud::{PreEscaped, html};
 use underload_disk::{self as disk, Access};
 use underload_store::RunData;
 
@@ -83,16 +84,32 @@ pub fn render(runs: &[RunData]) -> Result<String, PageError> {
     page(runs, &subjects, &plots)
 }
 
-/// Renders the page of a run under way: a page that reloads itself and begins with `state`, a
-/// sentence about how far the run is.
+/// How far a run under way is.
+#[derive(Debug, Clone)]
+pub struct LiveState {
+    pub sentence: String,
+    /// When the page is written, in milliseconds since 1970.
+    pub written_unix_ms: i64,
+    /// If the page is not written again within this time, it stops reloading.
+    pub patience: Duration,
+}
+
+/// Renders the page of a run under way: a page that reloads itself and begins with the sentence of
+/// `state`.
 ///
 /// # Errors
 /// As [`render`].
-pub fn render_live(run: &RunData, state: &str) -> Result<String, PageError> {
+pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError> {
     let page = render(std::slice::from_ref(run))?;
-    let reload = html! { meta http-equiv="refresh" content=(RELOAD_SECONDS); };
+    // Without a script, nothing on the page can find that the run was killed.
+    let reload = html! { noscript { meta http-equiv="refresh" content=(RELOAD_SECONDS); } };
     let page = page.replacen("<title>", &format!("{}\n<title>", reload.into_string()), 1);
-    let state = html! { p.note role="status" { (state) } };
+    let patience_s = state.patience.as_secs();
+    let state = html! {
+        p.note #live role="status" data-written-ms=(state.written_unix_ms)
+            data-patience-s=(patience_s) data-reload-s=(RELOAD_SECONDS) { (state.sentence) } "\n"
+        script { (PreEscaped(format!("\n{}", include_str!("live.js")))) }
+    };
     let state = without_controls(state.into_string());
     Ok(page.replacen("<main>", &format!("<main>\n{state}"), 1))
 }
