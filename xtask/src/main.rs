@@ -64,7 +64,8 @@ usage: cargo xtask COMMAND
              run in short forms
   reference  writes the pages and schemas of the docs that the programs print
   dist       what is installed, in target/dist: static programs for all targets or those named, each
-             started once, packages, an image, checksums
+             started once, packages, an image, the book with the playground, checksums; `dist book`
+             the book alone
   agent-size the agent as it is installed, which fails if it is larger than it may be; in dist, too
   kernel     the Linux kernel for `underload run --world kernel`, in target/kernel, of the
              distribution's newest source, of a version or of a SOURCE.tar.xz; some minutes
@@ -98,7 +99,7 @@ fn main() -> ExitCode {
         ["features"] => checks::features(),
         ["msrv"] => checks::msrv(),
         ["audit"] => audit::run(),
-        ["book"] => book::build(),
+        ["book"] => book::build().map(drop),
         ["playground"] => playground::build(),
         ["python", rest @ ..] => python::run(rest),
         ["notebooks", names @ ..] => python::notebooks(names),

@@ -29,12 +29,12 @@ const WRITTEN: [(&str, &[&str]); 7] = [
     ("sweep.schema.json", &["underload", "check", "--schema", "sweep"]),
 ];
 
-/// Builds the book into `target/book`, or reports a skip without mdBook.
-pub fn build() -> anyhow::Result<()> {
+/// Builds the book into `target/book`. Without mdBook, reports a skip and returns `None`.
+pub fn build() -> anyhow::Result<Option<PathBuf>> {
     let version = match Command::new("mdbook").arg("--version").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             skips::report("book", "mdbook is missing; cargo install --locked mdbook");
-            return Ok(());
+            return Ok(None);
         }
         output => output.context("mdbook --version")?,
     };
@@ -55,7 +55,7 @@ pub fn build() -> anyhow::Result<()> {
     }
     let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
     eprintln!("{version}: {}", book.join("index.html").display());
-    Ok(())
+    Ok(Some(book))
 }
 
 /// Copies pages and pictures, without the pages for contributors. Links to other files become links

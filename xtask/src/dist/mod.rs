@@ -1,11 +1,12 @@
-//! `cargo xtask dist [TARGET…]`: everything that is installed, in `target/dist`, with each program
-//! started once.
+//! `cargo xtask dist [TARGET… | book]`: everything that is installed, in `target/dist`, with each
+//! program started once.
 //!
 //! - [`build`]: static programs for each target.
 //! - [`start`]: a real job for every program, on this machine or in an emulator.
 //! - [`deb`]: packages for Debian and derived systems.
 //! - [`oci`]: the images of `underload serve` and of an orchestrator.
 //! - [`sbom`]: the libraries in the programs.
+//! - [`site`]: the book with the playground.
 //! - [`archive`]: archive formats with reproducible bytes.
 //!
 //! All times in the files are the commit's, or `SOURCE_DATE_EPOCH`.
@@ -17,6 +18,7 @@ mod oci;
 #[cfg(test)]
 mod openwrt_tests;
 mod sbom;
+mod site;
 mod start;
 
 use std::fmt::Write as _;
@@ -125,8 +127,17 @@ fn folder() -> PathBuf {
     target().join("dist")
 }
 
-/// Builds for the named targets, or for all; skips those without a toolchain.
+/// Builds for the named targets, or for all; skips those without a toolchain. `book` names the
+/// book, which is built with all targets or alone.
 pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
+    if wanted == ["book"] {
+        let folder = folder();
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let book = site::write(&folder, epoch()?)?;
+        let rows: Vec<Row> = book.map(book_row).into_iter().collect();
+        print!("{}", table(&rows)?);
+        return Ok(());
+    }
     let targets = chosen(wanted)?;
     let epoch = epoch()?;
     let folder = folder();
@@ -155,10 +166,17 @@ pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
     for parts in sbom::write(&folder, epoch)? {
         rows.push(Row { path: parts, ran: String::new() });
     }
+    if wanted.is_empty() {
+        rows.extend(site::write(&folder, epoch)?.map(book_row));
+    }
     let sums = checksums(&folder)?;
     rows.push(Row { path: sums, ran: String::new() });
     print!("{}", table(&rows)?);
     too_large()
+}
+
+fn book_row(path: PathBuf) -> Row {
+    Row { path, ran: "for a server of static files".to_owned() }
 }
 
 /// Formats a time in UTC as in RFC 3339.
