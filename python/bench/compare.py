@@ -133,8 +133,8 @@ def own(count: int) -> None:
     path = ul.Scenario(up="50mbit", rtt="20ms", up_queue="fifo").flow(ul.Probe("10ms"))
     cubic = path.flow(ul.Tcp("cubic"))
     scenarios = {
-        "a run with bode": cubic.arm("bode", up_queue="bode"),
-        "a run with BoDe of Python": cubic.arm("BoDe", up_queue=queues["BoDe"]),
+        "a run with bode": cubic.variant("bode", up_queue="bode"),
+        "a run with BoDe of Python": cubic.variant("BoDe", up_queue=queues["BoDe"]),
         "a run with reno": path.flow(ul.Tcp("reno")),
         "a run with Aimd of Python": path.flow(ul.Tcp(ul.own(Aimd))),
     }

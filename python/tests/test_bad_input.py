@@ -45,7 +45,7 @@ def test_a_value_of_the_path_is_taken_or_named(key: str, value: Any) -> None:
         assert f"path.{key}" in str(error) or "`up_delay`" in str(error)
     else:
         again = ul.Scenario.parse(scenario.text, "line")
-        assert again.text == scenario.text and again.arms == scenario.arms
+        assert again.text == scenario.text and again.variants == scenario.variants
 
 
 @QUIETLY
@@ -66,7 +66,7 @@ OF_PYTHON = ("self", *inspect.signature(ul.Scenario).parameters)
 @QUIETLY
 @given(key=WORDS.filter(lambda key: key not in OF_PYTHON), value=VALUES)
 def test_a_key_that_is_none_is_named(key: str, value: Any) -> None:
-    for scenario in (lambda: line(**{key: value}), lambda: line().arm("other", {key: value})):
+    for scenario in (lambda: line(**{key: value}), lambda: line().variant("other", {key: value})):
         try:
             scenario().check()
         except (ul.ScenarioError, ul.ScenarioTypeError) as error:

@@ -335,7 +335,7 @@ def test_cells_that_were_given_up_are_listed_and_tried_again(
     assert not done.complete and not done.trials_path.exists()
     (failed,) = done.failed
     # The first trial of the cell was computed: the known numbers are reported.
-    assert (failed["cell"], failed["arm"], failed["trials"]) == (2, "fifo", 2)
+    assert (failed["cell"], failed["variant"], failed["trials"]) == (2, "fifo", 2)
     assert failed["up"] == "5mbit"
     assert "NodeDiedError" in failed["error"] and failed["rtt"].startswith("20")
     assert sum(done.cells.column("trials")) == 35

@@ -18,7 +18,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[ul.Run, Path]:
-    run = ul.run("comcast/upstream", short=True, arms=["docsis-pie-35"], cache=False)
+    run = ul.run("comcast/upstream", short=True, variants=["docsis-pie-35"], cache=False)
     return run, run.save(tmp_path_factory.mktemp("runs") / "run")
 
 

@@ -35,28 +35,28 @@ class Coin(ul.Aqm):
 
 def scenario(queue: Any, name: str = "own") -> ul.Scenario:
     made = ul.Scenario(up="10mbit", rtt="20ms", up_queue="fifo:limit=200p", phases={"load": "1s"})
-    return made.flow(ul.Tcp("cubic", ecn=True), ul.Probe("10ms")).arm(name, up_queue=queue)
+    return made.flow(ul.Tcp("cubic", ecn=True), ul.Probe("10ms")).variant(name, up_queue=queue)
 
 
 def numbers(run: ul.Run, arm: str) -> list[float | None]:
     names = ("load.rtt.p50", "load.rtt.p99", "goodput.up", "drops.up", "load.sojourn.up.p99")
-    return [run.arms[arm].metric(name) for name in names]
+    return [run.variants[arm].metric(name) for name in names]
 
 
 def test_bode_in_python_is_bode_in_a_run() -> None:
     """The same trial, but for the name of the queue and the reason of its drops."""
     queue = ul.own(BoDe, bound_ns=5_000_000)
     assert queue.spec == "own:BoDe,limit=1000p,bound_ns=5000000"
-    both = scenario(queue).arm("built-in", up_queue="bode:bound=5ms,limit=1000p")
+    both = scenario(queue).variant("built-in", up_queue="bode:bound=5ms,limit=1000p")
     run = ul.run(both, repeats=2, cache=False)
     assert numbers(run, "own") == numbers(run, "built-in")
-    assert run.arms["own"].metric("drops.up") > 0  # type: ignore[operator]
+    assert run.variants["own"].metric("drops.up") > 0  # type: ignore[operator]
     rtts: dict[str, list[int]] = {"own": [], "built-in": []}
     samples = run.samples.to_dict()
-    for arm, rtt in zip(samples["arm"], samples["rtt_ns"]):
+    for arm, rtt in zip(samples["variant"], samples["rtt_ns"]):
         rtts[arm].append(rtt)
     assert rtts["own"] == rtts["built-in"] and len(rtts["own"]) > 100
-    assert "own:BoDe,limit=1000p,bound_ns=5000000" in run.arms["own"].label
+    assert "own:BoDe,limit=1000p,bound_ns=5000000" in run.variants["own"].label
     assert 'up_queue = "own:BoDe,limit=1000p,bound_ns=5000000"' in both.text
     assert both.worlds == ["sim"]
 
@@ -224,7 +224,7 @@ def test_a_queue_that_drops_everything_ends() -> None:
             return "drop"
 
     run = ul.run(scenario(ul.own(Never)), cache=False)
-    assert run.arms["own"].working.loss == 100.0
+    assert run.variants["own"].working.loss == 100.0
 
 
 class Endless(ul.Aqm):
@@ -304,7 +304,7 @@ def test_two_that_are_known_by_one_name_are_refused() -> None:
 
         return Same
 
-    both = scenario(ul.own(one()), "first").arm("second", up_queue=ul.own(one(), limit="1000p"))
+    both = scenario(ul.own(one()), "first").variant("second", up_queue=ul.own(one(), limit="1000p"))
     with pytest.raises((ul.SpecError, ul.ScenarioError)):
         ul.run(both)
 
@@ -318,7 +318,7 @@ def test_a_file_that_names_one_is_refused_where_nobody_brings_it() -> None:
 def test_it_may_be_set_from_outside() -> None:
     base = ul.Scenario(up="10mbit", up_queue="fifo", phases={"load": "300ms"}).flow(ul.Probe())
     run = ul.run(base, set={"path.up_queue": ul.own(BoDe)}, cache=False)
-    assert "own:BoDe" in next(iter(run.arms.values())).label
+    assert "own:BoDe" in next(iter(run.variants.values())).label
 
 
 def test_it_is_not_resumed_nor_swept_nor_live(tmp_path: Any) -> None:

@@ -47,7 +47,7 @@ def scenario(control: Any, **keys: Any) -> ul.Scenario:
 
 
 def goodput(run: ul.Run) -> float:
-    value = next(iter(run.arms.values())).metric("goodput.up")
+    value = next(iter(run.variants.values())).metric("goodput.up")
     assert value is not None
     return value
 
@@ -68,15 +68,15 @@ def test_a_pacing_rate_is_kept_to() -> None:
 
     run = ul.run(scenario(ul.own(Paced)))
     assert goodput(run) == pytest.approx(500_000 * 8e-6 * 1_448 / 1_500, rel=0.02)
-    arm = next(iter(run.arms.values()))
+    arm = next(iter(run.variants.values()))
     assert arm.metric("load.sojourn.up.p99") < 1.5  # type: ignore[operator]
 
 
 def test_additive_increase_does_as_reno_does() -> None:
     key = "flow.tcp.congestion_control"
-    both = scenario("reno").arm("reno", {key: "reno"}).arm("own", {key: ul.own(Aimd)})
+    both = scenario("reno").variant("reno", {key: "reno"}).variant("own", {key: ul.own(Aimd)})
     run = ul.run(both, cache=False)
-    mine, reno = run.arms["own"], run.arms["reno"]
+    mine, reno = run.variants["own"], run.variants["reno"]
     assert goodput(run) > 10
     for name, within in (("goodput.up", 0.05), ("load.rtt.p50", 0.25)):
         assert mine.metric(name) == pytest.approx(reno.metric(name), rel=within)
@@ -122,9 +122,9 @@ def test_marks_are_told_as_the_class_wants_them() -> None:
             super().on_ecn(event)
             self.told.append(event.in_flight)
 
-    run = ul.run(scenario(ul.own(Marks)).arm("marks", up_queue="codel:ecn=on,ce-threshold=5ms"))
+    run = ul.run(scenario(ul.own(Marks)).variant("marks", up_queue="codel:ecn=on,ce-threshold=5ms"))
     assert sum(Marks.seen) > len(Marks.told) > 5
-    assert run.arms["marks"].metric("drops.up") == 0
+    assert run.variants["marks"].metric("drops.up") == 0
 
 
 @pytest.mark.parametrize(

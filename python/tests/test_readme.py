@@ -17,4 +17,4 @@ def test_the_example_prints_what_stands_below_it(capsys: pytest.CaptureFixture[s
     scope: dict[str, object] = {}
     exec(found[1], scope)
     assert capsys.readouterr().out.strip() == found[2].strip()
-    assert f"{scope['run'].arms['codel'].working.p99:.2f}" in found[1]  # type: ignore[attr-defined]
+    assert f"{scope['run'].variants['codel'].working.p99:.2f}" in found[1]  # type: ignore[attr-defined]

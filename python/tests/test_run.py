@@ -21,7 +21,7 @@ def two_queues(**changes: object) -> ul.Scenario:
     path = {"up": "10mbit", "rtt": "20ms", **changes}
     scenario = ul.Scenario("two queues", phases={"ramp": "2s", "load": "3s"}, **path)
     scenario = scenario.flow(ul.Tcp("cubic"), ul.Probe("10ms"))
-    return scenario.arm("fifo", up_queue="fifo:limit=256KiB").arm("codel", up_queue="codel")
+    return scenario.variant("fifo", up_queue="fifo:limit=256KiB").variant("codel", up_queue="codel")
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def run() -> ul.Run:
 
 
 def test_a_small_queue_is_faster_and_the_numbers_are_the_records(run: ul.Run) -> None:
-    assert list(run.arms) == ["fifo", "codel"]
-    fifo, codel = run.arms.values()
+    assert list(run.variants) == ["fifo", "codel"]
+    fifo, codel = run.variants.values()
     assert 0 < codel.working.p99 < fifo.working.p99 / 2
     assert 20 <= codel.idle.p50 < 21
     summary = run.record["summaries"][1]
@@ -44,7 +44,7 @@ def test_a_small_queue_is_faster_and_the_numbers_are_the_records(run: ul.Run) ->
 
 
 def test_a_percentile_of_too_few_samples_is_not_told() -> None:
-    few = ul.run(two_queues(), repeats=1, arms=["codel"]).arms["codel"]
+    few = ul.run(two_queues(), repeats=1, variants=["codel"]).variants["codel"]
     assert math.isnan(few.working.p99) and few.working.p95 > few.working.p50
     assert ", p95 " in repr(few.working) and "p99" not in repr(few.working)
     assert few.metric("load.rtt.p99") is not None
@@ -54,7 +54,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(run: ul.Run) 
     again = ul.run(two_queues(), repeats=2, threads=1)
     assert again.record["summaries"] == run.record["summaries"]
     jittery = two_queues(up="10mbit:jitter=5ms")
-    one, other = (ul.run(jittery, seed=seed, arms=["codel"]) for seed in (1, 2))
+    one, other = (ul.run(jittery, seed=seed, variants=["codel"]) for seed in (1, 2))
     assert one.record["summaries"] != other.record["summaries"]
 
 
@@ -149,7 +149,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     run = caught.value.run
     assert isinstance(caught.value, KeyboardInterrupt)
     assert run is not None and 0 < run.trial_count < 100_000 and not run.complete
-    assert run.arms["codel"].working.p50 > 20
+    assert run.variants["codel"].working.p50 > 20
     again = ul.load(tmp_path / "out")
     assert again.trial_count == run.trial_count
 
@@ -161,7 +161,7 @@ def test_ctrl_c_keeps_what_is_finished_in_memory(repeats: int) -> None:
         ul.run(two_queues().set(repeats=repeats), cache=False, threads=1)
     run = caught.value.run
     assert run is not None and 0 < run.trial_count < 2 * repeats
-    assert run.arms["codel"].working.p50 > 20
+    assert run.variants["codel"].working.p50 > 20
     # Runs with this many trials do not store single samples.
     assert (len(run.samples) > 0) == (repeats == 1_000)
 
@@ -204,9 +204,9 @@ def test_errors_say_what_the_program_says() -> None:
         (two_queues(rtt="20"), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
         (two_queues(rtt=20), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
         (two_queues(up=20), "path.up", "`20` has no unit; expected a rate such as 20mbit"),
-        (two_queues().arm("x", up_queue="codell"), "path.up_queue", "did you mean `codel`"),
+        (two_queues().variant("x", up_queue="codell"), "path.up_queue", "did you mean `codel`"),
         (
-            two_queues().arm("x", {"flow.tcp.nothing": 1}, up_queue="pie"),
+            two_queues().variant("x", {"flow.tcp.nothing": 1}, up_queue="pie"),
             "flow.tcp.nothing",
             "unknown key",
         ),
@@ -225,20 +225,20 @@ def test_errors_say_what_the_program_says() -> None:
     with pytest.raises(ul.RunError, match="sim, live or auto"):
         ul.run(two_queues(), world="real")  # type: ignore[arg-type]
     with pytest.raises(ul.ScenarioTypeError, match="path.up: function") as wrong:
-        two_queues().arm("x", {"path.up": lambda: "1mbit"}).check()
+        two_queues().variant("x", {"path.up": lambda: "1mbit"}).check()
     assert wrong.value.key == "path.up"
     with pytest.raises(ul.ScenarioTypeError, match="flow.tcp.count: int is too large"):
-        two_queues().arm("x", {"flow.tcp.count": 1 << 70}).check()
+        two_queues().variant("x", {"flow.tcp.count": 1 << 70}).check()
     endless: list[object] = []
     endless.append(endless)
     with pytest.raises(ul.ScenarioTypeError, match="nested too deeply"):
-        two_queues().arm("x", {"path.up": endless}).check()
+        two_queues().variant("x", {"path.up": endless}).check()
     with pytest.raises(ul.ScenarioError, match="is no flow"):
         two_queues().flow("tcp")  # type: ignore[arg-type]
 
 
 def test_what_is_no_metric_and_no_arm_is_refused_with_what_there_is(run: ul.Run) -> None:
-    codel = run.arms["codel"]
+    codel = run.variants["codel"]
     for name, meant in [
         ("p99", "load.rtt.p99"),
         ("rtt.p50", "load.rtt.p50"),
@@ -255,11 +255,11 @@ def test_what_is_no_metric_and_no_arm_is_refused_with_what_there_is(run: ul.Run)
     with pytest.raises(ul.NoSuchMetric, match="load.rtt.p98"):
         codel.working.over_trials("p98")
     with pytest.raises(KeyError, match="no variant `codle`; there are fifo, codel") as unknown:
-        run.arms["codle"]
-    assert isinstance(unknown.value, ul.NoSuchArm)
+        run.variants["codle"]
+    assert isinstance(unknown.value, ul.NoSuchVariant)
     for error in (caught.value, unknown.value):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    assert run.arms.get("codle") is None and len(run.arms) == 2
+    assert run.variants.get("codle") is None and len(run.variants) == 2
 
 
 def test_what_cannot_be_is_refused_where_it_is_written() -> None:
@@ -269,7 +269,7 @@ def test_what_cannot_be_is_refused_where_it_is_written() -> None:
     with pytest.raises(ul.ScenarioError, match="path.bandwidth: unknown key; expected"):
         ul.Scenario(bandwidth="20mbit")
     with pytest.raises(ul.ScenarioError, match="path.up_qeue: unknown key"):
-        two_queues().arm("x", up_qeue="pie")
+        two_queues().variant("x", up_qeue="pie")
     with pytest.raises(ul.ScenarioError, match="interval: `10` has no unit; expected a time"):
         ul.Probe(10)  # type: ignore[arg-type]
     with pytest.raises(ul.ScenarioError, match="rate: `2` has no unit; expected a rate such as"):
@@ -279,8 +279,8 @@ def test_what_cannot_be_is_refused_where_it_is_written() -> None:
 
 
 def test_queues_are_known_by_the_names_that_others_give_them() -> None:
-    scenario = two_queues().arm("sqm", up_queue="fq_codel")
-    assert scenario.arms["sqm"].startswith("fq-codel:")
+    scenario = two_queues().variant("sqm", up_queue="fq_codel")
+    assert scenario.variants["sqm"].startswith("fq-codel:")
     assert ul.queue("fq_codel").gauges == ul.queue("fq-codel").gauges
     assert ul.Scenario(up="10Mbps", up_queue="pfifo").flow(ul.Probe()).check()
 
@@ -298,7 +298,7 @@ def test_all_faults_of_a_file_are_told_at_once() -> None:
     keys = [fault.key for fault in caught.value.faults]
     assert len(keys) == 2 and all(fault.line for fault in caught.value.faults), keys
     with pytest.raises(ul.ScenarioError) as caught:
-        two_queues(rtt="20").phases(laod="7s").arm("x", up_queue="codle").check()
+        two_queues(rtt="20").phases(laod="7s").variant("x", up_queue="codle").check()
     keys = sorted(fault.key for fault in caught.value.faults)
     assert keys == ["path.rtt", "path.up_queue", "phases.laod"]
     assert all(fault.line is None for fault in caught.value.faults)
@@ -342,10 +342,10 @@ def test_a_folder_that_takes_no_file_is_named() -> None:
 def test_scenarios_are_values() -> None:
     scenario = two_queues()
     assert pickle.loads(pickle.dumps(scenario)) == scenario
-    assert scenario.arm("x", up_queue="pie") != scenario
-    assert ul.Scenario.parse(scenario.text, scenario.name).arms == scenario.arms
+    assert scenario.variant("x", up_queue="pie") != scenario
+    assert ul.Scenario.parse(scenario.text, scenario.name).variants == scenario.variants
     swept = scenario.sweep("path.up", ["5mbit", "20mbit"])
-    assert len(swept.arms) == 4
+    assert len(swept.variants) == 4
     named = [name for name in ul.scenarios() if name.startswith("comcast/")]
     assert ul.Scenario.load(named[0]).title
     twice = ul.Scenario(up="1mbit", up_queue="fifo:limit=9p")
@@ -358,3 +358,15 @@ def test_nothing_optional_is_imported() -> None:
         "('numpy', 'pandas', 'polars', 'pyarrow', 'gymnasium', 'tqdm', 'matplotlib')])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_former_names_work_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="Scenario.arm is now Scenario.variant"):
+        scenario = two_queues().arm("x", up_queue="pie")
+    assert list(scenario.variants) == ["fifo", "codel", "x"]
+    run = ul.run(scenario, repeats=1, variants=["x"])
+    with pytest.warns(DeprecationWarning, match="Run.arms is now Run.variants"):
+        assert run.arms is run.variants
+    assert "variant" in run.trials.columns and "arm" not in run.trials.columns
+    with pytest.warns(DeprecationWarning, match='column "arm" is now column "variant"'):
+        assert run.trials.column("arm") == ["x"]

@@ -20,7 +20,7 @@ def scenario() -> ul.Scenario:
     phases = {"idle": "200ms", "ramp": "500ms", "load": "1s", "drain": "200ms"}
     made = ul.Scenario("swept", up="10mbit", rtt="20ms", phases=phases)
     made = made.flow(ul.Tcp("cubic"), ul.Probe("20ms"))
-    return made.arm("fifo", up_queue="fifo:limit=128KiB").arm("codel", up_queue=ul.queue("codel"))
+    return made.variant("fifo", up_queue="fifo:limit=128KiB").variant("codel", up_queue=ul.queue("codel"))
 
 
 AXES = {"up": ["5mbit", "20mbit"], "rtt": ul.logspace("5ms", "80ms", 3)}
@@ -34,15 +34,15 @@ def test_a_sweep_has_a_row_per_cell_and_trial(tmp_path: Path) -> None:
     assert cells.equals(polars.read_parquet(done.directory / "cells.parquet"))
     assert sorted(set(cells["up"])) == ["20mbit", "5mbit"]
     assert cells["rtt.amount"].unique().sort().to_list() == pytest.approx([0.005, 0.02, 0.08])
-    by_arm = cells.group_by("arm").agg(polars.col("load.rtt.p99").mean()).to_dicts()
-    worst = {row["arm"]: row["load.rtt.p99"] for row in by_arm}
+    by_arm = cells.group_by("variant").agg(polars.col("load.rtt.p99").mean()).to_dicts()
+    worst = {row["variant"]: row["load.rtt.p99"] for row in by_arm}
     assert worst["codel"] < worst["fifo"]
     assert done.scan().collect().height == 24 and done.failed == []
     # A cell equals a run with the same keys.
     run = ul.run(scenario(), repeats=2, set={"path.up": "5mbit", "path.rtt": "80ms"})
     mine = cells.filter((cells["up"] == "5mbit") & (cells["rtt.amount"] > 0.07))
     for row in mine.to_dicts():
-        values = run.arms[row["arm"]].values("load.rtt.p99")
+        values = run.variants[row["variant"]].values("load.rtt.p99")
         assert row["load.rtt.p99"] == pytest.approx(sum(values) / 2)
 
 

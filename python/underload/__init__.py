@@ -3,7 +3,7 @@
     import underload as ul
 
     run = ul.run("comcast/upstream", short=True)
-    run.arms["docsis-pie-35"].working.p99   # ms
+    run.variants["docsis-pie-35"].working.p99   # ms
     run.samples.to_polars()                 # or pandas, pyarrow, DuckDB: nothing is copied
 
 Everything is the program's own: the same scenarios, disciplines, transports and statistics, and
@@ -25,9 +25,9 @@ from ._errors import (
     FormatError,
     Interrupted,
     MissingLibrary,
-    NoSuchArm,
     NoSuchColumn,
     NoSuchMetric,
+    NoSuchVariant,
     OwnCodeError,
     PacketsError,
     ReportError,
@@ -43,7 +43,7 @@ from ._line import history, measure
 from ._own import Aqm, CongestionControl, OwnControl, OwnQueue, Verdict, own
 from ._plot import Plot, Plots
 from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
-from ._run import Arm, Latency, Run, load, run
+from ._run import Latency, Run, Variant, load, run
 from ._scenario import Application, Flow, Probe, Scenario, Tcp, Udp, scenarios
 from ._sweep import Range, Sweep, SweepInterrupted, linspace, logspace, sweep
 from ._underload import Ack, Backlog, CongestionEvent, PacketMeta
@@ -58,7 +58,6 @@ __all__ = [
     "Ack",
     "Application",
     "Aqm",
-    "Arm",
     "Backlog",
     "ClusterError",
     "CongestionControl",
@@ -75,9 +74,9 @@ __all__ = [
     "Latency",
     "Link",
     "MissingLibrary",
-    "NoSuchArm",
     "NoSuchColumn",
     "NoSuchMetric",
+    "NoSuchVariant",
     "OwnCodeError",
     "OwnControl",
     "OwnQueue",
@@ -102,6 +101,7 @@ __all__ = [
     "SweepInterrupted",
     "Tcp",
     "Udp",
+    "Variant",
     "Verdict",
     "docsis",
     "env",

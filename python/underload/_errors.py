@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class RunError(Error, RuntimeError):
 
 class OwnCodeError(RunError):
     """An algorithm of your own that raised an exception or returned an invalid answer: its class
-    and method, the arm and the trial. `__cause__` is its exception, with the traceback; `run` has
+    and method, the variant and the trial. `__cause__` is its exception, with the traceback; `run` has
     the trials that were finished before."""
 
 
@@ -124,7 +125,7 @@ class NoSuchColumn(Error, KeyError):
         return f"no column `{self.name}`; there are {', '.join(self.names)}"
 
 
-class NoSuchArm(Error, KeyError):
+class NoSuchVariant(Error, KeyError):
     """A name that is not a variant of the run."""
 
     def __init__(self, name: str, names: list[str]) -> None:
@@ -168,3 +169,8 @@ def _wrapped(run: object) -> Run | None:
     if isinstance(run, _underload.Run):
         return _run.Run(run)
     return run if isinstance(run, _run.Run) else None
+
+
+def warn_of_name(former: str, name: str) -> None:
+    """Warns that the caller's caller uses the former name of something."""
+    warnings.warn(f"{former} is now {name}", DeprecationWarning, stacklevel=3)

@@ -53,14 +53,14 @@ class Plots(Mapping[str, Plot]):
         return len(self._plots)
 
     def cdf(self, phase: str = "load") -> Plot:
-        """The distribution of latency, a line per arm; `phase`: `load` or `idle`. If a report has
+        """The distribution of latency, a line per variant; `phase`: `load` or `idle`. If a report has
         too many trials for a line through all packets, the distribution of the trials' means under
         load."""
         return self["cdf-mean" if phase == "load" and "cdf-load" not in self else f"cdf-{phase}"]
 
-    def timeline(self, arm: int = 0) -> Plot:
-        """A trial of an arm over time, by the arm's position from 0."""
-        return self[f"timeline-{arm}"]
+    def timeline(self, variant: int = 0) -> Plot:
+        """A trial of a variant over time, by the variant's position from 0."""
+        return self[f"timeline-{variant}"]
 
     def shown(self) -> list[Plot]:
         """The plots that a notebook shows below a run."""

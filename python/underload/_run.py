@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _underload
-from ._errors import NoSuchArm, NoSuchMetric
+from ._errors import NoSuchMetric, NoSuchVariant, warn_of_name
 from ._frame import Frame
 from ._own import brought
 from ._plot import Plots
@@ -26,7 +26,7 @@ def run(
     world: World = "sim",
     seed: int | None = None,
     repeats: int | None = None,
-    arms: Sequence[str] | None = None,
+    variants: Sequence[str] | None = None,
     short: bool = False,
     set: Mapping[str, Value] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -35,11 +35,11 @@ def run(
     cache: bool = True,
     progress: bool | Bar | None = None,
 ) -> Run:
-    """Runs every arm of a scenario as often as it repeats.
+    """Runs every variant of a scenario as often as it repeats.
 
     `scenario`: a `Scenario`, the name of a built-in one such as `"comcast/upstream"`, or a file.
     `world`: `sim` (virtual time, the same bytes for the same seed), `live` (network namespaces and
-    the kernel's own TCP, in real time; Linux, as root), or `auto`. `seed`, `repeats`, `arms`:
+    the kernel's own TCP, in real time; Linux, as root), or `auto`. `seed`, `repeats`, `variants`:
     instead of the scenario's own. `short`: its short form. `set`: other values of its keys, by
     their dotted names: `{"path.up": "20mbit"}`. `out`: a new or empty directory that the run is
     written to while it goes on; without it, it stays in memory. `resume`: goes on with the run in
@@ -52,12 +52,13 @@ def run(
     trials that were finished. Raises `ScenarioError`, `RunError` or `StoreError`; `OwnCodeError`
     where an algorithm of your own (`own()`) fails.
     """
-    asked: dict[str, Any] = {"short": short, "set": set, "arms": arms, "repeats": repeats, "seed": seed}
+    asked: dict[str, Any] = {"short": short, "set": set, "variants": variants}
+    asked.update(repeats=repeats, seed=seed)
     if not isinstance(scenario, Scenario):
         name = os.fspath(scenario)
         native = _underload.Scenario.find(name, _asked(**asked))
     else:
-        is_changed = short or set or arms or repeats is not None or seed is not None
+        is_changed = short or set or variants or repeats is not None or seed is not None
         native = scenario._native(**asked) if is_changed else scenario._native()
     own = brought(scenario, set)
     settings = {
@@ -90,11 +91,19 @@ class Run:
         self._raw = raw
         self._record: dict[str, Any] | None = None
         self.name, self.world, self.seed, self.complete, self.trial_count = raw.facts()
-        self.arms: Mapping[str, Arm] = Arms({it[0]: Arm(raw, *it) for it in raw.arms()})
+        self.variants: Mapping[str, Variant] = Variants(
+            {it[0]: Variant(raw, *it) for it in raw.arms()}
+        )
+
+    @property
+    def arms(self) -> Mapping[str, Variant]:
+        """The former name of `variants`."""
+        warn_of_name("Run.arms", "Run.variants")
+        return self.variants
 
     @property
     def samples(self) -> Frame:
-        """Every probe packet, a row each: `trial`, `arm`, `flow`, `sent_ns`, `rtt_ns`, ..."""
+        """Every probe packet, a row each: `trial`, `variant`, `flow`, `sent_ns`, `rtt_ns`, ..."""
         return Frame(self._raw.frame("samples"))
 
     @property
@@ -104,7 +113,7 @@ class Run:
 
     @property
     def trials(self) -> Frame:
-        """A row per trial: its arm, seed, validity, and latencies in ns."""
+        """A row per trial: its variant, seed, validity, and latencies in ns."""
         return Frame(self._raw.frame("trials"))
 
     @property
@@ -191,29 +200,29 @@ def _unpickled(files: dict[str, bytes]) -> Run:
         return Run(_underload.load(folder, True))
 
 
-class Arms(Mapping[str, "Arm"]):
-    """The arms of a run by their names."""
+class Variants(Mapping[str, "Variant"]):
+    """The variants of a run by their names."""
 
-    def __init__(self, arms: dict[str, Arm]) -> None:
-        self._arms = arms
+    def __init__(self, variants: dict[str, Variant]) -> None:
+        self._variants = variants
 
-    def __getitem__(self, name: str) -> Arm:
+    def __getitem__(self, name: str) -> Variant:
         try:
-            return self._arms[name]
+            return self._variants[name]
         except KeyError:
-            raise NoSuchArm(name, list(self._arms)) from None
+            raise NoSuchVariant(name, list(self._variants)) from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arms)
+        return iter(self._variants)
 
     def __len__(self) -> int:
-        return len(self._arms)
+        return len(self._variants)
 
     def __repr__(self) -> str:
-        return repr(self._arms)
+        return repr(self._variants)
 
 
-class Arm:
+class Variant:
     """One variant of a scenario, over all its valid trials."""
 
     def __init__(self, raw: _underload.Run, name: str, label: str) -> None:
@@ -257,23 +266,23 @@ class Arm:
             raise NoSuchMetric(problem)
 
     def __repr__(self) -> str:
-        return f"Arm({self.name!r}: {self.label}; working {self.working!r})"
+        return f"Variant({self.name!r}: {self.label}; working {self.working!r})"
 
 
 class Latency:
-    """Round trips of an arm's first open-loop probe in one phase, all trials together, in ms.
+    """Round trips of a variant's first open-loop probe in one phase, all trials together, in ms.
 
     Quantiles are nearest-rank: each is a value that was seen. `nan` where nothing came back, and
     for a percentile of fewer samples than it needs: 50 for p90, 100 for p95, 500 for p99, 5000 for
-    p99.9. `arm.metric("load.rtt.p99")` has the value all the same."""
+    p99.9. `variant.metric("load.rtt.p99")` has the value all the same."""
 
-    __slots__ = ("_arm", "_phase")
+    __slots__ = ("_variant", "_phase")
 
-    def __init__(self, arm: Arm, phase: str) -> None:
-        self._arm, self._phase = arm, phase
+    def __init__(self, variant: Variant, phase: str) -> None:
+        self._variant, self._phase = variant, phase
 
     def _statistic(self, name: str) -> float:
-        value = self._arm._raw.round_trip(self._arm.name, self._phase, name)
+        value = self._variant._raw.round_trip(self._variant.name, self._phase, name)
         return math.nan if value is None else value
 
     @property
@@ -314,15 +323,15 @@ class Latency:
     @property
     def loss(self) -> float:
         """Probes lost, %."""
-        value = self._arm.metric(f"{self._phase}.loss")
+        value = self._variant.metric(f"{self._phase}.loss")
         return math.nan if value is None else value
 
     def over_trials(self, statistic: str = "p99") -> list[float]:
         """A statistic of each valid trial, ms. Shape: (trials,)."""
-        return self._arm.values(f"{self._phase}.rtt.{statistic}")
+        return self._variant.values(f"{self._phase}.rtt.{statistic}")
 
     def __repr__(self) -> str:
-        high = self._arm._raw.highest_told(self._arm.name, self._phase)
+        high = self._variant._raw.highest_told(self._variant.name, self._phase)
         if high is None or high == "p50":
             return f"p50 {self.p50:.2f} ms"
         return f"p50 {self.p50:.2f} ms, {high} {self._statistic(high):.2f} ms"

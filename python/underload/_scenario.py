@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _underload
-from ._errors import ScenarioError
+from ._errors import ScenarioError, warn_of_name
 from ._own import OwnControl
 
 Value = Any
@@ -79,7 +79,7 @@ def Application(kind: str, *, name: str | None = None, **keys: Value) -> Flow:
 
 
 class Scenario:
-    """One experiment: a path, flows over it, and arms that differ in something.
+    """One experiment: a path, flows over it, and variants that differ in something.
 
     `path` are the keys of `[path]` in a scenario file, such as `up="20mbit"`, `down`, `rtt="40ms"`,
     `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` those of `[phases]`. Every method
@@ -108,7 +108,7 @@ class Scenario:
         self._path = dict(path)
         self._phases = {"load": "10s", **(phases or {})}
         self._flows: tuple[Flow, ...] = ()
-        self._arms: tuple[tuple[str, dict[str, Value]], ...] = ()
+        self._variants: tuple[tuple[str, dict[str, Value]], ...] = ()
         self._sweeps: tuple[tuple[str, tuple[Value, ...]], ...] = ()
         self._checked: _underload.Scenario | None = None
 
@@ -141,18 +141,25 @@ class Scenario:
                 )
         return self._with(_flows=self._flows + flows)
 
-    def arm(
+    def variant(
         self, name: str, changes: Mapping[str, Value] | None = None, **path: Value
     ) -> Scenario:
-        """Returns the scenario with one more arm, which changes keys of the path
+        """Returns the scenario with one more variant, which changes keys of the path
         (`up_queue="codel"`), or any others by their dotted names: `{"flow.tcp.count": 4,
         "phases.load": "30s"}`."""
         _check_path_keys(self._name, path)
         keys = {f"path.{key}": value for key, value in path.items()}
-        return self._with(_arms=(*self._arms, (name, {**keys, **(changes or {})})))
+        return self._with(_variants=(*self._variants, (name, {**keys, **(changes or {})})))
+
+    def arm(
+        self, name: str, changes: Mapping[str, Value] | None = None, **path: Value
+    ) -> Scenario:
+        """The former name of `variant`."""
+        warn_of_name("Scenario.arm", "Scenario.variant")
+        return self.variant(name, changes, **path)
 
     def sweep(self, key: str, values: Sequence[Value]) -> Scenario:
-        """Returns the scenario with every arm at each of these values of a key, such as `path.up`.
+        """Returns the scenario with every variant at each of these values of a key, such as `path.up`.
         """
         return self._with(_sweeps=(*self._sweeps, (key, tuple(values))))
 
@@ -198,8 +205,8 @@ class Scenario:
         return self._native().text
 
     @property
-    def arms(self) -> dict[str, str]:
-        """The name and label of each arm."""
+    def variants(self) -> dict[str, str]:
+        """The name and label of each variant."""
         return dict(self._native().arms)
 
     @property
@@ -223,7 +230,7 @@ class Scenario:
             self._path,
             self._phases,
             _named(self._flows),
-            list(self._arms),
+            list(self._variants),
             [(key, list(values)) for key, values in self._sweeps],
             asked,
         )
@@ -231,8 +238,8 @@ class Scenario:
     def _own_values(self) -> tuple[Any, ...]:
         """The values that may be own algorithms."""
         flows = tuple(flow.keys for flow in self._flows)
-        arms = tuple(changes for _, changes in self._arms)
-        return (self._head, self._path, flows, arms, self._sweeps)
+        variants = tuple(changes for _, changes in self._variants)
+        return (self._head, self._path, flows, variants, self._sweeps)
 
     def _state(self) -> dict[str, Any]:
         return {**self.__dict__, "_checked": None}
@@ -249,8 +256,8 @@ class Scenario:
         if self._text is not None:
             return f"Scenario.parse({len(self._text)} characters, name={self._name!r})"
         flows = ", ".join(name for name, _, _ in _named(self._flows))
-        arms = ", ".join(name for name, _ in self._arms)
-        return f"Scenario({self._name!r}, flows: {flows or 'none'}; arms: {arms or 'default'})"
+        variants = ", ".join(name for name, _ in self._variants) or "default"
+        return f"Scenario({self._name!r}, flows: {flows or 'none'}; variants: {variants})"
 
 
 def scenarios() -> list[str]:
@@ -262,7 +269,7 @@ def _asked(
     *,
     short: bool = False,
     set: Mapping[str, Value] | None = None,
-    arms: Sequence[str] | None = None,
+    variants: Sequence[str] | None = None,
     repeats: int | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
@@ -270,13 +277,13 @@ def _asked(
     for name, number, least in (("repeats", repeats, 1), ("seed", seed, 0)):
         if number is not None and not (isinstance(number, int) and least <= number < 1 << 64):
             raise ScenarioError(f"{name}: {number!r}; expected a whole number from {least} on")
-    if isinstance(arms, str):
-        arms = [arms]
+    if isinstance(variants, str):
+        variants = [variants]
     changes = [f"{key}={_text_of(value)}" for key, value in (set or {}).items()]
     return {
         "short": short,
         "set": changes,
-        "arms": list(arms or ()),
+        "arms": list(variants or ()),
         "repeats": None if repeats is None else min(repeats, (1 << 32) - 1),
         "seed": seed,
     }

@@ -65,7 +65,7 @@ class Sweep:
 
     @property
     def cells(self) -> Frame:
-        """A row per cell: its value of each axis, its arm, trials, and each metric's mean with its
+        """A row per cell: its value of each axis, its variant, trials, and each metric's mean with its
         interval (`load.rtt.p99`, `load.rtt.p99.low`, `load.rtt.p99.high`); why it failed."""
         folder, _ = self._raw.open(os.fspath(self.directory))
         try:
@@ -84,8 +84,8 @@ class Sweep:
             failed.update(dict.fromkeys(range(*self._raw.cells_of(first, end)), error))
         listed = []
         for cell, error in sorted(failed.items()):
-            values, arm = self._raw.place(cell)
-            known = {**dict.fromkeys(table), "cell": cell, **dict(values), "arm": arm}
+            values, variant = self._raw.place(cell)
+            known = {**dict.fromkeys(table), "cell": cell, **dict(values), "variant": variant}
             if cell in rows:
                 known = {name: table[name][rows[cell]] for name in table}
             listed.append({**known, "error": error})
@@ -124,7 +124,7 @@ def sweep(
     samples: int | None = None,
     metrics: Sequence[str] = (),
     stop: Mapping[str, Value] | None = None,
-    arms: Sequence[str] = (),
+    variants: Sequence[str] = (),
     seed: int | None = None,
     short: bool = False,
     threads: int | None = None,
@@ -136,7 +136,7 @@ def sweep(
     `axes`: the values of each key: a list, `linspace` or `logspace`; `up` stands for `path.up`.
     `design`: every value with every other (`grid`), or `samples` points that are drawn (`random`,
     `latin-hypercube`). `repeats`: trials of each cell, at most. `metrics`: the columns, by the
-    names that `Arm.metric` takes. `stop`: when a cell knows enough:
+    names that `Variant.metric` takes. `stop`: when a cell knows enough:
     `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: its directory; by default one in
     `sweeps/` that is named by what is computed: the same call finds what it computed before.
 
@@ -158,7 +158,7 @@ def sweep(
     file: dict[str, Value] = {"design": design}
     wishes = {"samples": samples, "repeats": repeats, "seed": seed}
     file.update({key: value for key, value in wishes.items() if value is not None})
-    lists = {"metrics": list(metrics), "arms": list(arms)}
+    lists = {"metrics": list(metrics), "variants": list(variants)}
     file.update({key: value for key, value in lists.items() if value})
     if short:
         file["short"] = True
