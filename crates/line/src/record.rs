@@ -2,7 +2,7 @@
 
 use underload_measure::{Outcome, Step};
 use underload_record::schema::{
-    ArmRecord, FORMAT_VERSION, Finding, RunRecord, ScenarioRecord, World,
+    ArmRecord, FORMAT_VERSION, Finding, HostFacts, RunRecord, ScenarioRecord, World,
 };
 use underload_store::{RunDir, StoreError, host};
 
@@ -44,13 +44,19 @@ pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
         expectations: Vec::new(),
         verdict: Vec::new(),
         label: request.label.clone(),
-        host: host::facts(World::Measured),
+        host: HostFacts {
+            device: request.interface.clone().unwrap_or_default(),
+            ..host::facts(World::Measured)
+        },
     }
 }
 
 fn title(request: &Request, server: &str) -> String {
     let title = format!("Latency under load to {server}");
-    if request.label.is_empty() { title } else { format!("{title}, {}", request.label) }
+    let through = request.interface.iter().map(|name| format!("through {name}"));
+    let label = Some(request.label.clone()).filter(|label| !label.is_empty());
+    let parts: Vec<String> = std::iter::once(title).chain(through).chain(label).collect();
+    parts.join(", ")
 }
 
 /// Adds a step to a run. The step is on the disk when this returns.

@@ -18,6 +18,7 @@ pub fn facts(world: World) -> HostFacts {
             World::Sim | World::Kernel | World::KernelTcp => "virtual".to_owned(),
             _ => first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         },
+        device: String::new(),
     }
 }
 

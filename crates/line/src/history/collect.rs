@@ -140,10 +140,9 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
             }
         }
     }
-    // Steps of several presets may share a name.
-    let presets: BTreeSet<&str> = found.iter().map(|numbers| numbers.name.as_str()).collect();
+    let prefix = prefix(&found);
     for numbers in &found {
-        match run_of(numbers, presets.len() > 1, now_s) {
+        match run_of(numbers, &prefix(numbers), now_s) {
             Ok(run) if !run.steps.is_empty() => collected.runs.push(run),
             Err(Some(wrong_clock)) => collected.skipped.push(wrong_clock),
             // The reason is useless for a removed run, because nobody can look at its files.
@@ -160,6 +159,20 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
         Err(error) => collected.skipped.push(error.to_string()),
     }
     Ok(collected)
+}
+
+/// Returns what precedes the name of a run's steps, because steps of several lines or presets may
+/// share a name: the device and the preset, if the runs differ in them.
+fn prefix(runs: &[RunNumbers]) -> impl Fn(&RunNumbers) -> String + use<> {
+    let count = |of: fn(&RunNumbers) -> &str| runs.iter().map(of).collect::<BTreeSet<_>>().len();
+    let has_devices = count(|numbers| &numbers.device) > 1;
+    let has_presets = count(|numbers| &numbers.name) > 1;
+    move |numbers| {
+        let device = Some(numbers.device.as_str()).filter(|it| has_devices && !it.is_empty());
+        let preset = numbers.name.trim_start_matches("measure/");
+        let parts = device.into_iter().chain(has_presets.then_some(preset));
+        parts.flat_map(|part| [part, ": "]).collect()
+    }
 }
 
 /// The folders of the latest runs.
@@ -179,9 +192,9 @@ fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<Pa
     Ok(folders)
 }
 
-/// A run with its steps. If `is_mixed`, the name of the preset precedes each step's name. The error
-/// says that a clock was wrong; it is `None` if the time cannot be parsed.
-fn run_of(numbers: &RunNumbers, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>> {
+/// A run with its steps; `prefix` precedes each step's name. The error says that a clock was wrong;
+/// it is `None` if the time cannot be parsed.
+fn run_of(numbers: &RunNumbers, prefix: &str, now_s: i64) -> Result<Run, Option<String>> {
     let at_s = numbers.at_s().ok_or(None)?;
     // A run with such a time would sort as the first or the latest of all, and every other run
     // would be compared with it.
@@ -195,8 +208,6 @@ fn run_of(numbers: &RunNumbers, is_mixed: bool, now_s: i64) -> Result<Run, Optio
     if let Some(when) = when {
         return Err(Some(format!("the run of {}, {when}", numbers.started)));
     }
-    let preset = numbers.name.trim_start_matches("measure/");
-    let prefix = if is_mixed { format!("{preset}: ") } else { String::new() };
     let step = |step: &StepNumbers| (format!("{prefix}{}", step.step), RunNumbers::values(step));
     let label = crate::label(&numbers.label).unwrap_or_default();
     Ok(Run { at_s, label, steps: numbers.steps.iter().map(step).collect() })
@@ -233,6 +244,7 @@ mod tests {
                 started: jiff::Timestamp::from_second(at_s).unwrap().to_string(),
                 name: "measure/quick".to_owned(),
                 label: if value > 50.0 { "wifi" } else { "" }.to_owned(),
+                device: String::new(),
                 steps: vec![step(value)],
             };
             removed::add(directory.path(), &numbers).unwrap();
@@ -254,5 +266,30 @@ mod tests {
         assert_eq!((wifi.label.as_str(), wifi.level.runs, wifi.level.p50), ("wifi", 20, 92.0));
         // For a clock at 1970, all runs are in the future and rejected.
         assert!(collect(directory.path(), 0).unwrap().runs.is_empty());
+    }
+
+    #[test]
+    fn lines_that_devices_name_are_compared_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let trends = |device: &str, p99_ms: f64| {
+            let value = (Followed::LoadP99.name().to_owned(), p99_ms);
+            let step = StepNumbers { step: "up".to_owned(), values: [value].into() };
+            let numbers = RunNumbers {
+                run: format!("of {device}"),
+                started: "2026-11-27T00:00:00Z".to_owned(),
+                name: "measure/quick".to_owned(),
+                label: String::new(),
+                device: device.to_owned(),
+                steps: vec![step],
+            };
+            removed::add(directory.path(), &numbers).unwrap();
+            let collected = collect(directory.path(), EARLIEST_S + 365 * 86_400).unwrap();
+            let trends = collected.trends(Windows { baseline_s: 86_400, recent_s: 86_400 });
+            let name = |it: Trend| format!("{} {}", it.step, it.points[0].value);
+            trends.into_iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(trends("wan1", 40.0), ["up 40"]);
+        assert_eq!(trends("wan2", 90.0), ["wan1: up 40", "wan2: up 90"]);
+        assert_eq!(trends("", 20.0), ["up 20", "wan1: up 40", "wan2: up 90"]);
     }
 }

@@ -33,6 +33,9 @@ pub struct RunNumbers {
     /// The user's words about it; empty if there were none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
+    /// The only network interface that it used; empty for those of the routes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub device: String,
     /// Only the valid steps.
     pub steps: Vec<StepNumbers>,
 }
@@ -67,6 +70,7 @@ impl RunNumbers {
             started: record.host.started.clone(),
             name: record.scenario.name.clone(),
             label: record.label.clone(),
+            device: record.host.device.clone(),
             steps: record.trials.iter().filter(|it| it.validity.is_valid()).map(step).collect(),
         };
         kept.at_s().map(|_| kept.clone()).ok_or("the time at which it began cannot be read")
@@ -123,8 +127,8 @@ mod tests {
         let values = BTreeMap::from([("load-p99".to_owned(), 85.5), ("news".to_owned(), 1.0)]);
         let steps = vec![StepNumbers { step: "up".to_owned(), values }];
         let started = "2026-11-23T10:00:00Z".to_owned();
-        let (name, label) = ("measure/quick".to_owned(), String::new());
-        RunNumbers { run: run.to_owned(), started, name, label, steps }
+        let (name, label, device) = ("measure/quick".to_owned(), String::new(), String::new());
+        RunNumbers { run: run.to_owned(), started, name, label, device, steps }
     }
 
     #[test]

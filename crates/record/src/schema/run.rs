@@ -143,4 +143,7 @@ pub struct HostFacts {
     pub cores: u32,
     /// Clock source behind the time stamps, for example `tsc`; `virtual` in the sim world.
     pub clock: String,
+    /// The only network interface that a measurement used; empty for those of the routes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub device: String,
 }
