@@ -58,6 +58,18 @@ def test_a_measurement_is_the_programs_document(server: dict[str, Any]) -> None:
         quick(server, out="runs/first")
 
 
+def test_the_place_of_the_delay_is_in_the_finding(server: dict[str, Any]) -> None:
+    try:
+        measured = quick(server, where=True, dev="lo", idle="1s", out="runs/where")
+    except ul.RunError as error:
+        if "may not send ICMP echoes" not in str(error):
+            raise
+        pytest.skip(str(error))
+    location = measured["findings"][0]["location"]
+    assert location["hops"][-1]["hop"] == "far-end" and location["hops"][-1]["answered"] > 0
+    assert measured["run"]["host"]["device"] == "lo"
+
+
 def test_runs_are_compared_over_time(tmp_path: Path) -> None:
     """The numbers of runs whose directories `--keep` removed are enough."""
     lines = [
@@ -96,6 +108,8 @@ def test_a_server_seen_for_the_first_time_is_a_warning(server: dict[str, Any]) -
         ({"load": "sideways"}, "^load: `sideways`; expected up, down or both"),
         ({"flows": 65}, "^flows: step up would have 65"),
         ({"family": 5}, "^family: 5; expected 4 or 6"),
+        ({"peer": "nas.local"}, "^peer: only accepted with where=True"),
+        ({"dev": "no-such-dev0"}, "^dev: this machine has no network interface"),
         ({"server": "ndt7"}, "^server: `ndt7`; expected the name or address"),
         ({"server": "127.0.0.1:1"}, "`underload serve` running"),
     ],

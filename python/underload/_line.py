@@ -32,6 +32,9 @@ def measure(
     wait: str | None = None,
     family: Literal[4, 6] | None = None,
     keep_address: bool = False,
+    dev: str | None = None,
+    where: bool = False,
+    peer: str | None = None,
     label: str | None = None,
     out: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
@@ -41,9 +44,10 @@ def measure(
     and rates are texts with a unit (`"10s"`, `"20mbit"`). `server`: a name or an address, with its
     port unless that is 4862. `load`: the only direction to load, or both at once. `classes`:
     markings of the probes, such as `["0", "45/ect1"]`. `tier`: the rates that the line is sold
-    with, `"DOWN/UP"`. `family`: 4 or 6 for IPv4 or IPv6 alone. `label`:
-    words about the measurement that its record and `history` show. `out`: the run directory, new or
-    empty; without it a new one in `runs`.
+    with, `"DOWN/UP"`. `family`: 4 or 6 for IPv4 or IPv6 alone. `dev`: the only
+    network interface to use. `where`: also find where the load adds delay; `peer`: another machine
+    on the local network, for it. `label`: words about the measurement that its record and `history`
+    show. `out`: the run directory, new or empty; without it a new one in `runs`.
 
     Returns the document of `underload measure --json`: `verdict` (sentences), `findings` (a dict
     per step) and `run` (the record), and with them `directory`: `load(directory).samples` has
@@ -73,6 +77,9 @@ def measure(
             "wait": wait,
             "family": family,
             "keep_address": keep_address,
+            "dev": dev,
+            "where": where,
+            "peer": peer,
             "label": label,
             "out": out,
         }

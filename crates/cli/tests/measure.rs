@@ -393,3 +393,78 @@ fn a_series_waits_for_a_quiet_line() {
         let _ = std::fs::remove_file(home.path().join("serve.json"));
     }
 }
+
+/// A client with two uplinks to one server, in network namespaces of their own. The default route
+/// is by the first uplink. `$1` is the program.
+const TWO_UPLINKS: &str = r#"
+    ip link set lo up || exit 77
+    unshare --net sleep 1000 & far=$!
+    own=$(readlink /proc/self/ns/net)
+    until [ "$(readlink /proc/$far/ns/net)" != "$own" ]; do sleep 0.05; done
+    there() { nsenter --net=/proc/$far/ns/net -- "$@"; }
+    there ip link set lo up && there ip addr add 203.0.113.9/32 dev lo || exit 77
+    for uplink in 1 2; do
+        ip link add wan$uplink type veth peer name far$uplink netns $far || exit 77
+        ip addr add 10.0.$uplink.1/24 dev wan$uplink && ip link set wan$uplink up || exit 77
+        there ip addr add 10.0.$uplink.2/24 dev far$uplink && there ip link set far$uplink up
+        ip route add default via 10.0.$uplink.2 dev wan$uplink metric $uplink || exit 77
+    done
+    there "$1" serve --anonymous --bind 203.0.113.9 --port 5001 --json > serve.json &
+    until [ -s serve.json ]; do sleep 0.05; done
+    for uplink in wan1 wan2; do
+        "$1" measure 203.0.113.9:5001 --dev $uplink --where --udp 2mbit --flows 1 --up \
+            --idle 1s --duration 1s --interval 5ms --class 0 --out line/$uplink || exit 1
+        grep $uplink: /proc/self/net/dev > $uplink.counters
+    done
+    # Without IPv4, over a line with the MTU of PPPoE.
+    ip link set wan2 mtu 1492 && there ip link set far2 mtu 1492
+    ip -6 addr add 2001:db8:2::1/64 dev wan2 nodad
+    there ip -6 addr add 2001:db8:2::2/64 dev far2 nodad
+    ip -4 addr flush dev wan1 && ip -4 addr flush dev wan2
+    there ip -6 addr add 2001:db8:9::9/128 dev lo nodad
+    ip -6 route add default via 2001:db8:2::2 dev wan2
+    there "$1" serve --anonymous --bind 2001:db8:9::9 --port 5002 --json > six.json &
+    until [ -s six.json ]; do sleep 0.05; done
+    exec "$1" measure [2001:db8:9::9]:5002 --where --flows 1 --down --class 0 --idle 1s \
+        --duration 1s --interval 5ms --out six
+"#;
+
+#[test]
+fn two_uplinks_are_measured_each_by_itself_and_also_without_ipv4() {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["bash", "-c", TWO_UPLINKS, "bash", PROGRAM])
+        .env("XDG_DATA_HOME", home.path())
+        .current_dir(home.path())
+        .output()
+        .expect("unshare of util-linux");
+    let said = words(&output.stderr);
+    if output.status.code() == Some(77) || said.contains("unshare") {
+        eprintln!("SKIPPED two_uplinks_are_measured_each_by_itself_and_also_without_ipv4: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    for uplink in ["wan1", "wan2"] {
+        let read = |file: String| std::fs::read_to_string(home.path().join(file)).unwrap();
+        let run: serde_json::Value =
+            serde_json::from_str(&read(format!("line/{uplink}/run.json"))).unwrap();
+        assert_eq!(run["host"]["device"], uplink);
+        let title = run["scenario"]["title"].as_str().unwrap();
+        assert!(title.ends_with(&format!("through {uplink}")), "{title}");
+        // The load is 250 kB or more, and all of it is sent through this interface.
+        let counters = read(format!("{uplink}.counters"));
+        let sent = counters.split_whitespace().nth(9).unwrap().parse::<u64>().unwrap();
+        assert!(sent > 200_000, "{counters}");
+        let findings: serde_json::Value =
+            serde_json::from_str(&read(format!("line/{uplink}/findings.json"))).unwrap();
+        let hops = findings["findings"][0]["location"]["hops"].as_array().unwrap();
+        assert_eq!(hops.len(), 3, "{hops:?}");
+        let answers = |hop: &serde_json::Value| hop["answered"].as_u64().unwrap();
+        assert!(answers(&hops[2]) > 0, "{hops:?}");
+    }
+    let six = std::fs::read_to_string(home.path().join("six/findings.json")).unwrap();
+    let six: serde_json::Value = serde_json::from_str(&six).unwrap();
+    assert!(six["findings"][0]["goodput_down_mbit_s"].as_f64().unwrap() > 1.0, "{six}");
+    assert!(six["findings"][0]["location"]["hops"][2]["answered"].as_u64().unwrap() > 0, "{six}");
+}

@@ -7,6 +7,7 @@
 //! - [`history`]: stored runs over weeks.
 
 pub mod history;
+mod local_load;
 mod place;
 mod record;
 mod request;

@@ -89,9 +89,6 @@ impl Request {
         {
             bail!("--dev: this machine has no network interface {name:?}; `ip link` lists them");
         }
-        if self.locate.is_some() && self.interface.is_some() {
-            bail!("--where: not accepted with --dev, because echoes follow the routes");
-        }
         self.check_flows()?;
         if self.knobs.udp.is_none() {
             check_congestion_control(&self.knobs.congestion_control)

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
+use underload_measure::LocalRates;
 use underload_probe::RunClock;
 use underload_probe::route::{EchoTarget, HopProbes, Route, RouteHop, RouteProber};
 use underload_record::schema::PathHop;
@@ -17,7 +18,11 @@ use crate::target::{Family, resolve};
 pub(crate) const FINDING_MAX: Duration = Duration::from_secs(3);
 
 /// The hops to probe, nearest first, and the far end at last.
-pub(crate) struct ProbedRoute(Vec<EchoTarget>);
+pub(crate) struct ProbedRoute {
+    targets: Vec<EchoTarget>,
+    /// The only network interface that echoes use; `None` for those of the routes.
+    device: Option<String>,
+}
 
 impl ProbedRoute {
     /// Finds the hops towards the far end at `reflector`, within [`FINDING_MAX`].
@@ -30,7 +35,7 @@ impl ProbedRoute {
         reflector: SocketAddr,
     ) -> anyhow::Result<Self> {
         let far_end = SocketAddr::new(reflector.ip(), 0);
-        let route = Route::discover(far_end).context("--where")?;
+        let route = Route::discover(far_end, request.interface.as_deref()).context("--where")?;
         let peer = peer.map(|address| RouteHop {
             hop: PathHop::Peer,
             address: Some(address),
@@ -44,11 +49,12 @@ impl ProbedRoute {
             shown: request.shown_host(),
             distance: route.far_distance,
         });
-        Ok(Self(targets))
+        Ok(Self { targets, device: request.interface.clone() })
     }
 
     pub(crate) fn start(&self, clock: RunClock) -> anyhow::Result<RouteProber> {
-        RouteProber::start(self.0.clone(), clock).context("--where: sending echoes to the hops")
+        let (targets, device) = (self.targets.clone(), self.device.as_deref());
+        RouteProber::start(targets, device, clock).context("--where: sending echoes to the hops")
     }
 }
 
@@ -56,9 +62,10 @@ impl ProbedRoute {
 pub(crate) fn located(
     step: underload_measure::Step,
     echoes: &[HopProbes],
+    alone: &LocalRates,
 ) -> underload_measure::Step {
     match echoes.split_last() {
-        Some((far, near)) => step.with_location(near, far),
+        Some((far, near)) => step.with_location(near, far, alone),
         None => step,
     }
 }

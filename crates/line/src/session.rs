@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use underload_measure::payload_within;
+use underload_measure::{LocalRates, payload_within};
 use underload_probe::RunClock;
 use underload_probe::control::{
     Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
@@ -19,6 +19,7 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
+use crate::local_load;
 use crate::route::{FINDING_MAX, ProbedRoute, located, peer_address};
 use crate::target::{Target, resolve};
 use crate::{Plan, Request, Test, store_step};
@@ -44,6 +45,8 @@ pub struct Session<'a> {
     steps: Vec<Step>,
     /// Hops to probe beside the load; `None` without `--where`.
     route: Option<ProbedRoute>,
+    /// What the local network carried alone; empty without a peer that runs a server.
+    local: LocalRates,
     /// When the session's time is over.
     ends: Instant,
     /// Sentences about what differs from the request.
@@ -63,6 +66,8 @@ impl<'a> Session<'a> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Session<'a>> {
         let target = resolve(&request.host, request.family).or_bad_input()?;
+        // Before the session begins, so that the server does not wait for it.
+        let local = local_load::measure(request, progress, interrupt);
         let steps = request.preset.steps(&request.knobs, Token([0; 16]));
         let peer = request.locate.as_ref().and_then(|it| it.peer.as_deref());
         let peer = peer.map(peer_address).transpose()?;
@@ -97,7 +102,7 @@ impl<'a> Session<'a> {
             None => None,
         };
         let ends = asked_at + asked.ask.duration;
-        Ok(Self { request, remote, steps, route, ends, notes, progress })
+        Ok(Self { request, remote, steps, route, local, ends, notes, progress })
     }
 
     /// Returns the configuration of a step whose load ends with the bytes that earlier steps left.
@@ -166,7 +171,7 @@ impl<'a> Session<'a> {
         }
         let found = underload_measure::step(step, measured, self.request.tier, &news);
         Ok(Some(match echoes {
-            Some(echoes) => located(found, &echoes.finish()),
+            Some(echoes) => located(found, &echoes.finish(), &self.local),
             None => found,
         }))
     }
@@ -240,7 +245,7 @@ fn with_reason(news: &SessionNews, error: anyhow::Error) -> anyhow::Error {
 /// Longer steps are not repeated on a busy machine.
 const REPEATED_MAX: Duration = Duration::from_secs(30);
 
-const FIRST_USE: &str = "first-use";
+pub(crate) const FIRST_USE: &str = "first-use";
 
 /// Parses `first-use`, a fingerprint, or the path of a certificate in PEM, whose key is trusted.
 ///
@@ -260,7 +265,7 @@ pub fn trust(text: &str) -> anyhow::Result<Trust> {
     })
 }
 
-fn options(
+pub(crate) fn options(
     request: &Request,
     duration: Duration,
     interrupt: &Interrupt,

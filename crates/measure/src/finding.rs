@@ -53,6 +53,28 @@ pub struct Step {
     pub finding: Finding,
 }
 
+/// Rates that the local network carried when it was loaded alone, Mbit/s; `None` for a direction
+/// that was not loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LocalRates {
+    pub down_mbit_s: Option<f64>,
+    pub up_mbit_s: Option<f64>,
+}
+
+impl LocalRates {
+    /// Returns the largest share of these rates that a direction of a step used; `None` if one of
+    /// its directions was not loaded alone.
+    fn share_of(&self, finding: &Finding) -> Option<f64> {
+        let directions = [
+            (finding.goodput_down_mbit_s, self.down_mbit_s),
+            (finding.goodput_up_mbit_s, self.up_mbit_s),
+        ];
+        let loaded = directions.into_iter().filter_map(|(rate, alone)| Some((rate?, alone)));
+        let shares = loaded.map(|(rate, alone)| Some(rate / alone.filter(|it| *it > 0.0)?));
+        shares.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
+    }
+}
+
 impl Step {
     /// Charges the step with the bytes of an earlier attempt that it replaces.
     #[must_use]
@@ -65,14 +87,17 @@ impl Step {
 
     /// Adds where on the path the load adds delay; nothing for a step without a load. `near` are
     /// the hops before the far end and `far` is the far end, as echoes probed them.
+    ///
+    /// `alone` is what the local network carried when it was loaded alone.
     #[must_use]
-    pub fn with_location(self, near: &[HopProbes], far: &HopProbes) -> Self {
+    pub fn with_location(self, near: &[HopProbes], far: &HopProbes, alone: &LocalRates) -> Self {
         let Self { mut outcome, mut finding } = self;
         let window = |phase| outcome.trial.phases.iter().find(|it| it.phase == phase).copied();
         if let (Some(idle), Some(load)) = (window(Phase::Idle), window(Phase::Load)) {
             let far_end = HopProbes { probes: thinned(&outcome.samples), ..far.clone() };
             let far_echoes = &far.probes;
-            let probes = PathProbes { near, far: &far_end, far_echoes, idle, load };
+            let local_share = alone.share_of(&finding);
+            let probes = PathProbes { near, far: &far_end, far_echoes, idle, load, local_share };
             let mut location = locate(&probes);
             if !finding.valid {
                 location.verdict = None;
@@ -512,14 +537,15 @@ mod tests {
         let far = hop(PathHop::FarEnd, 12, 112);
         let step = found(measured(|_| Some(112)));
         let before_bytes = step.finding.moved_bytes;
-        let step = step.with_location(&near, &far);
+        let step = step.with_location(&near, &far, &LocalRates::default());
         let location = step.finding.location.as_deref().unwrap();
         assert_eq!(location.verdict, Some(PathSegment::Access), "{location:?}");
         assert_eq!(step.outcome.trial.finding.as_deref(), Some(&step.finding));
         assert_eq!(step.finding.moved_bytes, before_bytes + 3 * 300 * 2 * ECHO_BYTES);
         let mut late = measured(|_| Some(112));
         late.timeliness.cpu_pressure_percent = Some(60.0);
-        let location = found(late).with_location(&near, &far).finding.location.unwrap();
+        let located = found(late).with_location(&near, &far, &LocalRates::default());
+        let location = located.finding.location.unwrap();
         assert_eq!(location.verdict, None);
         assert_eq!(location.not_known_because.as_deref(), Some("the step is not valid"));
     }

@@ -15,7 +15,7 @@ mod location;
 mod outcome;
 mod quality;
 
-pub use finding::{Step, Tier, payload_within, step};
+pub use finding::{LocalRates, Step, Tier, payload_within, step};
 pub use followed::followed;
 pub use foreign::ForeignLoad;
 pub use location::{PathProbes, locate};

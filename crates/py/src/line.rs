@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use underload_line::history::{History, collect, followed};
 use underload_line::target::Family;
 use underload_line::{
-    NO_VERDICT, Place, Progress, Request, Session, Test as _, UDP_PACKET_BYTES, class, label,
-    new_record, preset, tier,
+    Locate, NO_VERDICT, Place, Progress, Request, Session, Test as _, UDP_PACKET_BYTES, class,
+    label, new_record, preset, tier,
 };
 use underload_probe::preset::{Knobs, LoadDirections, UdpLoad};
 use underload_record::history::Windows;
@@ -43,6 +43,10 @@ pub struct Arguments {
     wait: Option<String>,
     family: Option<u8>,
     keep_address: bool,
+    dev: Option<String>,
+    #[pyo3(item("where"))]
+    where_delayed: bool,
+    peer: Option<String>,
     label: Option<String>,
     out: Option<PathBuf>,
 }
@@ -59,6 +63,9 @@ impl Arguments {
         if self.server == "ndt7" || self.server.contains("://") {
             let expected = "expected the name or address of a machine that runs `underload serve`";
             return Err(format!("server: `{}`; {expected}", self.server));
+        }
+        if self.peer.is_some() && !self.where_delayed {
+            return Err("peer: only accepted with where=True".to_owned());
         }
         let directions = match self.load.as_deref() {
             None => LoadDirections::AsPreset,
@@ -94,8 +101,8 @@ impl Arguments {
             wait: time("wait", &self.wait)?,
             family: family(self.family)?,
             keep_address: self.keep_address,
-            interface: None,
-            locate: None,
+            interface: self.dev.clone(),
+            locate: self.where_delayed.then(|| Locate { peer: self.peer.clone() }),
             bytes_max: None,
             label: read("label", self.label.as_ref(), label)?.unwrap_or_default(),
         };

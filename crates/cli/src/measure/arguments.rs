@@ -131,7 +131,7 @@ pub struct Arguments {
     #[arg(long = "where")]
     pub where_delayed: bool,
     /// Another machine on the local network that answers echoes. It distinguishes the Wi-Fi from
-    /// the router.
+    /// the router. If it runs `underload serve`, the local network is first loaded alone.
     #[arg(long, value_name = "HOST", requires = "where_delayed")]
     #[arg(hide_short_help = true)]
     pub peer: Option<String>,
@@ -323,7 +323,6 @@ mod tests {
             ("--when-quiet", "--when-quiet: only accepted with --every"),
             ("--flows 33 --both", "step both would have 66 in all, and a session has 64 at most"),
             ("--flows 33 --preset rrul", "step rrul would have 66 in all"),
-            ("--where --dev lo", "--where: not accepted with --dev"),
             ("--peer nas.local", "--where"),
             ("--flows 4 --preset buffer-sweep", "--flows: the numbers of flows are what"),
         ] {

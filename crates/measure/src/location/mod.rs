@@ -1,7 +1,7 @@
 //! Finds the segment of the path in which a load adds delay.
 //!
 //! The hops are probed at the same times, so the delay that the load adds up to each of them is
-//! known at each of these times, and a segment's delay is the difference of two hops. Four rules
+//! known at each of these times, and a segment's delay is the difference of two hops. Five rules
 //! keep a slow router from being blamed for a queue, and a queue from being blamed on the wrong
 //! segment:
 //!
@@ -16,6 +16,9 @@
 //! 4. **The evidence must separate.** The verdict names a segment only if it adds most of the
 //!    delay, if both hops at its ends are used, if what is behind it stays calm, and, for the last
 //!    segment, if echoes wait as other packets do.
+//! 5. **A queue grows where the path is narrowest.** If a peer let the local network be loaded
+//!    alone, a load far below its rate does not wait there, and one near its rate waits nowhere
+//!    else.
 
 #[cfg(test)]
 mod places;
@@ -52,6 +55,12 @@ const TOLERANCE_SHARE: f64 = 0.2;
 const EXCEEDS_MAX: f64 = 0.1;
 /// Largest spread of what is behind the named segment, as a share of the segment's p90.
 const RESIDUE_MAX: f64 = 0.5;
+/// A load below this share of what the local network carries alone does not wait there.
+const SPARES_LOCAL: f64 = 0.7;
+/// A load from this share on waits in the local network.
+const FILLS_LOCAL: f64 = 0.9;
+/// Beyond this share the peer, not the local network, was the limit when it was loaded alone.
+const SLOW_PEER: f64 = 1.2;
 /// Echoes to the far end that are less delayed than this share of other packets do not wait in
 /// the queue.
 const ECHO_SHARE: f64 = 0.5;
@@ -68,6 +77,9 @@ pub struct PathProbes<'a> {
     pub far_echoes: &'a [PathProbe],
     pub idle: PhaseWindow,
     pub load: PhaseWindow,
+    /// Rate of the load as a share of what the local network carried when it was loaded alone;
+    /// `None` if it was not.
+    pub local_share: Option<f64>,
 }
 
 /// Splits the delay that the load adds among the segments of the path.
@@ -101,11 +113,12 @@ pub fn locate(probes: &PathProbes<'_>) -> Location {
     let hops = chain.iter().map(|node| node.readings.clone()).collect();
     if let Some(reason) = too_few {
         let not_known_because = Some(format!("the far end {reason}"));
-        return Location { hops, segments: vec![], total: None, verdict: None, not_known_because };
+        return Location { hops, not_known_because, ..Location::default() };
     }
-    let split = Split::new(&chain);
+    let split = Split::new(&chain, probes.local_share);
     let verdict = split.verdict(&chain, &Course::new(probes.far_echoes, probes, MEDIAN), &times);
     Location {
+        local_share_percent: probes.local_share.map(|share| share * 100.0),
         hops,
         segments: split.rows.iter().map(|row| row.delay(split.mean_ms())).collect(),
         total: Some(in_ns(&split.total_ms)),
@@ -127,6 +140,8 @@ struct Node {
 struct Split {
     rows: Vec<Row>,
     total_ms: Vec<f64>,
+    /// See [`PathProbes::local_share`].
+    local_share: Option<f64>,
 }
 
 struct Row {
@@ -153,7 +168,7 @@ impl Row {
 }
 
 impl Split {
-    fn new(chain: &[Node]) -> Self {
+    fn new(chain: &[Node], local_share: Option<f64>) -> Self {
         let total_ms = chain.last().and_then(|far| far.added_ms.clone()).unwrap_or_default();
         let has_peer = chain.iter().any(|it| it.hop == PathHop::Peer && it.added_ms.is_some());
         let (mut rows, mut covers) = (Vec::new(), Vec::new());
@@ -166,12 +181,12 @@ impl Split {
                 hop => covers.push(hop.segment()),
             }
             let Some(up_to_ms) = &node.added_ms else { continue };
-            let covers = std::mem::take(&mut covers);
+            let covers = narrowed(std::mem::take(&mut covers), local_share);
             let added_ms = differences(up_to_ms, &before_ms);
             rows.push(Row { covers, added_ms, behind_ms: differences(&total_ms, up_to_ms) });
             before_ms.clone_from(up_to_ms);
         }
-        Self { rows, total_ms }
+        Self { rows, total_ms, local_share }
     }
 
     fn mean_ms(&self) -> f64 {
@@ -208,6 +223,15 @@ impl Split {
                 segment.name()
             ));
         }
+        if let Some(share) = self.local_share.filter(|it| *it < SPARES_LOCAL)
+            && segment == PathSegment::Local
+        {
+            return Err(format!(
+                "the local network alone carried more ({:.0} % of that is this load), and hops \
+                 behind it answer as if packets waited there",
+                share * 100.0
+            ));
+        }
         if segment == PathSegment::Beyond {
             echoes.wait_as_others(times)?;
         }
@@ -222,6 +246,18 @@ impl Split {
             .map(|row| format!("{} {:.0} %", row.names(), row.mean_ms() * 100.0 / self.mean_ms()));
         shares.collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Removes from segments that no hop distinguishes those in which the load cannot wait.
+fn narrowed(mut covers: Vec<PathSegment>, local_share: Option<f64>) -> Vec<PathSegment> {
+    if let (Some(share), [PathSegment::Local, _, ..]) = (local_share, covers.as_slice()) {
+        if (FILLS_LOCAL..=SLOW_PEER).contains(&share) {
+            covers.truncate(1);
+        } else if share < SPARES_LOCAL {
+            covers.remove(0);
+        }
+    }
+    covers
 }
 
 /// Lists the unused hops with their reasons.

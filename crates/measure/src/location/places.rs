@@ -22,7 +22,7 @@ use underload_sim::congestion::Algorithm;
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule};
 use underload_sim::net::{Event, HopConfig, SharedWatcher, Sighting, Watcher};
 use underload_sim::tcp::TcpConfig;
-use underload_sim::trial::{Attendance, Phases, SimConfig, TrialLabel, run_attended};
+use underload_sim::trial::{Attendance, Phases, SimConfig, TrialLabel, TrialOutcome, run_attended};
 
 use super::*;
 
@@ -154,6 +154,14 @@ impl Place {
             .into()
     }
 
+    /// Returns the rate of the load on the local network alone, to a peer behind the Wi-Fi, bit/s.
+    fn local_rate(&self) -> f64 {
+        let mut config = self.config();
+        config.up.truncate(1);
+        config.down.drain(..LINKS - 1);
+        carried(&run_attended(config, &Attendance::default()).expect("a trial"))
+    }
+
     fn config(&self) -> SimConfig {
         let mut rng = Rng::new(self.seed).child("links");
         let up = self.chain(Direction::Up, &mut rng);
@@ -282,6 +290,14 @@ impl Log {
     }
 }
 
+/// Returns the goodput of the load, bit/s.
+fn carried(outcome: &TrialOutcome) -> f64 {
+    let rates = outcome.record.flows.iter().map(|flow| {
+        flow.goodput_up_bit_per_s.unwrap_or(0) + flow.goodput_down_bit_per_s.unwrap_or(0)
+    });
+    rates.sum::<u64>() as f64
+}
+
 /// The verdict on a place, and what is true of it.
 struct Judged {
     place: Place,
@@ -290,11 +306,12 @@ struct Judged {
     truth_p90_ms: [f64; 3],
 }
 
-fn judged(place: Place) -> Judged {
+/// Judges a place, without a peer and with one, which lets the local network be loaded alone.
+fn judged(place: Place) -> [Judged; 2] {
     let log = Rc::new(RefCell::new(Log::default()));
     let watcher: SharedWatcher = Rc::<RefCell<Log>>::clone(&log);
     let attendance = Attendance { watcher: Some(watcher), ..Attendance::default() };
-    run_attended(place.config(), &attendance).expect("a trial");
+    let rate = carried(&run_attended(place.config(), &attendance).expect("a trial"));
     drop(attendance);
     let log = log.borrow();
     let windows = PHASES.windows();
@@ -307,9 +324,19 @@ fn judged(place: Place) -> Judged {
     let far = hop(PathHop::FarEnd, LINKS, Control::Prompt);
     let (idle, load) = (windows[0], windows[2]);
     let far_echoes = &far.probes;
-    let location = locate(&PathProbes { near: &near, far: &far, far_echoes, idle, load });
+    let mut probes =
+        PathProbes { near: &near, far: &far, far_echoes, idle, load, local_share: None };
+    let location = locate(&probes);
+    let mut with_peer = location.clone();
+    // The rule about the local network applies to nothing else.
+    let is_open = location.segments.first().is_some_and(|row| row.covers.len() > 1);
+    if is_open || location.verdict == Some(PathSegment::Local) {
+        probes.local_share = Some(rate / place.local_rate());
+        with_peer = locate(&probes);
+    }
     let truth_p90_ms = truth(&log, idle, load);
-    Judged { place, location, truth_p90_ms }
+    let without = Judged { place: place.clone(), location, truth_p90_ms };
+    [without, Judged { place, location: with_peer, truth_p90_ms }]
 }
 
 fn truth(log: &Log, idle: PhaseWindow, load: PhaseWindow) -> [f64; 3] {
@@ -441,20 +468,29 @@ fn check(judged: &[Judged]) {
     assert!(within as f64 >= 0.95 * all.errors_ms.len() as f64, "{table}");
 }
 
+/// Judges places without a peer and with one.
+fn both(numbers: std::ops::Range<u64>) -> (Vec<Judged>, Vec<Judged>) {
+    numbers.map(|number| judged(Place::draw(number)).into()).unzip()
+}
+
 #[test]
 fn bloat_is_located_in_the_right_segment() {
-    let judged: Vec<Judged> = (0..40).map(|number| judged(Place::draw(number))).collect();
-    check(&judged);
+    let (without, with) = both(0..40);
+    check(&without);
+    check(&with);
+    let undecidable = |judged: &[Judged]| judged.iter().filter(|it| !it.is_right()).count();
+    assert!(undecidable(&with) < undecidable(&without), "a peer decides more places");
 }
 
 /// `cargo xtask bench where` prints the table of `docs/contributing/measure.md`.
 #[test]
 #[ignore = "half a minute: `cargo xtask bench where`"]
 fn five_hundred_places() {
-    let judged: Vec<Judged> = (0..500).map(|number| judged(Place::draw(number))).collect();
-    #[expect(clippy::print_stdout, reason = "the table")]
+    let (without, with) = both(0..500);
+    #[expect(clippy::print_stdout, reason = "the tables")]
     {
-        println!("{}", table(&judged));
+        println!("{}\nwith a peer that was loaded alone:\n{}", table(&without), table(&with));
     }
-    check(&judged);
+    check(&without);
+    check(&with);
 }

@@ -43,7 +43,8 @@ fn located(near: &[HopProbes], far: &HopProbes) -> Location {
 }
 
 fn located_with(near: &[HopProbes], far: &HopProbes, far_echoes: &[PathProbe]) -> Location {
-    locate(&PathProbes { near, far, far_echoes, idle: IDLE, load: LOAD })
+    let (idle, load, local_share) = (IDLE, LOAD, None);
+    locate(&PathProbes { near, far, far_echoes, idle, load, local_share })
 }
 
 fn reason(location: &Location) -> &str {
@@ -109,6 +110,35 @@ fn silent_hops_merge_segments_and_are_named() {
     let location = located(&near, &far);
     let unused = location.hops[1].unused_because.as_deref().unwrap();
     assert!(unused.starts_with("answered only 100 probes without load and 10 of"), "{unused}");
+}
+
+#[test]
+fn the_local_network_loaded_alone_replaces_a_silent_router() {
+    let ([_, provider], far) = path(PathHop::Provider);
+    let silent = HopProbes { probes: Vec::new(), ..honest(PathHop::Router, 1, false) };
+    let near = [silent, provider];
+    let (far_echoes, idle, load) = (&far.probes, IDLE, LOAD);
+    let judged = |local_share| {
+        locate(&PathProbes { near: &near, far: &far, far_echoes, idle, load, local_share })
+    };
+    for (local_share, verdict) in [
+        (None, None),
+        (Some(0.1), Some(PathSegment::Access)),
+        (Some(0.69), Some(PathSegment::Access)),
+        (Some(0.8), None),
+        (Some(0.95), Some(PathSegment::Local)),
+        // The peer is slower than the line, by its own interface or processor.
+        (Some(1.6), None),
+    ] {
+        let location = judged(local_share);
+        assert_eq!(location.verdict, verdict, "{local_share:?}: {location:?}");
+        assert!(verdict.is_none_or(|it| location.segments[0].covers == [it]));
+    }
+    // Echoes that wait in a local network which carries ten times the load prove nothing.
+    let (near, far) = path(PathHop::Router);
+    let (near, far_echoes, local_share) = (&near[..], &far.probes[..], Some(0.1));
+    let location = locate(&PathProbes { near, far: &far, far_echoes, idle, load, local_share });
+    assert!(reason(&location).starts_with("the local network alone carried more (10 %"));
 }
 
 #[test]
@@ -195,6 +225,7 @@ fn any_numbers_are_judged_without_a_panic() {
     assert!(location.verdict.is_none() || location.not_known_because.is_none());
     let empty = PhaseWindow { phase: Phase::Load, start_ns: 5, end_ns: 5 };
     let far = &near[0];
-    let none = PathProbes { near: &[], far, far_echoes: &[], idle: empty, load: empty };
+    let (near, far_echoes, local_share) = (&[], &[], None);
+    let none = PathProbes { near, far, far_echoes, idle: empty, load: empty, local_share };
     assert!(locate(&none).verdict.is_none());
 }

@@ -57,12 +57,12 @@ pub fn network_through(name: &str) -> Arc<dyn SocketSource> {
 }
 
 #[cfg(target_os = "linux")]
-fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
+pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
     socket.bind_device(Some(name.as_bytes()))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn bind_to_interface(_: &Socket, _: &str) -> io::Result<()> {
+pub(crate) fn bind_to_interface(_: &Socket, _: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use underload_record::schema::PathHop;
 
-use crate::survey::{Asking, ECHO_BYTES, EchoSocket, fill};
+use crate::survey::{ECHO_BYTES, EchoSocket, echo, fill};
 
 /// The hops before the far end that are worth probing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,17 +50,18 @@ const ANSWER_MAX: Duration = Duration::from_millis(700);
 
 impl Route {
     /// Finds the router and the provider's first hop towards `target`, in the network of the
-    /// calling thread. Takes up to three seconds.
+    /// calling thread, through the network interface `device` alone if one is named. Takes up to
+    /// three seconds.
     ///
     /// # Errors
     /// Returns [`RouteError::Privilege`] if this user may not send echoes, another error without a
     /// route.
-    pub fn discover(target: SocketAddr) -> Result<Self, RouteError> {
+    pub fn discover(target: SocketAddr, device: Option<&str>) -> Result<Self, RouteError> {
         let error = |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => RouteError::Privilege,
             _ => RouteError::Socket { target, source },
         };
-        let mut search = Search::open(target).map_err(error)?;
+        let mut search = Search::open(target, device).map_err(error)?;
         for _ in 0..ATTEMPTS {
             search.attempt().map_err(error)?;
             if search.is_complete() {
@@ -68,16 +69,16 @@ impl Route {
             }
         }
         let hops = search.before_target();
-        let answering = answering(hops);
+        let answering = answering(hops, device);
         let near = chosen(hops, |address| answering.contains(&address));
         Ok(Self { near, far_distance: search.target_at })
     }
 }
 
 /// Returns the hops that answer an echo sent to their address. Probes all of them at once.
-fn answering(hops: &[Option<SocketAddr>]) -> Vec<SocketAddr> {
+fn answering(hops: &[Option<SocketAddr>], device: Option<&str>) -> Vec<SocketAddr> {
     let ask = |address: SocketAddr| {
-        let answers = (0..ATTEMPTS).any(|_| Asking::Icmp.ask(address, ANSWER_MAX).is_ok());
+        let answers = (0..ATTEMPTS).any(|_| echo(address, device, ANSWER_MAX).is_ok());
         answers.then_some(address)
     };
     thread::scope(|scope| {
@@ -133,8 +134,8 @@ struct Search {
 }
 
 impl Search {
-    fn open(target: SocketAddr) -> io::Result<Self> {
-        let socket = EchoSocket::open(target)?;
+    fn open(target: SocketAddr, device: Option<&str>) -> io::Result<Self> {
+        let socket = EchoSocket::open(target, device)?;
         socket.report_errors()?;
         let mut secret = [0; 8];
         fill(&mut secret)?;

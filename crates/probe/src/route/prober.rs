@@ -40,14 +40,20 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 const ECHOES_MAX: usize = 540_000;
 
 impl RouteProber {
-    /// Opens the sockets and starts the thread. Times count from the start of `clock`.
+    /// Opens the sockets, which use the network interface `device` alone if one is named, and
+    /// starts the thread. Times count from the start of `clock`.
     ///
     /// # Errors
     /// Returns an error without a socket, for example [`io::ErrorKind::PermissionDenied`] if this
     /// user may not send echoes.
-    pub fn start(targets: Vec<EchoTarget>, clock: RunClock) -> io::Result<Self> {
+    pub fn start(
+        targets: Vec<EchoTarget>,
+        device: Option<&str>,
+        clock: RunClock,
+    ) -> io::Result<Self> {
         let open = |target: EchoTarget| {
-            let echoes = target.address.map(Echoes::start).transpose()?;
+            let start = |address| Echoes::start_through(address, device);
+            let echoes = target.address.map(start).transpose()?;
             Ok(Course { target, echoes, sent: BTreeMap::new() })
         };
         let courses = targets.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;

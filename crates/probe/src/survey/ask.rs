@@ -8,6 +8,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::quic::{is_negotiation, opening};
+use crate::network::bind_to_interface;
 
 underload_record::named! {
     /// The protocol of a survey's probes.
@@ -38,7 +39,7 @@ impl Asking {
     pub fn ask(self, address: SocketAddr, allowed: Duration) -> Result<Duration, Silence> {
         let answer = match self {
             Self::Tcp => handshake(address, allowed),
-            Self::Icmp => echo(address, allowed),
+            Self::Icmp => echo(address, None, allowed),
             Self::Quic => versions(address, allowed),
         };
         answer.map_err(|error| match error.kind() {
@@ -78,11 +79,12 @@ pub struct EchoSocket {
 pub type EchoPayload = [u8; ECHO_BYTES];
 
 impl EchoSocket {
-    /// Opens the socket. Echoes and answers of other programs are ignored.
+    /// Opens the socket, which uses the network interface `device` alone if one is named. Echoes
+    /// and answers of other programs are ignored.
     ///
     /// # Errors
     /// Returns [`io::ErrorKind::PermissionDenied`] if this user may not send echoes.
-    pub fn open(address: SocketAddr) -> io::Result<Self> {
+    pub fn open(address: SocketAddr, device: Option<&str>) -> io::Result<Self> {
         let is_v4 = address.is_ipv4();
         let protocol = if is_v4 { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
         let open = |kind| Socket::new(Domain::for_address(address), kind, Some(protocol));
@@ -93,6 +95,9 @@ impl EchoSocket {
             }
             other => (other?, false),
         };
+        if let Some(name) = device {
+            bind_to_interface(&socket, name)?;
+        }
         socket.connect(&address.into())?;
         Ok(Self { socket, is_raw, is_v4 })
     }
@@ -255,8 +260,16 @@ mod errors {
     }
 }
 
-fn echo(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
-    let socket = EchoSocket::open(address)?;
+/// Sends one echo and returns its round trip.
+///
+/// # Errors
+/// Returns an error without an answer within `allowed`.
+pub(crate) fn echo(
+    address: SocketAddr,
+    device: Option<&str>,
+    allowed: Duration,
+) -> io::Result<Duration> {
+    let socket = EchoSocket::open(address, device)?;
     let mut payload = [0; ECHO_BYTES];
     fill(&mut payload)?;
     let start = Instant::now();

@@ -38,7 +38,15 @@ impl Echoes {
     /// # Errors
     /// Returns [`io::ErrorKind::PermissionDenied`] if this user may not send echoes.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
-        let socket = EchoSocket::open(address)?;
+        Self::start_through(address, None)
+    }
+
+    /// As [`Echoes::start`], through the network interface `device` alone if one is named.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Echoes::start`].
+    pub fn start_through(address: SocketAddr, device: Option<&str>) -> io::Result<Self> {
+        let socket = EchoSocket::open(address, device)?;
         let mut secret = [0; 8];
         fill(&mut secret)?;
         let (sender, arrivals) = channel();

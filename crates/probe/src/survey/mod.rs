@@ -21,7 +21,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 pub use ask::{Asking, Silence};
-pub(crate) use ask::{ECHO_BYTES, EchoSocket, fill};
+pub(crate) use ask::{ECHO_BYTES, EchoSocket, echo, fill};
 pub use echoes::{Echo, Echoes};
 pub use quic::{is_negotiation, opening};
 pub use schedule::{Turn, schedule};

@@ -30,7 +30,7 @@ pub enum PathHop {
 }
 
 /// The delay that a load adds in each segment of the path, and the segment that adds most of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Location {
     /// The probed hops, nearest first.
     pub hops: Vec<HopReadings>,
@@ -42,6 +42,10 @@ pub struct Location {
     pub verdict: Option<PathSegment>,
     /// Reason of a missing verdict, as the end of a sentence; `None` with a verdict.
     pub not_known_because: Option<String>,
+    /// Rate of this load, in percent of what the local network carried when it was loaded alone;
+    /// `None` if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_share_percent: Option<f64>,
 }
 
 /// The answers of one hop.

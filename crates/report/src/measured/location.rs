@@ -79,6 +79,9 @@ pub(crate) fn lines(finding: &Finding) -> Vec<String> {
     } else if let Some(reason) = &location.not_known_because {
         lines.push(format!("{name}: where the delay is, is not known: {reason}."));
     }
+    lines.extend(location.local_share_percent.map(|percent| {
+        format!("{name}: this load is {percent:.0} % of what the local network carried alone.")
+    }));
     let unused = location.hops.iter().filter_map(|hop| {
         let reason = hop.unused_because.as_ref()?;
         Some(format!("{name}: not used to find the delay: the {} {reason}.", hop_name(hop)))
@@ -170,6 +173,7 @@ mod tests {
             total: Some(delay(&[], 129, 100.0).added),
             verdict,
             not_known_because: verdict.is_none().then(|| "the far end does not answer".to_owned()),
+            local_share_percent: None,
         };
         Finding {
             step: "down".to_owned(),
@@ -185,6 +189,12 @@ mod tests {
             ["down: the delay is in the local network, up to the router 192.168.1.1: 92 % of \
                  what the load adds, 120 ms at p90."]
         );
+        let mut wide = located(Some(PathSegment::Access));
+        if let Some(location) = wide.location.as_mut() {
+            location.local_share_percent = Some(10.4);
+        }
+        let told = &lines(&wide)[1];
+        assert_eq!(told, "down: this load is 10 % of what the local network carried alone.");
         let mut silent = located(None);
         if let Some(location) = silent.location.as_mut() {
             location.hops[1].unused_because = Some("does not answer".to_owned());
