@@ -38,7 +38,8 @@ pub struct Arguments {
     #[arg(long, value_name = "KEY")]
     trust: Option<Trust>,
     /// Network interface of the line; may be given several times, or `none`. A home that uses the
-    /// interface is not measured [default: the interfaces of the default routes].
+    /// interface is not measured, nor is one whose connection is metered [default: the interfaces
+    /// of the default routes].
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
     /// Traffic of the home up to which its line is measured, such as 1mbit; a plain number is

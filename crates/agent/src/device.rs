@@ -14,6 +14,7 @@ use underload_fleet::agent::{
 use underload_fleet::device::Attributes;
 use underload_fleet::message::{Alone, Moved, NextAnswer, Released, Stored};
 use underload_fleet::outcome::{Outcome, RunResult};
+use underload_probe::network::metered;
 
 use crate::address::Address;
 use crate::client::{ANSWER_MAX, Client, Failure, VERSION, system_ms};
@@ -119,6 +120,7 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
     let alone = memory.alone.clone();
     let agent = Agent::begin(settings, memory, Time::ZERO, client.now_ms(), &mut rng);
     let reaches = (0..client.orchestrators()).map(|it| client.reach(it));
+    let is_metered = metered(&config.measurer.line).is_some();
     let mut device = Device {
         agent,
         reach: Reach::common(reaches),
@@ -133,6 +135,7 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
         removal,
         alone_at: Time::ZERO,
         is_busy: false,
+        is_metered,
         stop,
         tell,
     };
@@ -196,6 +199,7 @@ struct Device<'a> {
     /// The network of the orchestrator that answered last.
     reach: Reach,
     is_busy: bool,
+    is_metered: bool,
     stop: &'a AtomicBool,
     tell: &'a dyn Fn(&str),
 }
@@ -342,17 +346,19 @@ impl Device<'_> {
             waiting: self.spool.waiting(),
             dropped: self.spool.dropped(),
             is_busy: self.is_busy,
+            is_metered: self.is_metered,
         }
     }
 
     /// Sleeps until `until` or until the device is stopped; then checks whether the home uses its
-    /// line.
+    /// line, and whether it is metered.
     fn wait(&mut self, until: Time) {
         let left = Duration::from_nanos(until.since(self.now()).as_nanos());
         if !sleep(left, self.stop) {
             return;
         }
         let line = &self.measurer.line;
+        self.is_metered = metered(line).is_some();
         let Some(before) = line.bytes() else { return };
         let start = Instant::now();
         if !sleep(BUSY_WINDOW, self.stop) {

@@ -468,3 +468,56 @@ fn two_uplinks_are_measured_each_by_itself_and_also_without_ipv4() {
     assert!(six["findings"][0]["goodput_down_mbit_s"].as_f64().unwrap() > 1.0, "{six}");
     assert!(six["findings"][0]["location"]["hops"][2]["answered"].as_u64().unwrap() > 0, "{six}");
 }
+
+/// `nmcli` of the test says that every connection is metered.
+#[test]
+fn a_metered_connection_is_measured_only_with_consent() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), &[]);
+    let nmcli = home.path().join("nmcli");
+    let script = "#!/bin/sh\n[ \"$*\" = \"-g GENERAL.METERED device show lo\" ] || exit 1\n\
+                  echo \"yes (guessed)\"\n";
+    std::fs::write(&nmcli, script).unwrap();
+    std::fs::set_permissions(&nmcli, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", home.path().display(), std::env::var("PATH").unwrap());
+    let metered = "lo: the connection is metered, by NetworkManager";
+    let measured = |more: &[&str]| {
+        let output = underload(home.path())
+            .args(["measure", &server.address, "--idle", "200ms", "--duration", "400ms", "--up"])
+            .args(["--udp", "2mbit", "--flows", "1", "--dev", "lo"])
+            .args(more)
+            .env("PATH", &path)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        (output.status.code(), words(&output.stderr))
+    };
+    let (status, said) = measured(&["--every", "1min", "--times", "1"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains(metered) && said.contains("expected --yes"), "{said}");
+    let (status, said) = measured(&["--every", "1min", "--times", "1", "--yes"]);
+    assert!(status == Some(0) && !said.contains(metered), "{said}");
+    // A person who measures once is told, and asked on a terminal.
+    let (status, said) = measured(&["--out", "once"]);
+    assert!(status == Some(0) && said.contains(metered), "{said}");
+    let command = format!(
+        "{PROGRAM} measure {} --idle 200ms --duration 400ms --up --udp 2mbit --flows 1 --dev lo \
+         --out never",
+        server.address
+    );
+    let mut asked = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .current_dir(home.path())
+        .env("XDG_DATA_HOME", home.path())
+        .env("PATH", &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script of util-linux");
+    std::io::Write::write_all(asked.stdin.as_mut().unwrap(), b"n\n").unwrap();
+    let output = asked.wait_with_output().unwrap();
+    let said = words(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("Measure? [y/N]") && said.contains("not measured: lo"), "{said}");
+    assert!(!home.path().join("never").exists());
+}

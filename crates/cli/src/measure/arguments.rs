@@ -138,6 +138,10 @@ pub struct Arguments {
     /// The run directory, which must not contain a run [default: runs/measure-PRESET-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Measures through a metered connection, such as a phone's hotspot, without asking.
+    #[arg(long)]
+    #[arg(hide_short_help = true)]
+    pub yes: bool,
     /// Accepts the terms of M-Lab's public servers, once: they publish results and your address.
     #[arg(long)]
     pub accept_terms: bool,

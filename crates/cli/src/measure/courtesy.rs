@@ -12,7 +12,7 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan as _, Zoned};
 use underload_disk as disk;
-use underload_probe::network::{Line, busier_bit_per_s};
+use underload_probe::network::{Line, busier_bit_per_s, metered};
 use underload_terminal::console::{note, warning};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity::{rate, size};
@@ -149,6 +149,8 @@ pub struct Courtesy {
     quiet_below: Option<u64>,
     pause_file: Option<PathBuf>,
     line: Line,
+    /// No measurement starts while one of these interfaces is metered.
+    pub unless_metered: Line,
     zone: TimeZone,
 }
 
@@ -170,16 +172,18 @@ impl Courtesy {
     /// Returns the limits of `options`, which watch the traffic of `device`, else that of the
     /// default routes.
     pub fn new(options: &CourtesyOptions, device: Option<&str>) -> Self {
+        let line = match device {
+            Some(name) => Line::Named(vec![name.to_owned()]),
+            None => Line::OfDefaultRoutes,
+        };
         Self {
             not: options.not.clone(),
             per_day: options.per_day,
             per_month: options.per_month,
             quiet_below: options.when_quiet,
             pause_file: options.pause_file.clone(),
-            line: match device {
-                Some(name) => Line::Named(vec![name.to_owned()]),
-                None => Line::OfDefaultRoutes,
-            },
+            unless_metered: line.clone(),
+            line,
             zone: local_zone(),
         }
     }
@@ -252,6 +256,10 @@ impl Courtesy {
         if let Some(file) = self.pause_file.as_ref().filter(|file| file.exists()) {
             let why = format!("paused while {} exists", file.display());
             return Ok(Err(Wait::For(LOOK_PAUSE, why)));
+        }
+        if let Some(metered) = metered(&self.unless_metered) {
+            let why = format!("{metered}: no measurement until that changes");
+            return Ok(Err(Wait::For(BUSY_PAUSE, why)));
         }
         let account =
             || if self.has_budget() { Account::read(directory) } else { Ok(Account::default()) };
@@ -457,7 +465,17 @@ mod tests {
 
     fn courtesy(per_day: Option<u64>, per_month: Option<u64>) -> Courtesy {
         let (not, line, zone) = (Vec::new(), Line::Ignored, TimeZone::UTC);
-        Courtesy { not, per_day, per_month, quiet_below: None, pause_file: None, line, zone }
+        let (quiet_below, pause_file) = (None, None);
+        Courtesy {
+            not,
+            per_day,
+            per_month,
+            quiet_below,
+            pause_file,
+            unless_metered: line.clone(),
+            line,
+            zone,
+        }
     }
 
     #[test]

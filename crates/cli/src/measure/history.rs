@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use underload_aqm::rng::Rng;
 use underload_disk::{self as disk, Access};
+use underload_probe::network::Line;
 use underload_report::{load, one_line, write_report};
 use underload_store::RunDir;
 use underload_terminal::console::{count, note, warning};
@@ -25,7 +26,14 @@ const SHOWN: usize = 60;
 /// Measures until interrupted or `--times` is reached. A failed measurement is reported and does
 /// not end the series: the server may be back at the next one. An interruption is an error only
 /// with `--times`.
-pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
+///
+/// The series does not measure while an interface of `unless_metered` is metered.
+pub fn run(
+    arguments: &Arguments,
+    every: Duration,
+    unless_metered: Line,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
     check_ours(&directory)?;
     let created = disk::create_directory(&directory, Access::Usual);
@@ -47,7 +55,8 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     }
     let (mut done, mut failed) = (0, 0);
     let mut unreadable = BTreeSet::new();
-    let courtesy = Courtesy::new(&arguments.courtesy, arguments.dev.as_deref());
+    let mut courtesy = Courtesy::new(&arguments.courtesy, arguments.dev.as_deref());
+    courtesy.unless_metered = unless_metered;
     loop {
         let Some(grant) = courtesy.wait(&directory, interrupt, &|| false)? else {
             return end_by_interrupt(arguments, interrupt, done, failed);

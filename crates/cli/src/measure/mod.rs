@@ -3,6 +3,7 @@
 //! `underload_line` has the request, the session and the stored run.
 //!
 //! - [`arguments`]: the command line.
+//! - [`consent`]: the question before a metered connection is used.
 //! - [`view`]: the progress of a session on the terminal.
 //! - [`responsiveness`]: a test to a responsiveness server, as Apple's networkQuality does.
 //! - [`ndt7`]: a test to M-Lab's servers, or other ndt7 servers.
@@ -12,6 +13,7 @@
 
 mod account;
 mod arguments;
+mod consent;
 mod courtesy;
 mod foreign;
 mod history;
@@ -48,6 +50,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let interrupt = Interrupt::watch()?;
     match arguments.every {
+    // Before signals are watched, so that Ctrl-C ends the question.
+    let unless_metered = consent::ask(arguments)?;
         Some(every) => history::run(arguments, every, &interrupt),
         None => interrupt.explain(once(arguments, None, None, &interrupt)),
     }

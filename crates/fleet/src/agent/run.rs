@@ -108,6 +108,9 @@ impl PendingRun {
         if let Some(reason) = exhausted.filter(|_| self.tried.is_empty()) {
             return failed(reason);
         }
+        if local.is_metered {
+            return failed("the connection is metered");
+        }
         let busy = "the home used its line before";
         local.is_busy.then(|| (Outcome::CrossTraffic, busy.to_owned()))
     }

@@ -16,6 +16,8 @@ pub struct Local {
     pub dropped: u64,
     /// Whether the home uses its line now.
     pub is_busy: bool,
+    /// Whether the home pays for its line by the byte.
+    pub is_metered: bool,
 }
 
 /// A task; each variant names the news that reports its end.

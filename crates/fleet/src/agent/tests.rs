@@ -9,7 +9,7 @@ const SECOND: Span = Span::from_secs(1);
 const WALL_MS: u64 = 1_800_000_000_000;
 const CONFIRM: Span = Span::from_secs(86_400);
 const CONFIRM_MS: u64 = 86_400_000;
-const IDLE: Local = Local { epoch: 7, waiting: 0, dropped: 0, is_busy: false };
+const IDLE: Local = Local { epoch: 7, waiting: 0, dropped: 0, is_busy: false, is_metered: false };
 const WAITING: Local = Local { waiting: 3, ..IDLE };
 
 fn server(name: &str) -> ServerAddress {
@@ -228,6 +228,10 @@ fn a_busy_home_or_a_run_that_is_too_late_is_an_outcome_and_no_run() {
     let mut driven = Driven::with_run();
     driven.now += SECOND * 61;
     assert_eq!(driven.kept().outcome, Outcome::Failed);
+    let mut driven = Driven::with_run();
+    let Task::Keep(result) = driven.next(&Local { is_metered: true, ..IDLE }) else { panic!() };
+    assert_eq!(result.outcome, Outcome::Failed);
+    assert_eq!(result.reason, "the connection is metered");
 }
 
 #[test]

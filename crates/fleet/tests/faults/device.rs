@@ -133,6 +133,7 @@ impl World {
                 waiting: device.disk.spool.len() as u64,
                 dropped: device.disk.dropped,
                 is_busy,
+                is_metered: false,
             };
             let Some(agent) = &mut device.agent else { return Ok(()) };
             let task = agent.next(now, &local, &mut self.rng);

@@ -29,8 +29,17 @@ impl Line {
     /// Returns the bytes that these interfaces have received and sent, in the network of the
     /// calling thread; `None` for [`Line::Ignored`], or if no such interface exists.
     pub fn bytes(&self) -> Option<[u64; 2]> {
-        let names = match self {
-            Line::Ignored => return None,
+        let names = self.names();
+        if names.is_empty() {
+            return None;
+        }
+        bytes_of(&fs::read_to_string("/proc/thread-self/net/dev").ok()?, &names)
+    }
+
+    /// Returns the names of these interfaces, in the network of the calling thread.
+    pub(super) fn names(&self) -> Vec<String> {
+        match self {
+            Line::Ignored => Vec::new(),
             Line::Named(names) => names.clone(),
             Line::OfDefaultRoutes => {
                 // The sockets are in the network of this thread, which may differ from the
@@ -40,8 +49,7 @@ impl Line {
                 };
                 default_interfaces(&read("route"), &read("ipv6_route"))
             }
-        };
-        bytes_of(&fs::read_to_string("/proc/thread-self/net/dev").ok()?, &names)
+        }
     }
 }
 

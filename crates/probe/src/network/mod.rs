@@ -7,6 +7,7 @@
 mod customer;
 mod descriptors;
 mod interfaces;
+mod metered;
 mod places;
 mod race;
 mod serve;
@@ -20,6 +21,7 @@ use socket2::{Domain, Socket, Type};
 pub use customer::CustomerNetwork;
 pub use descriptors::raise_descriptor_limit;
 pub use interfaces::{Line, QUIET_BELOW_BIT_PER_S, busier_bit_per_s};
+pub use metered::{Metered, metered};
 pub use places::{Evict, Place, PlaceLimits, Places, unless};
 pub use race::{Silence, connect_first};
 pub use serve::serve;

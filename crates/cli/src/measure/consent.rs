@@ -1,0 +1,70 @@
+//! Consent to measure through a metered connection.
+
+use std::io::{self, BufRead, IsTerminal as _, Write as _};
+
+use anyhow::Context as _;
+use underload_line::target::{Family, resolve};
+use underload_probe::network::{Line, metered};
+use underload_terminal::console::note;
+use underload_terminal::exit::refuse;
+
+use super::Arguments;
+
+const CARRIES: &str = "a measurement moves all that a line carries, 125 MB in 10 s at 100 Mbit/s";
+
+/// Asks on a terminal whether to measure through a metered connection. Returns the interfaces that
+/// a series must not use while they are metered: none once the user agreed.
+///
+/// # Errors
+/// Returns an error if the user declines, or without a terminal if `--every` is given.
+pub fn ask(arguments: &Arguments) -> anyhow::Result<Line> {
+    let line = if arguments.yes { Line::Ignored } else { line(arguments) };
+    let Some(metered) = metered(&line) else { return Ok(line) };
+    if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        eprint!("{metered}; {CARRIES}. Measure? [y/N] ");
+        io::stderr().flush().context("asking on the terminal")?;
+        if !is_yes(&mut io::stdin().lock())? {
+            refuse!("not measured: {metered}");
+        }
+        return Ok(Line::Ignored);
+    }
+    if arguments.every.is_some() {
+        refuse!("--every: {metered}; {CARRIES}: expected --yes to measure through it");
+    }
+    note!("{metered}; {CARRIES}");
+    Ok(line)
+}
+
+/// Returns the interfaces that the measurement uses; none towards this machine itself.
+fn line(arguments: &Arguments) -> Line {
+    if let Some(name) = &arguments.dev {
+        return Line::Named(vec![name.clone()]);
+    }
+    let found = resolve(&arguments.host, Family::Any);
+    let is_local = |it: &std::net::SocketAddr| it.ip().is_loopback();
+    match found {
+        Ok(target) if target.addresses.iter().all(is_local) => Line::Ignored,
+        _ => Line::OfDefaultRoutes,
+    }
+}
+
+/// Reads an answer; the end of the input is "no".
+fn is_yes(input: &mut dyn BufRead) -> anyhow::Result<bool> {
+    let mut answer = String::new();
+    input.read_line(&mut answer).context("reading the answer")?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_consent() {
+        for (answer, is_consent) in
+            [("y\n", true), (" YES \n", true), ("n\n", false), ("\n", false), ("", false)]
+        {
+            assert_eq!(is_yes(&mut answer.as_bytes()).unwrap(), is_consent, "{answer:?}");
+        }
+    }
+}
