@@ -89,7 +89,7 @@ fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
     let (address, fingerprint) = server(Manner::Honest);
     let (host, trust) = (format!("ndt7://{address}"), fingerprint.to_string());
     let base = ["measure", host.as_str(), "--trust", trust.as_str(), "--duration", "2s"];
-    let several = ["--every", "1min", "--times", "1", "--out", "line"];
+    let several = ["--every", "1min", "--times", "1", "--out", "line", "--per-day", "900GB"];
     let output = run(home.path(), &[&base[..], &several].concat());
     assert_eq!(output.status.code(), Some(0), "{}", words(&output.stderr));
     assert!(home.path().join("line/report.html").is_file());
@@ -114,6 +114,17 @@ fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
     assert!(said.contains("report of 1 run: "), "{said}");
     std::fs::remove_dir_all(&damaged).unwrap();
     assert!(runs().len() == 1 && runs() != first && home.path().join("line/mine").is_dir());
+    // Both directions of both measurements, of 2 s each, are in the account.
+    let used = json(&home.path().join("line/account.json"))["day_bytes"].as_u64().unwrap();
+    assert!(used > 1_000_000, "{used}");
+    let small = ["--every", "1min", "--times", "1", "--out", "line", "--per-day", "1MB"];
+    let output = run(home.path(), &[&base[..], &small].concat());
+    let said = words(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("--per-day: 1.0 MB are less than a measurement to this server"),
+        "{said}"
+    );
     let history = run(home.path(), &["history", "line", "--metric", "load-p50"]);
     assert!(words(&history.stdout).contains("2 runs were read."), "{history:?}");
     let told = words(&history.stdout);

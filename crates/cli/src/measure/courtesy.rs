@@ -151,6 +151,8 @@ pub struct Courtesy {
     line: Line,
     /// No measurement starts while one of these interfaces is metered.
     pub unless_metered: Line,
+    /// Whether a load cannot end before its time, so that a budget must have room for all of it.
+    pub is_load_fixed: bool,
     zone: TimeZone,
 }
 
@@ -184,6 +186,7 @@ impl Courtesy {
             pause_file: options.pause_file.clone(),
             unless_metered: line.clone(),
             line,
+            is_load_fixed: false,
             zone: local_zone(),
         }
     }
@@ -306,12 +309,19 @@ impl Courtesy {
         }
         let account = account.on(now.date());
         let next = account.expected_bytes();
-        for (limit, used, until) in [
-            (self.per_day, account.day_bytes(), now.tomorrow()),
-            (self.per_month, account.month_bytes(), first_of_next_month(&now)),
+        for (option, limit, used, until) in [
+            ("--per-day", self.per_day, account.day_bytes(), now.tomorrow()),
+            ("--per-month", self.per_month, account.month_bytes(), first_of_next_month(&now)),
         ] {
             let Some(limit) = limit else { continue };
-            // The load of a larger measurement ends with the budget.
+            ensure!(
+                next <= limit || !self.is_load_fixed,
+                "{option}: {} are less than a measurement to this server takes; the last one moved \
+                 {}, and its load cannot end before",
+                mb(limit),
+                mb(next)
+            );
+            // Any other load ends with the budget.
             let next = next.min(limit);
             if used.saturating_add(next.max(1)) > limit {
                 let until = until.and_then(|it| it.start_of_day()).context("the calendar")?;
@@ -465,7 +475,7 @@ mod tests {
 
     fn courtesy(per_day: Option<u64>, per_month: Option<u64>) -> Courtesy {
         let (not, line, zone) = (Vec::new(), Line::Ignored, TimeZone::UTC);
-        let (quiet_below, pause_file) = (None, None);
+        let (quiet_below, pause_file, is_load_fixed) = (None, None, false);
         Courtesy {
             not,
             per_day,
@@ -474,6 +484,7 @@ mod tests {
             pause_file,
             unless_metered: line.clone(),
             line,
+            is_load_fixed,
             zone,
         }
     }
@@ -492,6 +503,13 @@ mod tests {
         assert!(!waits(Some(99), None, 0).unwrap(), "its load ends with the budget");
         assert!(waits(Some(99), None, 1).unwrap());
         assert!(waits(Some(0), None, 0).unwrap());
+        let mut fixed = courtesy(Some(99), None);
+        fixed.is_load_fixed = true;
+        let Err(error) = fixed.by_clock(&account(0)) else { panic!("a load of 100 bytes fits") };
+        assert!(error.to_string().starts_with("--per-day: 0.0 MB are less than"), "{error}");
+        fixed.per_day = Some(100);
+        assert!(fixed.by_clock(&account(0)).unwrap().is_none());
+        assert!(fixed.by_clock(&account(1)).unwrap().is_some());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::arguments::Arguments;
 use super::courtesy::Courtesy;
 use super::keep::Keeper;
 use super::rhythm::Rhythm;
-use super::{ndt7, once};
+use super::{Kind, ndt7, once};
 use crate::present::refuse_occupied;
 
 /// The directory's report shows this number of runs, the newest.
@@ -57,6 +57,7 @@ pub fn run(
     let mut unreadable = BTreeSet::new();
     let mut courtesy = Courtesy::new(&arguments.courtesy, arguments.dev.as_deref());
     courtesy.unless_metered = unless_metered;
+    courtesy.is_load_fixed = Kind::from_host(&arguments.host) != Kind::Session;
     loop {
         let Some(grant) = courtesy.wait(&directory, interrupt, &|| false)? else {
             return end_by_interrupt(arguments, interrupt, done, failed);

@@ -23,6 +23,8 @@ mod responsiveness;
 mod rhythm;
 pub mod view;
 
+use std::cell::Cell;
+
 use anyhow::anyhow;
 use underload_line::{Measured, NO_VERDICT, Place, Request, Session, Test, measure, new_record};
 use underload_report::{plain_text, table};
@@ -48,11 +50,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Kind::Ndt7 => ndt7::check(arguments)?,
         Kind::Responsiveness => responsiveness::check(arguments)?,
     }
-    let interrupt = Interrupt::watch()?;
-    match arguments.every {
     // Before signals are watched, so that Ctrl-C ends the question.
     let unless_metered = consent::ask(arguments)?;
-        Some(every) => history::run(arguments, every, &interrupt),
+    let interrupt = Interrupt::watch()?;
+    match arguments.every {
+        Some(every) => history::run(arguments, every, unless_metered, &interrupt),
         None => interrupt.explain(once(arguments, None, None, &interrupt)),
     }
 }
@@ -95,16 +97,20 @@ fn once(
     // Before anything is sent.
     refuse_occupied(place.check_vacant())?;
     let request = Request { bytes_max, ..arguments.request() };
-    let mut view = View::new();
+    let (mut view, moved) = (View::new(), Cell::new(0));
     let test: Box<dyn Test + '_> = match Kind::from_host(&arguments.host) {
         Kind::Session => Box::new(Session::open(&request, &mut view, interrupt)?),
-        Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments)?),
-        Kind::Responsiveness => Box::new(responsiveness::Nq::open(arguments)?),
+        Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments, &moved)?),
+        Kind::Responsiveness => Box::new(responsiveness::Nq::open(arguments, &moved)?),
     };
-    let measured = stored(test, &request, place, interrupt)?;
+    let measured = stored(test, &request, place, interrupt);
     if let Some(series) = series {
-        series.add_moved(measured.findings.iter().map(|finding| finding.moved_bytes).sum());
+        let findings = measured.iter().flat_map(|it| &it.findings);
+        let in_steps: u64 = findings.map(|finding| finding.moved_bytes).sum();
+        // A step that failed has no finding, and may have loaded the line.
+        series.add_moved(in_steps.max(moved.get()));
     }
+    let measured = measured?;
     let shown = show(&measured, Show { json: arguments.json, open: arguments.open });
     if let Some(series) = series {
         series.adopt(&measured.directory, &measured.run.host.started);

@@ -1,5 +1,6 @@
 //! `underload measure ndt7`: a test to M-Lab's public servers, or to other ndt7 servers.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -135,22 +136,25 @@ pub struct Ndt7<'a> {
     at: usize,
     directions: Vec<Direction>,
     results: Vec<(Direction, Ndt7Result)>,
+    /// Payload moved so far, for the account of a series.
+    moved: &'a Cell<u64>,
 }
 
 impl<'a> Ndt7<'a> {
     /// Locates the servers without connecting to them.
-    pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
+    pub fn open(arguments: &'a Arguments, moved: &'a Cell<u64>) -> anyhow::Result<Self> {
         let trust = trust(&arguments.server.trust)?;
         if is_public(arguments) {
             remember_test()?;
         }
         let candidates = candidates(arguments)?;
         let (directions, results) = (directions(arguments), Vec::new());
-        Ok(Self { arguments, trust, candidates, at: 0, directions, results })
+        Ok(Self { arguments, trust, candidates, at: 0, directions, results, moved })
     }
 
     fn run(&mut self, direction: Direction, interrupt: &Interrupt) -> anyhow::Result<Ndt7Result> {
-        let (arguments, trust) = (self.arguments, self.trust);
+        let (arguments, trust, moved) = (self.arguments, self.trust, self.moved);
+        let before = moved.get();
         let outcome = first(&self.candidates, &mut self.at, |located| {
             let target = located.target.clone();
             let duration_max = arguments.duration.unwrap_or(DURATION);
@@ -162,7 +166,7 @@ impl<'a> Ndt7<'a> {
                 direction.name(),
                 duration_max.as_secs_f64()
             );
-            test.run(&mut |_, _| {}, interrupt.flag())
+            test.run(&mut |_, bytes| moved.set(before + bytes), interrupt.flag())
         });
         outcome.map_err(|error| hinted(error, trust))
     }

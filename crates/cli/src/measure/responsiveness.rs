@@ -1,5 +1,6 @@
 //! `underload measure https://HOST`: a responsiveness test, as Apple's networkQuality does.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -43,13 +44,16 @@ pub struct Nq<'a> {
     client: NqClient,
     directions: Vec<Direction>,
     results: Vec<(Direction, NqResult)>,
+    /// Payload moved so far, for the account of a series.
+    moved: &'a Cell<u64>,
 }
 
 impl<'a> Nq<'a> {
     /// Requests the server's configuration.
-    pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
+    pub fn open(arguments: &'a Arguments, moved: &'a Cell<u64>) -> anyhow::Result<Self> {
         let client = NqClient::open(&arguments.host, trust(&arguments.server.trust)?)?;
-        Ok(Self { arguments, client, directions: directions(arguments), results: Vec::new() })
+        let (directions, results) = (directions(arguments), Vec::new());
+        Ok(Self { arguments, client, directions, results, moved })
     }
 }
 
@@ -75,7 +79,9 @@ impl Test for Nq<'_> {
             options.congestion_control = Some(self.arguments.congestion_control.clone());
             options.cancelled = interrupt.shared();
             note!("loading {} ...", direction.name());
-            let result = self.client.measure(&options)?;
+            let result = self.client.measure(&options);
+            self.moved.set(self.client.moved_bytes());
+            let result = result?;
             if interrupt.is_requested() {
                 break;
             }
@@ -148,7 +154,7 @@ fn foreign_load(
             goresponsiveness_trimmed_mean: rpm.goresponsiveness_trimmed_mean.round(),
             approximated_from_packets: false,
         }),
-        moved: Vec::new(),
+        moved: vec![(intervals(result.intervals), result.moved_bytes)],
         readings: Vec::new(),
         metrics: vec![
             count("connections", result.connections as f64),
@@ -202,10 +208,18 @@ mod tests {
         });
         let round_trips =
             RoundTrips { foreign_tcp_ns: vec![30_000_000; 3], ..RoundTrips::default() };
-        let result = NqResult { responsiveness, intervals: 5, round_trips, ..NqResult::default() };
+        let moved_bytes = 7_000_000;
+        let result = NqResult {
+            responsiveness,
+            intervals: 5,
+            round_trips,
+            moved_bytes,
+            ..NqResult::default()
+        };
         let second = Duration::from_secs(1);
         let up = foreign_load(Direction::Up, &result, second, Some("reno".to_owned()));
         assert_eq!((up.ramp, up.elapsed), (second, 5 * second));
+        assert_eq!(up.moved, [(5 * second, moved_bytes)]);
         assert_eq!(up.rpm.map(|rpm| rpm.draft_09), Some(2_000.0));
         assert_eq!(up.foreign.loaded.len(), 1);
         assert_eq!(up.foreign.loaded[0].of, "handshakes of fresh connections");

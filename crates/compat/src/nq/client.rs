@@ -74,6 +74,8 @@ pub struct NqResult {
     pub round_trips: RoundTrips,
     /// Probes that failed or did not return in time.
     pub failed: u64,
+    /// Payload that all load connections moved, ramp included.
+    pub moved_bytes: u64,
 }
 
 impl NqResult {
@@ -94,6 +96,7 @@ pub struct NqClient {
     peer: Peer,
     config: NqConfig,
     runtime: tokio::runtime::Runtime,
+    moved_bytes: AtomicU64,
 }
 
 struct Shared {
@@ -185,7 +188,7 @@ impl NqClient {
         })?;
         let target = config.small.clone();
         let peer = Peer { address: resolve(&target)?, target, ..peer };
-        Ok(Self { peer, config, runtime })
+        Ok(Self { peer, config, runtime, moved_bytes: AtomicU64::new(0) })
     }
 
     /// Loads and probes until goodput and responsiveness are stable or the time is up.
@@ -201,7 +204,15 @@ impl NqClient {
             received: AtomicU64::new(0),
             state: Mutex::default(),
         });
-        self.runtime.block_on(run(shared, options))
+        let outcome = self.runtime.block_on(run(Arc::clone(&shared), options));
+        let moved_bytes = shared.moved_bytes();
+        self.moved_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
+        outcome.map(|result| NqResult { moved_bytes, ..result })
+    }
+
+    /// Returns the payload that all measurements moved, failed ones included.
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes.load(Ordering::Relaxed)
     }
 }
 
