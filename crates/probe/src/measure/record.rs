@@ -50,8 +50,7 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         counts.extend(request_counts);
     }
     let load_window = recorded.phases.iter().find(|window| window.phase == Phase::Load).copied();
-    let mut series = Vec::new();
-    let mut incomplete = Vec::new();
+    let (mut series, mut incomplete) = (Vec::new(), Vec::new());
     for (flow, log) in config.loads.iter().zip(&recorded.loads) {
         flows.push(load_record(flow, log, load_window));
         series.extend(load_series(config.trial, flow, log));
@@ -64,6 +63,7 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
     if !recorded.clock_is_shared && clock_offset.is_none() {
         incomplete.push("no answer to estimate the far clock's offset from".to_owned());
     }
+    incomplete.extend(forged(&counts));
     let spent_early = recorded.load_spent && load_window.is_none();
     incomplete.extend(spent_early.then(|| SPENT_EARLY.to_owned()));
     let ce_alarms =
@@ -86,6 +86,22 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
     }
 }
 
+/// Returns what is wrong if more answers than networks cause belong to no probe that was sent by
+/// then.
+fn forged(counts: &[ProbeCounts]) -> Option<String> {
+    let sent: u64 = counts.iter().map(|it| it.sent).sum();
+    let unmatched: u64 = counts.iter().map(|it| it.unmatched).sum();
+    let is_chance = unmatched < UNMATCHED_LEAST || unmatched * 100 <= sent;
+    (!is_chance).then(|| {
+        format!(
+            "{unmatched} answers to {sent} probes came before their probe or to none: the server, \
+             or a host on the path, forges answers; measure to another server"
+        )
+    })
+}
+
+/// Fewest answers without a probe that are called forged.
+const UNMATCHED_LEAST: u64 = 10;
 /// Why a measurement has no load phase although it began its load.
 const SPENT_EARLY: &str = "the bytes that the load may move were spent before the load was steady";
 
@@ -236,4 +252,40 @@ fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
         tcp("retransmits", "segments", |info| f64::from(info.retransmits));
     }
     series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{ReplyRecord, SentRecord, match_replies};
+
+    /// 500 probes, one each 10 ms, whose answers have the sequence number and the time of arrival
+    /// that `answer` returns.
+    fn answered(answer: impl Fn(u32, u64) -> (u32, u64)) -> Vec<ProbeCounts> {
+        let sent = |sequence: u32| {
+            let at_ns = u64::from(sequence) * 10_000_000;
+            SentRecord { class: 0, sequence, scheduled_ns: at_ns, sent_ns: at_ns }
+        };
+        let reply = |sequence: u32| {
+            let (sequence, received_ns) = answer(sequence, u64::from(sequence) * 10_000_000);
+            ReplyRecord { sequence, received_ns, ..ReplyRecord::default() }
+        };
+        let sent: Vec<SentRecord> = (0..500).map(sent).collect();
+        let replies: Vec<ReplyRecord> = (0..500).map(reply).collect();
+        match_replies(&sent, &replies, 1_000_000_000, &[Marking::default()], &[]).counts
+    }
+
+    #[test]
+    fn a_reflector_that_answers_before_it_is_asked_is_named() {
+        assert_eq!(forged(&answered(|sequence, sent_ns| (sequence, sent_ns + 20_000_000))), None);
+        let early = answered(|sequence, sent_ns| (sequence + 5, sent_ns + 20_000_000));
+        assert_eq!(early[0].answered, 0, "no probe has a round trip of less than nothing");
+        let told = forged(&early).expect("500 answers come too early");
+        assert!(told.starts_with("500 answers to 500 probes came before their probe"), "{told}");
+        let wrong = answered(|sequence, sent_ns| (sequence ^ 1 << 20, sent_ns + 20_000_000));
+        assert!(forged(&wrong).is_some());
+        // A few strays are chance: the answers of an earlier session behind one NAT.
+        let stray = |sequence: u32, sent_ns| (sequence + 9_000 * u32::from(sequence < 5), sent_ns);
+        assert_eq!(forged(&answered(stray)), None);
+    }
 }
