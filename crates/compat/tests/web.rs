@@ -385,14 +385,20 @@ fn a_browser_judges_as_the_program_does() {
     for case in cases {
         let steps = &case["steps"];
         let judged = browser.value(&format!(
-            "import('/judge.js').then(({{ judge }}) => judge({steps}.map((it) => ({{ ...it, \
+            "import('/judge.js').then(({{ judge, quality }}) => {{ \
+             const steps = {steps}.map((it) => ({{ ...it, \
              beside: it.beside === 'lost' ? Infinity : it.beside, lostPercent: it.lost_percent, \
-             isHeldBack: it.is_held_back }}))))"
+             isHeldBack: it.is_held_back }})); \
+             return {{ ...judge(steps), quality: steps.map((it) => Math.round(quality(it))) }}; }})"
         ));
         let advice: Vec<&Value> =
             case["advice"].as_str().map(|_| &case["advice"]).into_iter().collect();
-        let expected =
-            json!({ "opening": case["opening"], "uses": case["uses"], "advice": advice });
+        let expected = json!({
+            "opening": case["opening"],
+            "uses": case["uses"],
+            "advice": advice,
+            "quality": case["quality"],
+        });
         assert_eq!(judged, expected);
     }
 }

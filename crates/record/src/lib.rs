@@ -11,6 +11,7 @@
 //! - [`link`]: counters and series of a link, as every world records them.
 //! - [`cohorts`]: compares the cohorts of a plan, line by line.
 //! - [`history`]: compares the latest runs of one line with its first days.
+//! - [`quality`]: scores a step for applications, by Quality of Outcome.
 //! - [`ce_excess`]: finds flows that received more congestion marks than congestion explains.
 //! - [`text`]: makes untrusted text safe for a terminal.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
@@ -19,6 +20,7 @@ pub mod ce_excess;
 pub mod cohorts;
 pub mod history;
 pub mod link;
+pub mod quality;
 pub mod schema;
 pub mod stats;
 #[cfg(any(test, feature = "testkit"))]

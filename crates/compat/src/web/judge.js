@@ -27,6 +27,10 @@ const LOSS_PERCENT = [1, 3];
 const STREAMS = [[15, "4K"], [5, "1080p"], [3, "720p"]];
 const SHAPED = 0.9;
 
+// Quality of Outcome of a call, a game and a web page: where each is judged, the round trips at p99 up
+// to which it is optimal and from which it is unacceptable, ms, and the least rate, Mbit/s.
+const QUALITIES = [["beside", 200, 700, 0.1], ["beside", 100, 400, 0.1], ["inside", 200, 400, 1]];
+
 const gradeOf = (ms) => GRADES.find(([below]) => ms < below) ?? GRADES[GRADES.length - 1];
 const suits = (value, limits) => limits.filter((limit) => value > limit).length;
 
@@ -126,6 +130,21 @@ function advice(steps) {
   const shape = rates.length ? `about ${rates.join(" and ")}` : "a little less than the line carries";
   return ["What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped to "
     + `${shape}; or ask the provider for active queue management on the modem.`];
+}
+
+// Returns the lowest Quality of Outcome (draft-ietf-ippm-qoo-10) of the applications whose conditions
+// the step measured, percent; `null` if it measured those of none. The step has p99 `beside` and
+// `inside` (`null` if unknown), and the other numbers of `judge`.
+export function quality(step) {
+  const score = (value, optimal, unacceptable) =>
+    Math.max(0, Math.min(100, 100 * (unacceptable - value) / (unacceptable - optimal)));
+  const scores = QUALITIES.flatMap(([where, optimal, unacceptable, least]) => {
+    const isCarried = step.rate >= least;
+    if (step[where] === null || (step.isHeldBack && !isCarried)) return [];
+    return [Math.min(score(step[where], optimal, unacceptable), score(step.lostPercent, ...LOSS_PERCENT),
+      isCarried ? 100 : 0)];
+  });
+  return scores.length ? Math.min(...scores) : null;
 }
 
 // The sentences of steps under load. Each has its name, `idle` (p50), `beside` (the highest known

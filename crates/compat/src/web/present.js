@@ -2,7 +2,7 @@
 
 import { drawHistory } from "./draw.js";
 import { forget, forgetAll, results } from "./history.js";
-import { judge } from "./judge.js";
+import { judge, quality } from "./judge.js";
 import { highest } from "./summary.js";
 
 const BUSY_MS = 10;   // a smaller delay within this device is not reported
@@ -29,6 +29,15 @@ function verdict(rows) {
     unknown: unknown.length ? `Round trips inside the load ${unknown.join(" and ")} are not known: the server's `
       + "system, or this device's TCP without time stamps, does not tell them. The grade is of probes alone." : "",
   };
+}
+
+// The lowest Quality of Outcome of a call, a game and a web page, of loaded phases.
+function qualityOf(row) {
+  if (row.rate === null || row.no_load) return null;
+  return quality({
+    beside: row.of_sent?.quantile === "p99" ? row.of_sent.ms : null, inside: row.inside?.p99 ?? null,
+    lostPercent: 100 * row.lost / row.probes, rate: row.rate, isHeldBack: row.held_back,
+  });
 }
 
 // Of this device alone: a datagram that never left it, and how late the probes' thread woke up.
@@ -60,8 +69,8 @@ export function tabulate(rows) {
   };
   at("rows").replaceChildren(...rows.flatMap((row) => [
     line(row.phase === "idle" ? "idle" : `loaded ${row.phase}`, row,
-      [String(row.probes), String(row.lost), number(row.rate)]),
-    ...(row.inside ? [line(`inside ${row.phase}`, row.inside, [String(row.inside.readings), "", ""])] : []),
+      [String(row.probes), String(row.lost), number(row.rate), number(qualityOf(row), 0)]),
+    ...(row.inside ? [line(`inside ${row.phase}`, row.inside, [String(row.inside.readings), "", "", ""])] : []),
   ]));
   const { opening, uses, advice, unknown } = verdict(rows);
   const own = busy(rows);

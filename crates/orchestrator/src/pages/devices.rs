@@ -2,7 +2,7 @@
 
 use maud::html;
 use underload_fleet::device::{Attributes, DeviceId};
-use underload_fleet::outcome::SeriesResult;
+use underload_fleet::outcome::{SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{Archive, Device, Filter, StoredResult};
 use underload_record::schema::Quantile;
@@ -14,6 +14,7 @@ use super::question::{Ask, DAY_MS};
 use super::sheet::{Figure, Section, Sheet};
 use super::summary::{extent, quantile_ms};
 use super::table::{Cell, Table, count, number, words};
+use crate::study::lowest_score;
 
 /// Maximum number of devices on a page.
 const PAGE: usize = 50;
@@ -146,6 +147,21 @@ fn ms(micros: Option<u64>) -> Cell {
     Cell::number(micros.map(|us| us as f64 / 1e3))
 }
 
+fn series_cells(step: &StepResult, series: &SeriesResult, name: Cell) -> [Cell; 9] {
+    let mbit = step.goodput_bit_per_s.map(|rate| rate as f64 / 1e6);
+    [
+        Cell::text(&step.step),
+        name,
+        ms(series.p50_us),
+        ms(series.p99_us.filter(|_| Quantile::P99.is_told_by(series.sent))),
+        ms(series.max_us),
+        Cell::Number(series.lost as f64 * 100.0 / series.sent.max(1) as f64),
+        Cell::number(mbit),
+        Cell::number(step.tier_percent),
+        Cell::number(lowest_score(step)),
+    ]
+}
+
 fn result_table(results: &[StoredResult]) -> Table {
     let mut rows = Vec::new();
     for stored in results {
@@ -165,19 +181,7 @@ fn result_table(results: &[StoredResult]) -> Table {
         });
         let before = rows.len();
         for (step, series, name) in series {
-            let mbit = step.goodput_bit_per_s.map(|rate| rate as f64 / 1e6);
-            let mut row = start.to_vec();
-            row.extend([
-                Cell::text(&step.step),
-                name,
-                ms(series.p50_us),
-                ms(series.p99_us.filter(|_| Quantile::P99.is_told_by(series.sent))),
-                ms(series.max_us),
-                Cell::Number(series.lost as f64 * 100.0 / series.sent.max(1) as f64),
-                Cell::number(mbit),
-                Cell::number(step.tier_percent),
-            ]);
-            rows.push(row);
+            rows.push(start.iter().cloned().chain(series_cells(step, series, name)).collect());
         }
         if rows.len() == before {
             let mut row = start.to_vec();
@@ -202,12 +206,13 @@ fn result_table(results: &[StoredResult]) -> Table {
             number("lost_percent", "Lost", "%"),
             number("goodput_mbit_per_s", "Goodput", "Mbit/s"),
             number("tier_percent", "of the tier", "%"),
+            number("qoo_percent", "lowest QoO", "%"),
         ],
         rows,
     }
 }
 
-const RESULT_COLUMNS: usize = 14;
+const RESULT_COLUMNS: usize = 15;
 
 const CURVES: usize = 8;
 

@@ -10,6 +10,7 @@ use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
 
 use super::days::{Days, place_of};
+use super::quality::lowest_score;
 
 /// The hour of the day, the only dimension that is not an attribute of a line.
 pub(super) const HOUR: &str = "hour";
@@ -234,6 +235,11 @@ fn add_test(line: &mut Line, names: &[SeriesName], result: &RunResult, strata: &
         if let Some(percent) = step.tier_percent.filter(|_| is_known) {
             let (sum, tests) = line.uses.entry(step.step.clone()).or_default();
             *sum += percent;
+            *tests += 1;
+        }
+        if let Some(score) = lowest_score(step).filter(|_| is_known) {
+            let (sum, tests) = line.qualities.entry(step.step.clone()).or_default();
+            *sum += score;
             *tests += 1;
         }
     }

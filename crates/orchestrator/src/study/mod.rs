@@ -8,12 +8,15 @@
 mod collect;
 mod days;
 mod published;
+mod quality;
 
 use underload_fleet::plan::Plan;
 use underload_fleet::schedule::Window;
 use underload_fleet::store::{Archive, Filter, StoreError};
 use underload_record::cohorts;
 use underload_record::schema::CohortStudy;
+
+pub(crate) use quality::lowest_score;
 
 use collect::{Collector, HOUR};
 

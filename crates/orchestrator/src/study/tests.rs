@@ -115,6 +115,33 @@ fn round_trips_inside_the_load_are_a_series_of_their_own() {
     assert!(study.classes.iter().all(|class| class.against == 0), "{:?}", study.classes);
 }
 
+#[test]
+fn quality_of_outcome_follows_from_the_numbers_that_are_stored() {
+    let with_p99 = |delay_ms: f64, count: usize| SeriesResult {
+        p99_us: Some((delay_ms * 1e3) as u64),
+        ..series(0, &vec![delay_ms; count], 0)
+    };
+    let results: Vec<StoredResult> = (1..=8)
+        .map(|line| {
+            let mut stored = run(line, 0, 35, &[20.0; 50], &[21.0; 50]);
+            let step = &mut stored.result.steps[1];
+            step.series[0] = with_p99(if line % 2 == 0 { 100.0 } else { 325.0 }, 700);
+            step.inside = Some(with_p99(150.0, 700));
+            stored
+        })
+        .collect();
+    let study = study_of(&results);
+    let of = |cohort: &str| study.qualities.iter().find(|it| it.cohort == cohort).expect("a row");
+    let (own, reference) = (of("aqm"), of("control"));
+    // A game is optimal at 100 ms and unacceptable at 400 ms.
+    near(own.percent.as_ref().map(|it| it.mean), 100.0);
+    near(reference.percent.as_ref().map(|it| it.mean), 25.0);
+    near(own.gain.as_ref().map(|it| it.value), 75.0);
+    assert_eq!((own.devices, own.step.as_str(), reference.gain.as_ref()), (4, "up", None));
+    let few = study_of(&[run(2, 0, 35, &[20.0; 50], &[21.0; 50])]);
+    assert!(few.qualities.is_empty(), "50 probes have no 99th percentile");
+}
+
 fn archive(results: &[StoredResult]) -> Memory {
     let mut store = Memory::new();
     let mut tx = store.begin(&Needs::default()).expect("memory");

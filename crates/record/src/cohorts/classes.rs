@@ -1,11 +1,11 @@
-//! Lag of each class, and the share of the tier that a load used.
+//! Lag of each class, the share of the tier that a load used, and its Quality of Outcome.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::line::{ClassDays, Line, Lines};
 use crate::CONFIDENCE;
-use crate::schema::{ClassStudy, Interval, TierUse};
-use crate::stats::mean_interval;
+use crate::schema::{ClassStudy, Interval, QualityStudy, TierUse};
+use crate::stats::{hodges_lehmann_shift, mean_interval};
 
 /// Returns every class of every cohort that was measured without and under load on the same day.
 pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
@@ -59,28 +59,57 @@ impl Lines {
 /// A line uses its full tier from this percentage on.
 const FULL_PERCENT: f64 = 95.0;
 
-/// Returns the use of the tier for every loaded step of every cohort.
-pub(super) fn uses(lines: &Lines) -> Vec<TierUse> {
-    let steps: BTreeSet<&String> = lines.lines.iter().flat_map(|line| line.uses.keys()).collect();
-    let mut rows = Vec::new();
+/// Percentages of each line by step: sum over tests, and number of tests.
+type ByStep = BTreeMap<String, (f64, u32)>;
+
+/// Returns the means of a cohort's lines for every step and cohort with one.
+fn means_by_step(lines: &Lines, of: fn(&Line) -> &ByStep) -> Vec<(&String, usize, Vec<f64>)> {
+    let steps: BTreeSet<&String> = lines.lines.iter().flat_map(|line| of(line).keys()).collect();
+    let mut all = Vec::new();
     for step in steps {
-        for (cohort, name) in lines.cohorts.iter().enumerate() {
+        for cohort in 0..lines.cohorts.len() {
             let mean = |line: &Line| {
-                let (sum, tests) = line.uses.get(step)?;
+                let (sum, tests) = of(line).get(step)?;
                 (*tests > 0).then(|| sum / f64::from(*tests))
             };
             let means: Vec<f64> = lines.of_cohort(cohort).filter_map(mean).collect();
-            if means.is_empty() {
-                continue;
+            if !means.is_empty() {
+                all.push((step, cohort, means));
             }
-            let full = means.iter().filter(|percent| **percent >= FULL_PERCENT).count();
-            rows.push(TierUse {
-                cohort: name.clone(),
-                step: step.clone(),
-                percent: mean_interval(&means, CONFIDENCE),
-                full: full as f64 * 100.0 / means.len() as f64,
-            });
         }
     }
-    rows
+    all
+}
+
+/// Returns the use of the tier for every loaded step of every cohort.
+pub(super) fn uses(lines: &Lines) -> Vec<TierUse> {
+    let means = means_by_step(lines, |line| &line.uses).into_iter();
+    let row = |(step, cohort, means): (&String, usize, Vec<f64>)| {
+        let full = means.iter().filter(|percent| **percent >= FULL_PERCENT).count();
+        TierUse {
+            cohort: lines.cohorts[cohort].clone(),
+            step: step.clone(),
+            percent: mean_interval(&means, CONFIDENCE),
+            full: full as f64 * 100.0 / means.len() as f64,
+        }
+    };
+    means.map(row).collect()
+}
+
+/// Returns the Quality of Outcome for every loaded step of every cohort.
+pub(super) fn qualities(lines: &Lines) -> Vec<QualityStudy> {
+    let all = means_by_step(lines, |line| &line.qualities);
+    let row = |(step, cohort, means): &(&String, usize, Vec<f64>)| {
+        let is_reference =
+            |it: &&(&String, usize, Vec<f64>)| it.0 == *step && Some(it.1) == lines.reference;
+        let against = all.iter().find(is_reference).filter(|it| it.1 != *cohort);
+        QualityStudy {
+            cohort: lines.cohorts[*cohort].clone(),
+            step: (*step).clone(),
+            devices: means.len() as u64,
+            percent: mean_interval(means, CONFIDENCE),
+            gain: against.and_then(|(.., other)| hodges_lehmann_shift(means, other, CONFIDENCE)),
+        }
+    };
+    all.iter().map(row).collect()
 }

@@ -51,6 +51,9 @@ pub struct Line {
     pub classes: BTreeMap<usize, ClassDays>,
     /// Percent of the tier that a step used, by the step: sum over tests, and number of tests.
     pub uses: BTreeMap<String, (f64, u32)>,
+    /// Lowest Quality of Outcome under a load, percent, by the step: sum over tests, and number of
+    /// tests.
+    pub qualities: BTreeMap<String, (f64, u32)>,
 }
 
 /// A series of one line: sums over its tests, microseconds.

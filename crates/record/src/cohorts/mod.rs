@@ -42,6 +42,7 @@ pub fn study(lines: &Lines, seed: u64) -> CohortStudy {
         self_check: outcomes::self_check(lines, &mut root.child("halves")),
         classes: classes::study(lines),
         uses: classes::uses(lines),
+        qualities: classes::qualities(lines),
         ..CohortStudy::default()
     }
 }

@@ -34,6 +34,9 @@ pub struct CohortStudy {
     pub classes: Vec<ClassStudy>,
     /// Share of the access line's rate that the loads used.
     pub uses: Vec<TierUse>,
+    /// Quality of Outcome under each load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qualities: Vec<QualityStudy>,
     /// Published numbers to compare with.
     pub published: Vec<Expectation>,
 }
@@ -265,4 +268,17 @@ pub struct TierUse {
     pub percent: Option<Interval>,
     /// Share of the devices whose mean is at least 95 percent, percent.
     pub full: f64,
+}
+
+/// Lowest Quality of Outcome of a call, a game and a web page under a load.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct QualityStudy {
+    pub cohort: String,
+    pub step: String,
+    pub devices: u64,
+    /// Mean over devices of each device's mean over its tests, percent.
+    pub percent: Option<Interval>,
+    /// Score above that of the reference, percentage points, by the shift of Hodges and Lehmann;
+    /// `None` for the reference.
+    pub gain: Option<Estimate>,
 }

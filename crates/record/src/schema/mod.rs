@@ -42,7 +42,8 @@ pub use arm::{
 };
 pub use cohorts::{
     ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
-    OutcomeStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified, Stratum, TierUse,
+    OutcomeStudy, QualityStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified,
+    Stratum, TierUse,
 };
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
 pub use finding::{

@@ -17,6 +17,7 @@ mod tests {
 
     use serde::Deserialize;
     use serde_json::Value;
+    use underload_record::quality::{StepConditions, application_scores};
     use underload_record::schema::{
         ClassLatency, Direction, Finding, InsideReadings, Phase, Quantile,
     };
@@ -46,6 +47,8 @@ mod tests {
     #[derive(Deserialize)]
     struct Case {
         steps: Vec<LoadedStep>,
+        /// Lowest Quality of Outcome of each step, percent.
+        quality: Vec<f64>,
         #[serde(flatten)]
         judged: Judged,
     }
@@ -108,6 +111,18 @@ mod tests {
                 advice: advice(&findings),
             };
             assert_eq!(judged, case.judged);
+            let quality: Vec<f64> = case.steps.iter().map(lowest_quality).collect();
+            assert_eq!(quality, case.quality);
         }
+    }
+
+    fn lowest_quality(it: &LoadedStep) -> f64 {
+        let scores = application_scores(&StepConditions {
+            beside_p99_ms: Some(it.beside.as_f64().unwrap_or(f64::INFINITY)),
+            inside_p99_ms: it.inside,
+            loss_percent: it.lost_percent,
+            mbit_s: [Some((it.rate, it.is_held_back)), None],
+        });
+        scores.into_iter().map(|it| it.score.round()).reduce(f64::min).unwrap()
     }
 }

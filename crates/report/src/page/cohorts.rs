@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use underload_record::schema::{
     ClassStudy, CohortSeries, CohortStudy, Compared, Comparison, Estimate, OutcomeStudy,
-    QuantileEstimate, SeriesStudy, Stratified, TierUse,
+    QualityStudy, QuantileEstimate, SeriesStudy, Stratified, TierUse,
 };
 
 use super::figures::{Headings, figures};
@@ -31,6 +31,7 @@ pub fn cohort_page(study: &CohortStudy) -> Result<String, PlotError> {
         @for (number, plots) in &plots { (series(&study.series[*number], plots)) }
         (classes(&study.classes))
         (uses(&study.uses))
+        (qualities(&study.qualities))
         (outcomes(study))
         (self_check(study))
         (published::expectations(&study.published))
@@ -248,6 +249,37 @@ fn uses(uses: &[TierUse]) -> Markup {
     html! {
         h2 { "Of what is sold" } "\n"
         (table(&head, &uses.iter().map(row).collect::<Vec<_>>()))
+    }
+}
+
+fn qualities(qualities: &[QualityStudy]) -> Markup {
+    if qualities.is_empty() {
+        return html! {};
+    }
+    let head = html! {
+        (words_head("group")) (words_head("step")) (head("devices")) (unit_head("lowest QoO", "%"))
+        (unit_head("apart", "points"))
+    };
+    let row = |found: &QualityStudy| {
+        html! {
+            tr {
+                td.text { (cohort_name(&found.cohort)) }
+                td.text { (found.step) }
+                td { (thousands(found.devices)) }
+                td { (mean(found.percent.as_ref(), 1.0, Least::Zero)) }
+                td { (estimate(found.gain.as_ref())) }
+            }
+        }
+    };
+    html! {
+        h2 { "Quality of Outcome" } "\n"
+        p.note {
+            "Of a call, a game and a web page the lowest score under the load "
+            "(draft-ietf-ippm-qoo-10): 0 % is unacceptable, 100 % optimal. Means over devices; the "
+            "difference to the reference is in percentage points, with 95 % intervals."
+        }
+        "\n"
+        (table(&head, &qualities.iter().map(row).collect::<Vec<_>>()))
     }
 }
 
