@@ -1,9 +1,9 @@
 //! Chooses rates and a queue for a line from measurements: which trial comes next, and what follows
 //! from all of them.
 //!
-//! 1. A direction is good if the p99 of the probes under load is at most a limit above the idle
-//!    median; the time of two packets is added to the limit, because slow lines need it
-//!    ([`Limit`]). A direction that is good without a shaper is not shaped.
+//! 1. A direction is good if the load adds at most a limit to the latency beside itself, and at most
+//!    20 ms more inside itself; the time of two packets is added to both limits, because slow lines
+//!    need it ([`Limit`]). A direction that is good without a shaper is not shaped.
 //! 2. The others are shaped to shares of what they carried, the largest first ([`SHARES_PERCENT`]).
 //!    A share counts if two measurements find it good ([`PASSES`]), and is given up after one that
 //!    does not.
@@ -37,21 +37,37 @@ pub struct Reading {
     pub goodput: Rate,
     /// The p99 of all probes sent under load minus the idle median, ms; infinite if the percentile
     /// is a lost probe.
-    pub added_ms: f64,
+    pub beside_ms: f64,
+    /// The p99 of the round trips of the loading connections minus the idle median, ms; `None` if
+    /// unknown.
+    pub inside_ms: Option<f64>,
 }
 
-/// The latency that a load may add, ms, besides the time of two packets.
+impl Reading {
+    /// Returns the latency that the load adds beside or inside itself, ms, whichever is more.
+    pub fn added_ms(&self) -> f64 {
+        self.beside_ms.max(self.inside_ms.unwrap_or(f64::NEG_INFINITY))
+    }
+}
+
+/// The latency that a load may add beside itself, ms, besides the time of two packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
     pub added_ms: f64,
 }
+
+/// What a load may add inside itself beyond [`Limit`], ms. CUBIC fills a line only with a queue of
+/// its own: four downloads had 15 ms behind CAKE, and 19 ms behind FQ-CoDel.
+pub const INSIDE_MORE_MS: f64 = 20.0;
 
 impl Limit {
     /// Whether a direction with this rate is good.
     pub fn accepts(self, reading: &Reading, rate: Rate) -> bool {
         let packets_ms =
             rate.time_for(PACKETS * PACKET_BYTES).map_or(0.0, |time| time.as_nanos() as f64 / 1e6);
-        reading.added_ms <= self.added_ms + packets_ms
+        let limit_ms = self.added_ms + packets_ms;
+        reading.beside_ms <= limit_ms
+            && reading.inside_ms.is_none_or(|inside_ms| inside_ms <= limit_ms + INSIDE_MORE_MS)
     }
 }
 

@@ -17,7 +17,8 @@ use underload_shape::machine::{ApplyError, Session, Snapshot, ToolError};
 use underload_shape::permanent::Format;
 use underload_shape::request::{Overhead, Request};
 use underload_shape::suggest::{
-    Choice, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial, WAYS, Ways,
+    Choice, INSIDE_MORE_MS, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial,
+    WAYS, Ways,
 };
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput as _, refuse};
@@ -32,8 +33,8 @@ use crate::measure::{self, ServerOptions};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Measures the line as it is, idle and loaded down and up. Each direction whose load adds more than
---limit (p99 above idle) is then shaped to 95, 90, 85 and 75 % of what it carried, until two
-measurements find a share good. Later queues are tried only where they could keep a larger share.
+--limit beside itself (p99 above idle), or 20 ms more than that inside itself, is then shaped to 95,
+90, 85 and 75 % of what it carried, until two measurements find a share good. Later queues are tried only where they could keep a larger share.
 Each trial is undone by itself, also after Ctrl-C or a kill. Nothing is shaped in the end: the
 command that does so is printed, and the file for each start of the machine.
 
@@ -50,7 +51,7 @@ pub struct Arguments {
     /// Bytes that all measurements together may move.
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
     budget: u64,
-    /// Latency that the load may add.
+    /// Latency that the load may add beside itself.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     limit: Duration,
     /// A queue to try; several are tried in their order [default: cake, fq-codel, fq-pie].
@@ -118,8 +119,9 @@ impl Arguments {
         }
         match outcome {
             Outcome::NothingToMend => console::print(&format!(
-                "Nothing to mend: the load adds at most {:.0} ms.\n",
-                self.limit.as_secs_f64() * 1e3
+                "Nothing to mend: the load adds at most {:.0} ms, and {:.0} ms inside itself.\n",
+                self.limit.as_secs_f64() * 1e3,
+                self.limit.as_secs_f64() * 1e3 + INSIDE_MORE_MS
             )),
             Outcome::Varies => bail!(
                 "no fixed rate mends this line, because it carried less during the trials than \
@@ -223,13 +225,15 @@ impl Arguments {
     ) -> anyhow::Result<()> {
         let request = self.request(&queues[choice.queue], choice.rates);
         let names = queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let limit_ms = self.limit.as_secs_f64() * 1e3;
         let mut text = lines(before, Some(choice));
         let _ = writeln!(
             text,
             "The rule: the largest of 95, 90, 85 and 75 % of the goodput whose p99 under load is \
-             at most {:.0} ms above idle in {PASSES} measurements; of the queues {names} the one \
-             with the larger share, else the first.\n\nNow, until the machine restarts:\n  {}\n",
-            self.limit.as_secs_f64() * 1e3,
+             at most {limit_ms:.0} ms above idle beside the load, and {:.0} ms inside it, in \
+             {PASSES} measurements; of the queues {names} the one with the larger share, else the \
+             first.\n\nNow, until the machine restarts:\n  {}\n",
+            limit_ms + INSIDE_MORE_MS,
             command_line(&request)
         );
         let file = self.format.write(&request, &snapshot.device);
@@ -351,10 +355,11 @@ impl Line<'_> {
         }
         let goodput = finding.goodput_up_mbit_s.or(finding.goodput_down_mbit_s);
         let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(finding.added_beside_ms());
-        let Some((mbit, added_ms)) = goodput else {
+        let Some((mbit, beside_ms)) = goodput else {
             bail!("step {step}: too few probes were answered to judge the line");
         };
-        Ok(Reading { goodput: Rate::from_bits_per_second((mbit * 1e6) as u64), added_ms })
+        let goodput = Rate::from_bits_per_second((mbit * 1e6) as u64);
+        Ok(Reading { goodput, beside_ms, inside_ms: finding.added_inside_ms() })
     }
 
     /// Refuses a trial that would probably exceed the budget.
@@ -411,8 +416,10 @@ fn lines(before: Ways<Option<Reading>>, choice: Option<&Choice>) -> String {
 
 fn words(reading: &Reading) -> String {
     let mbit = reading.goodput.bits_per_second() as f64 / 1e6;
-    if reading.added_ms.is_finite() {
-        format!("{mbit:.1} Mbit/s, the load adds {:.0} ms", reading.added_ms.max(0.0))
+    let added_ms = reading.added_ms();
+    if added_ms.is_finite() {
+        let inside = if added_ms > reading.beside_ms { " inside itself" } else { "" };
+        format!("{mbit:.1} Mbit/s, the load adds {:.0} ms{inside}", added_ms.max(0.0))
     } else {
         format!("{mbit:.1} Mbit/s, the load loses more than 1 % of the probes")
     }
@@ -440,25 +447,26 @@ mod tests {
 
     #[test]
     fn before_and_after_are_shown_for_each_direction_with_the_command() {
-        let reading = |kbit: u64, added_ms: f64| {
-            Some(Reading { goodput: Rate::from_bits_per_second(kbit * 1_000), added_ms })
+        let reading = |kbit: u64, beside_ms: f64, inside_ms: Option<f64>| {
+            let goodput = Rate::from_bits_per_second(kbit * 1_000);
+            Some(Reading { goodput, beside_ms, inside_ms })
         };
         let rate = Some(Rate::from_bits_per_second(18_000_000));
         let choice = Choice {
             queue: 0,
             percent: [None, Some(95)],
             rates: [None, rate],
-            after: [None, reading(16_900, 1.2)],
+            after: [None, reading(16_900, 1.2, Some(14.6))],
         };
-        let before = [reading(9_300, -0.4), reading(19_000, 197.7)];
+        let before = [reading(9_300, -0.4, None), reading(19_000, 197.7, Some(190.0))];
         assert_eq!(
             lines(before, Some(&choice)),
             "down  without a shaper 19.0 Mbit/s, the load adds 198 ms; shaped to 18mbit 16.9 \
-             Mbit/s, the load adds 1 ms\nup    without a shaper 9.3 Mbit/s, the load adds 0 ms; \
+             Mbit/s, the load adds 15 ms inside itself\nup    without a shaper 9.3 Mbit/s, the load adds 0 ms; \
              stays as it is\n"
         );
         assert_eq!(
-            lines([None, reading(19_000, f64::INFINITY)], None),
+            lines([None, reading(19_000, f64::INFINITY, Some(190.0))], None),
             "down  without a shaper 19.0 Mbit/s, the load loses more than 1 % of the probes\n"
         );
         let queue = Spec::parse("cake:tins=diffserv4").expect("a queue");

@@ -49,7 +49,7 @@ impl Line {
         let p99 = load.get(sent as usize * 99 / 100 - 1).copied().unwrap_or(f64::INFINITY);
         let bytes = loaded.received_bytes - start.received_bytes;
         let goodput = Rate::from_bits_per_second(bytes * 8 / LOAD_S);
-        Reading { goodput, added_ms: p99 - idle[idle.len() / 2] }
+        Reading { goodput, beside_ms: p99 - idle[idle.len() / 2], inside_ms: None }
     }
 
     /// Returns the outcome, and the measurements that led to it.
@@ -106,7 +106,7 @@ fn a_modem_with_full_buffers_is_shaped_in_both_directions() {
     let queues = ["fifo:limit=250000B", "fifo:limit=1000000B"];
     let line = Line { queues, mbit: &[[5, 20]] };
     let before = line.measure(0, 1, [None, None]);
-    assert!(before.added_ms > 200.0, "the premise: a full buffer: {before:?}");
+    assert!(before.beside_ms > 200.0, "the premise: a full buffer: {before:?}");
     let (outcome, trials) = line.suggest();
     let choice = shaped(outcome);
     assert_eq!((choice.queue, trials.len()), (0, PASSES), "{trials:?}");
@@ -138,7 +138,7 @@ fn a_good_line_has_nothing_to_mend() {
 fn a_policer_that_drops_probes_is_shaped_below_its_rate() {
     let line = Line { queues: ["fifo:limit=4p", "fifo:limit=4p"], mbit: &[[10, 20]] };
     let before = line.measure(0, 1, [None, None]);
-    assert!(before.added_ms.is_infinite(), "the premise: a lost p99: {before:?}");
+    assert!(before.beside_ms.is_infinite(), "the premise: a lost p99: {before:?}");
     let choice = shaped(line.suggest().0);
     let (rate, after) = choice.rates[1].zip(choice.after[1]).expect("shaped");
     assert!(rate < Rate::from_megabits_per_second(20), "{rate}");
@@ -164,7 +164,7 @@ fn one_lucky_measurement_chooses_nothing() {
 }
 
 fn reading(mbit: u64, added_ms: f64) -> Reading {
-    Reading { goodput: Rate::from_megabits_per_second(mbit), added_ms }
+    Reading { goodput: Rate::from_megabits_per_second(mbit), beside_ms: added_ms, inside_ms: None }
 }
 
 /// Runs the rule with readings that a function returns for queue, direction and percent.
@@ -234,7 +234,22 @@ fn a_delay_that_no_rate_removes_is_elsewhere_and_lost_probes_are_delay() {
 #[test]
 fn slow_lines_may_add_the_time_of_two_packets() {
     let slow = Rate::from_bits_per_second(500_000);
-    let reading = Reading { goodput: slow, added_ms: 50.0 };
+    let reading = Reading { goodput: slow, beside_ms: 50.0, inside_ms: None };
     assert!(LIMIT.accepts(&reading, slow), "two packets take 48 ms");
     assert!(!LIMIT.accepts(&reading, Rate::from_megabits_per_second(10)));
+}
+
+/// A provider's queue that serves flows separately: probes beside the load see nothing of it.
+#[test]
+fn a_queue_that_only_the_load_itself_sees_is_mended() {
+    let of = |inside_ms: f64| Reading { inside_ms: Some(inside_ms), ..reading(100, 1.0) };
+    assert!(
+        LIMIT.accepts(&of(30.0), of(0.0).goodput) && !LIMIT.accepts(&of(31.0), of(0.0).goodput)
+    );
+    assert!(!LIMIT.accepts(&Reading { beside_ms: 11.0, ..of(12.0) }, of(0.0).goodput));
+    assert_eq!((of(31.0).added_ms(), of(0.5).added_ms()), (31.0, 1.0));
+    let found = |_: usize, _: usize, percent: u64| of(if percent <= 90 { 15.0 } else { 80.0 });
+    let choice = shaped(search([None, Some(of(80.0))], 1, found).0);
+    assert_eq!(choice.percent, [None, Some(90)]);
+    assert_eq!(search([None, Some(of(15.0))], 1, found).0, Outcome::NothingToMend);
 }

@@ -154,8 +154,8 @@ fn a_file_that_is_no_log_is_refused() {
     let settings = Settings::new(plan(9, 24), String::new(), String::new());
     let text = serde_json::to_string(&settings).expect("a line");
     assert!(matches!(
-        parse(&text.replace("\"version\":1", "\"version\":2")),
-        Err(LogError::Version(2))
+        parse(&text.replace("\"version\":2", "\"version\":3")),
+        Err(LogError::Version(3))
     ));
     let endless = text.replace("\"slots\":24", "\"slots\":4000000000");
     assert!(matches!(parse(&endless), Err(LogError::Slots(4_000_000_000))));
