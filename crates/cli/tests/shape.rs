@@ -330,6 +330,7 @@ fn what_cannot_be_shaped_is_refused_with_advice() {
         (&["--dev", "v0", "--up", "50gbit"], 2, "v0 passes 10gbit at most"),
         (&["--dev", "v0"], 2, "--up RATE, --down RATE, or both"),
         (&["--dev", "v0", "--up", "5mbit", "--queue", "bode"], 2, "no Linux queue `bode`"),
+        (&["--dev", "lo", "--up", "5mbit", "--queue", "cake_mq"], 2, "lo has one transmit queue"),
     ] {
         assert_fails(&apply(words), status, expected);
         assert_eq!(world.state(), before, "{words:?}");
@@ -635,6 +636,46 @@ fn every_queue_shapes_in_the_guest_and_cake_shows_its_classes() {
     // The guest's clock needs no 30 s.
     let undone = "v0 is as it was before: the change was not confirmed\nqdisc noqueue 0: ";
     assert!(out.contains(undone), "{out}");
+}
+
+/// Where `tc` is older than `cake_mq` (iproute2 7.0), that is said and nothing changes.
+#[test]
+fn cake_with_a_part_for_each_queue_shapes_in_the_guest_and_is_restored() {
+    let Some(kernel) =
+        guest::kernel("cake_with_a_part_for_each_queue_shapes_in_the_guest_and_is_restored")
+    else {
+        return;
+    };
+    let extensions = std::env::var("TC_LIB_DIR").unwrap_or_default();
+    let out = in_guest(
+        &kernel,
+        &format!(
+            "[ -z '{extensions}' ] || export TC_LIB_DIR='{extensions}'\n\
+             ip link del v0\nip link add v0 numtxqueues 4 type veth peer name v1\n\
+             ip link set v0 up\nip link set v1 up\nip addr add 10.0.0.1/24 dev v0\n\
+             state() {{ tc -j -d qdisc show dev v0; ip -j link | grep -c ifb-u; }}\n\
+             begin=$(state)\n\
+             underload shape apply --dev v0 --up 20mbit --down 30mbit --queue cake_mq --yes\n\
+             ping -c 1 -W 1 10.0.0.2\nunderload shape show\ntc qdisc show dev v0\n\
+             underload shape off\n[ \"$begin\" = \"$(state)\" ] && echo off: as before\n\
+             underload shape apply --dev lo --up 20mbit --queue cake_mq --yes\n\
+             tc qdisc replace dev v0 root handle 1: cake_mq bandwidth 9mbit\nforeign=$(state)\n\
+             underload shape apply --dev v0 --up 20mbit --yes\n\
+             underload shape apply --dev v0 --up 20mbit --replace --yes\nunderload shape off\n\
+             [ \"$foreign\" = \"$(state)\" ] && echo foreign: as before\n"
+        ),
+    );
+    eprintln!("{out}");
+    assert!(out.contains("\noff: as before\n"), "{out}");
+    assert!(out.contains("lo has one transmit queue"), "{out}");
+    if out.contains("this `tc` is older than the queue `cake_mq`") {
+        return;
+    }
+    assert!(out.contains("v0: cake_mq, confirmed\n  up    20.00 Mbit/s: "), "{out}");
+    assert!(out.contains("\n  down  30.00 Mbit/s: "), "{out}");
+    assert!(out.contains("qdisc cake_mq 756c: root"), "{out}");
+    assert!(out.contains("underload did not set up: `cake_mq 1:` with 9000 kbit/s"), "{out}");
+    assert!(out.contains("\nforeign: as before\n"), "{out}");
 }
 
 /// A home, a modem with full buffers (312,500 and 500,000 bytes at 10 and 20 Mbit/s), and a server

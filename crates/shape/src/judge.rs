@@ -100,8 +100,7 @@ fn is_foreign_shaper(qdisc: &Qdisc) -> bool {
 
 /// Returns the kind and number of a queue, and its rate if it has one.
 fn describe(qdisc: &Qdisc) -> String {
-    let rate = ["bandwidth", "rate"].into_iter().find_map(|key| qdisc.options.get(key)?.as_u64());
-    let rate = rate.map(|bytes| format!(" with {} kbit/s", bytes.saturating_mul(8) / 1_000));
+    let rate = qdisc.limit().map(|rate| format!(" with {} kbit/s", rate.bits_per_second() / 1_000));
     let sorted = qdisc.options.get("diffserv").and_then(Value::as_str);
     let sorted = sorted.map(|sorting| format!(", {sorting}")).unwrap_or_default();
     format!("`{} {}`{}{sorted}", qdisc.kind, qdisc.handle, rate.unwrap_or_default())

@@ -12,6 +12,7 @@
 //! | [`suggest`] | rates and queue of a line, from measurements behind several of them |
 //! | [`trial`] | the hours with and without a shaper of a trial |
 //! | [`plan`] | the commands that shape a device, in an order that never cuts it off |
+//! | [`rate`] | the rate of a queue, as `tc` and the kernel express it |
 //! | [`restore`] | the commands that bring back recorded queues |
 //! | [`record`] | what stood before, and when the change is undone |
 //! | [`permanent`] | files that shape the device after each start of the machine |
@@ -25,6 +26,7 @@ pub mod kernel_queue;
 pub mod machine;
 pub mod permanent;
 pub mod plan;
+pub mod rate;
 pub mod record;
 pub mod request;
 pub mod restore;

@@ -169,11 +169,17 @@ fn plain_cake(format: &'static str, request: &Request) -> Result<&'static str, F
 fn openwrt(request: &Request) -> Result<String, FormatError> {
     const FORMAT: &str = "openwrt";
     let queue = request.queue.to_string();
-    // sqm-scripts names kinds as the kernel does.
-    let (qdisc, script) = match queue.as_str() {
-        "cake" => ("cake", "piece_of_cake.qos"),
-        "fq-codel" => ("fq_codel", "simplest_tbf.qos"),
-        _ => return Err(lacks(FORMAT, format!("the queue `{queue}` (only cake and fq-codel)"))),
+    // sqm-scripts names kinds as the kernel does, but for `cake_mq`.
+    let (qdisc, script, parts) = match (request.cake(), queue.as_str()) {
+        (Some("cake_mq"), _) if request.queue.items.is_empty() => {
+            ("cake", "piece_of_cake.qos", "\toption use_mq '1'\n")
+        }
+        (_, "cake") => ("cake", "piece_of_cake.qos", ""),
+        (_, "fq-codel") => ("fq_codel", "simplest_tbf.qos", ""),
+        _ => {
+            let what = format!("the queue `{queue}` (only cake, cake_mq and fq-codel)");
+            return Err(lacks(FORMAT, what));
+        }
     };
     let kilobits = |rate: Option<Rate>| rate.map_or(0, |rate| rate.bits_per_second() / 1_000);
     let overhead = request.overhead;
@@ -196,12 +202,13 @@ fn openwrt(request: &Request) -> Result<String, FormatError> {
         return Err(lacks(FORMAT, "the framing of VDSL2 without CAKE"));
     }
     let (down, up) = (kilobits(request.down), kilobits(request.up));
+    let version = if parts.is_empty() { "" } else { ", 1.7.2 or newer" };
     Ok(format!(
-        "# /etc/config/sqm (opkg install sqm-scripts); a rate of 0 is unshaped;\n\
+        "# /etc/config/sqm (opkg install sqm-scripts{version}); a rate of 0 is unshaped;\n\
          # then: /etc/init.d/sqm enable && /etc/init.d/sqm restart\n\
          config queue 'shape_{section}'\n\toption enabled '1'\n\toption interface '{name}'\n\
          \toption download '{down}'\n\toption upload '{up}'\n\toption qdisc '{qdisc}'\n\
-         \toption script '{script}'\n\toption qdisc_advanced '1'\n{ptm}\
+         \toption script '{script}'\n\toption qdisc_advanced '1'\n{parts}{ptm}\
          \toption linklayer '{layer}'\n\toption overhead '{}'\n\
          \toption linklayer_advanced '1'\n\toption tcMPU '{}'\n",
         overhead.bytes, overhead.minimum_bytes

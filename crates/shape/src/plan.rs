@@ -4,25 +4,18 @@
 //! redirected to the device behind which they are shaped only when it is ready, and undoing ends
 //! the redirection first.
 
-use std::fmt::Write as _;
-
 use underload_aqm::rate::Rate;
 
 use crate::Command;
 use crate::judge::{CHILD_HANDLE, HANDLE};
+use crate::rate::{Bucket, Limit};
 use crate::record::Record;
-use crate::request::{Framing, Request, RequestError};
+use crate::request::{Request, RequestError};
 use crate::restore::{self, Unrestorable};
 use crate::tree::{Device, Filter};
 
 /// Preference of our filter: after those of everybody else.
 const PREFERENCE: u64 = 49_152;
-/// Bytes of the header of a device whose packets begin with one.
-const ETHERNET_BYTES: u32 = 14;
-/// Bursts that the rate limit lets pass at once last 1 ms, which spares the processor.
-const BURSTS_PER_SECOND: u64 = 1_000;
-/// The least burst: two packets of 1514 bytes.
-const BURST_MIN_BYTES: u64 = 3_028;
 
 /// Returns the name of the device behind which `index` receives, such as `ifb-u2`.
 pub fn ifb_name(index: u64) -> String {
@@ -39,10 +32,12 @@ pub fn shape(
     has_ingress: bool,
 ) -> Result<Vec<Command>, RequestError> {
     let mut commands = Vec::new();
+    let parts = request.parts(device)?;
     if let Some(rate) = request.down {
         let (name, ifb) = (&device.name, ifb_name(device.index));
-        commands.push(Command::ip(&format!("link add name {ifb} type ifb")));
-        commands.extend(root("replace", request, "down", rate, &ifb, device)?);
+        let queues = parts.map_or_else(String::new, |count| format!(" numtxqueues {count}"));
+        commands.push(Command::ip(&format!("link add name {ifb}{queues} type ifb")));
+        commands.extend(root(request, "down", rate, &ifb, device)?);
         commands.push(Command::ip(&format!("link set dev {ifb} up")));
         if !has_ingress {
             commands.push(Command::tc(&format!("qdisc add dev {name} clsact")));
@@ -53,13 +48,14 @@ pub fn shape(
         )));
     }
     if let Some(rate) = request.up {
-        commands.extend(root("replace", request, "up", rate, &device.name, device)?);
+        commands.extend(root(request, "up", rate, &device.name, device)?);
     }
     Ok(commands)
 }
 
-/// Returns the commands that change the rates of a shaped device from `before` to those of
-/// `request`. Packets that wait stay, and no moment is unshaped.
+/// Returns the devices whose queues change with the rates of a shaped device, from those of
+/// `before` to those of `request`, and their limits. Packets that wait stay, and no moment is
+/// unshaped.
 ///
 /// # Errors
 /// Returns the value of the request that Linux does not have.
@@ -67,63 +63,41 @@ pub fn change(
     before: &Request,
     request: &Request,
     device: &Device,
-) -> Result<Vec<Command>, RequestError> {
+) -> Result<Vec<(String, Limit)>, RequestError> {
     let ifb = ifb_name(device.index);
     let ways =
         [("up", before.up, request.up, &device.name), ("down", before.down, request.down, &ifb)];
-    let mut commands = Vec::new();
+    let mut changes = Vec::new();
     for (way, old, new, place) in ways {
         let Some(rate) = new.filter(|_| new != old) else { continue };
-        let mut changes = root("change", request, way, rate, place, device)?;
-        // `tbf` hands its own limit to a fifo below it, and leaves other queues alone.
-        if request.queue.name != "fifo" {
-            changes.truncate(1);
-        }
-        commands.extend(changes);
+        let Some(kind) = request.cake() else {
+            changes.push((place.clone(), Limit::Bucket(Bucket::new(request, rate, device))));
+            // `tbf` hands its own limit to a fifo below it, and leaves other queues alone.
+            let fifo = Limit::fifo(&request.queue_words(way, rate)?);
+            changes.extend(fifo.map(|limit| (place.clone(), limit)));
+            continue;
+        };
+        changes.push((place.clone(), Limit::Cake(kind, rate)));
     }
-    Ok(commands)
+    Ok(changes)
 }
 
-/// Returns the commands that put or change the queue of a direction at the root of `place`.
+/// Returns the commands that put the queue of a direction at the root of `place`.
 fn root(
-    verb: &str,
     request: &Request,
     way: &str,
     rate: Rate,
     place: &str,
     device: &Device,
 ) -> Result<Vec<Command>, RequestError> {
-    let queue = request.queue_words(way, rate)?;
-    let at_root = Command::tc(&format!("qdisc {verb} dev {place} root handle {HANDLE}"));
-    if request.shapes_itself() {
-        return Ok(vec![at_root.with(queue)]);
+    let at_root = Command::tc(&format!("qdisc replace dev {place} root handle {HANDLE}"));
+    if request.cake().is_some() {
+        return Ok(vec![at_root.with(request.queue_words(way, rate)?)]);
     }
-    let below = format!("qdisc {verb} dev {place} parent {HANDLE}1 handle {CHILD_HANDLE}");
-    Ok(vec![at_root.with(limiter(request, rate, device)), Command::tc(&below).with(queue)])
-}
-
-/// Returns the arguments of the token bucket that limits the rate above a queue.
-fn limiter(request: &Request, rate: Rate, device: &Device) -> Vec<String> {
-    let overhead = request.overhead;
-    // 64 of 65 bytes are left, which `tbf` cannot say otherwise.
-    let bits = match overhead.framing {
-        Framing::Ptm => rate.bits_per_second() / 65 * 64,
-        Framing::None | Framing::Atm => rate.bits_per_second(),
-    };
-    let burst = (bits / 8 / BURSTS_PER_SECOND).max(BURST_MIN_BYTES);
-    let mut text = format!("tbf rate {bits}bit burst {burst}b latency 100ms");
-    if overhead.is_some() {
-        // `tbf` counts the header of the device, the line's overhead begins at the IP packet.
-        let counted = if device.link_type == "ether" { ETHERNET_BYTES } else { 0 };
-        let _ = write!(text, " overhead {}", overhead.bytes.saturating_sub(counted));
-        if overhead.minimum_bytes > 0 {
-            let _ = write!(text, " mpu {}", overhead.minimum_bytes);
-        }
-        if overhead.framing == Framing::Atm {
-            text += " linklayer atm";
-        }
-    }
-    text.split(' ').map(str::to_owned).collect()
+    let limiter = Bucket::new(request, rate, device).words();
+    let below = format!("qdisc replace dev {place} parent {HANDLE}1 handle {CHILD_HANDLE}");
+    let below = Command::tc(&below).with(request.queue_words(way, rate)?);
+    Ok(vec![at_root.with(limiter), below])
 }
 
 /// The parts of a change that a device has now.

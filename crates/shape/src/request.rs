@@ -6,6 +6,8 @@ use underload_aqm::rate::Rate;
 use underload_aqm::registry::QueueEntry;
 use underload_aqm::tc;
 
+use crate::tree::Device;
+
 /// Longest name of a device, which is also the kernel's limit.
 const NAME_MAX: usize = 15;
 /// Below this rate a packet of 1500 bytes takes more than 1.5 s.
@@ -38,6 +40,10 @@ pub enum RequestError {
     NoRate,
     #[error("--dev: `{0}` is no name of a device; expected at most 15 letters without `/`")]
     DeviceName(String),
+    #[error(
+        "--queue cake_mq: {device} has one transmit queue; expected a device with several: use cake"
+    )]
+    OneQueue { device: String },
     #[error("--queue: CAKE's rate is that of --up and --down; leave out `rate=`")]
     OwnRate,
     #[error("--overhead and `{0}=` of --queue say the same; leave out one of them")]
@@ -79,9 +85,26 @@ impl Request {
         up.into_iter().chain(self.down.map(|rate| ("down", rate)))
     }
 
-    /// Whether the queue limits the rate by itself.
-    pub fn shapes_itself(&self) -> bool {
-        self.queue.name == CAKE
+    /// Returns the kernel's name of the queue if it limits the rate by itself.
+    pub fn cake(&self) -> Option<&'static str> {
+        let name = self.queue.name.to_ascii_lowercase().replace('_', "-");
+        let kinds = [(CAKE, CAKE), ("cake-mq", CAKE_MQ)];
+        kinds.into_iter().find_map(|(known, kind)| (known == name).then_some(kind))
+    }
+
+    /// Returns the number of transmit queues of `device` if the queue has a part for each of them;
+    /// `None` for any other queue.
+    ///
+    /// # Errors
+    /// Returns [`RequestError::OneQueue`] if the device has one.
+    pub fn parts(&self, device: &Device) -> Result<Option<u64>, RequestError> {
+        if self.cake() != Some(CAKE_MQ) {
+            return Ok(None);
+        }
+        if device.tx_queues < 2 {
+            return Err(RequestError::OneQueue { device: device.name.clone() });
+        }
+        Ok(Some(device.tx_queues))
     }
 
     /// Returns the kind of queue of a direction and its arguments, as `tc` expects them.
@@ -91,9 +114,10 @@ impl Request {
     pub fn queue_words(&self, way: &str, rate: Rate) -> Result<Vec<String>, RequestError> {
         let link = LinkFacts::of_rate(rate);
         let mut spec = linux_profile(&self.queue);
-        if !self.shapes_itself() {
+        let Some(kind) = self.cake() else {
             return Ok(tc::arguments(&spec, &link, None)?);
-        }
+        };
+        CAKE.clone_into(&mut spec.name);
         let is_given =
             |key: &str| self.queue.items.iter().any(|item| item.key.as_deref() == Some(key));
         if is_given("rate") {
@@ -113,7 +137,9 @@ impl Request {
         if way == "down" && !is_given("ingress") {
             spec = spec.with("ingress", "on");
         }
-        Ok(tc::arguments(&spec.with("rate", &rate.to_string()), &link, None)?)
+        let mut words = tc::arguments(&spec.with("rate", &rate.to_string()), &link, None)?;
+        kind.clone_into(&mut words[0]);
+        Ok(words)
     }
 }
 
@@ -127,8 +153,11 @@ fn linux_profile(queue: &Spec) -> Spec {
     if is_chosen || !has_it { queue.clone() } else { queue.clone().with("profile", LINUX) }
 }
 
-/// Our name of the queue that shapes by itself.
+/// The kernel's name of the queue that shapes by itself.
 const CAKE: &str = "cake";
+/// CAKE with a part for each transmit queue of a device, from Linux 7.0 on: all parts together keep
+/// the rate.
+const CAKE_MQ: &str = "cake_mq";
 
 /// What the line adds to each IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

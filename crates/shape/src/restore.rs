@@ -263,7 +263,7 @@ const KINDS: &[KnownKind] = &[
             option("horizon_cap", Form::Flag { on: "horizon_cap", off: "" }),
         ],
     },
-    KnownKind { names: &["cake"], options: CAKE },
+    KnownKind { names: &["cake", "cake_mq"], options: CAKE },
 ];
 
 const CAKE: &[KnownOption] = &[

@@ -1,9 +1,9 @@
 //! Chooses rates and a queue for a line from measurements: which trial comes next, and what follows
 //! from all of them.
 //!
-//! 1. A direction is good if the load adds at most a limit to the latency beside itself, and at most
-//!    20 ms more inside itself; the time of two packets is added to both limits, because slow lines
-//!    need it ([`Limit`]). A direction that is good without a shaper is not shaped.
+//! 1. A direction is good if the load adds at most a limit to the latency beside itself, and at
+//!    most 20 ms more inside itself; the time of two packets is added to both limits, because slow
+//!    lines need it ([`Limit`]). A direction that is good without a shaper is not shaped.
 //! 2. The others are shaped to shares of what they carried, the largest first ([`SHARES_PERCENT`]).
 //!    A share counts if two measurements find it good ([`PASSES`]), and is given up after one that
 //!    does not.

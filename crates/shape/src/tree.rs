@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use underload_aqm::rate::Rate;
 
 /// Longest output that is parsed, in bytes: a device with a thousand queues prints less.
 const TEXT_MAX: usize = 4 << 20;
@@ -69,6 +70,13 @@ impl Qdisc {
     /// Whether the kernel created it and would create it again.
     pub fn is_default(&self) -> bool {
         self.handle == "0:"
+    }
+
+    /// Returns the rate to which the queue limits the line; `None` if it limits none.
+    pub fn limit(&self) -> Option<Rate> {
+        let bytes_per_s =
+            ["bandwidth", "rate"].into_iter().find_map(|key| self.options.get(key)?.as_u64());
+        bytes_per_s.map(|bytes| Rate::from_bits_per_second(bytes.saturating_mul(8)))
     }
 }
 
@@ -139,9 +147,11 @@ pub struct Device {
     pub index: u64,
     /// `ether`, `ppp`, `none`: what its packets begin with.
     pub link_type: String,
+    /// Queues that the device transmits from.
+    pub tx_queues: u64,
 }
 
-/// Parses what `ip -j link show` prints.
+/// Parses what `ip -j -d link show` prints.
 ///
 /// # Errors
 /// As [`parse_readings`].
@@ -152,6 +162,7 @@ pub fn parse_devices(text: &str) -> Result<Vec<Device>, TreeError> {
             name: text_of(&entry, "ifname").ok_or(lacks("ifname"))?,
             index: entry.get("ifindex").and_then(Value::as_u64).ok_or(lacks("ifindex"))?,
             link_type: text_of(&entry, "link_type").unwrap_or_default(),
+            tx_queues: entry.get("num_tx_queues").and_then(Value::as_u64).unwrap_or(1),
         })
     };
     entries(LINK_SHOW, text)?.into_iter().map(device).collect()
@@ -159,7 +170,7 @@ pub fn parse_devices(text: &str) -> Result<Vec<Device>, TreeError> {
 
 const QDISC_SHOW: &str = "tc -j qdisc show";
 const FILTER_SHOW: &str = "tc -j filter show";
-const LINK_SHOW: &str = "ip -j link show";
+const LINK_SHOW: &str = "ip -j -d link show";
 
 fn is_ingress(qdisc: &Qdisc) -> bool {
     ["ingress", "clsact"].contains(&qdisc.kind.as_str())

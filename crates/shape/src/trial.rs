@@ -99,8 +99,8 @@ pub struct Settings {
 pub struct Hour {
     pub slot: u32,
     pub is_shaped: bool,
-    /// The p99 of all probes under load, or that of the round trips of the loading connections if it
-    /// is longer, in the worse of the shaped directions.
+    /// The p99 of all probes under load, or that of the round trips of the loading connections if
+    /// it is longer, in the worse of the shaped directions.
     pub load_p99_ms: f64,
     /// Goodput up and down; `None` if unknown.
     pub goodput_mbit_s: [Option<f64>; 2],

@@ -8,6 +8,7 @@ use underload_aqm::rate::Rate;
 use underload_shape::judge::Present;
 use underload_shape::permanent::Format;
 use underload_shape::plan::{self, Remains, ifb_name};
+use underload_shape::rate::{Bucket, Limit, error_number, requested};
 use underload_shape::record::{Action, Phase, Record, is_abandoned, watch};
 use underload_shape::request::{Overhead, Request};
 use underload_shape::tree::{Device, Filter, Qdisc};
@@ -24,7 +25,7 @@ fn request(up: Option<u64>, down: Option<u64>, queue: &str, overhead: &str) -> R
 }
 
 fn device() -> Device {
-    Device { name: "eth0".to_owned(), index: 2, link_type: "ether".to_owned() }
+    Device { name: "eth0".to_owned(), index: 2, link_type: "ether".to_owned(), tx_queues: 1 }
 }
 
 fn qdisc(kind: &str, handle: &str) -> Qdisc {
@@ -47,21 +48,110 @@ fn a_changed_rate_changes_its_direction_and_replaces_nothing() {
     let change = |queue: &str, up: u64, down: u64| {
         let before = request(Some(18), Some(90), queue, "docsis");
         let after = request(Some(up), Some(down), queue, "docsis");
-        let commands = plan::change(&before, &after, &device()).expect("a plan");
-        commands.iter().map(|command| format!("{command}\n")).collect::<Vec<_>>().concat()
+        plan::change(&before, &after, &device()).expect("a plan")
     };
-    assert_eq!(
-        change("cake", 12, 90),
-        "tc qdisc change dev eth0 root handle 756c: cake bandwidth 12mbit diffserv3 \
-         triple-isolate internet mpu 64 noatm overhead 18\n"
-    );
-    assert_eq!(change("cake", 18, 90), "");
-    let text = change("fq-codel", 18, 70);
-    assert!(text.starts_with("tc qdisc change dev ifb-u2 root handle 756c: tbf rate 70000000bit"));
-    assert_eq!(text.lines().count(), 1, "{text}");
+    let mbit = Rate::from_megabits_per_second;
+    assert_eq!(change("cake", 12, 90), [("eth0".to_owned(), Limit::Cake("cake", mbit(12)))]);
+    assert_eq!(change("cake", 18, 90), []);
+    let wanted = request(Some(18), Some(70), "fq-codel", "docsis");
+    let bucket = Limit::Bucket(Bucket::new(&wanted, mbit(70), &device()));
+    assert_eq!(change("fq-codel", 18, 70), [("ifb-u2".to_owned(), bucket)]);
     // The kernel gives a fifo below `tbf` the limit of `tbf`, in other units.
-    let text = change("fifo:limit=100p", 12, 70);
-    assert_eq!(text.matches("parent 756c:1 handle 756d: pfifo limit 100\n").count(), 2, "{text}");
+    for (queue, limit) in [
+        ("fifo:limit=100p", Limit::Fifo("pfifo", 100)),
+        ("fifo:limit=64KiB", Limit::Fifo("bfifo", 65_536)),
+    ] {
+        let changes = change(queue, 12, 70);
+        let limits: Vec<Limit> = changes.iter().map(|(_, limit)| *limit).collect();
+        let [Limit::Bucket(_), up, Limit::Bucket(_), down] = limits[..] else {
+            panic!("{limits:?}")
+        };
+        assert_eq!([up, down], [limit; 2]);
+    }
+}
+
+/// The bytes of `tc qdisc change` of iproute2 6.1, without its table of times (`TCA_TBF_RTAB`), its
+/// sequence number and what of CAKE does not change.
+#[test]
+#[cfg(target_endian = "little")]
+fn a_rate_is_changed_with_the_bytes_that_tc_sends() {
+    const BUCKET: [u8; 36] = *b"\x00\x01\x04\x00\xff\xff\x40\x00\xb0\x83\x85\x00\
+        \0\0\0\0\0\0\0\0\0\0\0\0\x26\x7c\x0d\x00\0\0\0\0\0\0\0\0";
+    let mbit = Rate::from_megabits_per_second;
+    let wanted = request(Some(70), None, "fq-codel", "docsis");
+    let bucket = Bucket::new(&wanted, mbit(70), &device());
+    let message = Limit::Bucket(bucket).message(3);
+    let head =
+        b"\x24\x00\x05\x00\0\0\0\0\0\0\0\0\0\0\0\0\x03\0\0\0\0\0\x6c\x75\xff\xff\xff\xff\0\0\0\0";
+    assert_eq!(message[..4], (message.len() as u32).to_ne_bytes());
+    assert_eq!(message[4..36], *head);
+    assert_eq!(message[36..44], *b"\x08\x00\x01\x00tbf\0");
+    assert_eq!(message[44..52], *b"\x40\x00\x02\x00\x28\x00\x01\x00");
+    assert_eq!(message[52..88], BUCKET);
+    assert_eq!(message[88..100], *b"\x0c\x00\x04\x00\xb0\x83\x85\0\0\0\0\0");
+    assert_eq!(message[100..], *b"\x08\x00\x06\x00\x2e\x22\x00\x00");
+    let message = Limit::Fifo("pfifo", 100).message(3);
+    assert_eq!(message[24..36], *b"\0\0\x6d\x75\x01\0\x6c\x75\0\0\0\0");
+    assert_eq!(message[36..], *b"\x0a\x00\x01\x00pfifo\0\0\0\x08\x00\x02\x00\x64\0\0\0");
+    let message = Limit::Cake("cake", mbit(12)).message(3);
+    assert_eq!(message[4..36], *head);
+    assert_eq!(message[36..48], *b"\x09\x00\x01\x00cake\0\0\0\0");
+    assert_eq!(message[48..], *b"\x10\x00\x02\x00\x0c\x00\x02\x00\x60\xe3\x16\0\0\0\0\0");
+}
+
+#[test]
+fn the_answer_of_the_kernel_and_the_rate_that_tc_prints_are_read() {
+    let answer = |kind: u16, number: i32| {
+        [&[36, 0, 0, 0], &kind.to_ne_bytes()[..], &[0; 10], &number.to_ne_bytes(), &[0; 16]]
+            .concat()
+    };
+    assert_eq!(error_number(&answer(2, 0)), Some(0));
+    assert_eq!(error_number(&answer(2, -2)), Some(2));
+    assert_eq!(error_number(&answer(2, i32::MIN)), Some(i32::MAX));
+    assert_eq!(error_number(&answer(3, 0)), None);
+    assert_eq!(error_number(&answer(2, 0)[..19]), None);
+    let printed = |kind: &str, key: &str, bytes: u64| {
+        let mut queue = qdisc(kind, "756c:");
+        queue.options.insert(key.to_owned(), bytes.into());
+        queue
+    };
+    let [none, vdsl2] = ["none", "vdsl2"].map(|kind| Overhead::parse(kind).expect("a kind"));
+    let mbit = |rate: Option<Rate>| rate.map(|rate| rate.bits_per_second().div_ceil(100_000));
+    assert_eq!(mbit(requested(&printed("cake", "bandwidth", 2_500_000), vdsl2)), Some(200));
+    assert_eq!(mbit(requested(&printed("tbf", "rate", 2_461_536), vdsl2)), Some(200));
+    assert_eq!(mbit(requested(&printed("tbf", "rate", 2_461_536), none)), Some(197));
+    assert_eq!(requested(&qdisc("fq_codel", "0:"), none), None);
+}
+
+#[test]
+fn cake_with_several_parts_needs_a_device_with_several_queues() {
+    let cake = request(Some(18), Some(90), "cake_mq:tins=diffserv4", "docsis");
+    let refused = plan::shape(&cake, &device(), false).expect_err("one queue").to_string();
+    assert!(refused.contains("eth0 has one transmit queue"), "{refused}");
+    let several = Device { tx_queues: 4, ..device() };
+    let commands = plan::shape(&cake, &several, false).expect("a plan");
+    let text: Vec<String> = commands.iter().map(ToString::to_string).collect();
+    assert_eq!(text[0], "ip link add name ifb-u2 numtxqueues 4 type ifb");
+    for (place, line) in [("ifb-u2", &text[1]), ("eth0", &text[5])] {
+        let start = format!("tc qdisc replace dev {place} root handle 756c: cake_mq bandwidth ");
+        assert!(line.starts_with(&start) && line.contains(" diffserv4 "), "{line}");
+    }
+    let slower = request(Some(12), Some(90), "cake_mq:tins=diffserv4", "docsis");
+    let changes = plan::change(&cake, &slower, &several).expect("a change");
+    assert_eq!(changes[0].1, Limit::Cake("cake_mq", Rate::from_megabits_per_second(12)));
+    let write = |queue: &str| {
+        Format::OpenWrt.write(&request(Some(18), Some(90), queue, "docsis"), &several)
+    };
+    let text = write("cake_mq").expect("a file");
+    assert!(text.contains("sqm-scripts, 1.7.2 or newer"), "{text}");
+    assert!(text.contains("\toption qdisc 'cake'\n") && text.contains("\toption use_mq '1'\n"));
+    assert!(!write("cake").expect("a file").contains("use_mq"));
+    assert!(write("cake_mq:tins=diffserv4").is_err());
+    // A foreign one is restored by its root: the parts below it are the kernel's own.
+    let tree =
+        [qdisc("cake_mq", "1:"), Qdisc { parent: Some("1:1".to_owned()), ..qdisc("cake", "0:") }];
+    let present = Present { device: "eth0", tree: &tree, filters: &[], devices: &[] };
+    assert!(present.check_root(true).is_ok() && present.check_root(false).is_err());
 }
 
 #[test]
@@ -317,7 +407,7 @@ fn permanent_files_say_where_they_belong() {
     for (format, request, expected) in [
         (Format::Networkd, &both, "networkd cannot express --down"),
         (Format::Networkd, &request(Some(1), None, "fq-codel", "none"), "`fq-codel` (only `cake`)"),
-        (Format::OpenWrt, &request(Some(1), None, "codel", "none"), "only cake and fq-codel"),
+        (Format::OpenWrt, &request(Some(1), None, "codel", "none"), "only cake, cake_mq and fq"),
     ] {
         let error = write(format, request).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}");

@@ -80,8 +80,8 @@ pub(super) struct Change {
 /// The queue of a shaper and the line's overhead; all commands that shape share these options.
 #[derive(Debug, Args)]
 pub(super) struct Queueing {
-    /// The queue in both directions: cake, fq-codel, fq-pie, codel, pie, dualpi2, red, sfb or fifo,
-    /// with parameters as `underload queues` lists them.
+    /// The queue in both directions: cake, cake_mq, fq-codel, fq-pie, codel, pie, dualpi2, red, sfb
+    /// or fifo, with parameters as `underload queues` lists them.
     #[arg(long, value_name = "SPEC", default_value = "cake")]
     queue: String,
     /// What the line adds to each packet, such as docsis.

@@ -166,7 +166,7 @@ impl FollowedLine {
             }
         }
         if wanted != self.request {
-            self.session.change_rates(&self.device, &wanted)?;
+            self.session.change_rates(&self.device, &self.request, &wanted)?;
             self.request = wanted;
         }
         Ok(())

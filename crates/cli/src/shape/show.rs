@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use underload_aqm::rate::Rate;
 use underload_shape::machine::{Session, Shaped, Standing};
+use underload_shape::rate::requested;
 use underload_shape::tree::{Class, Counts, Reading};
 use underload_terminal::console;
 use underload_terminal::interrupt::Interrupt;
@@ -125,8 +127,15 @@ fn view(shaped: Shaped, before: Option<(Duration, &DeviceView)>) -> DeviceView {
     let old = |way: fn(&DeviceView) -> &Option<Way>| {
         before.and_then(|(elapsed, view)| Some((elapsed, way(view).as_ref()?)))
     };
-    let up = record.up_bit_per_s.and_then(|limit| way(limit, up, old(|view| &view.up)));
-    let down = record.down_bit_per_s.and_then(|limit| way(limit, down, old(|view| &view.down)));
+    let limit = |first: Option<u64>, queues: &[Reading]| {
+        // `auto` changes the rates of the queues alone.
+        let present = requested(&queues.first()?.qdisc, record.overhead);
+        present.map(Rate::bits_per_second).or(first)
+    };
+    let (up_limit, down_limit) =
+        (limit(record.up_bit_per_s, &up), limit(record.down_bit_per_s, &down));
+    let up = up_limit.and_then(|limit| way(limit, up, old(|view| &view.up)));
+    let down = down_limit.and_then(|limit| way(limit, down, old(|view| &view.down)));
     let (state, undone_in_s) = match standing {
         Standing::Confirmed => ("confirmed", None),
         Standing::Pending { left } => ("pending", Some(left.as_secs_f64())),
@@ -145,10 +154,10 @@ fn way(
     before: Option<(Duration, &Way)>,
 ) -> Option<Way> {
     let mut counts = readings.first()?.counts;
-    // Below a rate limit, the queue itself marks and measures.
-    for reading in &readings[1..] {
-        counts.marked = counts.marked.or(reading.counts.marked);
-        counts.delay_us = counts.delay_us.or(reading.counts.delay_us);
+    // Below a rate limit, the queue itself marks and measures; below `cake_mq` each of its parts.
+    for Counts { marked, delay_us, .. } in readings[1..].iter().map(|reading| reading.counts) {
+        counts.marked = [counts.marked, marked].into_iter().flatten().reduce(|a, b| a + b);
+        counts.delay_us = counts.delay_us.max(delay_us);
     }
     let rate_bit_per_s = before.and_then(|(elapsed, old)| {
         let bytes = counts.sent_bytes.checked_sub(old.counts.sent_bytes)?;

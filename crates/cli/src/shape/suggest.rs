@@ -34,7 +34,8 @@ use crate::measure::{self, ServerOptions};
 #[command(after_help = "\
 Measures the line as it is, idle and loaded down and up. Each direction whose load adds more than
 --limit beside itself (p99 above idle), or 20 ms more than that inside itself, is then shaped to 95,
-90, 85 and 75 % of what it carried, until two measurements find a share good. Later queues are tried only where they could keep a larger share.
+90, 85 and 75 % of what it carried, until two measurements find a share good. Later queues are tried
+only where they could keep a larger share.
 Each trial is undone by itself, also after Ctrl-C or a kill. Nothing is shaped in the end: the
 command that does so is printed, and the file for each start of the machine.
 
@@ -462,8 +463,8 @@ mod tests {
         assert_eq!(
             lines(before, Some(&choice)),
             "down  without a shaper 19.0 Mbit/s, the load adds 198 ms; shaped to 18mbit 16.9 \
-             Mbit/s, the load adds 15 ms inside itself\nup    without a shaper 9.3 Mbit/s, the load adds 0 ms; \
-             stays as it is\n"
+             Mbit/s, the load adds 15 ms inside itself\nup    without a shaper 9.3 Mbit/s, the \
+             load adds 0 ms; stays as it is\n"
         );
         assert_eq!(
             lines([None, reading(19_000, f64::INFINITY, Some(190.0))], None),

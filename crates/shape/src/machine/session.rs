@@ -1,10 +1,13 @@
 //! Applying, confirming and undoing changes.
 
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::time::Duration;
 
-use underload_aqm::rate::Rate;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
 use underload_disk::lock::Lock;
 
 use super::folder::{self, Folder, FolderError};
@@ -15,6 +18,7 @@ use super::watcher::Watcher;
 use crate::Command;
 use crate::judge::{Present, Refusal};
 use crate::plan::{self, ifb_name};
+use crate::rate::{Limit, error_number};
 use crate::record::{self, Phase, Record};
 use crate::request::{Request, RequestError};
 use crate::restore::{self, Unrestorable};
@@ -80,7 +84,7 @@ pub enum ChangeError {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error("the rate of {device} cannot be changed")]
-    Step { device: String, source: ToolError },
+    Kernel { device: String, source: io::Error },
     #[error("{path}: expected the bytes that a device has sent")]
     Counter { path: String },
 }
@@ -231,25 +235,26 @@ impl Session {
         Ok(devices)
     }
 
-    /// Changes the rates of a shaped device to those of `request`.
+    /// Changes the rates of a shaped device from those of `before` to those of `request`. The
+    /// record keeps the first rates: the present ones are the kernel's.
     ///
     /// # Errors
     /// Returns [`ChangeError::Ended`] if the device is not shaped any more.
-    pub fn change_rates(&self, device: &Device, request: &Request) -> Result<(), ChangeError> {
+    pub fn change_rates(
+        &self,
+        device: &Device,
+        before: &Request,
+        request: &Request,
+    ) -> Result<(), ChangeError> {
         let _lock = self.folder.lock()?;
-        let Some(mut record) = folder::read(&self.folder.path(device.index))? else {
+        if !self.folder.path(device.index).exists() {
             return Err(ChangeError::Ended { device: device.name.clone() });
-        };
-        let [up, down] = [record.up_bit_per_s, record.down_bit_per_s]
-            .map(|rate| rate.map(Rate::from_bits_per_second));
-        let before = Request { up, down, ..request.clone() };
-        for command in plan::change(&before, request, device)? {
-            let error = |source| ChangeError::Step { device: device.name.clone(), source };
-            tools::run(&command).map_err(error)?;
         }
-        let [up, down] = [request.up, request.down].map(|rate| rate.map(Rate::bits_per_second));
-        (record.up_bit_per_s, record.down_bit_per_s) = (up, down);
-        Ok(self.folder.write(&record)?)
+        for (place, limit) in plan::change(before, request, device)? {
+            let error = |source| ChangeError::Kernel { device: device.name.clone(), source };
+            change_limit(&place, &limit).map_err(error)?;
+        }
+        Ok(())
     }
 
     /// Confirms the pending change of a device, or the only one.
@@ -376,6 +381,23 @@ pub fn sent_bytes(device: &str) -> Result<u64, ChangeError> {
     let text = std::fs::read_to_string(&path).ok();
     let bytes = text.and_then(|text| text.trim().parse().ok());
     bytes.ok_or(ChangeError::Counter { path })
+}
+
+/// Changes the limit of our queue of a device.
+fn change_limit(device: &str, limit: &Limit) -> io::Result<()> {
+    let index = nix::net::if_::if_nametoindex(device)?;
+    let protocol = SockProtocol::NetlinkRoute;
+    let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    let socket = socket.as_raw_fd();
+    send(socket, &limit.message(index), MsgFlags::empty())?;
+    let mut answer = [0; 512];
+    // The kernel has answered by the time that the message is sent.
+    let length = recv(socket, &mut answer, MsgFlags::MSG_DONTWAIT)?;
+    match error_number(&answer[..length]) {
+        Some(0) => Ok(()),
+        Some(number) => Err(io::Error::from_raw_os_error(number)),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// Returns the record of a change that may begin.

@@ -82,7 +82,7 @@ impl Snapshot {
 /// # Errors
 /// Returns an error if `ip` fails.
 pub fn devices() -> Result<Vec<Device>, SnapshotError> {
-    Ok(parse_devices(&tools::run(&Command::ip("-j link show"))?)?)
+    Ok(parse_devices(&tools::run(&Command::ip("-j -d link show"))?)?)
 }
 
 fn no_device(name: &str, devices: &[String]) -> SnapshotError {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command as Process, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,8 +30,9 @@ pub enum ToolError {
     #[error("not allowed to change the network: run as root (sudo)")]
     Forbidden,
     #[error(
-        "this kernel has no queue `{kind}`: load it (`modprobe sch_{kind}`; OpenWrt: opkg install \
-         kmod-sched-cake kmod-sched), or choose another --queue (cake, fq-codel, fifo)"
+        "this kernel has no queue `{kind}`: load it (`modprobe sch_{}`; OpenWrt: opkg install \
+         kmod-sched-cake kmod-sched), or choose another --queue (cake, fq-codel, fifo)",
+        kind.trim_end_matches("_mq")
     )]
     NoQueue { kind: String },
     #[error(
@@ -62,6 +64,8 @@ pub fn run(command: &Command) -> Result<String, ToolError> {
     process.args(&command.words).env("LC_ALL", "C");
     process.env("PATH", with_system_programs(std::env::var_os("PATH")));
     process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Ctrl-C goes to this process's group, and ends no command in its middle.
+    process.process_group(0);
     let mut child = process.spawn().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => ToolError::Missing { program: command.program },
         _ => start_error(source),
