@@ -10,6 +10,7 @@
 //! module `faults`).
 
 #[cfg(any(test, feature = "testkit"))]
+#[path = "../tests/support/faults.rs"]
 pub mod faults;
 pub mod folders;
 mod journal;

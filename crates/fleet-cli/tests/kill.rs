@@ -16,7 +16,7 @@ use underload_fleet::outcome::Outcome;
 use underload_fleet::store::{Archive, Filter};
 use underload_orchestrator::store::Place;
 
-#[path = "../../orchestrator/src/store/postgres/scratch.rs"]
+#[path = "../../orchestrator/tests/support/postgres.rs"]
 mod scratch;
 
 use scratch::Scratch;

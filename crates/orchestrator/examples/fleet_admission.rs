@@ -9,7 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark tells what it found")]
 
 #[expect(dead_code, reason = "tests use all of it")]
-#[path = "../src/store/postgres/scratch.rs"]
+#[path = "../tests/support/postgres.rs"]
 mod scratch;
 
 use std::error::Error;

@@ -24,6 +24,7 @@ pub mod quality;
 pub mod schema;
 pub mod stats;
 #[cfg(any(test, feature = "testkit"))]
+#[path = "../tests/support/synthetic.rs"]
 pub mod synthetic;
 pub mod text;
 

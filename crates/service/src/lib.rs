@@ -31,6 +31,7 @@
 mod admission;
 mod front;
 #[cfg(feature = "fuzzing")]
+#[path = "../tests/support/fuzzing.rs"]
 pub mod fuzzing;
 mod identity;
 mod random;

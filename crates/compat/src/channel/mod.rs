@@ -16,8 +16,10 @@
 mod crypto;
 mod echo;
 #[cfg(feature = "fuzzing")]
+#[path = "../../tests/support/fuzzing.rs"]
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../tests/support/harness.rs"]
 mod harness;
 mod sdp;
 mod server;

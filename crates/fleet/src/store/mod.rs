@@ -1,18 +1,19 @@
 //! The state of a fleet, and the traits of stores.
 //!
 //! The rules of this crate change state only through a [`Transaction`], which is atomic, isolated
-//! and durable. A store in memory is here, for simulations and as the reference; the stores in
-//! SQLite and PostgreSQL are in the crate `orchestrator`. One conformance suite checks all of them.
+//! and durable. The stores in SQLite and PostgreSQL are in the crate `orchestrator`. One conformance
+//! suite checks both against a store in memory, which other tests use, too.
 
 mod archive;
 #[cfg(any(test, feature = "conformance"))]
+#[path = "../../tests/conformance/mod.rs"]
 pub mod conformance;
-mod memory;
 mod rows;
 mod transaction;
 
 pub use archive::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum, Summed};
-pub use memory::Memory;
+#[cfg(any(test, feature = "conformance"))]
+pub use conformance::Memory;
 pub use rows::{
     Code, CodeFor, Device, HeldLease, LogEntry, OpenRun, PlanRow, Schedule, Server, StoredResult,
 };

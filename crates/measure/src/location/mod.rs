@@ -21,6 +21,7 @@
 //!    else.
 
 #[cfg(test)]
+#[path = "tests/places.rs"]
 mod places;
 #[cfg(test)]
 mod tests;

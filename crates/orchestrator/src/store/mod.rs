@@ -21,6 +21,7 @@ mod seen;
 mod sqlite;
 mod tables;
 #[cfg(test)]
+#[path = "../../tests/support/results.rs"]
 mod testing;
 mod transaction;
 

@@ -14,6 +14,7 @@
 mod connect;
 
 #[cfg(test)]
+#[path = "../../../tests/support/postgres.rs"]
 mod scratch;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,14 @@
-//! A store in memory, for simulations and tests; the reference for other stores.
+//! A store in memory, for tests; the reference for other stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::archive::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum, Summed};
-use super::rows::{Code, Device, HeldLease, LogEntry, PlanRow, Server, StoredResult};
-use super::transaction::{
-    Leases, MADE_EPOCH, Needs, SEEN_ROWS, SEEN_WIDTH, Store, StoreError, Transaction,
-};
 use crate::device::DeviceId;
+use crate::store::{
+    Archive, Code, Device, Dimension, Filter, HeldLease, Leases, LogEntry, MADE_EPOCH, Needs,
+    OutcomeCount, Outcomes, PlanRow, SEEN_ROWS, SEEN_WIDTH, Server, Store, StoreError,
+    StoredResult, Sum, Summed, Transaction,
+};
 
 /// A store that ends with its last handle. Clones are handles of the same store, like several
 /// orchestrators of one database.

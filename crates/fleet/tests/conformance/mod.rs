@@ -10,10 +10,13 @@
 
 pub mod samples;
 
+mod memory;
 mod queries;
 mod rows;
 
-use super::{Archive, Needs, Store, StoreError, Transaction};
+pub use memory::Memory;
+
+use crate::store::{Archive, Needs, Store, StoreError, Transaction};
 
 /// Checks a store. `make` returns a new, empty one.
 ///
@@ -71,7 +74,6 @@ fn change<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Memory;
 
     #[test]
     fn the_store_in_memory_conforms() {
