@@ -5,7 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// A part of the audit.
 struct Part {
     name: &'static str,
     /// The program with its arguments.

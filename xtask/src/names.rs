@@ -20,7 +20,6 @@ struct Source {
     text: String,
 }
 
-/// All names of the repository.
 pub struct Names {
     files: Vec<String>,
     sources: Vec<Source>,
@@ -59,7 +58,6 @@ impl Names {
         problems
     }
 
-    /// Returns unknown names in a page.
     fn unknown(&self, page: &str) -> Vec<String> {
         let (mut code, mut prose, mut fenced) = (Vec::new(), String::new(), false);
         for line in page.lines() {

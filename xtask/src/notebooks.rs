@@ -25,7 +25,6 @@ fn pages() -> PathBuf {
     target().join("notebooks")
 }
 
-/// Returns all notebooks, sorted.
 fn notebooks() -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(FOLDER).context(FOLDER)? {

@@ -13,7 +13,6 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// The folder of the page's script and style.
 const PAGE: &str = "crates/playground/page";
 
-/// Returns the path of the built module.
 fn module() -> PathBuf {
     target().join("playground/playground.wasm")
 }

@@ -32,7 +32,6 @@ fn program() -> anyhow::Result<PathBuf> {
     Ok(std::path::absolute(target().join("debug/underload"))?)
 }
 
-/// Runs the command with its arguments.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     match arguments {
         [] => check(Profile::Test),

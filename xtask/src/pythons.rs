@@ -10,7 +10,6 @@ const OLDEST: u32 = 10;
 /// The newest version that is looked for, years from now.
 const NEWEST: u32 = 40;
 
-/// An installed Python 3.
 pub struct Installed {
     /// The minor version, 13 for 3.13.
     pub minor: u32,

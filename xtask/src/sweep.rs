@@ -19,7 +19,6 @@ pub const WHAT: &str =
 const LINES: u32 = 13_000;
 /// Interleaved runs of each, of which the median is shown.
 const ROUNDS: usize = 3;
-/// Number of kills of a sweep.
 const KILLS: u32 = 3;
 
 /// Runs all parts, or the part that is named first, with its size.

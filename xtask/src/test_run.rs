@@ -84,7 +84,6 @@ fn cargo_test(which: &[&str]) -> Command {
     command
 }
 
-/// Builds the test programs.
 fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
     let all: &[&str] = &["--lib", "--bins", "--tests"];
     let mut command = cargo_test(if extra.is_empty() { all } else { extra });
@@ -174,7 +173,6 @@ impl Count {
         }
     }
 
-    /// Returns the slowest programs.
     fn slowest(&mut self) -> String {
         self.took.sort_by(|a, b| b.0.total_cmp(&a.0));
         let slowest = self.took.iter().take(SLOWEST);

@@ -24,7 +24,6 @@ use crate::reach::Reach;
 use crate::spool::Spool;
 use crate::tls::Trust;
 
-/// The configuration of a device.
 pub struct Config {
     /// The list has at least one orchestrator.
     pub orchestrators: Vec<Address>,
@@ -87,9 +86,6 @@ const ALONE_PAUSE: Span = Span::from_secs(3_600);
 
 /// Runs a device until `stop` is set or the device is removed. `tell` receives messages for the
 /// operator.
-///
-/// # Errors
-/// Returns an error if the device cannot start.
 pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End, AgentError> {
     let mut identity = Identity::load_or_create(&config.state)?;
     let removal = identity.removal();

@@ -15,7 +15,6 @@ use ureq::unversioned::transport::{
     TransportAdapter,
 };
 
-/// The orchestrators that are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Only the orchestrator with this key.

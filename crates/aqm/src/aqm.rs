@@ -65,7 +65,6 @@ pub trait Store<P> {
 
     fn pop(&mut self) -> Option<Packet<P>>;
 
-    /// Returns the backlog of this queue.
     fn backlog(&self) -> Backlog;
 
     /// Returns the backlog of the whole discipline, of which this queue may be one flow.

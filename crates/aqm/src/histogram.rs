@@ -33,7 +33,6 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Returns an empty histogram.
     pub fn new() -> Self {
         let counts = vec![0; BUCKETS].into_boxed_slice();
         let counts = counts.try_into().expect("a slice of that many");

@@ -29,7 +29,6 @@ impl LatencyEdges {
         Some(Self { edges: all, count: edges.len() })
     }
 
-    /// Returns the edges, in order.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         self.edges[..self.count].iter().map(|edge| UNIT * u64::from(*edge))
     }

@@ -51,7 +51,6 @@ pub enum Admit {
     Refused,
 }
 
-/// The answer to a dequeue.
 #[derive(Debug)]
 #[must_use]
 pub enum Dequeue<P> {
@@ -159,7 +158,6 @@ impl Stats {
 /// Receives every packet that does not leave unchanged. Dropped packets are moved to it, so that
 /// buffers are recycled and no packet disappears silently.
 pub trait Observer<P> {
-    /// Receives a dropped packet.
     fn dropped(&mut self, now: Time, packet: Packet<P>, reason: DropReason);
 
     /// Called for a packet that was changed from ECT to CE.

@@ -9,7 +9,6 @@ use crate::time::Span;
 pub struct Rate(u64);
 
 impl Rate {
-    /// Returns a rate of `bits` per second.
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
     }

@@ -16,7 +16,6 @@ pub struct Rules(Vec<Rule>);
 /// A change, and the share of packets that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The change of the header.
     pub change: Change,
     /// The share of matching packets that it applies to.
     pub share: Share,

@@ -56,7 +56,6 @@ pub struct Contract {
     pub proactive: Option<ProactiveGrants>,
 }
 
-/// The backlog of one service flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Bytes stored, which the modem requests grants for.

@@ -59,7 +59,6 @@ impl TokenBucket {
         self.tokens_nanobits / NANOBITS_PER_BYTE
     }
 
-    /// Whether the bucket is full.
     pub const fn is_full(&self) -> bool {
         self.tokens_nanobits == self.capacity_nanobits
     }

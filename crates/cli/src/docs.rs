@@ -28,7 +28,6 @@ pub struct Arguments {
     page: Option<String>,
 }
 
-/// A page of the documentation.
 struct Page {
     /// The path without the extension: `how-to/sweep`.
     name: String,

@@ -22,9 +22,6 @@ pub fn tcp(at: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Opens a UDP socket.
-///
-/// # Errors
-/// Returns the errors of [`tcp`].
 pub fn udp(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = socket(at, Type::DGRAM)?;
     socket.bind(&at.into())?;

@@ -19,7 +19,6 @@ pub struct Journal {
     is_torn: bool,
 }
 
-/// Lines of a journal.
 #[derive(Debug, Default)]
 pub struct Lines {
     content: Vec<u8>,
@@ -29,9 +28,6 @@ pub struct Lines {
 
 impl Journal {
     /// Opens a journal and reads its lines. A missing file is created with the first line.
-    ///
-    /// # Errors
-    /// See [`Lines::read`].
     pub fn open(path: &Path, bytes_max: u64, access: Access) -> io::Result<(Self, Lines)> {
         let lines = Lines::read(path, bytes_max)?;
         let (bytes, is_torn) = (lines.whole as u64, lines.is_torn());
@@ -167,7 +163,6 @@ impl Lines {
         self.whole < self.content.len()
     }
 
-    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.content.is_empty()
     }

@@ -52,7 +52,6 @@ pub enum Step<'a> {
     Sync(&'a Path),
     /// A finished file is renamed to this path.
     Rename(&'a Path),
-    /// The names in a directory are synced.
     SyncDirectory(&'a Path),
     Remove(&'a Path),
     RemoveDirectory(&'a Path),
@@ -235,7 +234,6 @@ impl GrowingFile {
         step(Step::Sync(&self.path), || self.file.sync_all())
     }
 
-    /// Truncates the file to `bytes`.
     pub fn cut(&self, bytes: u64) -> io::Result<()> {
         step(Step::Write(&self.path), || self.file.set_len(bytes))
     }
@@ -365,7 +363,6 @@ pub fn lock_directory(path: &Path, patience: Duration) -> io::Result<File> {
     }
 }
 
-/// Returns the directory that contains a path.
 pub fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -35,7 +35,6 @@ pub fn create_folder(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().mode(mode).create(path)
 }
 
-/// Syncs the names in a folder.
 #[cfg(unix)]
 pub fn sync_names(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {
@@ -44,7 +43,6 @@ pub fn sync_names(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Syncs the bytes of a file.
 #[cfg(unix)]
 pub fn sync_bytes(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()

@@ -17,7 +17,6 @@ pub struct Claims {
     /// Unique. A server remembers used leases by it.
     pub id: u64,
     pub device: DeviceId,
-    /// Name of the server.
     pub server: String,
     /// Highest rate towards the server, bit/s.
     pub up_bit_per_s: u64,
@@ -55,7 +54,6 @@ pub const LEASE_MAX: usize = 2_048;
 pub const SKEW_MS: u64 = 5_000;
 
 impl Claims {
-    /// Returns the signed lease.
     pub fn sign(&self, key: &Ed25519KeyPair) -> String {
         // Numbers and text always serialize.
         let json = serde_json::to_vec(self).unwrap_or_default();

@@ -119,7 +119,6 @@ pub fn sender(
     Ok(device)
 }
 
-/// A request with its authentication.
 #[derive(Clone, Copy, Debug)]
 pub struct Authenticated<'a> {
     pub session: &'a str,

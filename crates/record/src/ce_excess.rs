@@ -188,7 +188,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Adds the next window.
     pub fn add(&mut self, window: Window, arrived: &Arrived) {
         if !arrived.is_excess(&window) {
             self.end_streak();

@@ -88,7 +88,6 @@ impl Conclusion {
 pub struct SecondPass(Conclusion);
 
 impl SecondPass {
-    /// Adds a trial again.
     pub fn add(&mut self, trial: &TrialRecord) {
         self.0.add_in(Pass::Distances, trial);
     }

@@ -13,7 +13,6 @@ use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
 use crate::summarise::LatencyPools;
 use crate::throughput::{DIRECTIONS, ThroughputFold, utilisation};
 
-/// The trials of one arm.
 #[derive(Debug, Default)]
 pub(crate) struct ArmFold {
     valid: u32,
@@ -336,7 +335,6 @@ pub(crate) struct ShareWithin {
 }
 
 impl ShareWithin {
-    /// Parses the name of the metric.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (statistic, band) = name.split_once(".within.")?;
         let (low, high) = band.split_once('-')?;

@@ -61,7 +61,6 @@ struct Delays {
     loaded: Probes,
 }
 
-/// The probes of one phase.
 #[derive(Debug, Clone, Default)]
 struct Probes {
     /// Round trips of the answered probes.

@@ -40,9 +40,6 @@ pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
 
 /// As [`load`], for callers that only show the runs: of a run of more than 2,000 trials without
 /// samples and series, the parts that no report shows are dropped from each trial.
-///
-/// # Errors
-/// As [`load`].
 pub fn load_to_show(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
     let one = |path: &Path| {
         let mut reducer = None;

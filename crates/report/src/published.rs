@@ -315,7 +315,6 @@ impl Count {
     }
 }
 
-/// Counts the numbers of all figures.
 fn all_of(figures: &[Figure]) -> Count {
     Count::new(figures.iter().flat_map(|figure| &figure.expectations))
 }

@@ -25,7 +25,6 @@ pub struct Replayed {
     pub queues: Vec<ReplayedQueue>,
 }
 
-/// The packets of a replay in one queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayedQueue {
     pub queue: String,
@@ -56,7 +55,6 @@ it for calls, games and DNS, for the first moments of anything else, and for wha
 decide on the same packets.";
 
 impl ReplayedQueue {
-    /// Returns the number of dropped packets.
     pub fn dropped_packets(&self) -> u64 {
         self.drops.iter().map(|(_, packets)| packets).sum()
     }

@@ -67,7 +67,6 @@ fn locations(runs: &[RunData]) -> Vec<Row> {
     findings(runs).unwrap_or_default().into_iter().flat_map(of_step).collect()
 }
 
-/// A row of a table.
 pub(crate) enum Row {
     Title(String),
     Cells(Vec<String>),

@@ -36,7 +36,6 @@ const EXTENSION: &str = "trial";
 /// An entry is written in some seconds: an older unfinished file belongs to a killed program.
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
 
-/// The content of a cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// The folder, which need not exist.
@@ -109,7 +108,6 @@ pub(crate) struct Cache {
     earlier: VecDeque<(PathBuf, u64)>,
 }
 
-/// The name of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key(String);
 

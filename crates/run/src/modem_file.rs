@@ -81,7 +81,6 @@ fn link_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     rates.into_iter().chain(burst).collect()
 }
 
-/// Returns the parameters of the queue.
 fn queue_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     const LOW_LATENCY: [&str; 5] = [
         "low-latency-rate",

@@ -335,7 +335,6 @@ fn first_outside<T: Copy + PartialOrd + Into<u64>>(
     }
 }
 
-/// Bytes of a packet, at most.
 const MOST_BYTES: u32 = 1 << 24;
 
 /// The fates of columns of packets, in the order of the input.

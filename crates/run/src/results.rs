@@ -87,7 +87,6 @@ impl Results {
         }
     }
 
-    /// Returns the number of finished trials.
     pub(crate) fn trials(&self) -> usize {
         match self {
             Self::Directory(directory) => directory.trials(),

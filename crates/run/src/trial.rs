@@ -29,7 +29,6 @@ pub struct Trial<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TrialData {
     pub record: TrialRecord,
-    /// The samples of all probes.
     pub samples: Vec<Sample>,
     /// Time series over the trial, such as the bytes in a queue.
     pub series: Vec<Series>,

@@ -35,7 +35,6 @@ pub enum Steered {
     },
 }
 
-/// The configuration of an [`Environment`].
 #[derive(Clone, Debug)]
 pub struct EnvironmentConfig {
     /// The link with its queue; [`Steered::Signals`] replaces the queue.

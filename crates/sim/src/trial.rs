@@ -21,7 +21,6 @@ use crate::simulation::Simulation;
 use crate::sprout;
 use crate::tcp::{Tcp, TcpStats};
 
-/// The configuration of a trial.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
     /// Links from the client to the server, in order; if empty, only the flows' extra delays.
@@ -47,7 +46,6 @@ pub struct TrialLabel {
     pub repeat: u32,
 }
 
-/// Lengths of the phases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Phases {
     pub idle: Span,
@@ -104,7 +102,6 @@ pub struct TrialOutcome {
     pub tcp: Vec<Option<TcpStats>>,
 }
 
-/// The work of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     pub events: u64,
@@ -162,9 +159,6 @@ impl SimConfig {
 }
 
 /// Executes a trial in virtual time, in the calling thread. The outcome depends on `config` alone.
-///
-/// # Errors
-/// As [`SimConfig::check`].
 pub fn run(config: SimConfig) -> Result<TrialOutcome, SimError> {
     run_attended(config, &Attendance::default())
 }

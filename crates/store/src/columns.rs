@@ -105,7 +105,6 @@ kinds! {
 /// Names and kinds of a table's columns, in order.
 pub type Layout<S = &'static str> = [(S, Kind)];
 
-/// The value of one column in one row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell<'a> {
     /// Stored as the nearest number of 64 bits.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use underload_record::schema::{ArmRecord, RunRecord, Sample, Series, TrialRecord};
 
-/// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunData {
     pub record: RunRecord,

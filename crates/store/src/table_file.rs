@@ -210,7 +210,6 @@ pub(crate) fn read_group<R: ChunkReader + 'static, S>(
     columns.map_err(|error| error.to_string())
 }
 
-/// Maximum number of rows of a row group.
 const MOST_GROUP_ROWS: usize = 1 << 24;
 
 fn single_trial(statistics: Option<&Statistics>) -> Option<i64> {

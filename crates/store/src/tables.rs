@@ -10,10 +10,8 @@ use crate::run_data::RunData;
 use crate::table_file;
 use crate::trials::{self, Trials};
 
-/// A table of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// A row per trial.
     Trials,
     /// A row per probe packet.
     Samples,

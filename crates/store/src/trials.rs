@@ -50,7 +50,6 @@ impl Schema for Trials {
     ];
 }
 
-/// Rows of a row group.
 pub(crate) const GROUP_ROWS: usize = 1 << 16;
 
 fn quantile(trial: &TrialRecord, phase: Phase, value: fn(&Distribution) -> i64) -> Option<i128> {

@@ -150,7 +150,6 @@ pub fn result(text: &str) -> Cow<'_, str> {
     paint(text, AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never)
 }
 
-/// Prints a result on stdout.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the result")

@@ -23,7 +23,6 @@ pub mod status;
 /// The commit of the sources, with `-dirty` at its end if they have changed since; `unknown`
 /// outside a checkout.
 pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
-/// The version and the commit.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("UNDERLOAD_COMMIT"), ")");
 
 /// Environment variable in which `underload` passes its version to a program that it starts instead

@@ -75,7 +75,6 @@ fn without_code(page: &str) -> String {
     text
 }
 
-/// Returns the targets of the links of a page.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let ends = |rest: &'_ str| rest.find([')', ' ']).unwrap_or(rest.len());
     page.split("](").skip(1).map(move |rest| &rest[..ends(rest)])

@@ -35,7 +35,6 @@ pub const STEPS: [Step; 3] = [
     },
 ];
 
-/// Returns the path of a program.
 pub fn place(folder: &Path, program: Program, target: Target) -> PathBuf {
     folder.join(format!("{}-{}-linux", program.name(), target.machine))
 }

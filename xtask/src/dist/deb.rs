@@ -12,7 +12,6 @@ use super::archive::{Entry, ar, gzip, tar, with_folders};
 use super::start::Runner;
 use super::{Built, Program, source};
 
-/// The properties of a package.
 struct Package {
     name: &'static str,
     depends: &'static str,
@@ -81,7 +80,6 @@ const SHELLS: [(&str, &str, &str); 3] = [
     ("zsh", "usr/share/zsh/vendor-completions/_", ""),
     ("fish", "usr/share/fish/vendor_completions.d/", ".fish"),
 ];
-/// The maintainer in the packages.
 const MAINTAINER: &str = "The underload authors <underload@users.noreply.github.com>";
 
 /// Writes the package of a program, if it has one. The program itself prints its manual pages and

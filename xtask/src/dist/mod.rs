@@ -108,7 +108,6 @@ impl Program {
     }
 }
 
-/// A program that was built for a target.
 #[derive(Debug, Clone)]
 pub struct Built {
     pub program: Program,

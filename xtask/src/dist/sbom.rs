@@ -167,7 +167,6 @@ fn component(package: &Package, sums: &BTreeMap<(&str, &str), &str>) -> Value {
     component
 }
 
-/// Returns the package URL of a package.
 fn purl(package: &Package) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version.replace('+', "%2B"))
 }

@@ -19,14 +19,12 @@ use crate::process::{Running, first_line, output};
 #[derive(Debug, Clone)]
 pub enum Runner {
     Here,
-    /// The emulator with this name.
     Emulator(&'static str),
     /// The program runs neither here nor in an emulator; the emulator with this name would run it.
     Nothing(&'static str),
 }
 
 impl Runner {
-    /// Finds the runner of a target.
     pub fn find(target: Target) -> Self {
         if std::env::consts::OS == "linux" && std::env::consts::ARCH == target.machine {
             return Self::Here;
@@ -77,7 +75,6 @@ pub fn all(built: &[Built], runner: &Runner) -> anyhow::Result<Vec<String>> {
     outcome
 }
 
-/// The context of a job.
 struct Job<'a> {
     runner: &'a Runner,
     folder: &'a Path,
@@ -200,7 +197,6 @@ impl Job<'_> {
         self.runner.command(program, self.folder).context("nothing runs it")
     }
 
-    /// Returns an unused path.
     fn fresh(&self, name: &str) -> PathBuf {
         let number = fs::read_dir(self.folder).map_or(0, Iterator::count);
         self.folder.join(format!("{name}-{number}"))

@@ -239,7 +239,6 @@ impl Comparison {
     }
 }
 
-/// A comparison of throughput.
 struct Speed {
     case: &'static str,
     ours: &'static str,

@@ -14,7 +14,6 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Parses the output of ping.
     pub fn of_ping(text: &str) -> anyhow::Result<Self> {
         let round_trips = text.lines().filter_map(|line| {
             let (_, after) = line.split_once("time=")?;
@@ -25,7 +24,6 @@ impl Latency {
         Self::among(sent.context("ping printed no summary")?, round_trips.collect())
     }
 
-    /// Parses the document of irtt.
     pub fn of_irtt(text: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let sent = document.pointer("/stats/packets_sent").and_then(Value::as_u64);
@@ -79,7 +77,6 @@ impl Ours {
         Ok(Self { finding, doubt: doubt.to_string() })
     }
 
-    /// Returns the latency in a phase.
     pub fn latency(&self, phase: &str) -> anyhow::Result<Latency> {
         let all = self.finding["latencies"].as_array().context("no latencies")?;
         let one = all.iter().find(|latency| latency["phase"] == phase).context("no such phase")?;

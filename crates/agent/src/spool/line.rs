@@ -15,7 +15,6 @@ use underload_disk::Lines;
 use underload_fleet::agent::{Began, Usage};
 use underload_fleet::message::Numbered;
 
-/// The state of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct State {
@@ -52,7 +51,6 @@ impl State {
 /// Latest clock that numbers an epoch: the year 2100, seconds since 1970.
 const EPOCH_CLOCK_MAX_S: u32 = 4_102_444_800;
 
-/// A line to be written.
 pub(super) enum Line<'a> {
     State(&'a State),
     Result { epoch: u32, json: &'a str },

@@ -24,7 +24,6 @@ use underload_fleet::outcome::RunResult;
 
 use line::{Line, State};
 
-/// The spool of a device.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
@@ -332,7 +331,6 @@ impl Spool {
         synced
     }
 
-    /// Begins a file with the state.
     fn begin_file(&mut self, number: u64) -> io::Result<()> {
         let path = self.path(number);
         let text = Line::State(&self.state).text()?;

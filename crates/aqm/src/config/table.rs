@@ -214,9 +214,6 @@ impl Values {
 
     /// Returns the name and every given value, with the profile, to print and record; it parses to
     /// the same values. `queue` returns the label of an inner queue.
-    ///
-    /// # Errors
-    /// Returns the errors of `queue`.
     pub fn label(&self, queue: &InnerText<'_>) -> Result<Spec, ConfigError> {
         let mut spec = self.name_and_profile();
         for (key, value) in &self.given {
@@ -236,9 +233,6 @@ impl Values {
     /// the table: SPECs of one meaning are equal, however they are written. Values are exact, so
     /// the text is for comparisons, and neither for readers (see [`Values::label`]) nor for
     /// parsing. `queue` returns the meaning of an inner queue.
-    ///
-    /// # Errors
-    /// Returns the errors of `queue`.
     pub fn meaning(&self, queue: &InnerText<'_>) -> Result<Spec, ConfigError> {
         let mut spec = self.name_and_profile();
         for param in self.definition.all_params() {

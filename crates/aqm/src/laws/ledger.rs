@@ -87,7 +87,6 @@ impl Observer<u32> for Books {
 }
 
 impl Supervised {
-    /// Returns an empty queue of the subject.
     pub fn new(subject: &Subject, seed: u64) -> Self {
         Self {
             queue: subject.build(seed),

@@ -5,7 +5,6 @@ use crate::packet::Ecn;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// An operation on a queue.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
     Enqueue {

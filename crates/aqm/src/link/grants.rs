@@ -244,7 +244,6 @@ impl Flow {
         }
     }
 
-    /// Begins a grant of `bytes`.
     const fn begin(&mut self, bytes: u64) {
         self.credit += bytes;
         self.counted.bytes += bytes;

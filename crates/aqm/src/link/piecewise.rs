@@ -11,7 +11,6 @@ use crate::token_bucket::NANOBITS_PER_BYTE;
 
 /// A rate over time, with a cursor that only moves forward.
 pub(super) trait Pieces {
-    /// Returns the rate at the cursor.
     fn rate(&self) -> Rate;
     /// Returns the end of the piece at the cursor; [`Time::MAX`] if it lasts for ever.
     fn piece_end(&self) -> Time;

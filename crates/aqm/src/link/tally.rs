@@ -318,7 +318,6 @@ impl Tally {
         &self.sanctions
     }
 
-    /// Returns the delays of this window.
     pub const fn delays(&self) -> &Delays {
         &self.delays
     }

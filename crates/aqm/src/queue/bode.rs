@@ -37,7 +37,6 @@ use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// BoDe in one of its profiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Bode {
     pub profile: BodeProfile,

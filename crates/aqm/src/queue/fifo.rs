@@ -13,7 +13,6 @@ use crate::qdisc::BoxedQdisc;
 use crate::queue::store::{Limit, NoAqm, Overflow, Single};
 use crate::rng::Rng;
 
-/// Configuration of a FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FifoConfig {
     pub limit: Limit,

@@ -38,7 +38,6 @@ pub struct FqCodelConfig {
     pub codel: FlowCodel,
 }
 
-/// The CoDel of each flow.
 #[derive(Clone, Debug)]
 pub enum FlowCodel {
     Linux(Linux),

@@ -68,7 +68,6 @@ impl OwnQueue {
     }
 }
 
-/// The SPEC of an own queue.
 #[derive(Clone, Debug)]
 pub struct OwnSpec {
     /// The SPEC as written, whose text names the queue.

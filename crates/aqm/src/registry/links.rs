@@ -80,17 +80,11 @@ impl LinkSetup {
     }
 
     /// Reads a parsed SPEC, for example one from a TOML table.
-    ///
-    /// # Errors
-    /// Returns the errors of [`LinkSetup::parse`].
     pub fn from_spec(spec: &Spec) -> Result<Self, ConfigError> {
         Self::from_spec_with(spec, &mut |_| Err("no file can be read here".to_string()))
     }
 
     /// Reads a parsed SPEC; `load` reads a file that it names.
-    ///
-    /// # Errors
-    /// Returns the errors of [`LinkSetup::parse_with`].
     pub fn from_spec_with(spec: &Spec, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
         if Kind::Rate.read(&spec.name).is_some() {
             return Self::bare_rate(spec);

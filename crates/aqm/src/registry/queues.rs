@@ -125,9 +125,6 @@ impl QueueSetup {
     }
 
     /// Reads a parsed SPEC, for example one from a TOML table.
-    ///
-    /// # Errors
-    /// Returns the errors of [`QueueSetup::parse`].
     pub fn from_spec(spec: &Spec, link: &LinkFacts) -> Result<Self, ConfigError> {
         let in_keys = QueueEntry::from_tc(spec).transpose()?;
         let spec = in_keys.as_ref().unwrap_or(spec);

@@ -31,7 +31,6 @@ struct Reader {
     whole: Vec<u8>,
 }
 
-/// Reads the packets of a pcap capture.
 pub fn pcap(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arrivals> {
     let mut capture = PcapReader::new(bytes).map_err(|error| broken(0, &error))?;
     let header = capture.header();
@@ -111,7 +110,6 @@ pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<A
     }))
 }
 
-/// An interface of a pcapng capture.
 struct Interface {
     link: DataLink,
     units_per_second: u64,

@@ -46,7 +46,6 @@ impl<T: BufRead> Lines<T> {
     }
 }
 
-/// Reads the packets of a script.
 pub fn packets(text: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
     let mut lines = Lines { text, number: 0, line: Vec::new() };
     let header = lines.next().context("line 1")?.and_then(|line| fields(line).ok());

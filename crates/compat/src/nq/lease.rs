@@ -60,9 +60,6 @@ impl Lease {
     }
 
     /// Makes sure that the connection has a share, which `enter` returns.
-    ///
-    /// # Errors
-    /// Returns the error of `enter`.
     pub(super) fn ensure_share<E>(
         &self,
         enter: impl FnOnce() -> Result<CompatShare, E>,

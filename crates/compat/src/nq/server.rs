@@ -114,9 +114,6 @@ impl NqServer {
     /// As [`NqServer::start`], but for browsers: the page that measures, and its resources. Without
     /// HTTP/2, by which probes would share a connection with the load. With `channels`, the page's
     /// probes are datagrams if the browser and the network allow them.
-    ///
-    /// # Errors
-    /// As [`NqServer::start`].
     pub fn start_page(
         listener: TcpListener,
         identity: Identity,

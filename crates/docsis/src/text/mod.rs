@@ -51,9 +51,6 @@ impl TextError {
 }
 
 /// Parses a text of either form.
-///
-/// # Errors
-/// As [`from_main`] or [`from_toml`].
 pub fn read(text: &str) -> Result<Config, TextError> {
     let start = text.trim_start();
     let is_main = start.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("main"))

@@ -50,7 +50,6 @@ pub struct LinkCommand {
     pub keeps_stdout: bool,
 }
 
-/// The outcome of a command.
 #[derive(Debug)]
 pub struct LinkOutcome {
     pub status: ExitStatus,

@@ -14,7 +14,6 @@ use std::time::Duration;
 const QUERIES_MAX: usize = 64;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns the name servers of a `resolv.conf`.
 fn name_servers(resolv_conf: &str) -> Vec<IpAddr> {
     let lines = resolv_conf.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
     lines.filter_map(|rest| rest.split('%').next()?.trim().parse().ok()).collect()

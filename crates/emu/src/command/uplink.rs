@@ -95,7 +95,6 @@ impl Range {
     }
 }
 
-/// The locks of one network.
 #[derive(Clone, Copy, Debug)]
 struct Locks {
     network: u64,

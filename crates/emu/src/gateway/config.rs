@@ -48,7 +48,6 @@ impl Offload {
 pub enum Threads {
     #[default]
     One,
-    /// One thread per direction.
     Two,
 }
 

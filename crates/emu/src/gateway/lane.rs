@@ -115,7 +115,6 @@ impl Lane {
         self.recorder.begin(phase, now, self.link.queue());
     }
 
-    /// Returns the finished recording.
     pub fn finish(self, now: Time) -> Recording {
         self.recorder.finish(now, self.link.queue())
     }

@@ -140,7 +140,6 @@ impl Recorder {
         }
     }
 
-    /// Begins a phase at `now`.
     pub fn begin(&mut self, phase: Phase, now: Time, queue: &dyn Qdisc<Handle>) {
         let link = self.tally.end_window(now, queue.stats().offered);
         let gateway = std::mem::take(&mut self.outside);
@@ -227,7 +226,6 @@ impl Recorder {
     }
 }
 
-/// The recording of one direction.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub whole: Window,

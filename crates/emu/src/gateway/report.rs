@@ -24,7 +24,6 @@ pub struct GatewayReport {
     pub threads: Threads,
 }
 
-/// The report of one direction.
 #[derive(Clone, Debug)]
 pub struct LaneReport {
     /// Name of the link in records.

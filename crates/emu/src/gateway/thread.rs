@@ -44,7 +44,6 @@ pub(super) struct LaneParts {
     pub(super) journal: Option<Journal>,
 }
 
-/// The result of a thread.
 pub(super) struct Outcome {
     pub(super) lanes: Vec<(Direction, LaneReport)>,
     pub(super) realtime: Realtime,
@@ -165,7 +164,6 @@ impl Thread {
     }
 }
 
-/// The labels of a lane in the report.
 struct LaneLabels {
     name: LinkName,
     device: String,

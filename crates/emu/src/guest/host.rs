@@ -60,9 +60,6 @@ impl Guest {
     /// The kernel dies with the calling thread. It runs on one core, which `place` selects: kernel
     /// and processes of a guest never run at the same time, and changes of cores would take most
     /// of the time.
-    ///
-    /// # Errors
-    /// Returns [`GuestError::Start`].
     pub fn start(
         image: &Image,
         shared: &Path,

@@ -53,9 +53,6 @@ impl Image {
     }
 
     /// Checks the kernel at `path`.
-    ///
-    /// # Errors
-    /// As [`Image::find`].
     pub fn open(path: &Path) -> Result<Self, ImageError> {
         let missing = |_| ImageError::Missing(path.to_owned());
         let path = path.canonicalize().map_err(missing)?;

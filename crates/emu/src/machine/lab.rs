@@ -23,7 +23,6 @@ pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd75, 0x6c, 0, 0, 0, 0, 0, 2);
 /// The device of the client and of the server.
 pub(crate) const DEVICE: &str = "ul0";
 
-/// Configuration of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabConfig {
     /// Largest IP packet, bytes: 1280 to 9000.
@@ -77,7 +76,6 @@ impl Ends {
         &self.client
     }
 
-    /// The namespace of the servers.
     pub fn server(&self) -> &Namespace {
         &self.server
     }
@@ -127,7 +125,6 @@ impl Lab {
         self.ends.client()
     }
 
-    /// The namespace of the servers.
     pub fn server(&self) -> &Namespace {
         self.ends.server()
     }

@@ -95,7 +95,6 @@ impl Pool {
         Some(Handle { slot, segment: 0 })
     }
 
-    /// Returns the frame of a segment.
     pub fn frame(&mut self, handle: Handle) -> &mut Frame {
         &mut self.frames[handle.slot as usize]
     }

@@ -94,7 +94,6 @@ enum InHand {
     Keep { result: Box<RunResult>, tries: u32, at: Time },
 }
 
-/// The kind of the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestKind {
     Next,

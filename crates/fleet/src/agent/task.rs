@@ -59,7 +59,6 @@ pub struct RunTask {
     pub bytes_max: u64,
 }
 
-/// The result of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     Next(Box<NextAnswer>),

@@ -67,7 +67,6 @@ pub fn line_setting(device: DeviceId) -> String {
     format!("line/{device}")
 }
 
-/// Settings of an orchestrator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     pub rules: Rules,
@@ -134,7 +133,6 @@ impl Rejection {
 /// The answer to a request, or why it was rejected, unless the store failed.
 pub type Answer<T> = Result<Result<T, Rejection>, StoreError>;
 
-/// Returns a rejection as an error.
 fn reject<T, E: From<Rejection>>(
     kind: Kind,
     code: &'static str,

@@ -9,7 +9,6 @@ use crate::admission::{Reason, Refusal, ServerLoad};
 use crate::plan::Plan;
 use crate::schedule::DAY;
 
-/// The outcome of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// Lines that were measured.

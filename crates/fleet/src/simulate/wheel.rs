@@ -36,7 +36,6 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Begins the next second.
     pub fn begin_second(&mut self) {
         self.now = std::mem::take(&mut self.seconds[self.begun]);
         // The sort is stable and the list reversed first, so that events of equal times have the

@@ -68,7 +68,6 @@ impl Dimension {
         if let Self::Attribute(name) = self { Some(name) } else { None }
     }
 
-    /// Returns the value of a series.
     pub fn value(&self, stored: &StoredResult, step: &StepResult, series: &SeriesResult) -> String {
         match self {
             Self::Day => stored.day().to_string(),

@@ -79,7 +79,6 @@ pub trait Store: Send {
     fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError>;
 }
 
-/// A selection of leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leases<'a> {
     Of(DeviceId),
@@ -94,7 +93,6 @@ pub enum Leases<'a> {
 }
 
 impl Leases<'_> {
-    /// Returns whether `lease` is selected.
     pub fn has(self, lease: &HeldLease) -> bool {
         match self {
             Self::Of(device) => lease.device == device,
@@ -135,7 +133,6 @@ pub trait Transaction {
     fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
     /// Inserts or replaces a server.
     fn put_server(&mut self, server: &Server) -> Result<(), StoreError>;
-    /// Returns a lease by its number.
     fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError>;
     /// Returns at most `limit` leases, as [`Leases::first`] orders them.
     fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>, StoreError>;

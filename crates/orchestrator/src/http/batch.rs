@@ -177,7 +177,6 @@ struct Writer {
     told: Option<ReportedFailure>,
 }
 
-/// The latest reported failure.
 struct ReportedFailure {
     words: String,
     at_ms: u64,

@@ -44,12 +44,10 @@ pub(super) struct Rows {
 pub(super) struct Row {
     /// The stored bits; `None` if the row is not stored.
     pub(super) stored: Option<Bits>,
-    /// The bits to store.
     pub(super) bits: Bits,
 }
 
 impl Rows {
-    /// Returns whether the row was read.
     pub(super) fn has(&self, place: &Place) -> bool {
         self.rows.contains_key(place)
     }

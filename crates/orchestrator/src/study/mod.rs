@@ -45,14 +45,12 @@ pub enum StudyError {
         /// The applied plans, separated by commas.
         known: String,
     },
-    /// The cohort has no results.
     #[error("no results of a group `{cohort}`; there are: {known}")]
     NoCohort {
         cohort: String,
         /// The cohorts with results, separated by commas.
         known: String,
     },
-    /// `by` has an unknown dimension.
     #[error("unknown dimension `{name}`; known: {known}")]
     NoDimension {
         name: String,
@@ -71,11 +69,7 @@ pub enum StudyError {
     NoneOfThose { plan: String },
     /// All results that meet the filter were reduced to sums.
     #[error("no single runs of plan `{plan}` are stored any more, only sums of {days}")]
-    OnlySums {
-        plan: String,
-        /// The days, as text.
-        days: String,
-    },
+    OnlySums { plan: String, days: String },
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),

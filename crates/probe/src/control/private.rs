@@ -22,17 +22,11 @@ pub fn read_secret(path: &Path) -> Result<Vec<u8>, ServiceError> {
 }
 
 /// Opens a file that belongs to this user or to root. `others` is what other users may do with it.
-///
-/// # Errors
-/// Returns the errors of [`read_secret`].
 pub fn open(path: &Path, others: Others) -> Result<File, ServiceError> {
     disk::open_private(path, others).map_err(failed(path))
 }
 
 /// Creates a folder of secrets if it is missing; rejects one that other users can enter.
-///
-/// # Errors
-/// Returns the errors of [`read_secret`].
 pub fn directory(path: &Path) -> Result<(), ServiceError> {
     disk::private_directory(path).map_err(failed(path))
 }

@@ -96,9 +96,6 @@ impl Reflector {
 
     /// Answers as [`Reflector::start`] does, but calls `gate` for every datagram, with the
     /// datagram, its sender, and an answer buffer as long as the datagram.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Reflector::start`].
     pub fn start_for(
         sockets: Vec<UdpSocket>,
         config: ReflectorConfig,

@@ -93,9 +93,6 @@ impl ProbeSocket {
     }
 
     /// Returns the address and port that the socket is bound to.
-    ///
-    /// # Errors
-    /// Returns the kernel's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -120,9 +117,6 @@ impl ProbeSocket {
 
     /// Sends an answer to the sender of a datagram, from the address that the datagram was sent to:
     /// on a machine with several addresses the kernel might choose another one.
-    ///
-    /// # Errors
-    /// Returns the errors of [`ProbeSocket::send`].
     pub fn answer(&self, to: &Received, bytes: &[u8], class: u8) -> io::Result<usize> {
         self.send_from(to.sent_to, bytes, class, to.peer)
     }

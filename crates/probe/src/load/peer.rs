@@ -122,9 +122,6 @@ impl Peer {
 }
 
 /// Connects; no single wait exceeds [`POLL_INTERVAL`].
-///
-/// # Errors
-/// Returns the errors of [`Peer::read_exact`].
 pub(super) fn connect(
     socket: Socket,
     server: std::net::SocketAddr,

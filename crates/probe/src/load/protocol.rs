@@ -194,9 +194,6 @@ impl Response {
 
     /// Decodes a response from its head and its reason; control characters in the reason become
     /// '?'.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Response::reason_len`].
     pub fn decode(head: &[u8; Self::HEAD_LEN], reason: &[u8]) -> Result<Self, LoadError> {
         Self::reason_len(head)?;
         if head[4] == 0 {

@@ -46,9 +46,6 @@ impl TcpInfo {
     }
 
     /// Reads `TCP_INFO`; `None` on systems without it.
-    ///
-    /// # Errors
-    /// Returns the errors of [`TcpInfo::read`].
     pub fn if_supported(socket: &impl AsFd) -> io::Result<Option<Self>> {
         match Self::read(socket) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
@@ -92,9 +89,6 @@ impl TcpInfo {
 
 /// Returns the payload bytes that the peer has acknowledged since the connection began, plus one
 /// for the handshake. Bytes in this end's buffers do not count.
-///
-/// # Errors
-/// Returns the errors of [`TcpInfo::read`].
 pub fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(native_u64(&tcp_info(socket.as_fd())?, 120))
 }
@@ -102,9 +96,6 @@ pub fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
 /// Returns the round trip of a connection as its receiving end derives it from the TCP time stamps
 /// of the payload, smoothed, us. `None` if the connection has no time stamps: the kernel then knows
 /// only an upper bound. 0 before the first payload.
-///
-/// # Errors
-/// Returns the errors of [`TcpInfo::read`].
 pub fn receiver_rtt_us(socket: &impl AsFd) -> io::Result<Option<u32>> {
     const TIME_STAMPS: u8 = 1;
     let raw = tcp_info(socket.as_fd())?;

@@ -64,7 +64,6 @@ struct Holder {
     is_kept: bool,
 }
 
-/// A request for places.
 struct Wanted<N> {
     network: N,
     places: usize,

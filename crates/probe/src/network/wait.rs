@@ -11,9 +11,6 @@ pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits until one of `flags` holds, at most for `timeout`. Returns the flags that hold; none after
 /// a timeout or a signal.
-///
-/// # Errors
-/// Returns the kernel's error.
 pub fn wait_for(
     descriptor: BorrowedFd<'_>,
     flags: PollFlags,

@@ -12,7 +12,6 @@ use underload_record::schema::PathHop;
 pub use discover::{DISTANCE_MAX, Route, RouteError, RouteHop};
 pub use prober::{EchoTarget, RouteProber};
 
-/// The probes of one hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopProbes {
     pub hop: PathHop,

@@ -112,17 +112,11 @@ impl EchoSocket {
     }
 
     /// Sends an ICMP echo request with this payload.
-    ///
-    /// # Errors
-    /// Returns the kernel's error.
     pub fn send(&self, payload: &EchoPayload) -> io::Result<()> {
         self.send_numbered(payload, 1)
     }
 
     /// Sends an echo request with this payload and sequence number.
-    ///
-    /// # Errors
-    /// Returns the kernel's error.
     pub fn send_numbered(&self, payload: &EchoPayload, number: u16) -> io::Result<()> {
         let mut packet = [0; 8 + ECHO_BYTES];
         packet[0] = if self.is_v4 { 8 } else { 128 };
@@ -155,9 +149,6 @@ impl EchoSocket {
 
 impl EchoSocket {
     /// Limits the number of hops that the next echoes travel.
-    ///
-    /// # Errors
-    /// Returns the kernel's error.
     pub fn set_ttl(&self, ttl: u8) -> io::Result<()> {
         let ttl = u32::from(ttl);
         if self.is_v4 { self.socket.set_ttl_v4(ttl) } else { self.socket.set_unicast_hops_v6(ttl) }

@@ -20,7 +20,6 @@ pub struct Echoes {
     arrivals: Receiver<(u64, Instant)>,
 }
 
-/// An echo that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     pub sent: Instant,

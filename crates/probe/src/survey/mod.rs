@@ -126,9 +126,6 @@ impl Survey {
 
     /// Sends all probes, or stops when `cancelled` becomes true. Calls `watch` after each probe
     /// with the number of finished probes and of all probes.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Survey::check`].
     pub fn run(
         &self,
         watch: &mut dyn FnMut(usize, usize),

@@ -75,9 +75,6 @@ impl StampKey {
 
 /// Answers a packet for which [`StampKey::is_request`] was true, as [`super::reflect`] answers
 /// packets without a key. The caller then calls [`StampKey::seal`].
-///
-/// # Errors
-/// Returns the errors of [`super::reflect`].
 pub fn reflect_keyed(
     request: &[u8],
     arrival: Arrival,

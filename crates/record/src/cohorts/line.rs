@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::stats;
 
-/// All lines of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
     pub cohorts: Vec<String>,
@@ -24,7 +23,6 @@ pub struct Lines {
     pub lines: Vec<Line>,
 }
 
-/// A series of probes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeriesName {
     pub step: String,

@@ -26,7 +26,6 @@ pub struct CeAlarm {
     pub fair_share_bit_per_s: Option<u64>,
 }
 
-/// The rule that an alarm is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CeRule {

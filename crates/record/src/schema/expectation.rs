@@ -134,7 +134,6 @@ fn parts_named<'a>(pattern: &str, arm: &'a str) -> Option<Vec<&'a str>> {
     parts.next().is_none().then_some(stars)
 }
 
-/// Outcome of an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Verdict {

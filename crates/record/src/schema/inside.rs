@@ -46,7 +46,6 @@ pub struct InsideReadings {
 }
 
 impl InsideReadings {
-    /// Returns the readings of a distribution.
     pub fn new(direction: Direction, of: &str, distribution: &Distribution) -> Self {
         let ms = |ns: i64| ns as f64 / 1e6;
         let told = |quantile| distribution.told_ns(quantile).map(ms);

@@ -48,7 +48,6 @@ pub struct Location {
     pub local_share_percent: Option<f64>,
 }
 
-/// The answers of one hop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HopReadings {
     pub hop: PathHop,
@@ -100,7 +99,6 @@ impl PathHop {
         }
     }
 
-    /// Returns the segment that ends at this hop.
     pub fn segment(self) -> PathSegment {
         match self {
             Self::Peer => PathSegment::Local,

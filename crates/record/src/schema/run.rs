@@ -52,7 +52,6 @@ pub struct RunRecord {
     pub host: HostFacts,
 }
 
-/// The scenario of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ScenarioRecord {
     /// Name, for example `comcast/upstream`.

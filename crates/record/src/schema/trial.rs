@@ -68,7 +68,6 @@ impl FlowDirection {
     }
 }
 
-/// A flow and its results.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Unique in the trial, for example `bulk-0` or `probe`.

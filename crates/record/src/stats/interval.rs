@@ -57,7 +57,6 @@ impl RunningMean {
     }
 }
 
-/// Returns half the width of the interval.
 fn half_width(count: f64, squares: f64, confidence: f64) -> Option<f64> {
     let freedom = count - 1.0;
     let inside = confidence > 0.0 && confidence < 1.0;

@@ -20,9 +20,6 @@ use crate::plot::{Plot, PlotError, cohort_plots};
 use crate::words::{count, significant, thousands};
 
 /// Renders the page of a study: its results, their certainty, and the data behind them.
-///
-/// # Errors
-/// Returns an error if a plot cannot be laid out.
 pub fn cohort_page(study: &CohortStudy) -> Result<String, PlotError> {
     let plots = cohort_plots(study)?;
     let title = if study.title.is_empty() { &study.plan } else { &study.title };

@@ -29,9 +29,6 @@ pub struct HistoryPage<'a> {
 
 /// Renders the page of a history: sentences, each number over time, around marks, by label, and by
 /// hour and day.
-///
-/// # Errors
-/// Returns an error if a plot cannot be laid out.
 pub fn history_page(title: &str, page: HistoryPage<'_>) -> Result<String, PlotError> {
     let HistoryPage { sentences, trends, marks, labels, skipped } = page;
     let plots = Followed::ALL.into_iter().filter_map(|followed| over_time(followed, trends, marks));

@@ -152,9 +152,6 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
 }
 
 /// Writes the page alone, with its plots in it, and may replace an earlier page.
-///
-/// # Errors
-/// As [`write_report`].
 pub fn write_page(path: &Path, runs: &[RunData]) -> Result<(), PageError> {
     replace_page(path, &render(runs)?)
 }

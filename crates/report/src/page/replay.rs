@@ -14,9 +14,6 @@ use crate::words::{significant, thousands};
 const MOST_DRAWN: usize = 8;
 
 /// Renders the page of a replay: sentences, distributions, time series, and a table.
-///
-/// # Errors
-/// Returns an error if a plot cannot be laid out.
 pub fn replay_page(replayed: &Replayed) -> Result<String, PlotError> {
     let drawn = named(&replayed.queues[..replayed.queues.len().min(MOST_DRAWN)]);
     let distribution: Vec<Plot> = distribution(&drawn).transpose()?.into_iter().collect();

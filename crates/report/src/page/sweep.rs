@@ -18,9 +18,6 @@ const MOST_PICTURES: usize = 8;
 
 /// Writes `report.html` of a sweep into its directory, and returns its path. Replaces an earlier
 /// report.
-///
-/// # Errors
-/// As [`write_report`](super::write_report).
 pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<PathBuf, PageError> {
     let page = sweep_page(outcome)?;
     let path = directory.join("report.html");
@@ -31,9 +28,6 @@ pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<Pa
 }
 
 /// Renders the page: number of cells, means over each axis, best, worst and failed cells.
-///
-/// # Errors
-/// Returns an error if a plot cannot be laid out.
 pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
     let subject = outcome.subject();
     let metric = subject.metrics.get(subject.ranked_by).map_or("", String::as_str);

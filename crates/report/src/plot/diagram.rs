@@ -78,7 +78,6 @@ pub struct Frame {
 }
 
 impl Scale {
-    /// Makes a linear scale.
     pub fn linear(name: &str, range: Range<f64>) -> Self {
         Self { name: name.to_owned(), range, kind: ScaleKind::Linear }
     }
@@ -146,9 +145,6 @@ impl Diagram {
     }
 
     /// Draws the diagram, and returns the positions of its panels' values, too.
-    ///
-    /// # Errors
-    /// As [`Diagram::plot`].
     pub fn plot_with_frames(&self) -> Result<(Plot, Vec<Frame>), PlotError> {
         let mut frames = Vec::new();
         let names = self.names();

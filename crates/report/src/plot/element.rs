@@ -5,7 +5,6 @@ use super::canvas::{escape, ink_rules};
 /// Colours for light, dark and print; [`ink_rules`] uses them.
 const COLOURS: &str = include_str!("colours.css");
 
-/// A plot of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plot {
     /// File name without the ending, for example `cdf-mean`.

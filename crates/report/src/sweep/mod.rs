@@ -17,7 +17,6 @@ use crate::table::{COLUMNS, Row, render};
 use crate::words::{one_line, significant, thousands, usual_unit, wrap};
 use pictures::{Gathered, mean_of};
 
-/// The description of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepSubject {
     /// Heading; the name of the file if it has none.
@@ -162,7 +161,6 @@ impl SweepOutcome {
         Some(self.arms.len() - 1)
     }
 
-    /// Returns the description of the sweep.
     pub fn subject(&self) -> &SweepSubject {
         &self.subject
     }
@@ -334,9 +332,6 @@ impl SweepOutcome {
     }
 
     /// Returns the results as a JSON document.
-    ///
-    /// # Errors
-    /// Returns the error of the serialiser; none is known.
     pub fn to_json(&self, directory: &std::path::Path) -> serde_json::Result<String> {
         let document = Document {
             title: &self.subject.title,
@@ -373,9 +368,6 @@ impl SweepOutcome {
     }
 
     /// Draws the plots that the sweep declares and that have values.
-    ///
-    /// # Errors
-    /// Returns an error if a plot cannot be laid out.
     pub(crate) fn pictures(&self) -> Result<Vec<Plot>, PlotError> {
         let drawn = self.gathered.iter().enumerate();
         drawn

@@ -97,7 +97,6 @@ impl HopNames {
 }
 
 impl Point {
-    /// Whether a sighting is at this point.
     pub fn sees(&self, sighting: &Sighting<'_>, names: &HopNames) -> bool {
         match self {
             Self::Client => is_at(sighting, Direction::Up, Direction::Down),

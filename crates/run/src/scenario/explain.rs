@@ -21,7 +21,6 @@ pub struct Setting {
     pub values: Vec<SettingValue>,
 }
 
-/// A value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SettingValue {
     /// With its unit, as in the file; `None` if the key is absent and its default is no value.

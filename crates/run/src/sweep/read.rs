@@ -388,7 +388,6 @@ fn too_many() -> Fault {
     Fault::new("", format!("more than {MOST_TRIALS} trials; expected fewer values or `repeats`"))
 }
 
-/// Returns the metrics that a file names.
 fn named_metrics(file: &SweepFile) -> impl Iterator<Item = &String> {
     let stop = file.stop.iter().map(|stop| &stop.metric);
     let best = file.best.iter().map(|best| &best.metric);

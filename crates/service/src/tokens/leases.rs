@@ -55,7 +55,6 @@ pub(crate) struct LeaseHeld {
     id: u64,
 }
 
-/// A lease for the ledger.
 pub(crate) struct Leased {
     pub admitted: Admitted,
     pub ask: Ask,

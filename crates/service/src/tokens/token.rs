@@ -85,9 +85,6 @@ impl TokenKeys {
 
     /// Adds a new key to the file and keeps the newest of the old ones; creates the file if it is
     /// missing.
-    ///
-    /// # Errors
-    /// Returns the errors of [`TokenKeys::load`].
     pub fn rotate(path: &Path) -> Result<Self, ServiceError> {
         let directory = disk::directory_of(path);
         let error = |source| ServiceError::File { path: directory.to_owned(), source };

@@ -187,7 +187,6 @@ pub struct Loss {
     pub min_rtt: Span,
 }
 
-/// A congestion control algorithm.
 pub trait CongestionControl {
     /// Processes an acknowledgement, in any state.
     fn on_ack(&mut self, ack: &Ack, window: &mut Window);

@@ -50,7 +50,6 @@ impl PacketRate {
     }
 }
 
-/// The sizes of a full segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentSizes {
     /// Payload bytes of the packet.

@@ -22,7 +22,6 @@ use crate::tcp::{Tcp, TcpConfig};
 use probe::Probe;
 use udp::Udp;
 
-/// A flow to simulate.
 #[derive(Clone, Debug)]
 pub struct FlowConfig {
     /// Unique in the trial.

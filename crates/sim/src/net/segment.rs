@@ -91,7 +91,6 @@ pub struct Acknowledgement {
 pub struct Stamp(u32);
 
 impl Stamp {
-    /// The time stamp of an instant.
     pub const fn of(time: Time) -> Self {
         Self((time.as_nanos() / 1_000) as u32)
     }

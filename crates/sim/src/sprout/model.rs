@@ -7,7 +7,6 @@ use underload_aqm::time::Span;
 
 /// Length of a tick.
 pub(super) const TICK: Span = Span::from_millis(20);
-/// Ticks in a forecast.
 pub(super) const FORECAST_TICKS: usize = 8;
 /// Payload of a full packet, which is the unit of all counts.
 pub(super) const PACKET_BYTES: u16 = 1_440;

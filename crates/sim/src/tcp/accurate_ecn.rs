@@ -22,7 +22,6 @@ impl MarkCounter {
         self.0 = self.0.wrapping_add(1);
     }
 
-    /// Returns the field of an acknowledgement.
     pub(super) fn field(self) -> u8 {
         (self.0.wrapping_add(INITIAL) % CYCLE) as u8
     }

@@ -156,7 +156,6 @@ pub(crate) fn read(
     Ok(trials)
 }
 
-/// Parses the record at a position.
 fn trial(text: &[u8], position: usize, arms: &BTreeSet<String>) -> Result<TrialRecord, String> {
     let trial = serde_json::from_slice::<TrialRecord>(text);
     let trial = trial.map_err(|error| format!("row {position}: {error}"))?;

@@ -161,7 +161,6 @@ impl RunDir {
         Some(record)
     }
 
-    /// Returns the number of appended trials.
     pub fn trials(&self) -> usize {
         self.trials
     }

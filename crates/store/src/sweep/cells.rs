@@ -14,7 +14,6 @@ use crate::columns::{self, Cell, Column, Group, Kind, utf8};
 /// The summary of a cell's trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepCell {
-    /// Number of the cell.
     pub cell: u64,
     /// The identity, as [`super::SweepRow::id`].
     pub id: String,

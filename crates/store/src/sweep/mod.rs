@@ -63,7 +63,6 @@ pub struct SweepManifest {
     /// pictures.
     #[serde(default)]
     pub content: String,
-    /// Name of the scenario.
     pub scenario: String,
     pub scenario_text: String,
     /// SHA-256 of each file that the scenario or an axis names.
@@ -82,12 +81,10 @@ pub struct SweepManifest {
 }
 
 impl SweepManifest {
-    /// Returns the number of units.
     pub fn units(&self) -> u64 {
         if self.whole_cells { self.cells } else { self.cells * self.repeats }
     }
 
-    /// Returns the unit of a trial.
     fn unit(&self, trial: u64) -> u64 {
         if self.whole_cells { trial / self.repeats.max(1) } else { trial }
     }
@@ -114,7 +111,6 @@ impl SweepManifest {
     }
 }
 
-/// The directory of a sweep.
 #[derive(Debug)]
 pub struct SweepDir {
     path: PathBuf,

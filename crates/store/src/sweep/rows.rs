@@ -20,7 +20,6 @@ use crate::trials::Trials;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepColumns {
     pub axes: Vec<AxisColumn>,
-    /// Names of the metrics.
     pub metrics: Vec<String>,
 }
 
@@ -34,7 +33,6 @@ pub struct AxisColumn {
     pub is_amount: bool,
 }
 
-/// A value of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AxisValue {
     /// As a scenario writes it.
@@ -43,10 +41,8 @@ pub struct AxisValue {
     pub amount: Option<f64>,
 }
 
-/// A trial of a sweep.
 #[derive(Debug, Clone, Copy)]
 pub struct SweepRow<'a> {
-    /// Number of the cell.
     pub cell: u64,
     /// The cell's identity, which is equal only for the same experiment, seed and program.
     pub id: &'a str,
@@ -148,7 +144,6 @@ impl SweepRows {
         columns::push(&mut self.columns, columns.cells(row));
     }
 
-    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.trials().len()
     }
@@ -157,7 +152,6 @@ impl SweepRows {
         self.len() == 0
     }
 
-    /// Returns the trial of each row.
     pub fn trials(&self) -> &[i64] {
         self.column("trial").unwrap_or_default()
     }

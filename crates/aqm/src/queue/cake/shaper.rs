@@ -63,7 +63,6 @@ impl Pace {
         Self { scaled_nanos, shift }
     }
 
-    /// Returns the time of `bytes`.
     #[inline]
     pub fn time_for(self, bytes: u32) -> Span {
         let scaled = u128::from(bytes) * u128::from(self.scaled_nanos);

@@ -14,7 +14,6 @@ pub enum Tins {
     Eight,
 }
 
-/// The part of one tin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// The rate of the tin, if the rate of all tins is `rate`.
@@ -24,7 +23,6 @@ pub(super) struct Share {
 }
 
 impl Tins {
-    /// Returns the number of tins.
     pub const fn count(self) -> usize {
         match self {
             Self::BestEffort => 1,

@@ -9,7 +9,6 @@ use crate::time::Span;
 
 pub type CodelQueue = OneQueue<CodelProfile>;
 
-/// CoDel in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum CodelProfile {
     Rfc(Rfc),

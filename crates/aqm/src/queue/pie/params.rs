@@ -13,7 +13,6 @@ use crate::time::Span;
 
 pub type PieQueue = OneQueue<PieProfile>;
 
-/// PIE in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum PieProfile {
     Rfc(PieRfcConfig),

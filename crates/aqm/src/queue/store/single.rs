@@ -73,7 +73,6 @@ pub struct Single<A, P> {
 }
 
 impl<A: Aqm, P> Single<A, P> {
-    /// Returns an empty queue.
     pub fn new(aqm: A, limit: Limit, overflow: Overflow) -> Self {
         Self { aqm, limit, overflow, ring: Ring::default() }
     }

@@ -248,7 +248,6 @@ impl Column {
         }
     }
 
-    /// Reads the next rows of a column.
     fn read(kind: Kind, column: &mut ColumnReader, rows: usize) -> ParquetResult<Self> {
         use ColumnReader::{
             ByteArrayColumnReader as Bytes, DoubleColumnReader as Real, Int64ColumnReader as Long,
@@ -376,7 +375,6 @@ impl Lists {
         (defined, repeated)
     }
 
-    /// Reads the next rows of a column.
     fn read(column: &mut ColumnReaderImpl<Int64Type>, rows: usize) -> ParquetResult<Self> {
         let (mut defined, mut repeated, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         let mut left = rows;

@@ -12,7 +12,6 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use underload_fleet::store::StoreError;
 
-/// The address of a database.
 #[derive(Clone)]
 pub(super) struct Address {
     config: Config,

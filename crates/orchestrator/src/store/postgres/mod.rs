@@ -37,7 +37,6 @@ pub(super) struct Postgres {
     address: Address,
     client: Client,
     statements: HashMap<String, Statement>,
-    /// Whether a transaction is open.
     is_open: bool,
     /// Whether this transaction has the lock of those that reserve or free leases.
     has_turn: bool,
@@ -336,7 +335,6 @@ const MOVED: &str = "DO $$ BEGIN
         UPDATE progress SET last_change = 0, last_number = 0;
     END IF;
 END $$";
-/// Version of the tables.
 const VERSION: i64 = 3;
 /// Since version 3 the results of a transaction can be folded in parts: progress is the last folded
 /// result, and not the first transaction that was not folded. The column has a new name, so that

@@ -29,7 +29,6 @@ pub(in crate::store) struct Batch {
 }
 
 impl Batch {
-    /// Results of the largest batch.
     pub(in crate::store) const RESULTS_MAX: usize = 4_096;
 
     /// Scales all limits with the number of results.

@@ -179,9 +179,6 @@ impl CellBytes {
     }
 
     /// Calls `see` with each bin and its count. Returns the devices.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub(super) fn visit(&self, see: impl FnMut(u16, u64)) -> Result<RoaringBitmap, StoreError> {
         let damaged = || StoreError::broken("a stored sum is damaged: restore a copy of the store");
         let set = match self.devices.split_first() {

@@ -120,7 +120,6 @@ impl<'a> Question<'a> {
         level != Level::Hours || self.filter.hour.is_none_or(|meant| meant == hour)
     }
 
-    /// Adds a cell of series.
     pub(in crate::store) fn add_cell(
         &mut self,
         (line, day, hour): (u32, u32, u8),
@@ -164,7 +163,6 @@ impl<'a> Question<'a> {
         self.answers.entry((line, day, hour)).or_insert_with(Answer::empty)
     }
 
-    /// Adds a cell of runs.
     pub(in crate::store) fn add_runs(
         &mut self,
         key: &Key,

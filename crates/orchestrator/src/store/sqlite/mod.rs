@@ -331,7 +331,6 @@ const WORDS: &[(&str, &str)] = &[
     ("{order}", "number"),
     ("{over}", "true"),
 ];
-/// Version of the tables.
 const VERSION: i64 = 3;
 /// Version 2 has an index by day and plan, by which days are moved to files.
 const TO_VERSION_2: &str = "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan);";

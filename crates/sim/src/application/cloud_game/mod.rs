@@ -70,7 +70,6 @@ impl CloudGameConfig {
     }
 }
 
-/// An input of the player.
 #[derive(Clone, Copy, Debug)]
 struct Input {
     sent: Time,
@@ -105,7 +104,6 @@ pub(super) struct CloudGame {
     waiting_bytes: u64,
     release: Time,
     screen: Screen,
-    /// Inputs that have been shown.
     inputs_shown: usize,
     input_delays: Samples,
 }

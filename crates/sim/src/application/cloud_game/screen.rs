@@ -7,7 +7,6 @@ use crate::application::numbers::{metric, percent};
 use crate::application::samples::Samples;
 use crate::net::{Message, Report};
 
-/// A frame in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) captured: Time,

@@ -61,7 +61,6 @@ pub(super) struct Video {
     throughputs: Vec<f64>,
 }
 
-/// The state of playback.
 #[derive(Clone, Copy, Debug, Default)]
 struct Playback {
     /// Time from the start to the first chunk.
@@ -72,7 +71,6 @@ struct Playback {
 }
 
 impl Playback {
-    /// Returns the state at `now`.
     fn advanced_to(self, now: Time) -> Self {
         if self.startup.is_none() {
             return self;
