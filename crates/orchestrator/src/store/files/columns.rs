@@ -8,14 +8,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnPath, Type, TypePtr};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::{ColumnPath, TypePtr};
 use ring::digest::{Context, SHA256};
 use underload_disk::{Access, NewFile};
 use underload_fleet::bins::Bins;
@@ -43,19 +43,6 @@ pub(super) enum Kind {
     Counts,
     /// A histogram in the format of earlier versions, which [`visit_bins`] reads.
     OptionalBytes,
-}
-
-impl Kind {
-    fn is_optional(self) -> bool {
-        matches!(
-            self,
-            Self::OptionalLong | Self::OptionalReal | Self::OptionalText | Self::OptionalBytes
-        )
-    }
-
-    fn is_list(self) -> bool {
-        matches!(self, Self::Bins | Self::Counts)
-    }
 }
 
 /// Declares the columns of a table, each with its name in a file, its kind and its value in a row:
@@ -444,41 +431,23 @@ fn properties(layout: &Layout) -> ParquetResult<WriterProperties> {
 }
 
 fn schema(layout: &Layout) -> ParquetResult<TypePtr> {
-    let mut fields = Vec::with_capacity(layout.len());
-    for (column, kind) in layout {
-        let physical = match kind {
-            Kind::Long | Kind::Rising | Kind::OptionalLong | Kind::Bins | Kind::Counts => {
-                PhysicalType::INT64
-            }
-            Kind::OptionalReal => PhysicalType::DOUBLE,
-            _ => PhysicalType::BYTE_ARRAY,
-        };
-        let is_text = matches!(kind, Kind::Text | Kind::OptionalText);
-        let repetition =
-            if kind.is_optional() { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-        let name = if kind.is_list() { "element" } else { column };
-        let field = Type::primitive_type_builder(name, physical)
-            .with_repetition(repetition)
-            .with_logical_type(is_text.then_some(LogicalType::String))
-            .build()?;
-        let field = Arc::new(field);
-        fields.push(if kind.is_list() { Arc::new(list(column, field)?) } else { field });
-    }
-    Ok(Arc::new(Type::group_type_builder("underload").with_fields(fields).build()?))
-}
-
-/// The three-level list of the Parquet specification.
-fn list(name: &str, element: TypePtr) -> ParquetResult<Type> {
-    let repeated = Type::group_type_builder("list")
-        .with_repetition(Repetition::REPEATED)
-        .with_fields(vec![element])
-        .build()?;
-    Type::group_type_builder(name)
-        .with_repetition(Repetition::REQUIRED)
-        .with_logical_type(Some(LogicalType::List))
-        .with_converted_type(ConvertedType::LIST)
-        .with_fields(vec![Arc::new(repeated)])
-        .build()
+    let field = |(name, kind): &(&str, Kind)| match kind {
+        Kind::Long | Kind::Rising => format!("REQUIRED INT64 {name};"),
+        Kind::OptionalLong => format!("OPTIONAL INT64 {name};"),
+        Kind::OptionalReal => format!("OPTIONAL DOUBLE {name};"),
+        Kind::Text => format!("REQUIRED BYTE_ARRAY {name} (STRING);"),
+        Kind::OptionalText => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
+        Kind::Bytes => format!("REQUIRED BYTE_ARRAY {name};"),
+        Kind::OptionalBytes => format!("OPTIONAL BYTE_ARRAY {name};"),
+        // The three-level list of the Parquet specification.
+        Kind::Bins | Kind::Counts => format!(
+            "REQUIRED GROUP {name} (LIST) {{
+               REPEATED GROUP list {{ REQUIRED INT64 element; }}
+             }}"
+        ),
+    };
+    let fields: Vec<String> = layout.iter().map(field).collect();
+    parse_message_type(&format!("message underload {{ {} }}", fields.concat())).map(Arc::new)
 }
 
 /// Reads columns of a file in batches of rows.
