@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use underload_compat::stamp::Source;
+
 /// Conditions that a packet must all satisfy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -20,19 +22,13 @@ impl fmt::Display for Filter {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
-    From(Network),
-    To(Network),
-    Host(Network),
+    From(Source),
+    To(Source),
+    Host(Source),
     SourcePort(u16),
     TargetPort(u16),
     Port(u16),
     Protocol(u8),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
-    address: IpAddr,
-    prefix: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,9 +56,9 @@ impl FromStr for Filter {
             let mut value =
                 || words.next().ok_or_else(|| format!("`{word}`: no value; {EXPECTED}"));
             conditions.push(match word {
-                "from" | "src" => Condition::From(value()?.parse()?),
-                "to" | "dst" => Condition::To(value()?.parse()?),
-                "host" => Condition::Host(value()?.parse()?),
+                "from" | "src" => Condition::From(network(value()?)?),
+                "to" | "dst" => Condition::To(network(value()?)?),
+                "host" => Condition::Host(network(value()?)?),
                 "port" => Condition::Port(port(value()?)?),
                 "sport" => Condition::SourcePort(port(value()?)?),
                 "dport" => Condition::TargetPort(port(value()?)?),
@@ -79,40 +75,12 @@ impl FromStr for Filter {
     }
 }
 
+fn network(text: &str) -> Result<Source, String> {
+    text.parse().map_err(|error| format!("`{text}`: {error}"))
+}
+
 fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("`{text}`: expected a port, 0 to 65535"))
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = || {
-            let (address, prefix) = text.split_once('/').unzip();
-            let address: IpAddr = address.unwrap_or(text).parse().ok()?;
-            let most = if address.is_ipv4() { 32 } else { 128 };
-            let prefix = prefix.map_or(Ok(most), str::parse).ok()?;
-            (prefix <= most).then_some(Self { address, prefix })
-        };
-        let error = || format!("`{text}`: expected an address, or a network such as 192.0.2.0/24");
-        parse().ok_or_else(error)
-    }
-}
-
-impl Network {
-    fn contains(self, other: IpAddr) -> bool {
-        match (self.address, other) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differ = own.to_bits() ^ other.to_bits();
-                differ.checked_shr(32 - self.prefix).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differ = own.to_bits() ^ other.to_bits();
-                differ.checked_shr(128 - self.prefix).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
-    }
 }
 
 impl Filter {
