@@ -34,6 +34,7 @@ use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::help::{asks_for_all, with_help, with_rare_options};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::manual::{self, Completions, Manual};
+use underload_terminal::quantity::percent;
 use underload_terminal::{STARTED_BY, VERSION, status};
 
 /// Many lines measured by a plan: its load, admission, results, studies.
@@ -171,11 +172,6 @@ fn devices(text: &str) -> Result<u32, String> {
     let count = number.parse::<u32>().ok().and_then(|number| number.checked_mul(scale));
     let is_possible = |count: &u32| (1..=LINES_MAX).contains(count);
     count.filter(is_possible).ok_or_else(|| format!("expected 1 to {LINES_MAX}, such as 10M"))
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse::<f64>().ok().filter(|it| (0.0..=100.0).contains(it));
-    percent.ok_or_else(|| "expected 0 to 100".to_owned())
 }
 
 /// Returns the definition of the command line.

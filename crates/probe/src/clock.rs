@@ -30,11 +30,6 @@ impl RunClock {
         Self { start_monotonic_ns: read(ClockId::CLOCK_MONOTONIC) }
     }
 
-    /// Returns `CLOCK_MONOTONIC` at the start of the trial.
-    pub fn start_monotonic_ns(self) -> u64 {
-        self.start_monotonic_ns
-    }
-
     /// Returns the nanoseconds since the trial began; 0 before.
     pub fn now_ns(self) -> u64 {
         read(ClockId::CLOCK_MONOTONIC).saturating_sub(self.start_monotonic_ns)

@@ -161,7 +161,8 @@ const fn point(time: Time, value: f64) -> SeriesPoint {
     SeriesPoint { time_ns: time.as_nanos(), value }
 }
 
-fn bits_per_second(bytes: u64, span: Span) -> u64 {
+/// Returns the rate of `bytes` in `span`; 0 for an empty span.
+pub fn bits_per_second(bytes: u64, span: Span) -> u64 {
     let bits = u128::from(bytes) * 8_000_000_000;
     bits.checked_div(u128::from(span.as_nanos())).unwrap_or(0) as u64
 }

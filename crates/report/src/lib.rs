@@ -9,7 +9,7 @@
 //! - [`figures_table`], [`figure_pages`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
 //! - [`history_page`]: one line over weeks.
-//! - [`replay_page`], [`replay_lines`]: what several queues did to the packets of a recording.
+//! - [`replay_page`]: what several queues did to the packets of a recording.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
@@ -50,8 +50,8 @@ pub use page::{
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};
-pub use replayed::{Replayed, ReplayedQueue, replay_lines};
+pub use replayed::{Replayed, ReplayedQueue};
 pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};
-pub use words::{grouped, one_line, plain_text, significant, thousands};
+pub use words::{capital, grouped, one_line, plain_text, significant, thousands};

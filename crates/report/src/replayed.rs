@@ -98,11 +98,6 @@ pub(crate) fn verdict(replayed: &Replayed) -> Vec<String> {
     compared(&replayed.queues).into_iter().chain(each).map(|line| one_line(&line)).collect()
 }
 
-/// Returns all sentences on a replay, caveats first.
-pub fn replay_lines(replayed: &Replayed) -> Vec<String> {
-    caveats(replayed).into_iter().map(str::to_owned).chain(verdict(replayed)).collect()
-}
-
 /// Compares the first queue with the one whose p99 differs most, with the cost of both.
 fn compared(queues: &[ReplayedQueue]) -> Option<String> {
     let mut waits = queues.iter().filter_map(|queue| Some((queue, queue.sojourn_ms?[2])));
@@ -129,6 +124,11 @@ fn compared(queues: &[ReplayedQueue]) -> Option<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    /// Returns the sentences of a replay's page, caveats first.
+    fn replay_lines(replayed: &Replayed) -> Vec<String> {
+        caveats(replayed).into_iter().map(str::to_owned).chain(verdict(replayed)).collect()
+    }
 
     pub(crate) fn queue(name: &str, p99: f64, dropped: u64, marked: u64) -> ReplayedQueue {
         ReplayedQueue {

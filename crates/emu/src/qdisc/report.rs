@@ -6,7 +6,7 @@ use underload_aqm::link::tally::{Curves, Row};
 use underload_aqm::qdisc::{Count, DropReason, MarkReason};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
-use underload_record::link::{LinkName, packets};
+use underload_record::link::{LinkName, bits_per_second, packets};
 use underload_record::schema::{
     BottleneckSummary, PacketCount, Phase, PhaseWindow, Series, SeriesKind,
 };
@@ -177,11 +177,6 @@ fn since(before: Count, after: Count) -> Count {
         packets: after.packets.saturating_sub(before.packets),
         bytes: after.bytes.saturating_sub(before.bytes),
     }
-}
-
-fn bits_per_second(bytes: u64, span: Span) -> u64 {
-    let bits = u128::from(bytes) * 8_000_000_000;
-    bits.checked_div(u128::from(span.as_nanos())).unwrap_or(0) as u64
 }
 
 #[cfg(test)]

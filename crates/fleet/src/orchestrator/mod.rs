@@ -95,7 +95,6 @@ pub enum Kind {
     Gone = 410,
     TooLarge = 413,
     TooMany = 429,
-    Unavailable = 503,
 }
 
 impl Kind {

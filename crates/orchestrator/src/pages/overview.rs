@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use underload_fleet::outcome::{Outcome, kind_of_reason};
 use underload_fleet::store::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum};
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
-use underload_report::thousands;
+use underload_report::{capital, thousands};
 
 use super::problem::Problem;
 use super::question::{Ask, DAY_MS, date_text};
@@ -107,13 +107,6 @@ fn lost_words(names: &[String]) -> Option<String> {
         few => few.join(" and "),
     };
     Some(format!("more than 1 of 100 probes was lost ({of})"))
-}
-
-fn capital(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().collect::<String>() + letters.as_str()
-    })
 }
 
 /// `from 2026-11-01 to 2026-11-22`

@@ -61,15 +61,6 @@ impl ErrorEstimate {
     /// A clock that is not synchronised to Coordinated Universal Time: S = 0, and the largest error
     /// of the field (a multiplier of 0 is invalid).
     pub const UNSYNCHRONIZED: Self = Self(0x3fff);
-
-    /// Returns the error in nanoseconds, rounded up and saturating.
-    pub fn error_nanos(self) -> u64 {
-        let multiplier = u128::from(self.0 & 0xff);
-        let scale = u32::from(self.0 >> 8 & 0x3f);
-        let nanos =
-            (multiplier << scale).saturating_mul(u128::from(NANOS_PER_SECOND)).div_ceil(1 << 32);
-        u64::try_from(nanos).unwrap_or(u64::MAX)
-    }
 }
 
 #[cfg(test)]
@@ -93,13 +84,6 @@ mod tests {
         let rollover = NtpTimestamp::from_unix_nanos(2_085_978_496 * NANOS_PER_SECOND + 1_000);
         assert_eq!(rollover.0 >> 32, 0);
         assert_eq!(rollover.to_unix_nanos(), Some(2_085_978_496 * NANOS_PER_SECOND + 1_000));
-    }
-
-    #[test]
-    fn error_estimates_are_multiplier_times_two_to_the_scale_rounded_up() {
-        assert_eq!(ErrorEstimate(0x8001).error_nanos(), 1);
-        assert_eq!(ErrorEstimate(0x8001 | 32 << 8).error_nanos(), NANOS_PER_SECOND);
-        assert_eq!(ErrorEstimate::UNSYNCHRONIZED.error_nanos(), u64::MAX);
     }
 
     proptest! {

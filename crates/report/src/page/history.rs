@@ -8,7 +8,7 @@ use super::parts::{head, table, unit_head, words_head};
 use super::{header, without_controls};
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
 use crate::plot::{Plot, PlotError};
-use crate::words::{count, significant};
+use crate::words::{capital, count, significant};
 
 const DAY_S: f64 = 86_400.0;
 const DAY_NAMES: [&str; 7] =
@@ -134,11 +134,6 @@ fn by_hour(followed: Followed, trends: &[Trend]) -> Option<Result<Plot, PlotErro
 
 fn with_runs(followed: Followed, trends: &[Trend]) -> impl Iterator<Item = &Trend> {
     trends.iter().filter(move |it| it.followed == followed && !it.points.is_empty())
-}
-
-fn capital(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn date(at_s: i64) -> String {
