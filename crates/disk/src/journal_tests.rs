@@ -1,3 +1,5 @@
+//! Tests of journals: kills, full disks and power cuts.
+
 use super::*;
 use crate::faults::{self, Fault, Tree};
 

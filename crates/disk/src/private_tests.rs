@@ -1,3 +1,5 @@
+//! Tests of files and folders that others cannot open.
+
 use std::fs::{self, Permissions};
 
 use super::*;

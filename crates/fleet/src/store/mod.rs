@@ -1,7 +1,7 @@
 //! The state of a fleet, and the traits of stores.
 //!
 //! The rules of this crate change state only through a [`Transaction`], which is atomic, isolated
-//! and durable. The stores in SQLite and PostgreSQL are in the crate `orchestrator`. One conformance
+//! and durable. The stores in SQLite and PostgreSQL are in the crate `orchestrator`. A conformance
 //! suite checks both against a store in memory, which other tests use, too.
 
 mod archive;

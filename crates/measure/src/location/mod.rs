@@ -21,7 +21,7 @@
 //!    else.
 
 #[cfg(test)]
-#[path = "tests/places.rs"]
+#[path = "places_tests.rs"]
 mod places;
 #[cfg(test)]
 mod tests;
