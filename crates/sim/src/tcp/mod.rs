@@ -98,6 +98,7 @@ impl Tcp {
     /// trip of the handshake, if nothing was retransmitted.
     pub(crate) fn accept(&mut self, now: Time, rtt: Option<Span>) {
         self.sender.accept(now, rtt);
+        self.receiver.set_timeout(self.sender.timeout());
         self.sender_deadline = self.sender.deadline();
     }
 
@@ -179,7 +180,10 @@ impl Endpoint for Tcp {
             Body::Syn => {
                 port.send(self.direction.opposite(), SYN_BYTES, Ecn::NotEct, Body::SynAck);
             }
-            Body::SynAck => self.sender.on_connected(port),
+            Body::SynAck => {
+                self.sender.on_connected(port);
+                self.receiver.set_timeout(self.sender.timeout());
+            }
             _ => {}
         }
         self.note_sender(port.now);

@@ -33,9 +33,14 @@ pub(super) struct Receiver {
     recent_stamp: Stamp,
     /// Segments received and not acknowledged yet.
     unacknowledged: u32,
-    delayed_until: Option<Time>,
-    /// Acknowledgements that are still sent without delay at the start of the connection.
+    /// When the delayed acknowledgement is due; [`Time::MAX`] without one.
+    delayed_until: Time,
+    /// Acknowledgements that are still sent without delay.
     quick: u32,
+    /// When the latest segment arrived that the cumulative acknowledgement waited for.
+    last_in_order: Time,
+    /// This end's own retransmission timeout, which follows from the handshake.
+    timeout_us: u32,
     marks: MarkCounter,
     /// Whether the previous packet was CE.
     last_marked: bool,
@@ -49,12 +54,17 @@ impl Receiver {
     /// packets is acknowledged at once (RFC 8257 section 3.2; RFC 9768 section 3.2.2.5.1 requires
     /// half of that). Otherwise a mark is echoed until answered (RFC 3168).
     pub(super) fn new(accurate: bool) -> Self {
-        Self { quick: QUICK_ACKNOWLEDGEMENTS, accurate, ..Self::default() }
+        let delayed_until = Time::MAX;
+        Self { quick: QUICK_ACKNOWLEDGEMENTS, accurate, delayed_until, ..Self::default() }
+    }
+
+    pub(super) fn set_timeout(&mut self, timeout: Span) {
+        self.timeout_us = u32::try_from(timeout.as_nanos() / 1_000).unwrap_or(u32::MAX);
     }
 
     /// Returns when the delayed acknowledgement is due.
     pub(super) fn deadline(&self) -> Time {
-        self.delayed_until.unwrap_or(Time::MAX)
+        self.delayed_until
     }
 
     /// Stores a segment; returns an acknowledgement unless it is delayed.
@@ -62,6 +72,7 @@ impl Receiver {
         let mark_changed = self.note_ecn(data, ecn);
         self.note_stamp(data);
         let fills_gap = !self.islands.is_empty();
+        self.note_progress(now, data.sequence);
         let fresh = self.store(data);
         if !fresh {
             return Some(self.acknowledge(Some(data.sequence)));
@@ -76,13 +87,26 @@ impl Receiver {
             self.quick = self.quick.saturating_sub(1);
             return Some(self.acknowledge(None));
         }
-        self.delayed_until.get_or_insert(now + DELAY);
+        self.delayed_until = self.delayed_until.min(now + DELAY);
         None
+    }
+
+    /// Sends the next acknowledgements without delay if the sender seems to begin anew: after a
+    /// timeout without progress (Linux `tcp_event_data_recv`), or if it sends again what has
+    /// arrived (`tcp_enter_quickack_mode`).
+    fn note_progress(&mut self, now: Time, sequence: u32) {
+        let is_late = now.since(self.last_in_order) > Span::from_micros(u64::from(self.timeout_us));
+        if sequence < self.expected || (sequence == self.expected && is_late) {
+            self.quick = QUICK_ACKNOWLEDGEMENTS;
+        }
+        if sequence == self.expected {
+            self.last_in_order = now;
+        }
     }
 
     /// Returns the delayed acknowledgement if it is due.
     pub(super) fn on_timer(&mut self, now: Time) -> Option<Acknowledgement> {
-        self.delayed_until.is_some_and(|due| due <= now).then(|| self.acknowledge(None))
+        (self.delayed_until <= now).then(|| self.acknowledge(None))
     }
 
     /// Stores the time stamp to echo, that of the segment at the left edge: the first of several
@@ -185,7 +209,7 @@ impl Receiver {
 
     fn acknowledge(&mut self, duplicate: Option<u32>) -> Acknowledgement {
         self.unacknowledged = 0;
-        self.delayed_until = None;
+        self.delayed_until = Time::MAX;
         let mut blocks = [SackBlock::default(); 3];
         for (block, &start) in blocks.iter_mut().zip(&self.recent[..self.recent_count]) {
             let found = self.islands.binary_search_by_key(&start, |island| island.start);
@@ -219,5 +243,44 @@ impl Receiver {
 const SEGMENTS_PER_ACKNOWLEDGEMENT: u32 = 2;
 /// Linux `TCP_DELACK_MIN`, the value of its adaptive timeout while data arrives continuously.
 const DELAY: Span = Span::from_millis(40);
-/// Linux `TCP_MAX_QUICKACKS`: acknowledgements sent without delay at the start of a connection.
+/// Linux `TCP_MAX_QUICKACKS`: acknowledgements sent without delay where a sender begins.
 const QUICK_ACKNOWLEDGEMENTS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of `count` segments from `first` on, 10 ms apart, are acknowledged at once.
+    fn is_quick(receiver: &mut Receiver, start: Time, first: u32, count: u32) -> Vec<bool> {
+        let arrive = |index: u32| {
+            let now = start + Span::from_millis(10 * u64::from(index));
+            let (len, sent) = (1_448, Stamp::of(now));
+            let sequence = first + index;
+            let data = Data { sequence, len, retransmission: false, window_reduced: false, sent };
+            receiver.on_data(now, data, Ecn::NotEct).is_some()
+        };
+        (0..count).map(arrive).collect()
+    }
+
+    #[test]
+    fn acknowledgements_are_quick_again_after_a_timeout_or_a_repetition() {
+        let mut receiver = Receiver::new(false);
+        receiver.set_timeout(Span::from_millis(240));
+        let quick = is_quick(&mut receiver, Time::ZERO, 0, QUICK_ACKNOWLEDGEMENTS);
+        assert!(quick.iter().all(|is_quick| *is_quick), "{quick:?}");
+        let start = Time::from_secs(1);
+        receiver.last_in_order = start;
+        assert_eq!(is_quick(&mut receiver, start, 16, 3), [false, true, false]);
+        let after_gap = start + Span::from_millis(20 + 241);
+        let quick = is_quick(&mut receiver, after_gap, 19, 18);
+        assert_eq!(
+            quick.iter().filter(|is_quick| **is_quick).count(),
+            17,
+            "every second of the last"
+        );
+        let repeated = Time::from_secs(2);
+        receiver.last_in_order = repeated;
+        assert_eq!(is_quick(&mut receiver, repeated, 36, 1), [true], "a repetition");
+        assert_eq!(is_quick(&mut receiver, repeated, 37, 3), [true; 3]);
+    }
+}

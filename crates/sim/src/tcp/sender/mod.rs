@@ -186,6 +186,11 @@ impl Sender {
         }
     }
 
+    /// Returns the retransmission timeout without backoff.
+    pub(super) fn timeout(&self) -> Span {
+        self.rtt.timeout()
+    }
+
     /// The first segment that has not been sent.
     pub(super) fn next_sequence(&self) -> u32 {
         self.board.next
