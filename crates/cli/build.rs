@@ -1,4 +1,4 @@
-//! Tells the program what its system has: sockets, network namespaces. Packs the documentation for
+//! Tells the program what its system has: servers, network namespaces. Packs the documentation for
 //! `underload docs`.
 
 use std::fs;

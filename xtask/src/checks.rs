@@ -100,6 +100,27 @@ pub fn features() -> anyhow::Result<()> {
     Ok(())
 }
 
+const WINDOWS: &str = "x86_64-pc-windows-gnu";
+/// The C compiler that some dependencies need for that target.
+const WINDOWS_COMPILER: &str = "x86_64-w64-mingw32-gcc";
+
+/// Compiles the program for Windows, with warnings as errors; reports a skip without the target or
+/// its C compiler.
+pub fn windows() -> anyhow::Result<()> {
+    if !crate::targets::is_installed(WINDOWS) {
+        crate::skips::report("windows", &format!("rustup target add {WINDOWS}"));
+        return Ok(());
+    }
+    if !crate::process::is_installed(WINDOWS_COMPILER) {
+        crate::skips::report("windows", "apt install gcc-mingw-w64-x86-64");
+        return Ok(());
+    }
+    let mut command = Command::new("cargo");
+    command.args(["check", "--quiet", "--locked", "--target", WINDOWS]).args(FEATURE_SETS[0]);
+    command.env("CARGO_TARGET_DIR", target().join("windows"));
+    succeed(command.env("RUSTFLAGS", "-Dwarnings"))
+}
+
 /// Seconds of [`fuzz_time`] by hand.
 pub const SECONDS_BY_HAND: u64 = 60;
 /// Seconds of [`fuzz_time`] in CI.

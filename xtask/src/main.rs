@@ -53,6 +53,7 @@ usage: cargo xtask COMMAND
   test       all tests, with a count of what passed, failed and was skipped, and why
   fuzz       every fuzz target, or those named, for 3 s each from the kept corpus
   features   each set of features that is installed compiles by itself
+  windows    the program compiles for Windows; by hand, as it takes minutes
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
   book       the documentation as a book with search, in target/book; needs mdbook
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         ["same-code", base] => same_code::check(base),
         ["fuzz", targets @ ..] => fuzz::run(targets),
         ["features"] => checks::features(),
+        ["windows"] => checks::windows(),
         ["msrv"] => checks::msrv(),
         ["audit"] => audit::run(),
         ["book"] => book::build().map(drop),

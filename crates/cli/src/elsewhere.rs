@@ -15,9 +15,8 @@ pub struct Arguments {
 
 pub fn run<T>(_: &Arguments) -> anyhow::Result<T> {
     bail!(
-        "this program cannot do that on {}: measure, path, survey, history, serve and fleet need \
-         Linux or macOS, shape and kernel-queue need Linux, link needs Linux and the feature \
-         `live`",
+        "this program cannot do that on {}: path, survey, serve and fleet need Linux or macOS, \
+         shape and kernel-queue need Linux, link needs Linux and the feature `live`",
         std::env::consts::OS
     )
 }

@@ -26,7 +26,6 @@ mod figures;
 #[cfg(all(feature = "whole", sockets))]
 mod fleet;
 mod help;
-#[cfg(sockets)]
 mod history;
 #[cfg(namespaces)]
 mod kernel;
@@ -36,7 +35,6 @@ mod kernel_queue;
 mod link;
 #[cfg(feature = "whole")]
 mod live_page;
-#[cfg(sockets)]
 mod measure;
 #[cfg(namespaces)]
 mod meter;
@@ -81,7 +79,7 @@ use underload_terminal::{VERSION, console, status};
 #[cfg(not(shaping))]
 use crate::elsewhere as shape;
 #[cfg(not(sockets))]
-use crate::elsewhere::{self as history, self as measure, self as path, self as survey};
+use crate::elsewhere::{self as path, self as survey};
 
 /// Measures, explains and fixes latency under load.
 #[derive(Parser)]

@@ -80,6 +80,7 @@ pub enum Command {
 
 impl Command {
     /// `program` is the definition of the whole command line.
+    #[cfg_attr(not(sockets), expect(unused_variables, reason = "only `fleet` has options"))]
     pub fn run(&self, options: console::Options, program: clap::Command) -> ExitCode {
         let outcome = match self {
             Self::Try(arguments) => arguments.run(),

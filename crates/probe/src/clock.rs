@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_gettime};
-
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
+use crate::system::{monotonic_ns, unix_ns};
 
 /// Nanoseconds since a trial began, on the machine's monotonic clock.
 ///
@@ -27,16 +24,16 @@ pub struct Instants {
 
 impl RunClock {
     pub fn start() -> Self {
-        Self { start_monotonic_ns: read(ClockId::CLOCK_MONOTONIC) }
+        Self { start_monotonic_ns: monotonic_ns() }
     }
 
     /// Returns the nanoseconds since the trial began; 0 before.
     pub fn now_ns(self) -> u64 {
-        read(ClockId::CLOCK_MONOTONIC).saturating_sub(self.start_monotonic_ns)
+        monotonic_ns().saturating_sub(self.start_monotonic_ns)
     }
 
     pub fn now_on_both(self) -> Instants {
-        let unix_ns = read(ClockId::CLOCK_REALTIME);
+        let unix_ns = unix_ns();
         Instants { run_ns: self.now_ns(), unix_ns }
     }
 
@@ -44,9 +41,9 @@ impl RunClock {
     pub fn sleep_until(self, deadline_ns: u64) {
         #[cfg(target_os = "linux")]
         {
-            use nix::time::{ClockNanosleepFlags, clock_nanosleep};
+            use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
             let monotonic_ns = self.start_monotonic_ns.saturating_add(deadline_ns);
-            let deadline = TimeSpec::from(Duration::from_nanos(monotonic_ns));
+            let deadline = nix::sys::time::TimeSpec::from(Duration::from_nanos(monotonic_ns));
             let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
             // Fails only after a signal, which the caller's loop tolerates: the arguments are
             // valid.
@@ -63,13 +60,6 @@ impl Instants {
         let since_then = self.unix_ns as i64 - unix_ns as i64;
         (self.run_ns as i64).saturating_sub(since_then)
     }
-}
-
-fn read(clock: ClockId) -> u64 {
-    // Both clocks exist and are after their epoch. If not, 0 is better than a panic in a measuring
-    // thread.
-    let now = clock_gettime(clock).unwrap_or_else(|_| TimeSpec::new(0, 0));
-    now.tv_sec() as u64 * NANOS_PER_SECOND + now.tv_nsec() as u64
 }
 
 #[cfg(test)]

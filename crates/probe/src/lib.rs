@@ -27,6 +27,7 @@ pub mod rpm;
 pub mod session;
 pub mod survey;
 mod sys;
+mod system;
 pub mod wire;
 
 pub use clock::{Instants, RunClock};

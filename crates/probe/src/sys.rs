@@ -10,7 +10,8 @@ use std::io;
 use std::mem::size_of_val;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd as _;
-use std::os::fd::BorrowedFd;
+
+use crate::system::BorrowedFd;
 
 /// Bytes of `struct tcp_info` that are read: up to and including `tcpi_bytes_retrans`.
 pub(crate) const TCP_INFO_LEN: usize = 216;

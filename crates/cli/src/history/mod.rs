@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde_json::json;
+#[cfg(sockets)]
 use underload_compat::https;
 use underload_line::history::{History, collect, followed, marks, sentence};
 use underload_line::label;
@@ -127,12 +128,32 @@ fn mark(arguments: &MarkArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[cfg(sockets)]
+fn check_webhook(url: &str) -> anyhow::Result<()> {
+    https::check_url(url).context("--webhook").or_bad_input()
+}
+
+#[cfg(sockets)]
+fn post(url: &str, document: &str) -> anyhow::Result<()> {
+    https::post_json(url, document).context("--webhook")
+}
+
+#[cfg(not(sockets))]
+fn check_webhook(_: &str) -> anyhow::Result<()> {
+    refuse!("--webhook needs Linux or macOS; expected --alert alone, whose exit status is 3")
+}
+
+#[cfg(not(sockets))]
+fn post(url: &str, _: &str) -> anyhow::Result<()> {
+    check_webhook(url)
+}
+
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(Command::Mark(arguments)) = &arguments.command {
         return mark(arguments);
     }
     if let Some(url) = &arguments.webhook {
-        https::check_url(url).context("--webhook").or_bad_input()?;
+        check_webhook(url)?;
     }
     let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
     let outputs = [is_stdout(&arguments.prometheus), is_stdout(&arguments.influx), arguments.json];
@@ -222,7 +243,7 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
             })
         });
         let document = json!({ "version": 1, "alerts": alerts.collect::<Vec<_>>() });
-        https::post_json(url, &document.to_string()).context("--webhook")?;
+        post(url, &document.to_string())?;
     }
     Ok(ExitCode::from(WORSE))
 }

@@ -219,6 +219,7 @@ impl FamilyOptions {
         }
     }
 
+    #[cfg_attr(not(sockets), expect(dead_code, reason = "other commands use it"))]
     pub fn allows(self, address: &SocketAddr) -> bool {
         if address.is_ipv4() { !self.ipv6 } else { !self.ipv4 }
     }
@@ -232,6 +233,7 @@ impl Arguments {
     }
 
     /// Refuses options that a test to a server of another kind would ignore.
+    #[cfg_attr(not(sockets), expect(dead_code, reason = "no such test is there"))]
     pub fn check_foreign(&self) -> anyhow::Result<()> {
         let given = [
             ("--preset", self.preset.is_some()),

@@ -15,10 +15,15 @@ mod account;
 mod arguments;
 mod consent;
 mod courtesy;
+#[cfg(sockets)]
 mod foreign;
 mod history;
 mod keep;
+#[cfg(sockets)]
 mod ndt7;
+#[cfg(not(sockets))]
+mod no_ndt7;
+#[cfg(sockets)]
 mod responsiveness;
 mod rhythm;
 pub mod view;
@@ -32,7 +37,9 @@ use underload_terminal::console;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
-pub use arguments::{Arguments, FamilyOptions, ServerOptions};
+pub use arguments::Arguments;
+#[cfg(sockets)]
+pub use arguments::{FamilyOptions, ServerOptions};
 pub use courtesy::local_zone;
 #[cfg(shaping)]
 pub use courtesy::{Courtesy, CourtesyOptions};
@@ -40,6 +47,8 @@ pub use courtesy::{Courtesy, CourtesyOptions};
 pub use history::seed;
 
 use keep::Keeper;
+#[cfg(not(sockets))]
+use no_ndt7 as ndt7;
 
 use crate::present::{Show, open_in_desktop, refuse_occupied};
 use view::View;
@@ -47,8 +56,9 @@ use view::View;
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match Kind::from_host(&arguments.host) {
         Kind::Session => arguments.check().or_bad_input()?,
-        Kind::Ndt7 => ndt7::check(arguments)?,
+        #[cfg(sockets)]
         Kind::Responsiveness => responsiveness::check(arguments)?,
+        Kind::Ndt7 => ndt7::check(arguments)?,
     }
     // Before signals are watched, so that Ctrl-C ends the question.
     let unless_metered = consent::ask(arguments)?;
@@ -65,18 +75,17 @@ enum Kind {
     /// `underload serve`.
     Session,
     Ndt7,
+    #[cfg(sockets)]
     Responsiveness,
 }
 
 impl Kind {
     fn from_host(host: &str) -> Self {
-        if ndt7::is_wanted(host) {
-            Self::Ndt7
-        } else if responsiveness::is_wanted(host) {
-            Self::Responsiveness
-        } else {
-            Self::Session
+        #[cfg(sockets)]
+        if responsiveness::is_wanted(host) {
+            return Self::Responsiveness;
         }
+        if ndt7::is_wanted(host) { Self::Ndt7 } else { Self::Session }
     }
 }
 
@@ -100,7 +109,11 @@ fn once(
     let (mut view, moved) = (View::new(), Cell::new(0));
     let test: Box<dyn Test + '_> = match Kind::from_host(&arguments.host) {
         Kind::Session => Box::new(Session::open(&request, &mut view, interrupt)?),
+        #[cfg(sockets)]
         Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments, &moved)?),
+        #[cfg(not(sockets))]
+        Kind::Ndt7 => return ndt7::check(arguments),
+        #[cfg(sockets)]
         Kind::Responsiveness => Box::new(responsiveness::Nq::open(arguments, &moved)?),
     };
     let measured = stored(test, &request, place, interrupt);

@@ -1,26 +1,28 @@
 //! A datagram's control data: marking, time to live, arrival time and destination address, as each
 //! system provides them.
 
-use std::io::{self, IoSlice};
-use std::net::{IpAddr, UdpSocket};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd as _;
 
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, sendmsg};
-
-pub(super) use system::{
-    ask_for_address, ask_for_hop_limit, ask_for_time, ask_for_ttl, read, send, space,
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg,
 };
+use socket2::SockRef;
+
+pub(super) use system::{ask_for_address, ask_for_time, send, space};
+use system::{ask_for_hop_limit, ask_for_ttl, read};
 
 use super::Received;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way<'a> {
+pub(super) struct Way {
     /// Whether its packets are IPv6.
     pub over_ipv6: bool,
     /// The source, an address of this machine; `None` if the kernel chooses.
     pub from: Option<IpAddr>,
     /// The destination; `None` for the connected peer.
-    pub to: Option<&'a SockaddrStorage>,
+    pub to: Option<SocketAddr>,
 }
 
 /// Sends one datagram with control messages, without waiting.
@@ -28,10 +30,51 @@ fn send_with(
     socket: &UdpSocket,
     bytes: &[u8],
     control: &[ControlMessage<'_>],
-    address: Option<&SockaddrStorage>,
+    peer: Option<SocketAddr>,
 ) -> io::Result<usize> {
     let (slices, flags) = ([IoSlice::new(bytes)], MsgFlags::MSG_DONTWAIT);
-    Ok(sendmsg(socket.as_raw_fd(), &slices, control, flags, address)?)
+    let address = peer.map(SockaddrStorage::from);
+    Ok(sendmsg(socket.as_raw_fd(), &slices, control, flags, address.as_ref())?)
+}
+
+/// Asks for the marking and the time to live of IPv4 packets.
+pub(super) fn ask_ipv4(socket: &UdpSocket) -> io::Result<()> {
+    SockRef::from(socket).set_recv_tos_v4(true).and_then(|()| ask_for_ttl(socket))
+}
+
+/// Asks for the marking and the hop limit of IPv6 packets.
+pub(super) fn ask_ipv6(socket: &UdpSocket) -> io::Result<()> {
+    SockRef::from(socket).set_recv_tclass_v6(true).and_then(|()| ask_for_hop_limit(socket))
+}
+
+/// Receives one datagram; `control` is the space for its control messages.
+pub(super) fn receive(
+    socket: &UdpSocket,
+    control: &mut [u8],
+    buffer: &mut [u8],
+) -> io::Result<Received> {
+    let mut slices = [IoSliceMut::new(buffer)];
+    let flags = MsgFlags::empty();
+    let message =
+        recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut slices, Some(control), flags)?;
+    let mut received = Received {
+        len: message.bytes,
+        truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
+        peer: message.address.as_ref().and_then(socket_address),
+        ..Received::default()
+    };
+    // If control messages were truncated, their fields stay `None`.
+    for control in message.cmsgs().into_iter().flatten() {
+        read(&control, &mut received);
+    }
+    Ok(received)
+}
+
+fn socket_address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(address) = storage.as_sockaddr_in() {
+        return Some(SocketAddr::V4((*address).into()));
+    }
+    storage.as_sockaddr_in6().map(|address| SocketAddr::V6((*address).into()))
 }
 
 #[cfg(target_os = "linux")]
@@ -103,7 +146,7 @@ mod system {
     }
 
     /// Sends one datagram with a marking, without waiting.
-    pub fn send(socket: &UdpSocket, bytes: &[u8], class: u8, way: Way<'_>) -> io::Result<usize> {
+    pub fn send(socket: &UdpSocket, bytes: &[u8], class: u8, way: Way) -> io::Result<usize> {
         let wide_class = i32::from(class);
         let marking = if way.over_ipv6 {
             ControlMessage::Ipv6TClass(&wide_class)
@@ -179,7 +222,7 @@ mod system {
         }
     }
 
-    pub fn send(socket: &UdpSocket, bytes: &[u8], class: u8, way: Way<'_>) -> io::Result<usize> {
+    pub fn send(socket: &UdpSocket, bytes: &[u8], class: u8, way: Way) -> io::Result<usize> {
         let options = SockRef::from(socket);
         let class = u32::from(class);
         if way.over_ipv6 {

@@ -4,6 +4,10 @@
 //! [`Requester`] runs a [`crate::session::ClosedLoop`]; [`Reflector`] answers both. Sockets come
 //! from the caller, so the two ends may be in different network namespaces of one process.
 
+#[cfg(unix)]
+mod ancillary;
+#[cfg(windows)]
+#[path = "ancillary_windows.rs"]
 mod ancillary;
 mod bucket;
 mod prober;

@@ -1,11 +1,9 @@
 //! A UDP socket that reports when a packet arrived, and with which marking.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg};
 use socket2::SockRef;
 
 use super::EndpointError;
@@ -56,14 +54,14 @@ impl ProbeSocket {
         let _ = options.set_send_buffer_size(BUFFER_BYTES);
         ancillary::ask_for_time(&socket).map_err(error("asking for receive time stamps"))?;
         if local.is_ipv6() {
-            options.set_recv_tclass_v6(true).map_err(error("asking for the traffic class"))?;
-            ancillary::ask_for_hop_limit(&socket).map_err(error("asking for the hop limit"))?;
+            let asked = ancillary::ask_ipv6(&socket);
+            asked.map_err(error("asking for the traffic class and the hop limit"))?;
         }
         // On a dual-stack IPv6 socket these serve IPv4 peers; a socket for IPv6 alone may refuse
         // them.
-        let for_ipv4 = options.set_recv_tos_v4(true).and_then(|()| ancillary::ask_for_ttl(&socket));
+        let for_ipv4 = ancillary::ask_ipv4(&socket);
         if local.is_ipv4() {
-            for_ipv4.map_err(error("asking for the type of service"))?;
+            for_ipv4.map_err(error("asking for the type of service and the time to live"))?;
         }
         ancillary::ask_for_address(&socket, local.is_ipv6())
             .map_err(error("asking for the address"))?;
@@ -129,9 +127,7 @@ impl ProbeSocket {
         peer: Option<SocketAddr>,
     ) -> io::Result<usize> {
         let over_ipv6 = peer.map_or(self.sends_over_ipv6, is_ipv6_on_the_wire);
-        let address = peer.map(SockaddrStorage::from);
-        let way = Way { over_ipv6, from, to: address.as_ref() };
-        ancillary::send(&self.socket, bytes, class, way)
+        ancillary::send(&self.socket, bytes, class, Way { over_ipv6, from, to: peer })
     }
 
     /// Receives one datagram with its ancillary data.
@@ -140,22 +136,7 @@ impl ProbeSocket {
     /// Returns the kernel's error; [`io::ErrorKind::WouldBlock`] after the read timeout;
     /// [`io::ErrorKind::ConnectionRefused`] if the connected peer's port is closed.
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
-        let mut slices = [IoSliceMut::new(buffer)];
-        let descriptor = self.socket.as_raw_fd();
-        let control = Some(self.control.as_mut_slice());
-        let message =
-            recvmsg::<SockaddrStorage>(descriptor, &mut slices, control, MsgFlags::empty())?;
-        let mut received = Received {
-            len: message.bytes,
-            truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
-            peer: message.address.as_ref().and_then(socket_address),
-            ..Received::default()
-        };
-        // If control messages were truncated, their fields stay `None`.
-        for control in message.cmsgs().into_iter().flatten() {
-            ancillary::read(&control, &mut received);
-        }
-        Ok(received)
+        ancillary::receive(&self.socket, &mut self.control, buffer)
     }
 }
 
@@ -165,13 +146,6 @@ fn is_ipv6_on_the_wire(peer: SocketAddr) -> bool {
         IpAddr::V4(_) => false,
         IpAddr::V6(address) => address.to_ipv4_mapped().is_none(),
     }
-}
-
-fn socket_address(storage: &SockaddrStorage) -> Option<SocketAddr> {
-    if let Some(address) = storage.as_sockaddr_in() {
-        return Some(SocketAddr::V4((*address).into()));
-    }
-    storage.as_sockaddr_in6().map(|address| SocketAddr::V6((*address).into()))
 }
 
 #[cfg(test)]

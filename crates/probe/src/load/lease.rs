@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-use nix::poll::PollFlags;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
 use underload_record::schema::Direction;
@@ -20,6 +19,7 @@ use super::round_trips::{READ_INTERVAL, RoundTripLog};
 use super::tcp_info::TcpInfo;
 use super::udp_port::{Meeting, SharedEnd, UdpEnd};
 use crate::network::{is_temporary, is_transient};
+use crate::system::PollFlags;
 
 pub(super) struct Lease<'a, S> {
     pub peer: &'a Peer,

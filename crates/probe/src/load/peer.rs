@@ -2,18 +2,17 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Socket};
 use underload_record::schema::Marking;
 
 use super::{LoadError, keep_little_unsent};
 use crate::clock::RunClock;
 use crate::network::{POLL_INTERVAL, is_temporary, wait_for};
+use crate::system::{AsFd as _, PollFlags, is_connecting, set_class_v6};
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -137,7 +136,7 @@ pub(super) fn connect(
     let stream = TcpStream::from(socket);
     match begun {
         Ok(()) => return Peer::new(stream, flow, clock, stop),
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) if is_connecting(&error) => {}
         Err(error) => return Err(error_of(error)),
     }
     loop {
@@ -166,7 +165,7 @@ pub(super) fn set_marking(
 ) -> io::Result<()> {
     let class = u32::from(marking.to_byte());
     if domain == Domain::IPV6 {
-        socket.set_tclass_v6(class)?;
+        set_class_v6(socket, class)?;
         // For IPv4 peers of a dual-stack socket; a socket for IPv6 alone rejects the option and
         // needs none.
         let _ = socket.set_tos_v4(class);

@@ -3,7 +3,6 @@
 use std::io::{self, Read, Write};
 use std::sync::atomic::Ordering;
 
-use nix::poll::PollFlags;
 use socket2::SockRef;
 
 use super::congestion::congestion_control_of;
@@ -13,6 +12,7 @@ use super::round_trips::{READ_INTERVAL, RoundTrip};
 use super::tcp_info::{TcpInfo, part};
 use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
 use crate::network::is_temporary;
+use crate::system::PollFlags;
 
 /// Bytes per system call: enough to make the cost of calls negligible, and a multiple of the block.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -158,7 +158,7 @@ mod tests {
         // Wait until the other end's last data has arrived.
         let words = PollFlags::POLLIN | PollFlags::POLLHUP;
         let waited = crate::network::wait_for(
-            std::os::fd::AsFd::as_fd(&peer.stream),
+            crate::system::AsFd::as_fd(&peer.stream),
             words,
             Duration::from_secs(10),
         );

@@ -1,9 +1,9 @@
 //! The kernel's state of a TCP connection.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use crate::sys::{TCP_INFO_LEN, tcp_info};
+use crate::system::AsFd;
 
 /// The fields of Linux's `struct tcp_info` (linux/tcp.h) that explain a bulk flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

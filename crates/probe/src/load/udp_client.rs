@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Type};
 
 use super::opened::{FlowContext, Opened, ReportReader};
@@ -15,6 +14,7 @@ use super::peer::set_marking;
 use super::protocol::DatagramHeader;
 use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL};
 use crate::network::is_transient;
+use crate::system::PollFlags;
 
 /// Sends at the flow's rate until stopped, and records the server's reports of what arrived.
 pub(super) fn send(

@@ -125,7 +125,7 @@ impl SharedEnd {
             socket.set_only_v6(true)?;
         }
         // All sockets of the port share it, which the kernel allows to one user.
-        socket.set_reuse_port(true)?;
+        crate::system::share_port(&socket)?;
         set_marking(&SockRef::from(&socket), domain, self.marking)?;
         let _ = socket.set_recv_buffer_size(4 << 20);
         socket.bind(&self.local.into())?;

@@ -5,7 +5,6 @@
 //! sockets of several namespaces can therefore measure between them.
 
 mod customer;
-mod descriptors;
 mod interfaces;
 mod metered;
 mod places;
@@ -19,7 +18,6 @@ use std::sync::Arc;
 use socket2::{Domain, Socket, Type};
 
 pub use customer::CustomerNetwork;
-pub use descriptors::raise_descriptor_limit;
 pub use interfaces::{Line, QUIET_BELOW_BIT_PER_S, busier_bit_per_s};
 pub use metered::{Metered, metered};
 pub use places::{Evict, Place, PlaceLimits, Places, unless};
@@ -66,6 +64,12 @@ pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn bind_to_interface(_: &Socket, _: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Raises the limit of open sockets and files of this process to `wanted`, at most to what the
+/// system allows it. Returns the resulting limit.
+pub fn raise_descriptor_limit(wanted: u64) -> u64 {
+    crate::system::raise_descriptor_limit(wanted)
 }
 
 /// Returns the network of the calling thread.

@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
 use super::SocketSource;
+use crate::system::{AsFd as _, PollFlags, is_connecting, poll};
 
 /// Delay between two connection attempts (RFC 8305 section 5, "Connection Attempt Delay").
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -80,11 +79,7 @@ impl Race {
         let begun = network.socket(Domain::for_address(address), Type::STREAM).and_then(|socket| {
             socket.set_nonblocking(true)?;
             match socket.connect(&address.into()) {
-                Err(error)
-                    if error.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) =>
-                {
-                    Err(error)
-                }
+                Err(error) if !is_connecting(&error) => Err(error),
                 _ => Ok(socket),
             }
         });
@@ -97,17 +92,12 @@ impl Race {
 
     /// Waits until an attempt succeeds and returns its connection; `None` after `timeout`.
     fn wait(&mut self, timeout: Duration) -> Option<(TcpStream, SocketAddr)> {
-        let mut descriptors: Vec<PollFd<'_>> = self
-            .running
-            .iter()
-            .map(|(socket, _)| PollFd::new(socket.as_fd(), PollFlags::POLLOUT))
-            .collect();
-        let millis = u16::try_from(timeout.as_millis() + 1).unwrap_or(u16::MAX);
-        // If the wait ends early, the caller waits again.
-        let _ = poll(&mut descriptors, PollTimeout::from(millis));
-        let ready: Vec<bool> = descriptors.iter().map(|it| it.any().unwrap_or(false)).collect();
-        drop(descriptors);
-        for index in (0..ready.len()).rev().filter(|index| ready[*index]) {
+        let waited: Vec<_> =
+            self.running.iter().map(|(socket, _)| (socket.as_fd(), PollFlags::POLLOUT)).collect();
+        // If the wait ends early or fails, the caller waits again.
+        let flags = poll(&waited, timeout + Duration::from_millis(1)).unwrap_or_default();
+        drop(waited);
+        for index in (0..flags.len()).rev().filter(|index| !flags[*index].is_empty()) {
             let (socket, address) = self.running.swap_remove(index);
             let outcome = match socket.take_error() {
                 Ok(Some(error)) | Err(error) => Err(error),

@@ -1,13 +1,11 @@
 //! Accepting connections, each with a thread of its own.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use nix::poll::PollFlags;
-
 use super::{POLL_INTERVAL, is_temporary, wait_for};
+use crate::system::{AsFd as _, PollFlags};
 
 /// Accepts connections until `stop`, then waits for their threads. `welcome` starts the thread of a
 /// connection; it returns `None` if it refuses the connection.

@@ -1,10 +1,9 @@
 //! Waiting on a descriptor for a limited time.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use crate::system::{BorrowedFd, PollFlags, poll};
 
 /// Longest sleep of a thread before it checks whether it should stop.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -16,14 +15,7 @@ pub fn wait_for(
     flags: PollFlags,
     timeout: Duration,
 ) -> io::Result<PollFlags> {
-    let mut descriptors = [PollFd::new(descriptor, flags)];
-    // Rounded up: a wait of 0.3 ms must not become a busy loop.
-    let millis = u16::try_from(timeout.as_micros().div_ceil(1_000)).unwrap_or(u16::MAX);
-    match poll(&mut descriptors, PollTimeout::from(millis)) {
-        Ok(_) => Ok(descriptors[0].revents().unwrap_or(PollFlags::empty())),
-        Err(nix::errno::Errno::EINTR) => Ok(PollFlags::empty()),
-        Err(errno) => Err(errno.into()),
-    }
+    Ok(poll(&[(descriptor, flags)], timeout)?[0])
 }
 
 /// Returns true for errors that do not concern the connection: a socket that would block, or a
