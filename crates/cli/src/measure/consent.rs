@@ -1,6 +1,7 @@
 //! Consent to measure through a metered connection.
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use underload_line::target::{Family, resolve};
@@ -18,8 +19,15 @@ const CARRIES: &str = "a measurement moves all that a line carries, 125 MB in 10
 /// # Errors
 /// Returns an error if the user declines, or without a terminal if `--every` is given.
 pub fn ask(arguments: &Arguments) -> anyhow::Result<Line> {
-    let line = if arguments.yes { Line::Ignored } else { line(arguments) };
+    let line = match &arguments.dev {
+        _ if arguments.yes => Line::Ignored,
+        Some(name) => Line::Named(vec![name.clone()]),
+        None => Line::OfDefaultRoutes,
+    };
     let Some(metered) = metered(&line) else { return Ok(line) };
+    if arguments.dev.is_none() && is_local(&arguments.host) {
+        return Ok(Line::Ignored);
+    }
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         eprint!("{metered}; {CARRIES}. Measure? [y/N] ");
         io::stderr().flush().context("asking on the terminal")?;
@@ -35,17 +43,10 @@ pub fn ask(arguments: &Arguments) -> anyhow::Result<Line> {
     Ok(line)
 }
 
-/// Returns the interfaces that the measurement uses; none towards this machine itself.
-fn line(arguments: &Arguments) -> Line {
-    if let Some(name) = &arguments.dev {
-        return Line::Named(vec![name.clone()]);
-    }
-    let found = resolve(&arguments.host, Family::Any);
-    let is_local = |it: &std::net::SocketAddr| it.ip().is_loopback();
-    match found {
-        Ok(target) if target.addresses.iter().all(is_local) => Line::Ignored,
-        _ => Line::OfDefaultRoutes,
-    }
+/// Whether the server is on this machine.
+fn is_local(host: &str) -> bool {
+    let is_loopback = |it: &SocketAddr| it.ip().is_loopback();
+    resolve(host, Family::Any).is_ok_and(|target| target.addresses.iter().all(is_loopback))
 }
 
 /// Reads an answer; the end of the input is "no".
