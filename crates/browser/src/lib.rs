@@ -40,12 +40,11 @@ const JOIN_PIPES: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Pages come from this machine alone, and Chromium's sandbox starts neither as root nor in a user
 /// namespace, in which every user is root.
-const ARGUMENTS: [&str; 12] = [
+const ARGUMENTS: [&str; 11] = [
     "--headless",
     "--remote-debugging-pipe",
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",

@@ -30,7 +30,7 @@ pub(crate) struct CallStats {
     /// In pixels; `None` before the first frame.
     pub frame_height: Option<f64>,
     pub freeze_count: f64,
-    /// In s.
+    /// Length of all freezes together, s.
     pub total_freezes_duration: f64,
     /// Time in the de-jitter buffer, of all its frames together, s.
     pub jitter_buffer_delay: f64,

@@ -31,8 +31,8 @@ pub(crate) struct PageLoads {
     pub finished: Vec<PageTiming>,
     /// Length up to the end of the flow of a load that was under way; `None` if none was.
     pub unfinished: Option<Span>,
-    /// Connections that the server accepted.
-    pub connections: u64,
+    /// Connections that the server accepted; `None` if another program accepted them.
+    pub connections: Option<u64>,
 }
 
 impl PageLoads {
@@ -43,7 +43,8 @@ impl PageLoads {
         let finished: Vec<Span> = self.finished.iter().map(length).collect();
         let loads = Loads { finished, unfinished: self.unfinished };
         let begun = self.finished.len() + usize::from(self.unfinished.is_some());
-        let connections = (begun > 0).then(|| self.connections as f64 / begun as f64);
+        let connections = self.connections.filter(|_| begun > 0);
+        let connections = connections.map(|count| count as f64 / begun as f64);
         let objects = self.finished.iter().map(|load| f64::from(load.objects));
         let own = [
             ("connect", "ms", self.median(PageTiming::connect)),
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn medians_are_of_finished_loads_and_an_unfinished_one_counts_as_longer() {
         let finished = vec![load(700.0, 0.0), load(500.0, 22.0), load(600.0, 0.0)];
-        let mut loads = PageLoads { finished, unfinished: None, connections: 12 };
+        let mut loads = PageLoads { finished, unfinished: None, connections: Some(12) };
         let of = |loads: &PageLoads, name: &str| {
             let metrics = loads.metrics();
             metrics.iter().find(|metric| metric.name == name).expect("a metric").value

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data_encoding::BASE64;
 use rustls::crypto::ring as provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -152,6 +153,15 @@ impl Identity {
     /// Returns the fingerprint of the key, which clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.names.key()
+    }
+
+    /// Returns certificate and key in PEM, for another program that serves in this one's name.
+    pub fn to_pem(&self) -> [String; 2] {
+        let pem = |label: &str, der: &[u8]| {
+            let text = BASE64.encode(der);
+            format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+        };
+        [pem("CERTIFICATE", &self.certificate), pem("PRIVATE KEY", self.key.secret_pkcs8_der())]
     }
 
     /// Returns the files to watch; `None` if the identity was not read from PEM files.

@@ -20,7 +20,7 @@ pub struct BrowserFlow {
     /// Time between the end of one load and the start of the next.
     pub pause: Span,
     pub fetches_script: bool,
-    /// Congestion control of the server.
+    /// Congestion control of the server's TCP connections.
     pub congestion_control: String,
     /// Since the start of the ramp; `None` to start with the load phase.
     pub start: Option<Span>,
@@ -36,14 +36,16 @@ pub enum PageProtocol {
     Http1,
     /// HTTP/2 over TLS 1.3, without which browsers do not speak it.
     Http2,
+    /// HTTP/3 over QUIC, by the program `caddy`.
+    Http3,
 }
 
-words! { PageProtocol, word: Http1 Http2; }
+words! { PageProtocol, word: Http1 Http2 Http3; }
 
 keys! {
     pub(super) struct BrowserKeys {
         /// The protocol of the server; `http1`: HTTP/1.1 without TLS, as the model's; `http2`:
-        /// HTTP/2 over TLS 1.3.
+        /// HTTP/2 over TLS 1.3; `http3`: HTTP/3 over QUIC, by the program `caddy`.
         protocol: PageProtocol = PageProtocol::Http1,
         /// Whether connections stay open after a response; `false` for `http1` only: a new one per
         /// resource, as the model's `chrome` has it.
@@ -54,8 +56,8 @@ keys! {
         pause: Span = WebConfig::default().pause,
         /// Whether the page leaves its script out, as if it came from the cache, or names it.
         script: Script = Script::Cached,
-        /// The congestion control of the server.
-        congestion_control: String = DEFAULT_CONTROL.to_owned(),
+        /// The congestion control of the server; `http3` has that of `caddy`.
+        congestion_control: Option<String> where default = "cubic",
         /// Start after the start of the ramp; by default with the load phase.
         start: Option<Span>,
         /// End after the start of the ramp; by default with the load phase.
@@ -70,9 +72,14 @@ impl Kind for BrowserKeys {
 
     fn check(self) -> Result<BrowserFlow, Fault> {
         let Self { protocol, keep_alive, loads, pause, script, congestion_control, .. } = self;
-        if !keep_alive && protocol == PageProtocol::Http2 {
-            let problem = "`false` needs protocol = \"http1\": HTTP/2 has one connection per page";
+        if !keep_alive && protocol != PageProtocol::Http1 {
+            let problem =
+                "`false` needs protocol = \"http1\": the others have one connection per page";
             return Err(Fault::new("keep_alive", problem));
+        }
+        if congestion_control.is_some() && protocol == PageProtocol::Http3 {
+            let problem = "needs protocol = \"http1\" or \"http2\": QUIC has that of `caddy`";
+            return Err(Fault::new("congestion_control", problem));
         }
         let (start, stop) = (self.start, self.stop);
         let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
@@ -82,9 +89,31 @@ impl Kind for BrowserKeys {
             loads,
             pause,
             fetches_script: script == Script::Fetched,
-            congestion_control,
+            congestion_control: congestion_control.unwrap_or_else(|| DEFAULT_CONTROL.to_owned()),
             start,
             stop: activity.stop,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn keys_of_tcp_connections_are_refused_for_other_protocols() {
+        for (protocol, key, needs) in [
+            ("http2", "keep_alive = false", "flow.browser.keep_alive: `false` needs"),
+            ("http3", "keep_alive = false", "flow.browser.keep_alive: `false` needs"),
+            ("http3", "congestion_control = \"reno\"", "flow.browser.congestion_control: needs"),
+        ] {
+            let text = format!(
+                "[path]\nup = \"10mbit\"\n[[flow]]\nkind = \"probe\"\n\
+                 [[flow]]\nkind = \"browser\"\nprotocol = \"{protocol}\"\n"
+            );
+            Scenario::parse(&text, "test").expect("a scenario");
+            let error = Scenario::parse(&(text + key), "test").expect_err("refused").to_string();
+            assert!(error.contains(needs), "{error}");
+        }
     }
 }

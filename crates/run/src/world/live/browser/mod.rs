@@ -5,6 +5,7 @@
 //! that ends with their processes, which end with the namespaces at the latest: also a killed run
 //! leaves neither.
 
+mod caddy;
 mod calls;
 mod control;
 mod loading;
@@ -21,7 +22,7 @@ use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 use super::exec::Finished;
 use super::plan::{duration, longest};
 use crate::error::{Doing as _, RunError};
-use crate::scenario::{Arm, FlowKind};
+use crate::scenario::{Arm, Flow, FlowKind, PageProtocol};
 use crate::trial::Output;
 use calls::Call;
 use pages::Pages;
@@ -62,11 +63,19 @@ struct Outcome {
     text: String,
 }
 
-/// Returns why this machine has no browser for an arm's flows; `None` if it has one, or needs none.
+/// Returns which program this machine lacks for an arm's flows; `None` if it has all of them.
 pub(super) fn problem(arm: &Arm) -> Option<String> {
+    let missing = |flow: &Flow, what: &str| Some(format!("flow.{}: {what}", flow.name));
     let flow = arm.flows.iter().find(|flow| flow.kind.needs_browser())?;
-    let missing = format!("flow.{}: {MISSING}", flow.name);
-    Chromium::find().is_none().then_some(missing)
+    if Chromium::find().is_none() {
+        return missing(flow, MISSING);
+    }
+    let is_http3 = |flow: &&Flow| match &flow.kind {
+        FlowKind::Browser(page) => page.protocol == PageProtocol::Http3,
+        _ => false,
+    };
+    let flow = arm.flows.iter().find(is_http3)?;
+    if caddy::is_installed() { None } else { missing(flow, caddy::MISSING) }
 }
 
 impl<'a> Browsers<'a> {

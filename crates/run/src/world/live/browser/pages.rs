@@ -8,6 +8,7 @@ use underload_emu::machine::{Ends, SERVER_V4};
 use underload_record::schema::{FlowDirection, FlowRecord};
 use underload_sim::application::web::IMAGES;
 
+use super::caddy::Caddy;
 use super::control::{Controlled, Signals};
 use super::loading::{Loader, Loads};
 use super::server::PageServer;
@@ -22,6 +23,7 @@ pub(super) struct Pages<'a> {
     name: &'a str,
     flow: &'a BrowserFlow,
     server: PageServer,
+    caddy: Option<Caddy>,
     browser: Controlled<Loads>,
     /// When the flow was stopped.
     stopped: Arc<OnceLock<Instant>>,
@@ -38,8 +40,11 @@ impl<'a> Pages<'a> {
             .server()
             .open(|| TcpListener::bind((SERVER_V4, 0)))
             .doing("opening the page's socket")?;
-        let address = url(flow, listener.local_addr().of_world()?);
+        let of_server = listener.local_addr().of_world()?;
         let server = PageServer::start(listener, flow)?;
+        let is_http3 = flow.protocol == PageProtocol::Http3;
+        let caddy = is_http3.then(|| Caddy::start(ends.server(), of_server)).transpose()?;
+        let address = url(flow, caddy.as_ref().map_or(of_server, |caddy| caddy.address));
         let stopped = Arc::new(OnceLock::new());
         let (loads, pause, is_stopped) = (flow.loads, duration(flow.pause), Arc::clone(&stopped));
         let run = move |tools: Vec<_>, signals: &Signals| {
@@ -49,9 +54,13 @@ impl<'a> Pages<'a> {
         // Chromium connects twice to a server whose certificate it does not know, so it is told
         // the key.
         let trust = |key: &String| format!("--ignore-certificate-errors-spki-list={key}");
-        let arguments: Vec<String> = server.key.iter().map(trust).collect();
+        let key = caddy.as_ref().map(|caddy| &caddy.key).or(server.key.as_ref());
+        // Without an earlier answer that offers HTTP/3, Chromium would speak HTTP/1.1.
+        let quic = |caddy: &Caddy| format!("--origin-to-force-quic-on={}", caddy.address);
+        let arguments = key.map(trust).into_iter().chain(caddy.as_ref().map(quic));
+        let arguments: Vec<String> = arguments.collect();
         let browser = Controlled::start(&[ends.client()], &arguments, longest, run)?;
-        Ok(Self { name, flow, server, browser, stopped })
+        Ok(Self { name, flow, server, caddy, browser, stopped })
     }
 
     /// Returns a line of JSON for the browser, and one for each load.
@@ -76,7 +85,8 @@ impl Task for Pages<'_> {
 
     fn finish(&mut self) -> Outcome {
         self.stop();
-        let connections = self.server.connections();
+        let is_ours = self.caddy.is_none();
+        let connections = is_ours.then(|| self.server.connections());
         let (loads, failure) = match self.browser.join() {
             Ok(loads) => (loads.unwrap_or_default(), None),
             Err(error) => (Loads::default(), Some(chain(&error))),
@@ -89,7 +99,7 @@ impl Task for Pages<'_> {
         let loads = PageLoads { finished, unfinished, connections };
         let text = self.journal(&loads);
         let record = FlowRecord {
-            congestion_control: Some(self.flow.congestion_control.clone()),
+            congestion_control: is_ours.then(|| self.flow.congestion_control.clone()),
             ..record(self.name.to_owned(), "browser", FlowDirection::Both, loads.metrics())
         };
         Outcome { records: vec![record], problem: failure.or(incomplete), text }
@@ -99,7 +109,7 @@ impl Task for Pages<'_> {
 fn url(flow: &BrowserFlow, address: SocketAddr) -> String {
     let scheme = match flow.protocol {
         PageProtocol::Http1 => "http",
-        PageProtocol::Http2 => "https",
+        PageProtocol::Http2 | PageProtocol::Http3 => "https",
     };
     format!("{scheme}://{address}/")
 }

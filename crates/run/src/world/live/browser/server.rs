@@ -1,4 +1,4 @@
-//! The server of a page: HTTP/1.1, or HTTP/2 over TLS.
+//! The server of a page: HTTP/1.1, or HTTP/2 over TLS. For HTTP/3 it is behind `caddy`.
 
 use std::convert::Infallible;
 use std::io;
@@ -67,7 +67,7 @@ impl PageServer {
     /// Serves the page of a flow on `listener`.
     pub(super) fn start(listener: TcpListener, flow: &BrowserFlow) -> Result<Self, RunError> {
         let (tls, key) = match flow.protocol {
-            PageProtocol::Http1 => (None, None),
+            PageProtocol::Http1 | PageProtocol::Http3 => (None, None),
             PageProtocol::Http2 => {
                 let (tls, key) = new_tls()?;
                 (Some(tls), Some(key))
@@ -106,15 +106,21 @@ impl PageServer {
 /// Returns TLS with a new key, and the key's SHA-256 in base64.
 fn new_tls() -> Result<(TlsAcceptor, String), RunError> {
     let identity = Identity::generate().of_world()?;
-    let fingerprint = identity.fingerprint().to_string();
-    let hexadecimal = fingerprint.trim_start_matches("sha256:");
-    let hash = HEXLOWER.decode(hexadecimal.as_bytes()).of_world()?;
+    let key = key_hash(&identity)?;
     let mut config = identity.server_config().of_world()?.as_ref().clone();
     config.alpn_protocols = vec![b"h2".to_vec()];
     // A browser can read a record only once it has all of it. TCP's initial window carries 14 KiB:
     // the first bytes of a record of 16 KiB, the default, would wait for another round trip.
     config.max_fragment_size = Some(RECORD_BYTES);
-    Ok((TlsAcceptor::from(Arc::new(config)), BASE64.encode(&hash)))
+    Ok((TlsAcceptor::from(Arc::new(config)), key))
+}
+
+/// Returns the SHA-256 of a public key in base64.
+pub(super) fn key_hash(identity: &Identity) -> Result<String, RunError> {
+    let fingerprint = identity.fingerprint().to_string();
+    let hexadecimal = fingerprint.trim_start_matches("sha256:");
+    let hash = HEXLOWER.decode(hexadecimal.as_bytes()).of_world()?;
+    Ok(BASE64.encode(&hash))
 }
 
 impl Drop for PageServer {
