@@ -58,6 +58,27 @@ const BENCHES: &[Bench] = &[
         task: Task::Example("underload-shape", "followed_lines", &[]),
     },
     Bench {
+        name: "followed-live",
+        what: "followed lines that have steps, in a guest kernel with CAKE, beside the simulator",
+        task: Task::Cargo(
+            "test --package underload --test shape -- --nocapture --ignored courses_in_a_guest",
+        ),
+    },
+    Bench {
+        name: "shape-auto",
+        what: "processor time of `shape auto` on a line of 100 Mbit/s, in namespaces (as root)",
+        task: Task::Cargo(
+            "test --release --package underload --test shape -- --nocapture --ignored following_a",
+        ),
+    },
+    Bench {
+        name: "shape-kills",
+        what: "what kills, a full disk and lost devices leave of commands that shape (root)",
+        task: Task::Cargo(
+            "test --package underload --test shape -- --nocapture --ignored ten_kills other_f",
+        ),
+    },
+    Bench {
         name: "where",
         what: "in which segment of a path 500 simulated queues are, by `measure --where`",
         task: Task::Cargo(

@@ -3,7 +3,16 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "../../shape/examples/followed_lines/course.rs"]
+#[expect(dead_code, reason = "the table of simulated lines uses all of it")]
+mod course;
 mod guest;
+#[path = "shape/kills.rs"]
+mod kills;
+#[path = "../../shape/examples/followed_lines/lines.rs"]
+mod lines;
+#[path = "shape/newest_kernel.rs"]
+mod newest_kernel;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -517,15 +526,9 @@ fn a_trial_ends_with_its_process_and_is_continued_by_one() {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory");
-    let (out, before) = (folder.path().display().to_string(), world.state());
-    let start_s = UNIX_EPOCH.elapsed().expect("a clock").as_secs() as i64;
-    let plan = |seed: u64| Plan { start_s, slots: 12, seed };
-    let plan = (0..64).map(plan).find(|plan| plan.is_shaped(0)).expect("half of all seeds");
-    let shaping = "sudo underload shape apply --dev v0 --up 5mbit --down 20mbit --queue \
-                   fifo:limit=100p";
-    let settings = Settings::new(plan, "127.0.0.1:1".to_owned(), shaping.to_owned());
-    let line = serde_json::to_string(&settings).expect("a line") + "\n";
-    fs::write(folder.path().join("trial.jsonl"), line).expect("a file");
+    let directory = folder.path().join("trial");
+    let (out, before) = (directory.display().to_string(), world.state());
+    shaped_hour(&directory);
     let words = [&["shape", "trial", "127.0.0.1:1", "--out", &out], &BOTH[..], &FIFO].concat();
     let start = || {
         let mut command = Command::new(PROGRAM_PATH);
@@ -560,8 +563,26 @@ fn a_trial_ends_with_its_process_and_is_continued_by_one() {
     assert_eq!(world.state(), before);
 }
 
+/// Writes the plan of a trial whose present hour is shaped.
+fn shaped_hour(out: &Path) {
+    let _ = fs::remove_dir_all(out);
+    fs::create_dir(out).expect("a directory");
+    let start_s = UNIX_EPOCH.elapsed().expect("a clock").as_secs() as i64;
+    let plan = |seed: u64| Plan { start_s, slots: 12, seed };
+    let plan = (0..64).map(plan).find(|plan| plan.is_shaped(0)).expect("half of all seeds");
+    let shaping = "sudo underload shape apply --dev v0 --up 5mbit --down 20mbit --queue \
+                   fifo:limit=100p";
+    let settings = Settings::new(plan, "127.0.0.1:1".to_owned(), shaping.to_owned());
+    let line = serde_json::to_string(&settings).expect("a line") + "\n";
+    fs::write(out.join("trial.jsonl"), line).expect("a file");
+}
+
 /// Runs a script in a guest kernel, which has all queues, and returns what it prints.
 fn in_guest(kernel: &Path, script: &str) -> String {
+    in_guest_within(Duration::from_mins(5), kernel, script)
+}
+
+fn in_guest_within(limit: Duration, kernel: &Path, script: &str) -> String {
     let folder = tempfile::tempdir().expect("a directory");
     let init = folder.path().join(PROGRAM);
     let text = format!(
@@ -577,7 +598,7 @@ fn in_guest(kernel: &Path, script: &str) -> String {
     let image = Image::open(kernel).expect("a kernel");
     let guest = Guest::start(&image, folder.path(), &[], 1, 0).expect("a guest");
     // The kernel panics when its first process ends.
-    let ended = guest.wait(Duration::from_mins(5), &false.into());
+    let ended = guest.wait(limit, &false.into());
     let out = fs::read_to_string(folder.path().join("out")).unwrap_or_default();
     assert!(out.ends_with("end of script\n"), "{ended:?}: {out}");
     out
@@ -636,46 +657,6 @@ fn every_queue_shapes_in_the_guest_and_cake_shows_its_classes() {
     // The guest's clock needs no 30 s.
     let undone = "v0 is as it was before: the change was not confirmed\nqdisc noqueue 0: ";
     assert!(out.contains(undone), "{out}");
-}
-
-/// Where `tc` is older than `cake_mq` (iproute2 7.0), that is said and nothing changes.
-#[test]
-fn cake_with_a_part_for_each_queue_shapes_in_the_guest_and_is_restored() {
-    let Some(kernel) =
-        guest::kernel("cake_with_a_part_for_each_queue_shapes_in_the_guest_and_is_restored")
-    else {
-        return;
-    };
-    let extensions = std::env::var("TC_LIB_DIR").unwrap_or_default();
-    let out = in_guest(
-        &kernel,
-        &format!(
-            "[ -z '{extensions}' ] || export TC_LIB_DIR='{extensions}'\n\
-             ip link del v0\nip link add v0 numtxqueues 4 type veth peer name v1\n\
-             ip link set v0 up\nip link set v1 up\nip addr add 10.0.0.1/24 dev v0\n\
-             state() {{ tc -j -d qdisc show dev v0; ip -j link | grep -c ifb-u; }}\n\
-             begin=$(state)\n\
-             underload shape apply --dev v0 --up 20mbit --down 30mbit --queue cake_mq --yes\n\
-             ping -c 1 -W 1 10.0.0.2\nunderload shape show\ntc qdisc show dev v0\n\
-             underload shape off\n[ \"$begin\" = \"$(state)\" ] && echo off: as before\n\
-             underload shape apply --dev lo --up 20mbit --queue cake_mq --yes\n\
-             tc qdisc replace dev v0 root handle 1: cake_mq bandwidth 9mbit\nforeign=$(state)\n\
-             underload shape apply --dev v0 --up 20mbit --yes\n\
-             underload shape apply --dev v0 --up 20mbit --replace --yes\nunderload shape off\n\
-             [ \"$foreign\" = \"$(state)\" ] && echo foreign: as before\n"
-        ),
-    );
-    eprintln!("{out}");
-    assert!(out.contains("\noff: as before\n"), "{out}");
-    assert!(out.contains("lo has one transmit queue"), "{out}");
-    if out.contains("this `tc` is older than the queue `cake_mq`") {
-        return;
-    }
-    assert!(out.contains("v0: cake_mq, confirmed\n  up    20.00 Mbit/s: "), "{out}");
-    assert!(out.contains("\n  down  30.00 Mbit/s: "), "{out}");
-    assert!(out.contains("qdisc cake_mq 756c: root"), "{out}");
-    assert!(out.contains("underload did not set up: `cake_mq 1:` with 9000 kbit/s"), "{out}");
-    assert!(out.contains("\nforeign: as before\n"), "{out}");
 }
 
 /// A home, a modem with full buffers (312,500 and 500,000 bytes at 10 and 20 Mbit/s), and a server
