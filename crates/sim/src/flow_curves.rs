@@ -1,5 +1,5 @@
 //! Time series of TCP flows, with the names and units of the measured world: `NAME.goodput`,
-//! `NAME.rtt`, `NAME.congestion_window`, `NAME.retransmits`.
+//! `NAME.rtt`, `NAME.congestion_window`, `NAME.retransmits`, `NAME.pacing_rate`.
 
 use underload_record::schema::{Series, SeriesPoint};
 
@@ -18,16 +18,17 @@ struct FlowCurve {
     /// Position among the trial's agents.
     agent: usize,
     received_bytes: u64,
-    series: [Series; 4],
+    series: [Series; 5],
 }
 
 /// With more flows than this the record would consist mostly of series.
 const FLOWS_MAX: usize = 64;
-const KINDS: [(&str, &str); 4] = [
+const KINDS: [(&str, &str); 5] = [
     ("goodput", "bit/s"),
     ("rtt", "ns"),
     ("congestion_window", "segments"),
     ("retransmits", "segments"),
+    ("pacing_rate", "bit/s"),
 ];
 
 impl FlowCurves {
@@ -60,19 +61,21 @@ impl FlowCurves {
             let bits = (received_bytes - flow.received_bytes) as f64 * 8e9;
             flow.received_bytes = received_bytes;
             let values = [
-                bits / interval_ns.max(1) as f64,
-                stats.smoothed_rtt_ns as f64,
-                f64::from(stats.window),
-                stats.retransmits as f64,
+                Some(bits / interval_ns.max(1) as f64),
+                Some(stats.smoothed_rtt_ns as f64),
+                Some(f64::from(stats.window)),
+                Some(stats.retransmits as f64),
+                stats.pacing.map(|rate| rate.bytes_per_s() as f64 * 8.0),
             ];
             for (series, value) in flow.series.iter_mut().zip(values) {
-                series.points.push(SeriesPoint { time_ns, value });
+                series.points.extend(value.map(|value| SeriesPoint { time_ns, value }));
             }
         }
     }
 
-    /// Returns all series, ordered by flow.
+    /// Returns all series with points, ordered by flow: a flow without pacing has no pacing rate.
     pub(crate) fn into_series(self) -> impl Iterator<Item = Series> {
-        self.flows.into_iter().flat_map(|flow| flow.series)
+        let series = self.flows.into_iter().flat_map(|flow| flow.series);
+        series.filter(|series| !series.points.is_empty())
     }
 }

@@ -240,16 +240,21 @@ fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
     };
     let mut series = vec![named("goodput", "bit/s", goodput.collect())];
     if matches!(flow.transport, Transport::Tcp { .. }) {
-        let mut tcp = |name, unit, value: fn(&TcpInfo) -> f64| {
-            let points = log
-                .tcp
-                .iter()
-                .map(|sample| SeriesPoint { time_ns: sample.time_ns, value: value(&sample.info) });
+        let mut tcp = |name, unit, value: fn(&TcpInfo) -> Option<f64>| {
+            let points = log.tcp.iter().filter_map(|sample| {
+                Some(SeriesPoint { time_ns: sample.time_ns, value: value(&sample.info)? })
+            });
             series.push(named(name, unit, points.collect()));
         };
-        tcp("rtt", "ns", |info| f64::from(info.rtt_us) * 1e3);
-        tcp("congestion_window", "segments", |info| f64::from(info.congestion_window_segments));
-        tcp("retransmits", "segments", |info| f64::from(info.retransmits));
+        tcp("rtt", "ns", |info| Some(f64::from(info.rtt_us) * 1e3));
+        tcp("congestion_window", "segments", |info| {
+            Some(f64::from(info.congestion_window_segments))
+        });
+        tcp("retransmits", "segments", |info| Some(f64::from(info.retransmits)));
+        tcp("pacing_rate", "bit/s", |info| {
+            let rate = info.pacing_rate_bytes_per_s;
+            (rate != u64::MAX).then_some(rate as f64 * 8.0)
+        });
     }
     series
 }
