@@ -30,12 +30,14 @@ const CASES: [(&str, Option<&str>); 9] = [
     ("bode/step", None),
     ("low-latency/sharing", None),
 ];
-/// The scenario whose windows are compared, too.
+/// The scenario whose flows' windows, round trips and pacing rates are compared, too.
 const TRANSPORTS: &str = "kernel/transports";
 /// Worlds whose trials do not disturb each other.
 const VIRTUAL: [&str; 3] = ["kernel", "kernel-tcp", "sim"];
 const USAGE: &str = "usage: cargo xtask worlds [--quick] [--live] [--stored] [--program FILE] \
                      [--seed N] [--out PAGE] [PART OF A SCENARIO'S NAME...]";
+/// Simulated trials of a variant whose spread is compared with Linux's number.
+pub const SEEDS: &str = "10";
 
 /// The results of a variant in each world.
 type Outcomes = BTreeMap<&'static str, Outcome>;
@@ -53,7 +55,7 @@ struct Worlds {
     program: PathBuf,
     folder: PathBuf,
     options: Vec<String>,
-    /// Reads what an earlier command stored, and runs nothing.
+    /// Runs only what no earlier command stored.
     is_stored: bool,
 }
 
@@ -116,7 +118,7 @@ impl Worlds {
                 for &world in worlds.iter().filter(|world| **world != "sim") {
                     jobs.push(Job { case, variant: variant.clone(), world });
                 }
-                let of_sim = Outcomes::from([("sim", Outcome::Numbers(numbers))]);
+                let of_sim = Outcomes::from([("sim", Outcome::Numbers(Box::new(numbers)))]);
                 results.insert((case, variant), of_sim);
             }
         }
@@ -159,17 +161,27 @@ impl Worlds {
         Ok(())
     }
 
-    /// Runs all variants of a case in the simulator; their numbers, by name.
+    /// Runs all variants of a case in the simulator; their numbers, by name. Flows begin at the
+    /// same instant, as in the other worlds, and in the trials of the spread within a second.
     fn simulate(&self, case: usize) -> anyhow::Result<Vec<(String, Numbers)>> {
-        let out = self.folder(case).join("sim");
-        if !self.is_stored {
-            let mut command = self.command(case, "sim", &out);
-            output(command.arg("--no-cache"))?;
+        let [out, seeds] = ["sim", "sim-seeds"].map(|name| self.folder(case).join(name));
+        for (out, repeats) in [(&out, "1"), (&seeds, SEEDS)] {
+            if !(self.is_stored && out.exists()) {
+                let mut command = self.command(case, "sim", repeats, out);
+                output(command.arg("--no-cache"))?;
+            }
         }
-        self.read(case, &out)
+        let mut variants = self.read(case, &out)?;
+        for ((_, numbers), (_, of_seeds)) in variants.iter_mut().zip(outcome::read(&seeds)?) {
+            numbers.widen(&of_seeds.values);
+            for end in [|of: (f64, f64)| of.0, |of: (f64, f64)| of.1] {
+                numbers.widen(&of_seeds.spread.map(|spread| spread.map(end)));
+            }
+        }
+        Ok(variants)
     }
 
-    /// Reads the numbers of a run, with windows if the case is about these.
+    /// Reads the numbers of a run, with the means of flows if the case is about these.
     fn read(&self, case: usize, run: &Path) -> anyhow::Result<Vec<(String, Numbers)>> {
         let mut variants = outcome::read(run)?;
         if CASES[case].0 == TRANSPORTS {
@@ -177,7 +189,7 @@ impl Worlds {
             let mut export = Command::new(&self.program);
             export.args(["--quiet", "export", "--format", "csv", "--out"]).arg(&tables).arg(run);
             succeed(export.stdout(Stdio::null()))?;
-            outcome::add_windows(run, &tables, &mut variants)?;
+            outcome::add_means(run, &tables, &mut variants)?;
         }
         Ok(variants)
     }
@@ -186,8 +198,8 @@ impl Worlds {
         let Job { case, variant, world } = job;
         let out = self.folder(*case).join(format!("{world}-{}", variant.replace('/', "-")));
         let refusal = out.with_extension("refused");
-        if !self.is_stored {
-            let mut command = self.command(*case, world, &out);
+        if !(self.is_stored && (out.exists() || refusal.exists())) {
+            let mut command = self.command(*case, world, "1", &out);
             let output = command.args(["--variant", variant]).output();
             let output = output.with_context(|| format!("{command:?}"))?;
             // Status 1 means that the trial is invalid: the record says so.
@@ -204,13 +216,13 @@ impl Worlds {
         }
         let numbers = self.read(*case, &out)?.into_iter().next();
         let (_, numbers) = numbers.with_context(|| format!("{}: no variant", out.display()))?;
-        Ok(Outcome::Numbers(numbers))
+        Ok(Outcome::Numbers(Box::new(numbers)))
     }
 
-    fn command(&self, case: usize, world: &str, out: &Path) -> Command {
+    fn command(&self, case: usize, world: &str, repeats: &str, out: &Path) -> Command {
         let (scenario, change) = CASES[case];
         let mut command = Command::new(&self.program);
-        command.args(["--quiet", "run", scenario, "--world", world, "--repeat", "1", "--out"]);
+        command.args(["--quiet", "run", scenario, "--world", world, "--repeat", repeats, "--out"]);
         command.arg(out).args(&self.options).stdin(Stdio::null());
         if let Some(change) = change {
             command.args(["--set", change]);

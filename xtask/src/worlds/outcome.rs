@@ -1,5 +1,6 @@
 //! The numbers of a run's variants, and why a world cannot run a variant.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -7,26 +8,34 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 /// The number of metrics in [`Numbers::values`].
-pub const METRICS: usize = 6;
-// Places of two metrics in `Numbers::values`.
-const SENT_AGAIN: usize = 4;
-const WINDOW: usize = 5;
+pub const METRICS: usize = 9;
+/// The first of the metrics in `Numbers::values` that are means of a flow's series.
+const MEANS: usize = 6;
+/// The series of a flow's means, in the order of `Numbers::values`, and its unit in the tables.
+const SERIES: [(&str, f64); METRICS - MEANS] =
+    [(".congestion_window", 1.0), (".rtt", 1e6), (".pacing_rate", 1e6)];
 
 /// The result of a variant in one world, or why there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    Numbers(Numbers),
+    Numbers(Box<Numbers>),
     /// Why the world cannot run it.
     Refused(String),
 }
 
-/// Results of the load phase.
+/// Round trip p50 and p99 in ms, goodput of all flows in Mbit/s, dropped packets, segments sent
+/// again in the whole trial, share of the goodput of the flows with the first flow's congestion
+/// control if there are two of them in percent, mean window in segments, mean smoothed round trip of
+/// the flow in ms, mean pacing rate in Mbit/s. All but the segments sent again are of the load
+/// phase; `None` if the trial is invalid or measured none.
+pub type Values = [Option<f64>; METRICS];
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Numbers {
-    /// Round trip p50 and p99 in ms, goodput of all flows in Mbit/s, dropped packets, segments sent
-    /// again in the whole trial, mean window in segments; `None` if the trial is invalid or
-    /// measured none.
-    pub values: [Option<f64>; METRICS],
+    /// Values of the first trial.
+    pub values: Values,
+    /// Smallest and largest value of all trials, if there are several.
+    pub spread: [Option<(f64, f64)>; METRICS],
     /// The kernel that ran the trial.
     pub kernel: String,
 }
@@ -37,47 +46,78 @@ pub fn read(run: &Path) -> anyhow::Result<Vec<(String, Numbers)>> {
     let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let record: Value = serde_json::from_str(&text)?;
     let kernel = record["host"]["kernel"].as_str().unwrap_or_default();
-    let summaries = record["summaries"].as_array().context("a record without summaries")?;
-    let numbers = |summary: &Value| {
-        let name = summary["arm"].as_str().context("a summary without a name")?.to_owned();
-        let trials = record["trials"].as_array().map_or(&[][..], Vec::as_slice);
-        let of_variant = trials.iter().filter(|trial| trial["arm"] == summary["arm"]);
-        let mut values = values(summary);
-        let flows = of_variant.flat_map(|trial| trial["flows"].as_array().into_iter().flatten());
-        let again: Vec<f64> = flows.filter_map(|flow| flow["retransmits"].as_f64()).collect();
-        values[SENT_AGAIN] = (!again.is_empty()).then(|| again.iter().sum());
-        Ok((name, Numbers { values, kernel: kernel.to_owned() }))
-    };
-    summaries.iter().map(numbers).collect()
+    let mut variants: Vec<(String, Numbers)> = Vec::new();
+    for trial in list(&record["trials"]) {
+        let name = trial["arm"].as_str().context("a trial without a name")?;
+        let values = values(trial);
+        match variants.iter_mut().find(|(known, _)| known == name) {
+            Some((_, numbers)) => numbers.widen(&values),
+            None => {
+                let spread = [None; METRICS];
+                let numbers = Numbers { values, spread, kernel: kernel.to_owned() };
+                variants.push((name.to_owned(), numbers));
+            }
+        }
+    }
+    Ok(variants)
 }
 
-fn values(summary: &Value) -> [Option<f64>; METRICS] {
-    let list = |key: &str| summary[key].as_array().map_or(&[][..], Vec::as_slice);
-    let latency = list("latencies").iter().find(|latency| {
-        latency["phase"] == "load"
-            && latency["measure"] == "round-trip"
-            && latency["closed_loop"] == false
-    });
-    let quantile = |key: &str| Some(latency?["pooled"][key].as_f64()? / 1e6);
-    let goodput = list("throughputs").iter();
-    let goodput = goodput.filter_map(|rate| rate["goodput_bit_per_s"]["mean"].as_f64());
-    let is_valid = summary["trials_valid"].as_u64().is_some_and(|trials| trials > 0);
-    let drops = list("bottlenecks").iter().filter(|queue| queue["phase"] == "load");
-    let drops = drops.flat_map(|queue| queue["drops"].as_object().into_iter().flatten());
+impl Numbers {
+    /// Widens the spread to the values of another trial.
+    pub fn widen(&mut self, values: &Values) {
+        for ((spread, value), first) in self.spread.iter_mut().zip(values).zip(self.values) {
+            let (Some(value), Some(first)) = (*value, first) else { continue };
+            let (least, most) = spread.unwrap_or((first, first));
+            *spread = Some((least.min(value), most.max(value)));
+        }
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn values(trial: &Value) -> Values {
+    let is_valid = trial["validity"]["verdict"] == "valid";
+    let in_load = |of_phase: &&Value| of_phase["window"]["phase"] == "load";
+    let latency = list(&trial["latencies"])
+        .iter()
+        .filter(in_load)
+        .find(|latency| latency["measure"] == "round-trip" && latency["closed_loop"] == false);
+    let quantile = |key: &str| Some(latency?["distribution"][key].as_f64()? / 1e6);
+    let flows = list(&trial["flows"]);
+    let mut rates: BTreeMap<&str, f64> = BTreeMap::new();
+    for flow in flows {
+        let directions = ["goodput_up_bit_per_s", "goodput_down_bit_per_s"];
+        for rate in directions.iter().filter_map(|key| flow[*key].as_f64()) {
+            *rates.entry(flow["congestion_control"].as_str().unwrap_or_default()).or_default() +=
+                rate;
+        }
+    }
+    let goodput: f64 = rates.values().sum();
+    let mut controls = flows.iter().filter_map(|flow| flow["congestion_control"].as_str());
+    let first = controls.find_map(|control| rates.get(control));
+    let queues = list(&trial["bottlenecks"]).iter().filter(in_load);
+    let drops = queues.flat_map(|queue| queue["drops"].as_object().into_iter().flatten());
     let drops = drops.filter_map(|(_, dropped)| dropped["packets"].as_f64());
+    let again = flows.iter().filter_map(|flow| flow["retransmits"].as_f64());
     [
         quantile("p50_ns"),
         quantile("p99_ns"),
-        is_valid.then(|| goodput.sum::<f64>() / 1e6),
+        is_valid.then_some(goodput / 1e6),
         // The sum of no numbers is a negative zero.
         is_valid.then(|| drops.sum::<f64>() + 0.0),
+        again.reduce(|sum, flow| sum + flow),
+        first.filter(|_| is_valid && rates.len() == 2).map(|rate| 100.0 * rate / goodput),
+        None,
         None,
         None,
     ]
 }
 
-/// Adds the mean windows of the load phase, from the tables that `underload export` wrote.
-pub fn add_windows(
+/// Adds the means of the flow's series in the load phase, from the tables that `underload export`
+/// wrote.
+pub fn add_means(
     run: &Path,
     tables: &Path,
     variants: &mut [(String, Numbers)],
@@ -92,21 +132,24 @@ pub fn add_windows(
             continue;
         }
         let text = fs::read_to_string(&file)?;
-        let mut windows = Vec::new();
+        let mut points = [const { Vec::new() }; SERIES.len()];
         let mut variant = "";
         for line in text.lines() {
             let columns: Vec<&str> = line.split(',').collect();
             let [_, arm, series, _, time_ns, value] = columns.as_slice() else { continue };
             let is_in_load = time_ns.parse().is_ok_and(|time| (start_ns..end_ns).contains(&time));
-            if series.ends_with(".congestion_window") && is_in_load {
+            let kind = SERIES.iter().position(|(suffix, _)| series.ends_with(suffix));
+            if let Some(kind) = kind.filter(|_| is_in_load) {
                 variant = arm;
-                windows.push(value.parse::<f64>()?);
+                points[kind].push(value.parse::<f64>()?);
             }
         }
-        let found = variants.iter_mut().find(|(name, _)| name == variant);
-        if let Some((_, numbers)) = found.filter(|_| !windows.is_empty()) {
-            let mean = windows.iter().sum::<f64>() / windows.len() as f64;
-            numbers.values[WINDOW] = Some(mean);
+        let Some((_, numbers)) = variants.iter_mut().find(|(name, _)| name == variant) else {
+            continue;
+        };
+        let means = numbers.values[MEANS..].iter_mut().zip(points);
+        for ((mean, points), (_, unit)) in means.zip(SERIES).filter(|((_, of), _)| !of.is_empty()) {
+            *mean = Some(points.iter().sum::<f64>() / points.len() as f64 / unit);
         }
     }
     Ok(())
@@ -116,49 +159,78 @@ pub fn add_windows(
 pub fn refusal(scenario: &str, variant: &str, text: &str) -> Option<String> {
     let error = text.lines().find_map(|line| line.strip_prefix("error: "))?;
     let (_, reason) = error.split_once(&format!("{scenario}: "))?;
-    let reason = reason.strip_prefix(&format!("arm {variant}: ")).unwrap_or(reason);
+    let reason = reason.strip_prefix(&format!("variant {variant}: ")).unwrap_or(reason);
     let short = reason.split([';', '|']).next()?.split(": available are").next()?;
     Some(short.trim().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn numbers_are_those_of_the_load_phase() {
-        let summary = serde_json::json!({
-            "arm": "codel", "trials_valid": 1,
+        let [idle, ramp, load] = ["idle", "ramp", "load"].map(|phase| json!({"phase": phase}));
+        let latency = |window, closed_loop, p50_ns, p99_ns| {
+            let distribution = json!({"p50_ns": p50_ns, "p99_ns": p99_ns});
+            json!({"measure": "round-trip", "closed_loop": closed_loop, "window": window,
+                   "distribution": distribution})
+        };
+        let trial = json!({
+            "arm": "codel", "validity": {"verdict": "valid"},
             "latencies": [
-                {"phase": "idle", "measure": "round-trip", "closed_loop": false,
-                 "pooled": {"p50_ns": 1, "p99_ns": 2}},
-                {"phase": "load", "measure": "round-trip", "closed_loop": true,
-                 "pooled": {"p50_ns": 3, "p99_ns": 4}},
-                {"phase": "load", "measure": "round-trip", "closed_loop": false,
-                 "pooled": {"p50_ns": 41_500_000, "p99_ns": 46_000_000}},
+                latency(&idle, false, 1, 2), latency(&load, true, 3, 4),
+                latency(&load, false, 41_500_000, 46_000_000),
             ],
-            "throughputs": [
-                {"goodput_bit_per_s": {"mean": 19e6}}, {"goodput_bit_per_s": null},
+            "flows": [
+                {"congestion_control": "dctcp", "goodput_up_bit_per_s": 9_000_000,
+                 "goodput_down_bit_per_s": null, "retransmits": 5},
+                {"congestion_control": "dctcp", "goodput_up_bit_per_s": 6_000_000,
+                 "retransmits": 2},
+                {"congestion_control": "bbr", "goodput_down_bit_per_s": 5_000_000,
+                 "retransmits": 4},
+                {"goodput_up_bit_per_s": null, "retransmits": null},
             ],
             "bottlenecks": [
-                {"phase": "ramp", "drops": {"control-law": {"packets": 90}}},
-                {"phase": "load", "drops": {"control-law": {"packets": 7},
-                                            "overlimit": {"packets": 2}}},
+                {"window": ramp, "drops": {"control-law": {"packets": 90}}},
+                {"window": load, "drops": {"control-law": {"packets": 7},
+                                           "overlimit": {"packets": 2}}},
             ],
         });
-        assert_eq!(values(&summary), [Some(41.5), Some(46.0), Some(19.0), Some(9.0), None, None]);
-        let invalid = serde_json::json!({"arm": "codel", "trials_valid": 0});
+        let known = [41.5, 46.0, 20.0, 9.0, 11.0, 75.0].map(Some);
+        assert_eq!(values(&trial)[..MEANS], known);
+        assert_eq!(values(&trial)[MEANS..], [None; METRICS - MEANS]);
+        let invalid = json!({"arm": "codel", "validity": {"verdict": "invalid"}});
         assert_eq!(values(&invalid), [None; METRICS]);
+    }
+
+    #[test]
+    fn the_spread_is_that_of_all_trials() {
+        let values = |p50, drops| {
+            let mut values = [None; METRICS];
+            (values[0], values[3]) = (Some(p50), drops);
+            values
+        };
+        let values_of_first = values(5.0, None);
+        let spread = [None; METRICS];
+        let mut numbers = Numbers { values: values_of_first, spread, kernel: String::new() };
+        numbers.widen(&values(3.0, Some(1.0)));
+        numbers.widen(&values(4.0, Some(2.0)));
+        assert_eq!(numbers.values, values_of_first);
+        assert_eq!(numbers.spread[0], Some((3.0, 5.0)));
+        assert_eq!(numbers.spread[3], None, "the first trial has no number");
     }
 
     #[test]
     fn a_refusal_has_a_short_reason_and_another_error_none() {
         let refused = |text| refusal("bode/step", "bode/bbr", text);
-        let text = "error: bode/step: arm bode/bbr: path.down_queue: there is no Linux queue \
+        let text = "error: bode/step: variant bode/bbr: path.down_queue: there is no Linux queue \
                     `bode`; known: fifo\n";
         let reason = "path.down_queue: there is no Linux queue `bode`";
         assert_eq!(refused(text).as_deref(), Some(reason));
-        let of_guest = "error: arm bode/bbr, repeat 1: bode/step: arm bode/bbr: flow.x: this \
+        let of_guest = "error: variant bode/bbr, repeat 1: bode/step: variant bode/bbr: flow.x: this \
                         kernel does not offer `prague`: available are reno bbr";
         let reason = "flow.x: this kernel does not offer `prague`";
         assert_eq!(refused(of_guest).as_deref(), Some(reason));
