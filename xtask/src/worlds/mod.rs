@@ -19,7 +19,7 @@ use crate::process::{fresh_folder, output};
 use outcome::{Numbers, Outcome};
 
 /// Scenarios, each with an override or none.
-const CASES: [(&str, Option<&str>); 9] = [
+const CASES: [(&str, Option<&str>); 10] = [
     (TRANSPORTS, None),
     ("kernel/2mbit", None),
     ("kernel/20mbit", None),
@@ -29,6 +29,7 @@ const CASES: [(&str, Option<&str>); 9] = [
     ("comcast/upstream", Some("flow.upload.congestion_control=bbr")),
     ("bode/step", None),
     ("low-latency/sharing", None),
+    ("kernel/sharing", None),
 ];
 /// The scenario whose flows' windows, round trips and pacing rates are compared, too.
 const TRANSPORTS: &str = "kernel/transports";
