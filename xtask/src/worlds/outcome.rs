@@ -25,8 +25,8 @@ pub enum Outcome {
 
 /// Round trip p50 and p99 in ms, goodput of all flows in Mbit/s, dropped packets, segments sent
 /// again in the whole trial, share of the goodput of the flows with the first flow's congestion
-/// control if there are two of them in percent, mean window in segments, mean smoothed round trip of
-/// the flow in ms, mean pacing rate in Mbit/s. All but the segments sent again are of the load
+/// control if there are two of them in percent, mean window in segments, mean smoothed round trip
+/// of the flow in ms, mean pacing rate in Mbit/s. All but the segments sent again are of the load
 /// phase; `None` if the trial is invalid or measured none.
 pub type Values = [Option<f64>; METRICS];
 
@@ -230,8 +230,8 @@ mod tests {
                     `bode`; known: fifo\n";
         let reason = "path.down_queue: there is no Linux queue `bode`";
         assert_eq!(refused(text).as_deref(), Some(reason));
-        let of_guest = "error: variant bode/bbr, repeat 1: bode/step: variant bode/bbr: flow.x: this \
-                        kernel does not offer `prague`: available are reno bbr";
+        let of_guest = "error: variant bode/bbr, repeat 1: bode/step: variant bode/bbr: flow.x: \
+                        this kernel does not offer `prague`: available are reno bbr";
         let reason = "flow.x: this kernel does not offer `prague`";
         assert_eq!(refused(of_guest).as_deref(), Some(reason));
         assert_eq!(refused("error: no kernel at /x"), None);

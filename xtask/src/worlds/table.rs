@@ -160,7 +160,7 @@ fn is_within(value: f64, reference: f64, goal: &(&str, usize, f64, f64)) -> bool
     (value - reference).abs() <= f64::max(apart, reference * percent / 100.0)
 }
 
-/// Returns the scores: within the goals, and in parentheses with the numbers in the spread of seeds.
+/// Returns the scores: within the goals, and in parentheses with those in the spread of seeds.
 fn summary(worlds: &[&str], scores: &BTreeMap<&str, Score>) -> String {
     let names = GOALS.map(|(heading, ..)| heading.split(',').next().unwrap_or(heading));
     let mut text = format!("\n| world | within | {} |\n", names.join(" | "));

@@ -206,55 +206,11 @@ fn other_faults_leave_a_line_that_works() {
         if let Some(place) = killed.words.iter().position(|word| word == "--within") {
             "8s".clone_into(&mut killed.words[place + 1]);
         }
-        let words: Vec<&str> = killed.words.iter().map(String::as_str).collect();
-        let run = || {
-            let mut command = Command::new(PROGRAM_PATH);
-            command.arg("shape").args(&words).env("HOME", home).current_dir(home);
-            world.output(&mut command)
-        };
-        let row = |fault: &str, status: Option<i32>, said: &str, after: &str| {
-            let status = status.map_or("-".to_owned(), |status| status.to_string());
-            let said = said.lines().last().unwrap_or_default().replace('|', "/");
-            eprintln!("| {} | {fault} | {status} | {said} | {after} |", killed.name);
-        };
-        let after = |is: bool| if is { "as before" } else { "DIFFERS" };
         shaped_hour(&trial);
-        world.shell(
-            "mkdir -p /run/underload && mount -t tmpfs -o size=4k,mode=700 none \
-             /run/underload",
-        );
-        world.shell("head -c 4096 /dev/zero > /run/underload/fill || true");
-        let full = run();
-        world.shell("umount /run/underload");
-        let is_same = world.is_restored(&before);
-        row("/run is full", full.status.code(), &text(&full.stderr), after(is_same));
-        assert!(is_same && !full.status.success(), "{}", world.state());
-
+        full_disk(&world, &killed, home, &before);
         let mut first = world.start_shape(&killed.words, home);
-        // `suggest` and `trial` shape for an instant at first, to see whether they can.
-        std::thread::sleep(Duration::from_millis(u64::from(killed.moments_ms[0].max(1_500))));
-        let start = Instant::now();
-        while !world.is_shaped() && start.elapsed() < Duration::from_mins(2) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let second = world.shape(&[&["apply", "--yes"], &BOTH[..], &FIFO].concat());
-        row("a second process", second.status.code(), &text(&second.stderr), "the first goes on");
-        assert_eq!(second.status.code(), Some(2), "{}", text(&second.stderr));
-        world.shell("ip link del v0");
-        // A trial waits for its next hour.
-        if killed.name == "trial" {
-            first.terminate();
-        }
-        let status = first.wait().expect("it ends").code();
-        let start = Instant::now();
-        let is_left = || world.state().contains("ifb-u");
-        while is_left() && start.elapsed() < Duration::from_secs(5) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let _ = world.shape(&["off"]);
-        let is_clean = !is_left() && world.records().is_empty();
-        row("the device vanishes", status, "", if is_clean { "nothing" } else { "SOMETHING" });
-        assert!(is_clean, "{} {}", world.state(), world.records());
+        second_process(&world, &killed);
+        vanished_device(&world, &killed, &mut first);
         world.shell(
             "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 netns \
              far && ip addr add 10.9.0.1/24 dev v0 && ip -n far addr add 10.9.0.2/24 dev v1 && \
@@ -262,4 +218,63 @@ fn other_faults_leave_a_line_that_works() {
         );
         world.shell(BLOAT);
     }
+}
+
+/// Prints a row of the table of faults.
+fn row(killed: &Killed, fault: &str, status: Option<i32>, said: &str, after: &str) {
+    let status = status.map_or("-".to_owned(), |status| status.to_string());
+    let said = said.lines().last().unwrap_or_default().replace('|', "/");
+    eprintln!("| {} | {fault} | {status} | {said} | {after} |", killed.name);
+}
+
+fn full_disk(world: &World, killed: &Killed, home: &Path, before: &str) {
+    world
+        .shell("mkdir -p /run/underload && mount -t tmpfs -o size=4k,mode=700 none /run/underload");
+    world.shell("head -c 4096 /dev/zero > /run/underload/fill || true");
+    let mut command = Command::new(PROGRAM_PATH);
+    command.arg("shape").args(&killed.words).env("HOME", home).current_dir(home);
+    let full = world.output(&mut command);
+    world.shell("umount /run/underload");
+    let is_same = world.is_restored(before);
+    let after = if is_same { "as before" } else { "DIFFERS" };
+    row(killed, "/run is full", full.status.code(), &text(&full.stderr), after);
+    assert!(is_same && !full.status.success(), "{}", world.state());
+}
+
+/// A second process while the first one shapes.
+fn second_process(world: &World, killed: &Killed) {
+    // `suggest` and `trial` shape for an instant at first, to see whether they can.
+    std::thread::sleep(Duration::from_millis(u64::from(killed.moments_ms[0].max(1_500))));
+    let start = Instant::now();
+    while !world.is_shaped() && start.elapsed() < Duration::from_mins(2) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let second = world.shape(&[&["apply", "--yes"], &BOTH[..], &FIFO].concat());
+    row(
+        killed,
+        "a second process",
+        second.status.code(),
+        &text(&second.stderr),
+        "the first goes on",
+    );
+    assert_eq!(second.status.code(), Some(2), "{}", text(&second.stderr));
+}
+
+fn vanished_device(world: &World, killed: &Killed, first: &mut Process) {
+    world.shell("ip link del v0");
+    // A trial waits for its next hour.
+    if killed.name == "trial" {
+        first.terminate();
+    }
+    let status = first.wait().expect("it ends").code();
+    let start = Instant::now();
+    let is_left = || world.state().contains("ifb-u");
+    while is_left() && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = world.shape(&["off"]);
+    let is_clean = !is_left() && world.records().is_empty();
+    let after = if is_clean { "nothing" } else { "SOMETHING" };
+    row(killed, "the device vanishes", status, "", after);
+    assert!(is_clean, "{} {}", world.state(), world.records());
 }

@@ -156,8 +156,8 @@ pub struct MeasurementResult {
     /// Probe classes, request-response, load flows. [`Sample::flow`] is an index into this list.
     pub flows: Vec<FlowRecord>,
     /// Time series per load flow: `NAME.goodput` in bit/s, and for TCP `NAME.rtt` in ns,
-    /// `NAME.congestion_window` in segments, `NAME.retransmits` in segments, `NAME.pacing_rate` in
-    /// bit/s, which Linux computes for flows that it does not pace, too.
+    /// `NAME.congestion_window` in segments, `NAME.retransmits` in segments and, with a control
+    /// that paces, `NAME.pacing_rate` in bit/s.
     pub series: Vec<Series>,
     pub timeliness: Timeliness,
     pub ramp_end: RampEnd,

@@ -239,7 +239,7 @@ fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
         points,
     };
     let mut series = vec![named("goodput", "bit/s", goodput.collect())];
-    if matches!(flow.transport, Transport::Tcp { .. }) {
+    if let Transport::Tcp { congestion_control } = &flow.transport {
         let mut tcp = |name, unit, value: fn(&TcpInfo) -> Option<f64>| {
             let points = log.tcp.iter().filter_map(|sample| {
                 Some(SeriesPoint { time_ns: sample.time_ns, value: value(&sample.info)? })
@@ -251,13 +251,19 @@ fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
             Some(f64::from(info.congestion_window_segments))
         });
         tcp("retransmits", "segments", |info| Some(f64::from(info.retransmits)));
-        tcp("pacing_rate", "bit/s", |info| {
-            let rate = info.pacing_rate_bytes_per_s;
-            (rate != u64::MAX).then_some(rate as f64 * 8.0)
-        });
+        // Linux computes a rate for every connection; those of other controls do not keep to it.
+        if PACING.iter().any(|name| congestion_control.starts_with(name)) {
+            tcp("pacing_rate", "bit/s", |info| {
+                let rate = info.pacing_rate_bytes_per_s;
+                (rate != u64::MAX).then_some(rate as f64 * 8.0)
+            });
+        }
     }
     series
 }
+
+/// Beginnings of the names of congestion controls that pace their packets.
+const PACING: [&str; 2] = ["bbr", "prague"];
 
 #[cfg(test)]
 mod tests {

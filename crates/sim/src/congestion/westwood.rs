@@ -3,8 +3,8 @@
 //! bandwidth times the smallest round trip.
 //!
 //! The estimate is one sample per round trip, at least 50 ms, through two filters of 7/8 and 1/8.
-//! Times are counted in ticks of 4 ms, as in Linux with `CONFIG_HZ=250`, and round trips are rounded
-//! up to them: over 41 ms the window is a fourteenth larger than the product.
+//! Times are counted in ticks of 4 ms, as in Linux with `CONFIG_HZ=250`, and round trips are
+//! rounded up to them: over 41 ms the window is a fourteenth larger than the product.
 //! Deviation: bytes acknowledged are counted as delivered segments, where Linux guesses them from
 //! duplicate acknowledgements.
 

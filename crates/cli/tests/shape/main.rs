@@ -3,15 +3,14 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../../shape/examples/followed_lines/course.rs"]
+#[path = "../../../shape/examples/followed_lines/course.rs"]
 #[expect(dead_code, reason = "the table of simulated lines uses all of it")]
 mod course;
+#[path = "../guest/mod.rs"]
 mod guest;
-#[path = "shape/kills.rs"]
 mod kills;
-#[path = "../../shape/examples/followed_lines/lines.rs"]
+#[path = "../../../shape/examples/followed_lines/lines.rs"]
 mod lines;
-#[path = "shape/newest_kernel.rs"]
 mod newest_kernel;
 
 use std::fs;
