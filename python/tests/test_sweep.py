@@ -31,7 +31,8 @@ def test_a_sweep_has_a_row_per_cell_and_trial(tmp_path: Path) -> None:
     assert done.complete and (done.cell_count, done.trial_count) == (12, 24)
     cells = done.cells.to_polars()
     assert len(cells) == 12 and cells["trials"].to_list() == [2] * 12
-    assert cells.equals(polars.read_parquet(done.directory / "cells.parquet").rename({"arm": "variant"}, strict=False))
+    stored = polars.read_parquet(done.directory / "cells.parquet")
+    assert cells.equals(stored.rename({"arm": "variant"}, strict=False))
     assert sorted(set(cells["up"])) == ["20mbit", "5mbit"]
     assert cells["rtt.amount"].unique().sort().to_list() == pytest.approx([0.005, 0.02, 0.08])
     by_arm = cells.group_by("variant").agg(polars.col("load.rtt.p99").mean()).to_dicts()
