@@ -1,7 +1,7 @@
 //! Every fuzz target over the inputs that are kept for it and over damaged copies of them.
 //!
-//! This compiles the targets like any test. `cargo xtask fuzz` compiles them to count branches and
-//! searches for inputs that nobody kept.
+//! The targets are compiled here as ordinary tests. `cargo xtask fuzz` compiles them to count
+//! branches, and searches for new inputs.
 
 #![cfg(feature = "live")]
 
@@ -55,7 +55,7 @@ macro_rules! fuzz_target {
 }
 pub(crate) use fuzz_target;
 
-// Where the program's own files of captures look for each other.
+// The files in `crates/cli/src/replay` import each other from `crate::replay`.
 use files::capture::replay;
 
 /// Damaged copies of the inputs of one target.

@@ -394,8 +394,8 @@ fn a_series_waits_for_a_quiet_line() {
     }
 }
 
-/// A client with two uplinks to one server, in network namespaces of their own. The default route
-/// is by the first uplink. `$1` is the program.
+/// Connects a client to one server by two uplinks; client and server have a network namespace each.
+/// The default route is by the first uplink. `$1` is the program.
 const TWO_UPLINKS: &str = r#"
     ip link set lo up || exit 77
     unshare --net sleep 1000 & far=$!
@@ -497,7 +497,7 @@ fn a_metered_connection_is_measured_only_with_consent() {
     assert!(said.contains(metered) && said.contains("expected --yes"), "{said}");
     let (status, said) = measured(&["--every", "1min", "--times", "1", "--yes"]);
     assert!(status == Some(0) && !said.contains(metered), "{said}");
-    // A person who measures once is told, and asked on a terminal.
+    // A single measurement warns; on a terminal it would also ask.
     let (status, said) = measured(&["--out", "once"]);
     assert!(status == Some(0) && said.contains(metered), "{said}");
     let command = format!(

@@ -45,7 +45,8 @@ pub struct Session<'a> {
     steps: Vec<Step>,
     /// Hops to probe beside the load; `None` without `--where`.
     route: Option<ProbedRoute>,
-    /// What the local network carried alone; empty without a peer that runs a server.
+    /// Rates of the local network when it alone was loaded; empty without a peer that runs a
+    /// server.
     local: LocalRates,
     /// When the session's time is over.
     ends: Instant,

@@ -46,7 +46,8 @@ pub(crate) struct CallStats {
 /// The RTP timestamp of a frame, and the wall clock, ms. Both browsers read the clock of one host.
 type CallFrame = (u32, f64);
 
-/// One direction of a call: what its sender and its receiver reported.
+/// The statistics of one direction of a call, by the browser that sends and by the one that
+/// receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct CallDirection<'a> {
     pub sender: &'a [CallStats],

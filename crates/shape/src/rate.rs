@@ -38,7 +38,7 @@ pub enum Limit {
 pub struct Bucket {
     bit_per_s: u64,
     burst_bytes: u64,
-    /// What is added to each packet besides what the kernel counts.
+    /// Bytes of the link layer that the kernel does not count.
     overhead: Overhead,
 }
 
@@ -104,7 +104,7 @@ impl Bucket {
 }
 
 impl Limit {
-    /// Returns the limit of a queue in the words of `tc`; `None` if it is no fifo.
+    /// Parses the limit of `pfifo` and `bfifo` from the words of `tc`; `None` for other queues.
     pub fn fifo(words: &[String]) -> Option<Self> {
         let first = words.first()?;
         let kind = ["pfifo", "bfifo"].into_iter().find(|kind| first == kind)?;
@@ -149,7 +149,7 @@ impl Limit {
     }
 }
 
-/// Returns the error number of the kernel's answer, 0 for success; `None` if it is no answer.
+/// Returns the error number of the kernel's answer, 0 for success; `None` for other messages.
 pub fn error_number(answer: &[u8]) -> Option<i32> {
     const ERROR: u16 = 2;
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);

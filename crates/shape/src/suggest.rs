@@ -56,8 +56,8 @@ pub struct Limit {
     pub added_ms: f64,
 }
 
-/// What a load may add inside itself beyond [`Limit`], ms. CUBIC fills a line only with a queue of
-/// its own: four downloads had 15 ms behind CAKE, and 19 ms behind FQ-CoDel.
+/// The latency inside the load may exceed [`Limit`] by this much, ms: CUBIC fills a line only while
+/// some of its packets wait. Four downloads waited 15 ms in CAKE, and 19 ms in FQ-CoDel.
 pub const INSIDE_MORE_MS: f64 = 20.0;
 
 impl Limit {

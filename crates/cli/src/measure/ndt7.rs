@@ -136,7 +136,7 @@ pub struct Ndt7<'a> {
     at: usize,
     directions: Vec<Direction>,
     results: Vec<(Direction, Ndt7Result)>,
-    /// Payload moved so far, for the account of a series.
+    /// Counts the payload of all transfers in bytes; `--per-day` and `--per-month` limit it.
     moved: &'a Cell<u64>,
 }
 

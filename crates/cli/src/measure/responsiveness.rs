@@ -44,7 +44,7 @@ pub struct Nq<'a> {
     client: NqClient,
     directions: Vec<Direction>,
     results: Vec<(Direction, NqResult)>,
-    /// Payload moved so far, for the account of a series.
+    /// Counts the payload of all transfers in bytes; `--per-day` and `--per-month` limit it.
     moved: &'a Cell<u64>,
 }
 

@@ -69,7 +69,7 @@ pub struct Arguments {
 
 /// Labels of the runs, by which `underload history` compares them, too.
 const LABELS: [&str; 2] = ["without the shaper", "with the shaper"];
-/// What is compared: in each hour the longer one.
+/// The trial compares this number of each hour: the longer of the two delays.
 const WHAT: &str = "p99 under load, beside or inside it";
 /// The plan and its hours.
 const FILE: &str = "trial.jsonl";

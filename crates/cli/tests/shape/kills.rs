@@ -1,4 +1,5 @@
-//! What commands that shape cost, and what they leave when they are killed: by hand, as benchmarks.
+//! Benchmarks that are run by hand: the processor time of commands that shape, and the state of
+//! the line after they are killed.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What needs a kernel of 7.0 or newer, or its virtual time.
+//! Tests that need a kernel of 7.0 or newer, or its virtual time.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use super::{
     BLOATED_MODEM, PROGRAM_PATH, added_ms, course, guest, in_guest, in_guest_within, lines,
 };
 
-/// Where `tc` is older than `cake_mq` (iproute2 7.0), that is said and nothing changes.
+/// With a `tc` that is older than `cake_mq` (iproute2 7.0) the command refuses it, and changes
+/// nothing.
 #[test]
 fn cake_with_a_part_for_each_queue_shapes_in_the_guest_and_is_restored() {
     let Some(kernel) =

@@ -60,7 +60,8 @@ const RESIDUE_MAX: f64 = 0.5;
 const SPARES_LOCAL: f64 = 0.7;
 /// A load from this share on waits in the local network.
 const FILLS_LOCAL: f64 = 0.9;
-/// Beyond this share the peer, not the local network, was the limit when it was loaded alone.
+/// A load through the router above this share of the local network's own rate shows that the peer
+/// was the limit when the local network alone was loaded.
 const SLOW_PEER: f64 = 1.2;
 /// Echoes to the far end that are less delayed than this share of other packets do not wait in
 /// the queue.
@@ -141,7 +142,7 @@ struct Node {
 struct Split {
     rows: Vec<Row>,
     total_ms: Vec<f64>,
-    /// See [`PathProbes::local_share`].
+    /// The load as a share of the rate of the local network alone ([`PathProbes::local_share`]).
     local_share: Option<f64>,
 }
 

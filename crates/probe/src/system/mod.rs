@@ -1,4 +1,5 @@
-//! What systems do differently: waiting on sockets, clocks, the limit of descriptors.
+//! Functions that each operating system implements in its own way: waiting on sockets, reading
+//! clocks, raising the limit of descriptors.
 //!
 //! `unix` and `windows` offer the same functions. What a datagram reports beside its bytes is in
 //! `endpoint::ancillary`, what TCP reports in `sys`.

@@ -250,7 +250,8 @@ const QUICK_ACKNOWLEDGEMENTS: u32 = 16;
 mod tests {
     use super::*;
 
-    /// Which of `count` segments from `first` on, 10 ms apart, are acknowledged at once.
+    /// Delivers `count` segments from `first` on, 10 ms apart, and returns for each whether it was
+    /// acknowledged at once.
     fn is_quick(receiver: &mut Receiver, start: Time, first: u32, count: u32) -> Vec<bool> {
         let arrive = |index: u32| {
             let now = start + Span::from_millis(10 * u64::from(index));

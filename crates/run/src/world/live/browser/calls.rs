@@ -136,7 +136,7 @@ fn converse(
     if !is_asked {
         return Ok(stats);
     }
-    // An offer names the media of its own page alone.
+    // The page that sends makes the offer: an offer lists only the media of the page that makes it.
     let [first, second] =
         if sends(Direction::Up) { [&mut *client, &mut *server] } else { [&mut *server, client] };
     let offer = first.value("describe()")?;

@@ -43,7 +43,7 @@ struct Running<'a> {
     task: Box<dyn Task + 'a>,
 }
 
-/// What the browsers of a flow do.
+/// A load in one or two browsers: pages, or a call.
 trait Task {
     fn begin(&mut self);
 
@@ -54,7 +54,7 @@ trait Task {
     fn finish(&mut self) -> Outcome;
 }
 
-/// What a flow recorded.
+/// The results of a flow that has ended.
 struct Outcome {
     records: Vec<FlowRecord>,
     /// Why the record is incomplete; `None` if it is complete.

@@ -51,8 +51,7 @@ impl<'a> Pages<'a> {
             let loader = |tools| Loader { tools, address, loads, pause, stopped: is_stopped };
             tools.into_iter().next().map(loader).map_or(Ok(Loads::default()), |it| it.run(signals))
         };
-        // Chromium connects twice to a server whose certificate it does not know, so it is told
-        // the key.
+        // Without the key Chromium would refuse the certificate, and connect a second time.
         let trust = |key: &String| format!("--ignore-certificate-errors-spki-list={key}");
         let key = caddy.as_ref().map(|caddy| &caddy.key).or(server.key.as_ref());
         // Without an earlier answer that offers HTTP/3, Chromium would speak HTTP/1.1.
