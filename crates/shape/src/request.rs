@@ -115,7 +115,7 @@ impl Request {
         let link = LinkFacts::of_rate(rate);
         let mut spec = linux_profile(&self.queue);
         let Some(kind) = self.cake() else {
-            return Ok(tc::arguments(&spec, &link, None)?);
+            return Ok(tc::arguments(&spec, &link, None).map_err(with_cake_mq)?);
         };
         CAKE.clone_into(&mut spec.name);
         let is_given =
@@ -151,6 +151,15 @@ fn linux_profile(queue: &Spec) -> Spec {
     let has_it = entry
         .is_some_and(|entry| entry.definition.profiles.iter().any(|profile| profile.name == LINUX));
     if is_chosen || !has_it { queue.clone() } else { queue.clone().with("profile", LINUX) }
+}
+
+/// Adds `cake_mq` to the known queues: only here is it one.
+fn with_cake_mq(mut error: ConfigError) -> ConfigError {
+    if let ConfigError::UnknownName { known, .. } = &mut error {
+        *known += ", ";
+        *known += CAKE_MQ;
+    }
+    error
 }
 
 /// The kernel's name of the queue that shapes by itself.

@@ -36,13 +36,17 @@ pub fn arguments(
     link: &LinkFacts,
     overhead_bytes: Option<u32>,
 ) -> Result<Vec<String>, ConfigError> {
-    let setup = QueueSetup::from_spec(spec, link)?;
     let unknown = || ConfigError::UnknownName {
         what: "Linux queue",
-        name: setup.label.name.clone(),
+        name: spec.name.clone(),
         known: join(QUEUES.iter().map(|queue| queue.name)),
         suggestion: None,
     };
+    // A name like no other gets the list of Linux's queues instead of all queues.
+    let setup = QueueSetup::from_spec(spec, link).map_err(|error| match error {
+        ConfigError::UnknownName { suggestion: None, .. } => unknown(),
+        other => other,
+    })?;
     let queue = QUEUES.iter().find(|queue| queue.name == setup.label.name).ok_or_else(unknown)?;
     let entry = QueueEntry::find(queue.name).ok_or_else(unknown)?;
     let values = entry.definition.resolve(&setup.label)?;

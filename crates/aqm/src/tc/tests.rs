@@ -86,6 +86,7 @@ fn what_linux_has_not_is_refused_by_name() {
             "there is no Linux queue `bode`; known: fifo, buffer-control, head-drop, ",
         ),
         ("docsis-pie", "there is no Linux queue `docsis-pie`"),
+        ("x", "there is no Linux queue `x`; known: fifo, buffer-control, head-drop, "),
         ("codel:profile=rfc", "`codel`: `profile=rfc`: expected linux, the only one that Linux"),
         ("dualpi2", "`dualpi2`: `profile=rfc`: expected linux, the only one that Linux has"),
         ("codel:limit=64KiB", "`codel`: `limit=64KiB`: expected packets, such as 1000p"),

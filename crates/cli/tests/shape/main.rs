@@ -338,6 +338,7 @@ fn what_cannot_be_shaped_is_refused_with_advice() {
         (&["--dev", "v0", "--up", "50gbit"], 2, "v0 passes 10gbit at most"),
         (&["--dev", "v0"], 2, "--up RATE, --down RATE, or both"),
         (&["--dev", "v0", "--up", "5mbit", "--queue", "bode"], 2, "no Linux queue `bode`"),
+        (&["--dev", "v0", "--up", "5mbit", "--queue", "x"], 2, "red, sfb, cake_mq"),
         (&["--dev", "lo", "--up", "5mbit", "--queue", "cake_mq"], 2, "lo has one transmit queue"),
     ] {
         assert_fails(&apply(words), status, expected);
