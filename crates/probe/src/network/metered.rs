@@ -4,8 +4,9 @@ use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::interfaces::Line;
 
@@ -58,21 +59,28 @@ pub fn metered(line: &Line) -> Option<Metered> {
 fn by_network_manager(interface: &str) -> bool {
     let mut command = Command::new("nmcli");
     command.args(["-g", "GENERAL.METERED", "device", "show", interface]).env("LC_ALL", "C");
+    first_output(&mut command).is_some_and(|answer| is_yes(&answer))
+}
+
+/// Returns the first bytes that a command prints, or `None` if it prints nothing in time.
+///
+/// Does not wait for the end of its output: a process that the command leaves behind may keep the
+/// pipe open.
+fn first_output(command: &mut Command) -> Option<String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let Ok(mut child) = command.spawn() else { return false };
-    let start = Instant::now();
-    while child.try_wait().is_ok_and(|status| status.is_none()) {
-        if start.elapsed() > PATIENCE {
-            let _ = child.kill();
-            let _ = child.wait();
-            return false;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    let mut text = Vec::new();
-    // The answer is a word or two; whatever else runs as `nmcli` may print without an end.
-    let read = child.stdout.take().map(|stdout| stdout.take(64).read_to_end(&mut text));
-    read.is_some() && is_yes(&String::from_utf8_lossy(&text))
+    let mut child = command.spawn().ok()?;
+    let mut stdout = child.stdout.take()?;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // The answer is a word or two; whatever else runs as `nmcli` may print without an end.
+        let mut bytes = [0; 64];
+        let length = stdout.read(&mut bytes).unwrap_or(0);
+        let _ = sender.send(String::from_utf8_lossy(&bytes[..length]).into_owned());
+    });
+    let answer = receiver.recv_timeout(PATIENCE).ok();
+    let _ = child.kill();
+    let _ = child.wait();
+    answer
 }
 
 /// NetworkManager answers `yes`, `no`, `unknown`, `yes (guessed)` or `no (guessed)`.
@@ -110,6 +118,14 @@ mod tests {
         ] {
             assert_eq!(is_yes(answer), is_metered, "{answer}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_process_left_behind_does_not_delay_the_answer() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 5 & echo yes"]);
+        assert_eq!(first_output(&mut command).as_deref(), Some("yes\n"));
     }
 
     #[test]
