@@ -13,7 +13,7 @@ use underload_shape::machine::{ChangeError, Session, Snapshot, now_ms, sent_byte
 use underload_shape::plan::ifb_name;
 use underload_shape::request::Request;
 use underload_shape::tree::Device;
-use underload_terminal::console::{self, note};
+use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
@@ -89,6 +89,12 @@ impl Arguments {
         }
         let base = |bounds: Option<Bounds>| bounds.map(Bounds::base);
         let request = self.queueing.request(&self.dev, base(up), base(down))?;
+        if request.queue.name == "fifo" {
+            warning!(
+                "warning: in a fifo the pings wait behind the load, so the rates may fall to their \
+                 minimum; better is --queue cake or fq-codel"
+            );
+        }
         require_rights("auto")?;
         let interrupt = Interrupt::watch()?;
         let echoes = echoes(&self.reflector)?;
