@@ -1,8 +1,9 @@
 //! Runs and counts all tests. A test that cannot run prints `SKIPPED name: reason` and does not
 //! count as passed.
 //!
-//! Cargo would run the test programs one after the other. Those that wait half of the time, for a
-//! browser or a measurement in real time, run in parallel with the others.
+//! Cargo would run the test programs one after the other, and most of them wait for something at
+//! their end. Here two run at once, beside those that wait half of the time, for a browser or a
+//! measurement in real time.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
+use std::vec;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -51,14 +53,17 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     let log = Mutex::new(File::create(LOG).context(LOG)?);
     let is_waiting = |program: &Program| WAITING.contains(&program.name.as_str());
     let (waiting, others): (Vec<_>, Vec<_>) = programs.into_iter().partition(is_waiting);
+    let (waiting, others) = (Mutex::new(waiting.into_iter()), Mutex::new(others.into_iter()));
     let mut count = std::thread::scope(|scope| {
-        let beside = scope.spawn(|| run_each(&waiting, Count::default(), &log));
-        let mut count = run_each(&others, Count::default(), &log)?;
+        let beside = [&waiting, &others].map(|programs| scope.spawn(|| run_each(programs, &log)));
+        let mut count = run_each(&others, &log)?;
         if extra.is_empty() {
             let mut documented = cargo_test(&["--doc"]);
             count.run("documentation", documented.args(["--", "--show-output"]), &log)?;
         }
-        anyhow::Ok(count.and(beside.join().expect("running programs does not panic")?))
+        beside.into_iter().try_fold(count, |count, beside| {
+            anyhow::Ok(count.and(beside.join().expect("running programs does not panic")?))
+        })
     })?;
     for skipped in &count.skipped {
         eprintln!("skipped: {skipped}");
@@ -116,14 +121,17 @@ fn program(message: &str) -> Option<Program> {
     Some(Program { name, path, folder })
 }
 
-fn run_each(programs: &[Program], count: Count, log: &Mutex<File>) -> anyhow::Result<Count> {
-    programs.iter().try_fold(count, |mut count, program| {
+/// Runs programs until none is left; several threads may take them from the same list.
+fn run_each(programs: &Mutex<vec::IntoIter<Program>>, log: &Mutex<File>) -> anyhow::Result<Count> {
+    let mut count = Count::default();
+    let next = || programs.lock().expect("no thread panics while it takes a program").next();
+    while let Some(program) = next() {
         let mut command = Command::new(&program.path);
         command.arg("--show-output").current_dir(&program.folder);
         command.env("CARGO_MANIFEST_DIR", &program.folder);
         count.run(&program.name, &mut command, log)?;
-        Ok(count)
-    })
+    }
+    Ok(count)
 }
 
 impl Count {
