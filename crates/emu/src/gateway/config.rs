@@ -70,7 +70,9 @@ pub struct GatewayConfig {
     /// longer for a system call than for a packet: threads do not spin then, read the clock once
     /// per wake-up, and only devices that have a frame.
     pub time_is_virtual: bool,
-    /// Interval of the time series.
+    /// Whether the time series is recorded, for three hours at most.
+    pub keeps_series: bool,
+    /// Interval of the time series, and of the counters that [`super::Gateway::read`] returns.
     pub sample_interval: Span,
     /// Limit of the buffers of each direction.
     pub buffer_limit_bytes: usize,
@@ -88,6 +90,7 @@ impl GatewayConfig {
             realtime: true,
             spin: Span::from_micros(150),
             time_is_virtual: false,
+            keeps_series: true,
             sample_interval: Span::from_millis(10),
             buffer_limit_bytes: 256 << 20,
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use underload_aqm::histogram::Histogram;
 use underload_aqm::link::tally::{self, Curves, Sanctions, Tally};
-use underload_aqm::packet::Packet;
+use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
@@ -80,8 +80,22 @@ pub struct Reading {
     pub backlog: Backlog,
     /// Packets written to the far device since the start.
     pub delivered: u64,
+    /// The longest sojourn in the last interval of the time series.
+    pub sojourn_max: Span,
+    /// Packets that arrived as L4S (ECT(1) or CE, RFC 9331), and the others.
+    pub classes: [ClassReading; 2],
     /// Delivered packets later than the limit of a valid trial, which allows one in a hundred.
     pub late: u64,
+}
+
+/// The counters of a class of packets at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassReading {
+    pub sent: Count,
+    pub dropped: u64,
+    pub marked: u64,
+    /// The longest sojourn in the last interval of the time series.
+    pub sojourn_max: Span,
 }
 
 impl Live {
@@ -99,7 +113,13 @@ pub struct Recorder {
     tally: Tally,
     /// Counts of the present phase.
     outside: Outside,
-    curves: Curves,
+    /// The time series; `None` if it is not recorded.
+    curves: Option<Curves>,
+    /// The longest sojourn in the last row.
+    sojourn_max: Span,
+    /// Counters of L4S and others, with the sojourns since the last row; those of the last row.
+    classes: [ClassReading; 2],
+    row_classes: [ClassReading; 2],
     /// Names of the flows that queue protection sanctioned.
     flow_names: BTreeMap<u32, String>,
     /// Packets lost outside of queue and link, in total and since the last row of the time series.
@@ -115,12 +135,14 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder whose first phase starts now. `varying`: whether the link's rate varies.
+    /// `curves`: an empty time series, if it is to be recorded.
     pub fn new(
         pool: Pool,
         live: Arc<Live>,
         journal: Option<Journal>,
         now: Time,
         varying: bool,
+        curves: Option<Curves>,
     ) -> Self {
         Self {
             pool,
@@ -128,7 +150,10 @@ impl Recorder {
             phase: Phase::Whole,
             tally: Tally::new(now, varying),
             outside: Outside::default(),
-            curves: Curves::default(),
+            curves,
+            sojourn_max: Span::ZERO,
+            classes: Default::default(),
+            row_classes: Default::default(),
             flow_names: BTreeMap::new(),
             input_drops: 0,
             row_input_drops: 0,
@@ -177,6 +202,8 @@ impl Recorder {
                 marked: total.marked_packets(),
                 backlog,
                 delivered: self.delivered,
+                sojourn_max: self.sojourn_max,
+                classes: self.row_classes,
                 late: self.late,
             };
         }
@@ -184,12 +211,14 @@ impl Recorder {
 
     /// Appends a row to the time series.
     pub fn sample(&mut self, now: Time, queue: &dyn Qdisc<Handle>) {
-        if self.curves.rows.len() >= ROWS_MAX {
-            return;
-        }
         let mut row = self.tally.end_row(now, queue.backlog());
         row.drops += std::mem::take(&mut self.row_input_drops);
-        self.curves.push(row, queue);
+        self.sojourn_max = row.sojourn_max;
+        self.row_classes = self.classes;
+        self.classes.iter_mut().for_each(|class| class.sojourn_max = Span::ZERO);
+        if let Some(curves) = self.curves.as_mut().filter(|curves| curves.rows.len() < ROWS_MAX) {
+            curves.push(row, queue);
+        }
         if let Some(journal) = &mut self.journal {
             journal.flush();
         }
@@ -207,7 +236,7 @@ impl Recorder {
         Recording {
             whole,
             windows: self.windows,
-            curves: self.curves,
+            curves: self.curves.unwrap_or_default(),
             flow_names: self.flow_names,
             lost_events,
             buffer_bytes: self.pool.allocated_bytes(),
@@ -217,6 +246,12 @@ impl Recorder {
     /// The packet's length without the overhead of the link.
     fn ip_length(&mut self, handle: Handle) -> u32 {
         segment_length(self.pool.frame(handle), handle.segment)
+    }
+
+    /// The class of a packet as it arrived: marking changes the queue's copy of its headers alone.
+    fn class(&mut self, handle: Handle) -> &mut ClassReading {
+        let is_l4s = matches!(self.pool.frame(handle).ecn(), Ecn::Ect1 | Ecn::Ce);
+        &mut self.classes[usize::from(!is_l4s)]
     }
 
     fn log(&mut self, time: Time, event: Event) {
@@ -243,6 +278,7 @@ pub struct Recording {
 impl Observer<Handle> for Recorder {
     fn dropped(&mut self, now: Time, packet: Packet<Handle>, reason: DropReason) {
         self.tally.dropped(&packet.meta, reason);
+        self.class(packet.payload).dropped += 1;
         if self.journal.is_some() {
             let bytes = self.ip_length(packet.payload);
             self.log(now, Event::Drop { bytes });
@@ -250,8 +286,9 @@ impl Observer<Handle> for Recorder {
         self.pool.release(packet.payload, 1);
     }
 
-    fn marked(&mut self, _now: Time, _packet: &Packet<Handle>, reason: MarkReason) {
+    fn marked(&mut self, _now: Time, packet: &Packet<Handle>, reason: MarkReason) {
         self.tally.marked(reason);
+        self.class(packet.payload).marked += 1;
     }
 
     fn sanctioned(&mut self, now: Time, packet: &Packet<Handle>, score: Span) {
@@ -273,6 +310,9 @@ impl Observer<Handle> for Recorder {
 
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Handle>) {
         self.tally.transmitted(start, end, &packet.meta);
+        let class = self.class(packet.payload);
+        class.sent.add(packet.meta.len);
+        class.sojourn_max = class.sojourn_max.max(start.since(packet.meta.arrived));
         if self.journal.is_some() {
             let bytes = self.ip_length(packet.payload);
             self.log(end, Event::Departure { bytes, waited: end.since(packet.meta.arrived) });

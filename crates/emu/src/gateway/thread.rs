@@ -9,6 +9,7 @@ use std::sync::mpsc::Receiver;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::eventfd::EventFd;
 
+use underload_aqm::link::tally::Curves;
 use underload_aqm::link::{Link, RateProcess};
 use underload_aqm::time::{Span, Time};
 use underload_record::link::LinkName;
@@ -146,7 +147,8 @@ impl Thread {
         let pool = Pool::new(self.config.buffer_limit_bytes, frame_max);
         let varying = config.link.rate.varies();
         let now = self.clock.now();
-        let recorder = Recorder::new(pool, parts.live, parts.journal, now, varying);
+        let curves = self.config.keeps_series.then(Curves::default);
+        let recorder = Recorder::new(pool, parts.live, parts.journal, now, varying, curves);
         let labels = LaneLabels {
             device: parts.source.name().to_owned(),
             name: LinkName {

@@ -3,8 +3,9 @@
 //! Buffers have three sizes, so that small packets in a queue do not occupy buffers for
 //! super-packets. They are allocated on first use and never freed.
 
-use super::classify::Layout;
+use super::classify::{Layout, Version};
 use super::vnet::VnetHeader;
+use underload_aqm::packet::Ecn;
 
 /// A packet on a link: one segment of a frame. A frame that is not a super-packet has one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,16 @@ pub struct Frame {
 impl Frame {
     pub fn packet(&self) -> &[u8] {
         &self.bytes[VnetHeader::LEN..][..self.layout.length as usize]
+    }
+
+    /// Returns the ECN codepoint that the packet arrived with.
+    pub fn ecn(&self) -> Ecn {
+        let second = self.packet()[1];
+        Ecn::from_bits(match self.layout.version {
+            Version::V4 => second,
+            // The lowest bits of the traffic class, before the flow label.
+            Version::V6 => second >> 4,
+        })
     }
 }
 
