@@ -79,6 +79,13 @@ const BENCHES: &[Bench] = &[
         ),
     },
     Bench {
+        name: "shape-own",
+        what: "what `shape apply --engine own` carries, and its processor time (root)",
+        task: Task::Cargo(
+            "test --release --package underload --test shape -- --nocapture --ignored as_fast",
+        ),
+    },
+    Bench {
         name: "where",
         what: "in which segment of a path 500 simulated queues are, by `measure --where`",
         task: Task::Cargo(

@@ -30,6 +30,11 @@ pub enum Refusal {
          --down would bypass it: remove it first, or shape --up alone"
     )]
     Filter { device: String, what: String, owner: String },
+    #[error(
+        "{device} has a shaper that underload did not set up: {what}{owner}. Stop it first: behind \
+         --engine own packets would be shaped twice"
+    )]
+    Twice { device: String, what: String, owner: String },
 }
 
 /// A device as it is before it is shaped.
@@ -68,15 +73,25 @@ impl Present<'_> {
         }
     }
 
+    /// Checks that nothing else shapes. Other queues and filters may be there: they see the packets
+    /// that our process returns.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::Twice`].
+    pub fn check_unshaped(self) -> Result<(), Refusal> {
+        let shaper = self.tree.iter().find(|qdisc| is_foreign_shaper(qdisc)).map(describe);
+        let filter = self.filters.iter().find(|filter| filter.redirects_to.is_some());
+        let Some(what) = shaper.or_else(|| filter.map(describe_filter)) else { return Ok(()) };
+        Err(Refusal::Twice { device: self.device.to_owned(), what, owner: self.owner() })
+    }
+
     /// Checks that no filter of received packets would be bypassed.
     ///
     /// # Errors
     /// Returns [`Refusal::Filter`].
     pub fn check_ingress(self) -> Result<(), Refusal> {
         let Some(filter) = self.filters.first() else { return Ok(()) };
-        let to = filter.redirects_to.as_ref().map(|device| format!(" to {device}"));
-        let what =
-            format!("`{}` with pref {}{}", filter.kind, filter.preference, to.unwrap_or_default());
+        let what = describe_filter(filter);
         Err(Refusal::Filter { device: self.device.to_owned(), what, owner: self.owner() })
     }
 
@@ -96,6 +111,11 @@ impl Present<'_> {
 
 fn is_foreign_shaper(qdisc: &Qdisc) -> bool {
     !qdisc.is_default() && SHAPERS.contains(&qdisc.kind.as_str())
+}
+
+fn describe_filter(filter: &Filter) -> String {
+    let to = filter.redirects_to.as_ref().map(|device| format!(" to {device}"));
+    format!("`{}` with pref {}{}", filter.kind, filter.preference, to.unwrap_or_default())
 }
 
 /// Returns the kind and number of a queue, and its rate if it has one.

@@ -14,7 +14,7 @@ use crate::request::{Framing, Overhead, Request};
 use crate::tree::{Device, Qdisc};
 
 /// Bytes of the header of a device whose packets begin with one.
-const ETHERNET_BYTES: u32 = 14;
+pub(crate) const ETHERNET_BYTES: u32 = 14;
 /// Bursts that the rate limit lets pass at once last 1 ms, which spares the processor.
 const BURSTS_PER_SECOND: u64 = 1_000;
 /// The least burst: two packets of 1514 bytes.
@@ -46,10 +46,7 @@ impl Bucket {
     pub fn new(request: &Request, rate: Rate, device: &Device) -> Self {
         let mut overhead = request.overhead;
         // `tbf` cannot express that 64 of 65 bytes are left.
-        let bit_per_s = match overhead.framing {
-            Framing::Ptm => rate.bits_per_second() / 65 * 64,
-            Framing::None | Framing::Atm => rate.bits_per_second(),
-        };
+        let bit_per_s = overhead.rate_of_data(rate).bits_per_second();
         // `tbf` counts the header of the device, the line's overhead begins at the IP packet.
         let counted = if device.link_type == "ether" { ETHERNET_BYTES } else { 0 };
         overhead.bytes = overhead.bytes.saturating_sub(counted);

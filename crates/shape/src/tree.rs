@@ -22,7 +22,7 @@ pub struct Qdisc {
 }
 
 /// What a queue discipline did since it was created, and its present backlog.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     pub sent_bytes: u64,
     pub sent_packets: u64,
@@ -35,7 +35,7 @@ pub struct Counts {
     pub delay_us: Option<u64>,
 }
 
-/// A queue discipline with its counts, and its classes if it is CAKE.
+/// A queue discipline with its counts, and its classes if it has some.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     pub qdisc: Qdisc,
@@ -43,11 +43,11 @@ pub struct Reading {
     pub classes: Vec<Class>,
 }
 
-/// A class of CAKE, which sorts packets by their codepoints.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A class of packets with the same codepoints: of CAKE, or of our process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     pub name: String,
-    /// The rate above which the class loses its precedence, in bit/s.
+    /// The rate above which the class loses its precedence, in bit/s; 0 if it never does.
     pub threshold_bit_per_s: u64,
     #[serde(flatten)]
     pub counts: Counts,

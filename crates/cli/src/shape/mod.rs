@@ -2,6 +2,8 @@
 
 mod apply;
 mod auto;
+#[cfg(feature = "whole")]
+mod own;
 mod show;
 mod suggest;
 mod temporary;
@@ -10,7 +12,7 @@ mod trial;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use underload_shape::machine::{Session, UndoError, follow};
+use underload_shape::machine::{Session, UndoError};
 use underload_terminal::console::{self, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 
@@ -81,7 +83,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Action::Show(arguments) => arguments.run(),
         Action::Off(arguments) => off(arguments.device()),
         Action::Write(arguments) => arguments.run(),
-        Action::Watch { record } => Ok(follow(record)?),
+        Action::Watch { record } => own::watch(record),
     }
 }
 
@@ -101,6 +103,16 @@ fn off(device: Option<&str>) -> anyhow::Result<()> {
         warning!("warning: {difference}");
     }
     console::print(&format!("{}: not shaped any more\n", record.device))
+}
+
+/// The engine that is this program, which the program for small machines lacks.
+#[cfg(not(feature = "whole"))]
+mod own {
+    pub(super) fn watch(record: &std::path::Path) -> anyhow::Result<()> {
+        let lacks = "this underload is the one for small machines, without queues of its own: \
+                     expected `--engine kernel`";
+        Ok(underload_shape::machine::follow(record, |_| Err(lacks.to_owned()))?)
+    }
 }
 
 /// Marks an unknown device as bad input.

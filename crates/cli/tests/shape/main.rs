@@ -12,6 +12,7 @@ mod kills;
 #[path = "../../../shape/examples/followed_lines/lines.rs"]
 mod lines;
 mod newest_kernel;
+mod own;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -113,7 +114,8 @@ impl World {
     }
 
     fn is_shaped(&self) -> bool {
-        self.state().contains("756c:")
+        let state = self.state();
+        state.contains("756c:") || state.contains("ul-up")
     }
 
     /// Waits until the network is as it was.
@@ -337,7 +339,11 @@ fn what_cannot_be_shaped_is_refused_with_advice() {
         (&["--dev", "v0", "--up", "1bit"], 2, "expected at least 8kbit"),
         (&["--dev", "v0", "--up", "50gbit"], 2, "v0 passes 10gbit at most"),
         (&["--dev", "v0"], 2, "--up RATE, --down RATE, or both"),
-        (&["--dev", "v0", "--up", "5mbit", "--queue", "bode"], 2, "no Linux queue `bode`"),
+        (
+            &["--dev", "v0", "--up", "5mbit", "--queue", "bode"],
+            2,
+            "no Linux queue `bode`; underload itself has it: --engine own",
+        ),
         (&["--dev", "v0", "--up", "5mbit", "--queue", "x"], 2, "red, sfb, cake_mq"),
         (&["--dev", "lo", "--up", "5mbit", "--queue", "cake_mq"], 2, "lo has one transmit queue"),
     ] {

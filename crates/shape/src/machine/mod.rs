@@ -3,6 +3,7 @@
 
 mod folder;
 pub mod kernel_queues;
+mod process;
 mod session;
 mod snapshot;
 mod tools;
@@ -15,7 +16,7 @@ pub use session::{
 };
 pub use snapshot::{Snapshot, SnapshotError};
 pub use tools::ToolError;
-pub use watcher::{Watcher, follow};
+pub use watcher::{Shaper, State, Watcher, follow};
 
 use nix::time::{ClockId, clock_gettime};
 
