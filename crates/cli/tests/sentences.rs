@@ -16,6 +16,10 @@ fn underload(arguments: &[&str], folder: &Path) -> std::process::Output {
     command.output().expect("the program starts")
 }
 
+/// Scenarios with flows of real browsers.
+const LIVE_ONLY: [&str; 5] =
+    ["call/browser", "call/cellular", "film/browser", "page/browser", "page/guideline"];
+
 #[test]
 fn every_built_in_scenario_says_what_is_true_of_it() {
     let folder = tempfile::tempdir().expect("a folder for the test");
@@ -25,7 +29,7 @@ fn every_built_in_scenario_says_what_is_true_of_it() {
     for (position, row) in rows.as_array().expect("a list").iter().enumerate() {
         let name = row["name"].as_str().expect("a name");
         if !row["worlds"].as_array().expect("a list").contains(&"sim".into()) {
-            assert!(["call/browser", "page/browser"].contains(&name), "{name}");
+            assert!(LIVE_ONLY.contains(&name), "{name}");
             continue;
         }
         let out = format!("run-{position}");

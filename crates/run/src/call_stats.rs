@@ -118,12 +118,12 @@ fn rate(stats: &[CallStats], counter: fn(&CallStats) -> f64) -> Option<f64> {
     (seconds > 0.0).then(|| (counter(last) - counter(first)) / seconds)
 }
 
-fn nanos(seconds: impl Iterator<Item = f64>) -> Vec<i64> {
+pub(crate) fn nanos(seconds: impl Iterator<Item = f64>) -> Vec<i64> {
     seconds.map(|seconds| (seconds * 1e9).round() as i64).collect()
 }
 
 /// Returns a quantile divided by `unit`; `None` with too few values.
-fn quantile(nanos: &[i64], quantile: Quantile, unit: f64) -> Option<f64> {
+pub(crate) fn quantile(nanos: &[i64], quantile: Quantile, unit: f64) -> Option<f64> {
     let value = distribution(&mut nanos.to_vec())?.told_ns(quantile)?;
     Some(value as f64 / unit)
 }

@@ -22,6 +22,7 @@ pub mod cache;
 mod call_stats;
 mod error;
 mod execute;
+mod film_report;
 pub mod flows;
 mod keys;
 pub mod measured_lines;

@@ -1,10 +1,11 @@
-//! Pages and calls of real browsers in live trials: what is recorded, and what a run leaves.
+//! Pages, films and calls of real browsers in live trials: what is recorded, and what a run leaves.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use underload_record::schema::FlowDirection;
+use underload_sim::application::video::chunk_bytes;
 use underload_store::RunDir;
 
 use super::{PATIENCE, folder, is_skipped, stderr};
@@ -34,6 +35,27 @@ name = "secure"
 kind = "browser"
 protocol = "http2"
 loads = 1
+"#;
+
+/// A live trial with a film of which a part is loaded.
+const FILM: &str = r#"
+title = "A film"
+[path]
+up = "50mbit"
+down = "50mbit"
+rtt = "10ms"
+[phases]
+idle = "200ms"
+ramp = "200ms"
+load = "3s"
+drain = "100ms"
+[[flow]]
+kind = "probe"
+[[flow]]
+name = "film"
+kind = "dash"
+protocol = "http2"
+player = "bola"
 "#;
 
 /// A live trial with a call from the server to the client.
@@ -89,13 +111,19 @@ fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Returns whether a run was skipped because this machine has no Chromium or no namespaces.
+/// Returns whether a run was skipped because this machine has no Chromium, no dash.js or no
+/// namespaces.
 fn is_skipped_without_browser(test: &str, output: &Output) -> bool {
-    let is_missing = stderr(output).contains("no Chromium");
-    if is_missing {
-        eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
+    for (missing, remedy) in [
+        ("no Chromium", "apt install chromium, or UNDERLOAD_CHROMIUM"),
+        ("no dash.js", "./setup, or UNDERLOAD_DASHJS"),
+    ] {
+        if stderr(output).contains(missing) {
+            eprintln!("SKIPPED {test}: {missing} ({remedy})");
+            return true;
+        }
     }
-    is_missing || is_skipped(test, output)
+    is_skipped(test, output)
 }
 
 /// Checks the stored times of a browser's loads. Returns how many pages it loaded.
@@ -184,6 +212,65 @@ fn pages_over_http3_need_caddy() {
         let text = std::fs::read_to_string(path).unwrap_or_else(|_| panic!("{}", stderr(run)));
         checked_loads(&text, 100, "h3") > 0
     });
+}
+
+#[test]
+fn a_player_loads_chunks_of_the_models_sizes_and_leaves_nothing() {
+    const NAME: &str = "a_player_loads_chunks_of_the_models_sizes_and_leaves_nothing";
+    run_until(NAME, FILM, |directory, run| {
+        let data = RunDir::read(directory).expect("the record can be read");
+        let [trial] = data.record.trials.as_slice() else { panic!("{}", stderr(run)) };
+        let film = trial.flows.iter().find(|flow| flow.name == "film").expect("the flow");
+        assert_eq!(film.kind, "dash");
+        let value = |name: &str| {
+            film.metrics.iter().find(|metric| metric.name == name).expect("a metric").value
+        };
+        if value("startup").is_none() {
+            return false;
+        }
+        let path = directory.join("exec/0000000-film.txt");
+        let text = std::fs::read_to_string(path).expect("the chunks");
+        let parse = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("JSON") };
+        let lines: Vec<_> = text.lines().map(parse).collect();
+        assert!(lines[0]["dash.js"].as_str().is_some_and(|it| it.starts_with('5')), "{text}");
+        let chunks: Vec<_> = lines.iter().filter_map(|line| line.get("chunk")).collect();
+        // The first chunk has the lowest rate, and each has the bytes of its rate.
+        assert_eq!((&chunks[0]["number"], &chunks[0]["level"]), (&0.into(), &0.into()), "{text}");
+        for chunk in &chunks {
+            let level = chunk["level"].as_u64().expect("a level") as usize;
+            assert_eq!(chunk["bytes"].as_u64(), Some(chunk_bytes(level)), "{chunk}");
+            assert!(chunk["requested"].as_f64() < chunk["arrived"].as_f64(), "{chunk}");
+        }
+        let replaced = value("chunks_replaced").expect("a count");
+        assert_eq!(value("chunks_loaded"), Some(chunks.len() as f64 - replaced));
+        assert_eq!((value("qoe"), value("bit_rate") > Some(0.0)), (None, true));
+        true
+    });
+}
+
+#[test]
+fn a_file_that_is_not_dash_js_is_named() {
+    const NAME: &str = "a_file_that_is_not_dash_js_is_named";
+    let folder = folder();
+    std::fs::write(folder.path().join("film.toml"), FILM).expect("writing the scenario");
+    std::fs::write(folder.path().join("other.js"), "let other = 1;").expect("writing a script");
+    std::fs::write(folder.path().join("broken.js"), "let let;").expect("writing a script");
+    for (file, status, message) in [
+        ("missing.js", 2, "flow.film: no dash.js"),
+        ("other.js", 1, "the file defines no `dashjs.MediaPlayer`"),
+        ("broken.js", 1, "dash.js: {"),
+    ] {
+        let out = file.trim_end_matches(".js");
+        let arguments = ["run", "film.toml", "--world", "live", "--out", out];
+        let mut command = marked_run(&arguments, folder.path(), "none");
+        let output = command.env("UNDERLOAD_DASHJS", file).output().expect("it starts");
+        let text = stderr(&output);
+        let is_named = text.contains(message);
+        if !is_named && is_skipped_without_browser(NAME, &output) {
+            return;
+        }
+        assert_eq!((output.status.code(), is_named), (Some(status), true), "{text}");
+    }
 }
 
 /// Checks the stored statistics of a call that only the server sends video in. Returns the number

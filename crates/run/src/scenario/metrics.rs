@@ -17,6 +17,7 @@ use super::flow::{Flow, FlowKind};
 use crate::call_stats::CallDirection;
 use crate::flows;
 use crate::keys::{Fault, alternatives, did_you_mean};
+use crate::film_report::FilmReport;
 use crate::page_loads::PageLoads;
 
 /// The metrics of a scenario's arms.
@@ -84,6 +85,7 @@ impl Metrics {
                 (names, sim::FlowKind::Application(application.config.clone()).metrics())
             }
             FlowKind::Browser(_) => (vec![name.clone()], PageLoads::default().metrics()),
+            FlowKind::Dash(_) => (vec![name.clone()], FilmReport::default().metrics()),
             FlowKind::WebRtc(call) => {
                 let names = self.loads(name, call.direction, 1);
                 (names, CallDirection::default().metrics())

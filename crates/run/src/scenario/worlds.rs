@@ -81,6 +81,7 @@ fn live_problem_of_flow(flow: &Flow) -> Option<String> {
         FlowKind::Probe(_)
         | FlowKind::Exec(_)
         | FlowKind::Browser(_)
+        | FlowKind::Dash(_)
         | FlowKind::WebRtc(_)
         | FlowKind::Application(_) => None,
     };
@@ -133,12 +134,12 @@ mod tests {
         let (_, live, worlds) = of(small, "");
         assert!(live.starts_with("flow.udp.packet: 40B"), "{live}");
         assert_eq!(worlds, [World::Sim]);
-        for kind in ["browser", "webrtc"] {
+        for kind in ["browser", "dash", "webrtc"] {
             let flow = format!("[[flow]]\nname = \"page\"\nkind = \"{kind}\"\n");
             let (sim, live, worlds) = of(&flow, "");
             let expected = format!(
-                "flow 'page': kind '{kind}' is not simulated; expected any but browser, exec and \
-                 webrtc"
+                "flow 'page': kind '{kind}' is not simulated; expected any but browser, dash, \
+                 exec and webrtc"
             );
             assert_eq!((sim, live, worlds), (expected, String::new(), vec![World::Live]));
         }

@@ -239,7 +239,7 @@ impl Application for VideoKeys {
     }
 }
 
-const VIDEO_BUFFERS: RangeInclusive<Span> = Span::from_secs(10)..=Span::from_secs(600);
+pub(super) const VIDEO_BUFFERS: RangeInclusive<Span> = Span::from_secs(10)..=Span::from_secs(600);
 
 keys! {
     pub(super) struct InteractiveVideoKeys {

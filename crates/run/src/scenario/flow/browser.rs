@@ -28,7 +28,7 @@ pub struct BrowserFlow {
     pub stop: Option<Span>,
 }
 
-/// The protocol that a page is served by.
+/// The protocol that a page or a film is served by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageProtocol {
@@ -41,6 +41,17 @@ pub enum PageProtocol {
 }
 
 words! { PageProtocol, word: Http1 Http2 Http3; }
+
+impl PageProtocol {
+    /// Rejects a congestion control of TCP for a protocol that has no TCP.
+    pub(super) fn check_control(self, congestion_control: Option<&str>) -> Result<(), Fault> {
+        if congestion_control.is_some() && self == Self::Http3 {
+            let problem = "needs protocol = \"http1\" or \"http2\": QUIC has that of `caddy`";
+            return Err(Fault::new("congestion_control", problem));
+        }
+        Ok(())
+    }
+}
 
 keys! {
     pub(super) struct BrowserKeys {
@@ -77,10 +88,7 @@ impl Kind for BrowserKeys {
                 "`false` needs protocol = \"http1\": the others have one connection per page";
             return Err(Fault::new("keep_alive", problem));
         }
-        if congestion_control.is_some() && protocol == PageProtocol::Http3 {
-            let problem = "needs protocol = \"http1\" or \"http2\": QUIC has that of `caddy`";
-            return Err(Fault::new("congestion_control", problem));
-        }
+        protocol.check_control(congestion_control.as_deref())?;
         let (start, stop) = (self.start, self.stop);
         let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
         Ok(BrowserFlow {
@@ -102,18 +110,19 @@ mod tests {
 
     #[test]
     fn keys_of_tcp_connections_are_refused_for_other_protocols() {
-        for (protocol, key, needs) in [
-            ("http2", "keep_alive = false", "flow.browser.keep_alive: `false` needs"),
-            ("http3", "keep_alive = false", "flow.browser.keep_alive: `false` needs"),
-            ("http3", "congestion_control = \"reno\"", "flow.browser.congestion_control: needs"),
+        for (kind, protocol, key, needs) in [
+            ("browser", "http2", "keep_alive = false", "keep_alive: `false` needs"),
+            ("browser", "http3", "keep_alive = false", "keep_alive: `false` needs"),
+            ("browser", "http3", "congestion_control = \"reno\"", "congestion_control: needs"),
+            ("dash", "http3", "congestion_control = \"reno\"", "congestion_control: needs"),
         ] {
             let text = format!(
                 "[path]\nup = \"10mbit\"\n[[flow]]\nkind = \"probe\"\n\
-                 [[flow]]\nkind = \"browser\"\nprotocol = \"{protocol}\"\n"
+                 [[flow]]\nkind = \"{kind}\"\nprotocol = \"{protocol}\"\n"
             );
             Scenario::parse(&text, "test").expect("a scenario");
             let error = Scenario::parse(&(text + key), "test").expect_err("refused").to_string();
-            assert!(error.contains(needs), "{error}");
+            assert!(error.contains(&format!("flow.{kind}.{needs}")), "{error}");
         }
     }
 }

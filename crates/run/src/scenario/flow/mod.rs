@@ -3,6 +3,7 @@
 mod application;
 mod browser;
 mod common;
+mod dash;
 mod exec;
 mod probe;
 mod tcp;
@@ -24,6 +25,7 @@ use crate::keys::{
 pub use application::ApplicationFlow;
 pub use browser::{BrowserFlow, PageProtocol};
 pub use common::Activity;
+pub use dash::{DashFlow, DashPlayer};
 pub use exec::ExecFlow;
 pub use probe::ProbeFlow;
 pub(super) use tcp::DEFAULT_CONTROL;
@@ -36,6 +38,7 @@ use application::{
 };
 use browser::BrowserKeys;
 use common::Kind;
+use dash::DashKeys;
 use exec::ExecKeys;
 use webrtc::WebRtcKeys;
 
@@ -62,6 +65,8 @@ pub enum FlowKind {
     Exec(ExecFlow),
     /// A page in a real browser; only in the live world.
     Browser(BrowserFlow),
+    /// A film in a real browser; only in the live world.
+    Dash(DashFlow),
     /// A video call between two real browsers; only in the live world.
     WebRtc(WebRtcFlow),
     /// An application; only in the sim world.
@@ -84,6 +89,7 @@ kinds! {
     Udp(UdpFlow);
     Exec(ExecFlow);
     Browser(BrowserFlow);
+    Dash(DashFlow);
     WebRtc(WebRtcFlow);
     Application(ApplicationFlow);
 }
@@ -91,7 +97,7 @@ kinds! {
 impl FlowKind {
     /// Whether a real browser runs it, which needs real time.
     pub fn needs_browser(&self) -> bool {
-        matches!(self, Self::Browser(_) | Self::WebRtc(_))
+        matches!(self, Self::Browser(_) | Self::Dash(_) | Self::WebRtc(_))
     }
 }
 
@@ -111,12 +117,13 @@ const fn entry<K: Kind<Flow: Into<FlowKind>>>() -> Entry {
     }
 }
 
-const KINDS: [Entry; 12] = [
+const KINDS: [Entry; 13] = [
     entry::<TcpFlow>(),
     entry::<ProbeFlow>(),
     entry::<UdpFlow>(),
     entry::<ExecKeys>(),
     entry::<BrowserKeys>(),
+    entry::<DashKeys>(),
     entry::<WebRtcKeys>(),
     entry::<ApplicationKeys<VoipKeys>>(),
     entry::<ApplicationKeys<WebKeys>>(),

@@ -43,6 +43,7 @@ fn check_arm(arm: &Arm, available: &str) -> Result<(), String> {
         let name = match &flow.kind {
             FlowKind::Tcp(tcp) => &tcp.congestion_control,
             FlowKind::Browser(browser) => &browser.congestion_control,
+            FlowKind::Dash(film) => &film.congestion_control,
             _ => continue,
         };
         if !available.split([' ', '(', ')', ':']).any(|known| known == name) {

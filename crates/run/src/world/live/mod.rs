@@ -9,7 +9,7 @@
 //! - [`mod@between`]: what is between client and server, our gateway or Linux's routers.
 //! - [`linux`]: what Linux's routers are to do.
 //! - [`exec`]: commands inside the lab.
-//! - [`browser`]: pages and calls of real browsers inside the lab.
+//! - [`browser`]: pages, films and calls of real browsers inside the lab.
 
 mod between;
 mod browser;

@@ -138,6 +138,7 @@ fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
         FlowKind::Probe(_)
         | FlowKind::Exec(_)
         | FlowKind::Browser(_)
+        | FlowKind::Dash(_)
         | FlowKind::WebRtc(_)
         | FlowKind::Application(_) => return Vec::new(),
     };

@@ -33,8 +33,8 @@ pub enum PlanError {
     #[error("flow '{flow}': congestion control '{name}' is not simulated; expected {known}")]
     UnknownAlgorithm { flow: String, name: String, known: String },
     #[error(
-        "flow '{flow}': kind '{kind}' is not simulated; expected any but browser, exec and \
-             webrtc"
+        "flow '{flow}': kind '{kind}' is not simulated; expected any but browser, dash, exec \
+             and webrtc"
     )]
     UnknownKind { flow: String, kind: String },
     #[error(
@@ -73,6 +73,7 @@ pub fn configure_with(
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, (&phases, seed)),
             scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
             scenario::FlowKind::Browser(_) => return Err(unknown_kind(flow, "browser")),
+            scenario::FlowKind::Dash(_) => return Err(unknown_kind(flow, "dash")),
             scenario::FlowKind::WebRtc(_) => return Err(unknown_kind(flow, "webrtc")),
             scenario::FlowKind::Application(app) => {
                 flows.extend(applications(&flow.name, app, &phases));
@@ -416,6 +417,10 @@ mod tests {
         assert_eq!(flow.retransmits, None);
     }
 
+    /// Scenarios with flows of real browsers.
+    const LIVE_ONLY: [&str; 5] =
+        ["call/browser", "call/cellular", "film/browser", "page/browser", "page/guideline"];
+
     #[test]
     fn every_arm_of_every_built_in_scenario_can_be_simulated() {
         let mut planned = 0;
@@ -426,11 +431,11 @@ mod tests {
                 let parsed = Scenario::parse_with(text, name, &options, &mut builtin::load_file);
                 let scenario = parsed.unwrap_or_else(|error| panic!("{error}"));
                 // Ordinary homes, and comparisons of worlds and models, have no published numbers.
-                let has_none =
-                    ["call/", "home/", "kernel/", "page/"].iter().any(|it| name.starts_with(it));
+                let has_none = ["call/", "film/", "home/", "kernel/", "page/"];
+                let has_none = has_none.iter().any(|it| name.starts_with(it));
                 let shown = has_none || !scenario.published.is_empty();
                 assert!(short || shown, "{name} has nothing to meet");
-                if ["call/browser", "page/browser"].contains(&name) {
+                if LIVE_ONLY.contains(&name) {
                     assert_eq!(scenario.worlds(), [underload_record::schema::World::Live]);
                     continue;
                 }

@@ -194,32 +194,51 @@ impl Endpoint for Video {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        // An unfinished video was watched until the flow stopped.
         let playback =
             if self.is_complete() { self.playback } else { self.playback.advanced_to(self.stop) };
-        let rates = || self.rungs.iter().map(|&rung| LADDER[rung]);
-        let total: f64 = rates().sum();
-        let changes: f64 = rates().zip(rates().skip(1)).map(|(a, b)| libm::fabs(b - a)).sum();
-        let switches = self.rungs.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        let stalled = seconds(playback.stalled);
-        let startup = playback.startup.map(seconds);
-        let experience = startup
-            .filter(|_| self.is_complete())
-            .map(|startup| total - REBUFFERING_PENALTY * (stalled + startup) - changes);
-        let loaded = self.rungs.len();
-        let mean = (loaded > 0).then(|| total / loaded as f64);
+        let rates = self.rungs.iter().map(|&rung| LADDER[rung]).collect();
+        let Playback { startup, stalled, .. } = playback;
+        Viewing { rates, startup, stalled }.metrics()
+    }
+}
+
+/// Playback of the film until its flow stopped, by this model and by a real player.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Viewing {
+    /// Bit rates of the loaded chunks in Mbit/s, in the order of the film.
+    pub rates: Vec<f64>,
+    /// Time from the start to the first picture; `None` before it.
+    pub startup: Option<Span>,
+    /// Time in which playback stood still after the first picture.
+    pub stalled: Span,
+}
+
+impl Viewing {
+    pub fn metrics(&self) -> Vec<Metric> {
+        let rates = &self.rates;
+        let total: f64 = rates.iter().sum();
+        let changes = || rates.windows(2).map(|pair| libm::fabs(pair[1] - pair[0]));
+        let switches = changes().filter(|change| *change > 0.0).count();
+        let stalled = seconds(self.stalled);
+        let startup = self.startup.map(seconds);
+        let is_complete = rates.len() == CHUNKS;
+        let experience = startup.filter(|_| is_complete).map(|startup| {
+            total - REBUFFERING_PENALTY * (stalled + startup) - changes().sum::<f64>()
+        });
+        let mean = (!rates.is_empty()).then(|| total / rates.len() as f64);
         vec![
             metric("qoe", "", experience),
             metric("bit_rate", "Mbit/s", mean),
             metric("rebuffering", "s", Some(stalled)),
             metric("startup", "s", startup),
             metric("switches", "", Some(switches as f64)),
-            metric("chunks_loaded", "", Some(loaded as f64)),
+            metric("chunks_loaded", "", Some(rates.len() as f64)),
         ]
     }
 }
 
-fn chunk_bytes(rung: usize) -> u64 {
+/// Returns the size of a chunk of the bit rate `LADDER[rung]`.
+pub fn chunk_bytes(rung: usize) -> u64 {
     (LADDER[rung] * 1e6 / 8.0 * seconds(CHUNK)) as u64
 }
 
@@ -228,10 +247,11 @@ fn seconds(span: Span) -> f64 {
 }
 
 /// 240p to 1440p, Mbit/s.
-const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];
-const CHUNKS: usize = 48;
-/// 193 s over 48 chunks.
-const CHUNK: Span = Span::from_nanos(4_020_833_333);
+pub const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];
+/// Chunks of the film.
+pub const CHUNKS: usize = 48;
+/// Length of a chunk: 193 s over 48 chunks.
+pub const CHUNK: Span = Span::from_nanos(4_020_833_333);
 const REQUEST_BYTES: u64 = 400;
 const RESPONSE_HEADER_BYTES: u64 = 300;
 

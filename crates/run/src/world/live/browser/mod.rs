@@ -1,4 +1,4 @@
-//! Real browsers inside the lab: pages that one loads, and calls between two.
+//! Real browsers inside the lab: pages and films that one loads, and calls between two.
 //!
 //! Each flow has browsers of its own. They start before the trial, so that their start does not
 //! disturb the measurement, and a thread controls them ([`control`]). Their profiles are in memory
@@ -8,9 +8,13 @@
 mod caddy;
 mod calls;
 mod control;
+mod film;
+mod films;
 mod loading;
+mod page;
 mod pages;
 mod server;
+mod website;
 
 use std::time::Instant;
 
@@ -22,9 +26,10 @@ use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 use super::exec::Finished;
 use super::plan::{duration, longest};
 use crate::error::{Doing as _, RunError};
-use crate::scenario::{Arm, Flow, FlowKind, PageProtocol};
+use crate::scenario::{Arm, FlowKind, PageProtocol};
 use crate::trial::Output;
 use calls::Call;
+use films::Films;
 use pages::Pages;
 
 /// The browsers of a trial.
@@ -43,7 +48,7 @@ struct Running<'a> {
     task: Box<dyn Task + 'a>,
 }
 
-/// A load in one or two browsers: pages, or a call.
+/// A load in one or two browsers: pages, a film, or a call.
 trait Task {
     fn begin(&mut self);
 
@@ -65,17 +70,25 @@ struct Outcome {
 
 /// Returns which program this machine lacks for an arm's flows; `None` if it has all of them.
 pub(super) fn problem(arm: &Arm) -> Option<String> {
-    let missing = |flow: &Flow, what: &str| Some(format!("flow.{}: {what}", flow.name));
-    let flow = arm.flows.iter().find(|flow| flow.kind.needs_browser())?;
-    if Chromium::find().is_none() {
-        return missing(flow, MISSING);
-    }
-    let is_http3 = |flow: &&Flow| match &flow.kind {
-        FlowKind::Browser(page) => page.protocol == PageProtocol::Http3,
-        _ => false,
+    let mut flows = arm.flows.iter().filter(|flow| flow.kind.needs_browser());
+    flows.find_map(|flow| Some(format!("flow.{}: {}", flow.name, missing(&flow.kind)?)))
+}
+
+/// Returns which program this machine lacks for a flow that needs a browser.
+fn missing(kind: &FlowKind) -> Option<&'static str> {
+    let (protocol, needs_dash_js) = match kind {
+        FlowKind::Browser(page) => (Some(page.protocol), false),
+        FlowKind::Dash(film) => (Some(film.protocol), true),
+        _ => (None, false),
     };
-    let flow = arm.flows.iter().find(is_http3)?;
-    if caddy::is_installed() { None } else { missing(flow, caddy::MISSING) }
+    if Chromium::find().is_none() {
+        return Some(MISSING);
+    }
+    if needs_dash_js && films::dash_js().is_none() {
+        return Some(films::MISSING);
+    }
+    let needs_caddy = protocol == Some(PageProtocol::Http3);
+    (needs_caddy && !caddy::is_installed()).then_some(caddy::MISSING)
 }
 
 impl<'a> Browsers<'a> {
@@ -89,6 +102,10 @@ impl<'a> Browsers<'a> {
                 FlowKind::Browser(pages) => {
                     let task = Pages::start(ends, (name, pages), longest(&arm.phases));
                     (Box::new(task.doing(doing())?), pages.start, pages.stop)
+                }
+                FlowKind::Dash(film) => {
+                    let task = Films::start(ends, name, film);
+                    (Box::new(task.doing(doing())?), film.start, film.stop)
                 }
                 FlowKind::WebRtc(call) => {
                     let task = Call::start(ends, name, call);
