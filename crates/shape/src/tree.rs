@@ -228,7 +228,8 @@ fn reading(entry: &Map<String, Value>) -> Result<Reading, TreeError> {
         sent_bytes: number("bytes").unwrap_or(0),
         sent_packets: number("packets").unwrap_or(0),
         dropped: number("drops").unwrap_or(0),
-        marked: number("ecn_mark").or(number("marked")).or(of_classes),
+        // Only dualpi2 has the hyphen.
+        marked: ["ecn_mark", "ecn-mark", "marked"].into_iter().find_map(number).or(of_classes),
         backlog_bytes: number("backlog").unwrap_or(0),
         backlog_packets: number("qlen").unwrap_or(0),
         delay_us: number("ldelay").or(number("delay")).or(busiest_delay(&classes)),

@@ -19,8 +19,8 @@ pub(super) struct Reading {
 /// Counters of packets that found the queue full.
 const FULL: [&str; 7] =
     ["drop_overlimit", "overlimit", "overmemory", "pdrop", "bucketdrop", "queuedrop", "childdrop"];
-/// Counters of marked packets.
-const MARKS: [&str; 3] = ["ecn_mark", "ce_mark", "marked"];
+/// Counters of marked packets; dualpi2 has a hyphen, and counts those of its step here, too.
+const MARKS: [&str; 4] = ["ecn_mark", "ecn-mark", "ce_mark", "marked"];
 /// Kind, name in the output, our name, and the factor to our unit.
 const GAUGES: [(&str, &str, &str, f64); 8] = [
     ("codel", "count", "codel.count", 1.0),
@@ -89,7 +89,7 @@ fn drops(kind: &str, all: u64, full: u64) -> Vec<(DropReason, u64)> {
 mod tests {
     use super::*;
 
-    /// What iproute2 6.1 printed in a guest with Linux 7.3.4, shortened.
+    /// What iproute2 6.1, and 7.3 for dualpi2, printed in a guest with Linux 7.3.4, shortened.
     const PRINTED: &str = r#"[{"kind":"noqueue","handle":"0:","dev":"lo","root":true,"bytes":0,
       "packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0},
       {"kind":"htb","handle":"1:","dev":"to-server","root":true,"bytes":9,"packets":9,"drops":9,
@@ -101,7 +101,10 @@ mod tests {
       "drops":7,"overlimits":0,"requeues":0,"backlog":0,"qlen":0},
       {"kind":"cake","handle":"10:","dev":"to-client","root":true,"bytes":1000,"packets":10,
       "drops":5,"overlimits":0,"backlog":0,"qlen":0,"memory_used":4096,
-      "tins":[{"drops":2,"ecn_mark":1},{"drops":3,"ecn_mark":2}]}]"#;
+      "tins":[{"drops":2,"ecn_mark":1},{"drops":3,"ecn_mark":2}]},
+      {"kind":"dualpi2","handle":"10:","dev":"to-core","root":true,"bytes":1000,"packets":10,
+      "drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0,"prob":0.5,"delay-c":15000,
+      "ecn-mark":7,"step-mark":5,"credit":-121120}]"#;
 
     #[test]
     fn counters_are_those_of_the_queue_and_not_of_the_shaper() {
@@ -117,6 +120,8 @@ mod tests {
         let cake = Reading::find(&queues, "to-client", "10:").expect("a queue");
         assert_eq!((cake.dropped(), cake.marks), (5, 3));
         assert_eq!(cake.gauges, [("cake.memory_bytes", 4096.0)]);
+        let dualpi2 = Reading::find(&queues, "to-core", "10:").expect("a queue");
+        assert_eq!(dualpi2.marks, 7);
     }
 
     #[test]
