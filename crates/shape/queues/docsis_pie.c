@@ -225,8 +225,6 @@ ONCE int make_updates(struct law_state *state, const struct law_settings *settin
 {
 	if (!state || !settings)
 		return 0;
-	/* The size of the bucket may have changed. */
-	state->tokens = least(state->tokens, settings->burst_bytes * TOKENS_PER_BYTE);
 	repeat (UPDATES_MAX) {
 		u64 due = state->next_update;
 
@@ -251,7 +249,10 @@ ONCE int make_updates(struct law_state *state, const struct law_settings *settin
 LAW void law_advance(struct law_state *state, const struct law_settings *settings, u64 now,
 		     struct backlog backlog)
 {
-	make_updates(state, settings, now, backlog.packets, backlog.bytes);
+	/* The size of the bucket may have changed. */
+	state->tokens = least(state->tokens, settings->burst_bytes * TOKENS_PER_BYTE);
+	if (state->next_update <= now)
+		make_updates(state, settings, now, backlog.packets, backlog.bytes);
 }
 
 /* Whether an arrival is at risk, and unlucky (`drop_early`). */

@@ -3,11 +3,13 @@
  * A queue as a struct_ops program of the kernel (CONFIG_NET_SCH_BPF, Linux 6.16 and newer). The
  * functions of the kernel that it calls are open to programs with a GPL-compatible licence alone.
  *
- * One object serves any number of devices. `queues` has an entry for each Qdisc, by its address,
- * from init to destroy; the kernel calls destroy also after an init that failed or never ran.
- * `settings` has an entry for each device, written by the loader; a new version of it applies to
- * the next packet. Packets pass under the lock of the root qdisc; the lock of an entry is
- * what the verifier expects around a list.
+ * One object serves up to QUEUES_MAX queues. Each Qdisc owns an entry of `queues` from init to
+ * destroy, and stores its number, counted from 1, in its field `limit`, which the kernel does not
+ * use for a BPF queue. The kernel calls destroy also after an init that failed or never ran.
+ * Packets wait in rings: arrays are the one place that a program reaches without a call, while a
+ * list of the kernel costs an allocation per packet. `settings` has an entry for each device,
+ * written by the loader; a queue looks for a new version at most once in REFRESH_NS. Packets pass
+ * under the lock of the root qdisc.
  *
  * Types are those members of the kernel's that are used; the loader finds their places (CO-RE).
  */
@@ -17,7 +19,6 @@
 #define SECTION(name) __attribute__((section(name), used))
 #define KFUNC __attribute__((section(".ksyms")))
 #define KPTR __attribute__((btf_type_tag("kptr")))
-#define CONTAINS(type, member) __attribute__((btf_decl_tag("contains:" #type ":" #member)))
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
 struct sk_buff {
@@ -26,6 +27,8 @@ struct sk_buff {
 
 struct qdisc_skb_cb {
 	u32 pkt_len;
+	/* A queue may write here; so does each queue of the kernel. */
+	unsigned char data[20];
 } KERNEL_TYPE;
 
 struct ns_common {
@@ -81,23 +84,6 @@ struct Qdisc_ops {
 	void (*destroy)(struct Qdisc *sch);
 };
 
-struct bpf_spin_lock {
-	u32 val;
-};
-
-struct bpf_list_head {
-	u64 opaque[2];
-} __attribute__((aligned(8)));
-
-struct bpf_list_node {
-	u64 opaque[3];
-} __attribute__((aligned(8)));
-
-extern void *bpf_obj_new_impl(u64 type, void *meta) KFUNC;
-extern void bpf_obj_drop_impl(void *object, void *meta) KFUNC;
-extern int bpf_list_push_back_impl(struct bpf_list_head *head, struct bpf_list_node *node,
-				   void *meta, u64 offset) KFUNC;
-extern struct bpf_list_node *bpf_list_pop_front(struct bpf_list_head *head) KFUNC;
 extern void bpf_kfree_skb(struct sk_buff *skb) KFUNC;
 extern void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) KFUNC;
 extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, u64 expire, u64 slack) KFUNC;
@@ -105,33 +91,28 @@ extern void bpf_qdisc_bstats_update(struct Qdisc *sch, const struct sk_buff *skb
 
 /* Helpers by their numbers in include/uapi/linux/bpf.h. */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
-static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value,
-					 u64 flags) = (void *)2;
-static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
-static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
-static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
 static void *(*const bpf_kptr_xchg)(void *place, void *pointer) = (void *)194;
 
-#define TYPE_ID(type) __builtin_btf_type_id(*(type *)0, 0 /* BPF_TYPE_ID_LOCAL */)
 #define TEXT(name) TEXT_OF(name)
 #define TEXT_OF(name) #name
 #define HASH 1
-#define QUEUES_MAX 1024
+#define ARRAY 2
+#define QUEUES_MAX 32
+#define DEVICES_MAX 1024
 #define NET_XMIT_SUCCESS 0
 #define NET_XMIT_DROP 1
 #define ENOENT 2
-#define ENOMEM 12
+#define ENOSPC 28
 /* Heads that one call may drop; the next follows after 1 us. */
 #define DROPS_MAX 1024
-#define PACKETS_MAX (1 << 22)
+/* Packets that a queue stores, a power of two; the loader refuses a larger limit. */
+#define RING 16384
+#define REFRESH_NS 1000000
 
-struct item {
-	struct bpf_list_node node;
+struct cell {
 	struct sk_buff KPTR *skb;
-	u64 arrived;
-	u64 len;
 };
 
 /* A device of a network namespace. */
@@ -141,72 +122,92 @@ struct place {
 };
 
 struct entry {
-	struct bpf_spin_lock lock;
-	struct bpf_list_head fifo CONTAINS(item, node);
+	/* The address of the Qdisc; 0 if the entry is free. */
+	u64 owner;
 	/* When the queue was created. */
 	u64 started;
+	/* When to look for new settings, since `started`. */
+	u64 refresh_at;
+	/* Packets taken out and put in since the entry was last empty; both wrap. */
+	u32 taken, stored;
 	struct place place;
 	struct queue queue;
 };
 
 struct {
-	int (*type)[HASH];
+	int (*type)[ARRAY];
 	int (*max_entries)[QUEUES_MAX];
-	u64 *key;
+	u32 *key;
 	struct entry *value;
 } queues SECTION(".maps");
 
 struct {
+	int (*type)[ARRAY];
+	int (*max_entries)[QUEUES_MAX * RING];
+	u32 *key;
+	struct cell *value;
+} cells SECTION(".maps");
+
+struct {
 	int (*type)[HASH];
-	int (*max_entries)[QUEUES_MAX];
+	int (*max_entries)[DEVICES_MAX];
 	struct place *key;
 	struct settings *value;
 } settings SECTION(".maps");
-
-/* The initial value of an entry, too large for the stack. */
-const struct entry blank;
 
 LAW u64 law_random(void)
 {
 	return (u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
 }
 
+/* Returns the entry of a queue; null before init and after destroy. */
 LAW struct entry *entry_of(struct Qdisc *sch)
 {
-	u64 key = (u64)sch;
+	u32 index = sch->limit - 1;
 
-	return bpf_map_lookup_elem(&queues, &key);
+	return bpf_map_lookup_elem(&queues, &index);
 }
 
-/* Takes over the settings of the device if they are new. Returns the time since the start. */
+LAW void apply(struct entry *entry, const struct settings *latest)
+{
+	entry->queue.settings = *latest;
+	if (entry->queue.settings.limit_packets > RING)
+		entry->queue.settings.limit_packets = RING;
+}
+
+/* Takes over new settings of the device. Returns the time since the start. */
 LAW u64 refresh(struct entry *entry)
 {
-	struct place place = entry->place;
-	struct settings *latest = bpf_map_lookup_elem(&settings, &place);
+	u64 now = bpf_ktime_get_ns() - entry->started;
 
-	if (latest && latest->version != entry->queue.settings.version)
-		entry->queue.settings = *latest;
-	return bpf_ktime_get_ns() - entry->started;
+	if (now >= entry->refresh_at) {
+		struct place place = entry->place;
+		struct settings *latest = bpf_map_lookup_elem(&settings, &place);
+
+		if (latest && latest->version != entry->queue.settings.version)
+			apply(entry, latest);
+		entry->refresh_at = now + REFRESH_NS;
+	}
+	return now;
 }
 
-/* Takes the first packet out, with its time of arrival and its length. */
-LAW struct sk_buff *pop(struct entry *entry, u64 *arrived, u32 *len)
+LAW struct cell *cell_of(const struct Qdisc *sch, u32 number)
 {
-	struct bpf_list_node *node;
-	struct sk_buff *skb;
-	struct item *item;
+	u32 index = (sch->limit - 1) * RING + number % RING;
 
-	bpf_spin_lock(&entry->lock);
-	node = bpf_list_pop_front(&entry->fifo);
-	bpf_spin_unlock(&entry->lock);
-	if (!node)
-		return 0;
-	item = (struct item *)((char *)node - __builtin_offsetof(struct item, node));
-	skb = bpf_kptr_xchg(&item->skb, 0);
-	*arrived = item->arrived;
-	*len = item->len;
-	bpf_obj_drop_impl(item, 0);
-	return skb;
+	return bpf_map_lookup_elem(&cells, &index);
+}
+
+/* The compiler would read a field byte by byte, if it took this for an array of characters. */
+LAW struct qdisc_skb_cb *cb_of(struct sk_buff *skb)
+{
+	return __builtin_assume_aligned(skb->cb, sizeof(u64));
+}
+
+/* Returns the place for the time of a packet's arrival. */
+LAW u64 *arrival_of(struct sk_buff *skb)
+{
+	return (u64 *)cb_of(skb)->data;
 }
 
 SECTION("struct_ops/enqueue")
@@ -215,33 +216,26 @@ int enqueue(u64 *context)
 	struct sk_buff *skb = (void *)context[0];
 	struct Qdisc *sch = (void *)context[1];
 	struct bpf_sk_buff_ptr *to_free = (void *)context[2];
-	u32 len = ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
+	u32 len = cb_of(skb)->pkt_len;
 	struct entry *entry = entry_of(sch);
 	struct sk_buff *other;
-	struct item *item;
+	struct cell *cell;
 	u64 now;
 
 	if (!entry)
 		goto drop;
+	cell = cell_of(sch, entry->stored);
+	if (!cell)
+		goto drop;
 	now = refresh(entry);
-	item = bpf_obj_new_impl(TYPE_ID(struct item), 0);
-	if (!item) {
-		entry->queue.counts.full++;
+	if (queue_offer(&entry->queue, now, len) != STORED)
 		goto drop;
-	}
-	if (queue_offer(&entry->queue, now, len) != STORED) {
-		bpf_obj_drop_impl(item, 0);
-		goto drop;
-	}
-	item->arrived = now;
-	item->len = len;
-	/* A new item has no packet, which the verifier does not know. */
-	other = bpf_kptr_xchg(&item->skb, skb);
+	*arrival_of(skb) = now;
+	entry->stored++;
+	/* The cell behind the last packet is empty, which the verifier does not know. */
+	other = bpf_kptr_xchg(&cell->skb, skb);
 	if (other)
 		bpf_qdisc_skb_drop(other, to_free);
-	bpf_spin_lock(&entry->lock);
-	bpf_list_push_back_impl(&entry->fifo, &item->node, 0, 0);
-	bpf_spin_unlock(&entry->lock);
 	sch->q.qlen++;
 	sch->qstats.backlog += len;
 	return NET_XMIT_SUCCESS;
@@ -251,13 +245,38 @@ drop:
 	return NET_XMIT_DROP;
 }
 
+/* Takes the first packet out. Returns null if there is none, or if it is dropped. */
+LAW struct sk_buff *serve(struct Qdisc *sch, struct entry *entry, u64 now)
+{
+	struct cell *cell = cell_of(sch, entry->taken);
+	struct sk_buff *skb;
+	u32 len;
+
+	if (!cell)
+		return 0;
+	skb = bpf_kptr_xchg(&cell->skb, 0);
+	if (!skb)
+		return 0;
+	entry->taken++;
+	len = cb_of(skb)->pkt_len;
+	sch->q.qlen--;
+	sch->qstats.backlog -= len;
+	if (queue_serves(&entry->queue, now, *arrival_of(skb), len)) {
+		bpf_qdisc_bstats_update(sch, skb);
+		return skb;
+	}
+	sch->qstats.drops++;
+	bpf_kfree_skb(skb);
+	return 0;
+}
+
 SECTION("struct_ops/dequeue")
 struct sk_buff *dequeue(u64 *context)
 {
 	struct Qdisc *sch = (void *)context[0];
 	struct entry *entry = entry_of(sch);
-	u64 now, start, arrived = 0;
-	u32 len = 0;
+	struct sk_buff *skb;
+	u64 now, start;
 
 	if (!entry)
 		return 0;
@@ -269,19 +288,14 @@ struct sk_buff *dequeue(u64 *context)
 		return 0;
 	}
 	queue_advance(&entry->queue, now);
+	/* Most heads are sent; a loop costs three calls. */
+	skb = serve(sch, entry, now);
+	if (skb || !entry->queue.backlog.packets)
+		return skb;
 	repeat (DROPS_MAX) {
-		struct sk_buff *skb = pop(entry, &arrived, &len);
-
-		if (!skb)
-			return 0;
-		sch->q.qlen--;
-		sch->qstats.backlog -= len;
-		if (queue_serves(&entry->queue, now, arrived, len)) {
-			bpf_qdisc_bstats_update(sch, skb);
+		skb = serve(sch, entry, now);
+		if (skb || !entry->queue.backlog.packets)
 			return skb;
-		}
-		sch->qstats.drops++;
-		bpf_kfree_skb(skb);
 	}
 	bpf_qdisc_watchdog_schedule(sch, entry->started + now + 1000, 0);
 	return 0;
@@ -294,33 +308,39 @@ int init(u64 *context)
 	struct net_device *device = sch->dev_queue->dev;
 	struct place place = { device->nd_net.net->ns.inum, device->ifindex };
 	struct settings *initial = bpf_map_lookup_elem(&settings, &place);
-	u64 key = (u64)sch;
-	struct entry *entry;
+	u32 number = 0;
 
 	if (!initial)
 		return -ENOENT;
-	if (bpf_map_update_elem(&queues, &key, &blank, 0))
-		return -ENOMEM;
-	entry = bpf_map_lookup_elem(&queues, &key);
-	if (!entry)
-		return -ENOMEM;
-	entry->started = bpf_ktime_get_ns();
-	entry->place = place;
-	entry->queue.settings = *initial;
-	queue_start(&entry->queue);
-	return 0;
+	repeat (QUEUES_MAX) {
+		u32 index = number++;
+		struct entry *entry = bpf_map_lookup_elem(&queues, &index);
+
+		if (!entry || __sync_val_compare_and_swap(&entry->owner, 0, (u64)sch))
+			continue;
+		entry->started = bpf_ktime_get_ns();
+		entry->refresh_at = REFRESH_NS;
+		entry->taken = 0;
+		entry->stored = 0;
+		entry->place = place;
+		entry->queue = (struct queue){ 0 };
+		apply(entry, initial);
+		queue_start(&entry->queue);
+		sch->limit = number;
+		return 0;
+	}
+	return -ENOSPC;
 }
 
-LAW void flush(struct entry *entry)
+LAW void flush(struct Qdisc *sch, struct entry *entry)
 {
-	u64 arrived = 0;
-	u32 len = 0;
-
-	repeat (PACKETS_MAX) {
-		struct sk_buff *skb = pop(entry, &arrived, &len);
+	repeat (RING) {
+		struct cell *cell = cell_of(sch, entry->taken);
+		struct sk_buff *skb = cell ? bpf_kptr_xchg(&cell->skb, 0) : 0;
 
 		if (!skb)
 			return;
+		entry->taken++;
 		bpf_kfree_skb(skb);
 	}
 }
@@ -333,7 +353,7 @@ void reset(u64 *context)
 
 	if (!entry)
 		return;
-	flush(entry);
+	flush(sch, entry);
 	entry->queue.backlog = (struct backlog){ 0, 0 };
 	sch->q.qlen = 0;
 	sch->qstats.backlog = 0;
@@ -342,13 +362,14 @@ void reset(u64 *context)
 SECTION("struct_ops/destroy")
 void destroy(u64 *context)
 {
-	u64 key = context[0];
-	struct entry *entry = bpf_map_lookup_elem(&queues, &key);
+	struct Qdisc *sch = (void *)context[0];
+	struct entry *entry = entry_of(sch);
 
 	if (!entry)
 		return;
-	flush(entry);
-	bpf_map_delete_elem(&queues, &key);
+	flush(sch, entry);
+	sch->limit = 0;
+	entry->owner = 0;
 }
 
 SECTION(".struct_ops")

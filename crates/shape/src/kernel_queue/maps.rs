@@ -98,6 +98,9 @@ struct Formatted {
 /// An entry of the map `queues`.
 #[derive(Deserialize)]
 struct Entry {
+    /// The queue's address in the kernel; 0 if the entry is free, `None` in the objects of older
+    /// versions, whose map has no free entries.
+    owner: Option<u64>,
     place: Place,
     queue: Queue,
 }
@@ -176,7 +179,8 @@ impl Maps {
     pub fn reports(&self, text: &str) -> Result<Vec<(Place, Report)>, MapsError> {
         let dumped: Vec<Dumped> =
             serde_json::from_str(text).map_err(|error| MapsError::Json("dump", error))?;
-        let report = |Dumped { formatted: Formatted { value: Entry { place, queue } } }| {
+        let entries = dumped.into_iter().map(|dumped| dumped.formatted.value);
+        let report = |Entry { place, queue, .. }| {
             let spec = KernelQueue::from_json(self.law, &queue.settings)
                 .ok_or(MapsError::Settings(self.law.kind()))?;
             let report = Report {
@@ -188,7 +192,7 @@ impl Maps {
             };
             Ok((place, report))
         };
-        dumped.into_iter().map(report).collect()
+        entries.filter(|entry| entry.owner != Some(0)).map(report).collect()
     }
 }
 
@@ -204,12 +208,12 @@ mod tests {
     /// Output of bpftool 7.8 with the maps of an object and of two other programs.
     const SHOW: &str = r#"[{"id":1,"type":"hash","name":"settings","bytes_value":8,"btf_id":7},
         {"id":2,"type":"hash","name":"settings","flags":0,"bytes_value":56,"btf_id":19},
-        {"id":3,"type":"hash","name":"queues","flags":0,"bytes_value":184,"btf_id":19},
+        {"id":3,"type":"array","name":"queues","flags":0,"bytes_value":184,"btf_id":19},
         {"id":5,"type":"array","flags":1152,"bytes_value":184},
         {"id":6,"type":"struct_ops","name":"ul_bode","bytes_value":256,"btf_id":19}]"#;
 
     const DUMP: &str = r#"[{"key":["0x00"],"value":["0x00"],"formatted":{"key":1,"value":{
-        "lock":{"val":0},"fifo":{"opaque":[1,1]},"started":17490861044,
+        "owner":18446612682172844032,"started":17490861044,"refresh_at":4,"taken":3,"stored":5,
         "place":{"network":4026531833,"device":3},
         "queue":{"settings":{"version":1,"rate":20000000,"limit_packets":1000,
             "limit_bytes":18446744073709551615,
@@ -243,6 +247,11 @@ mod tests {
         assert_eq!(report.queue, spec);
         assert_eq!((report.counts.late, report.waiting.bytes), (9, 3_028));
         assert!(maps().reports(&DUMP.replace("bound_ns", "bond_ns")).is_err());
+        let owner = "\"owner\":18446612682172844032,";
+        let free = maps().reports(&DUMP.replace(owner, "\"owner\":0,")).expect("a dump");
+        assert_eq!(free, []);
+        let older = maps().reports(&DUMP.replace(owner, "")).expect("a dump");
+        assert_eq!(older.len(), 1);
     }
 
     #[test]

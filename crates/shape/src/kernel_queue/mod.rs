@@ -47,6 +47,8 @@ pub enum SpecError {
     Rate(String),
     #[error("{0}: a kernel queue shapes to one rate; leave out `{0}=`")]
     Bucket(String),
+    #[error("limit: a kernel queue stores at most {PACKETS_MAX} packets, but limit={0}p")]
+    Limit(u64),
 }
 
 impl Law {
@@ -127,7 +129,14 @@ impl KernelQueue {
         if let QueueConfig::DocsisPie(queue) = &setup.config {
             shaped = Some(queue.0.rate);
         }
-        Self::new(&setup.config, shaped).ok_or(SpecError::Unknown(spec.name))
+        let queue = Self::new(&setup.config, shaped).ok_or(SpecError::Unknown(spec.name))?;
+        // A limit in bytes is one of the most packets that a number holds.
+        match queue.settings[1] {
+            packets if packets > PACKETS_MAX && packets < u64::from(u32::MAX) => {
+                Err(SpecError::Limit(packets))
+            }
+            _ => Ok(queue),
+        }
     }
 
     /// Returns the queue of a configuration, shaped to a rate; `None` if no law is its.
@@ -194,6 +203,8 @@ impl fmt::Display for KernelQueue {
     }
 }
 
+/// Packets for which a queue of the kernel has places: `RING` in `kernel.h`.
+const PACKETS_MAX: u64 = 16_384;
 /// Names of the first numbers of `struct settings`, after the version.
 const SHAPING: [&str; 3] = ["rate", "limit_packets", "limit_bytes"];
 
@@ -265,6 +276,7 @@ mod tests {
             ("docsis-pie", "rate"),
             ("docsis-pie:rate=1mbit,peak=2mbit", "leave out `peak=`"),
             ("docsis-pie:rate=1mbit,burst=10KB", "leave out `burst=`"),
+            ("bode:limit=16385p", "limit: a kernel queue stores at most 16384 packets"),
             ("bode:bound=61s", "bound"),
             ("bode:colour=red", "known: rate, profile"),
             ("bode:[", "bode"),
@@ -272,6 +284,10 @@ mod tests {
             let error = KernelQueue::parse(spec).expect_err(spec).to_string();
             assert!(error.contains(expected), "{spec}: {error}");
         }
-        assert!(KernelQueue::parse("bode:ecn=off").is_ok());
+        for spec in ["bode:ecn=off", "bode:limit=16384p", "bode:limit=64MB"] {
+            assert!(KernelQueue::parse(spec).is_ok(), "{spec}");
+        }
+        let ring = format!("#define RING {PACKETS_MAX}\n");
+        assert!(include_str!("../../queues/kernel.h").contains(&ring));
     }
 }
