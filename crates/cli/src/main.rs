@@ -26,6 +26,7 @@ mod figures;
 #[cfg(all(feature = "whole", sockets))]
 mod fleet;
 mod help;
+mod hints;
 mod history;
 #[cfg(namespaces)]
 mod kernel;
@@ -116,7 +117,9 @@ fn main() -> ExitCode {
     let command = command().color(console::color_asked(std::env::args_os()));
     let is_all = asks_for_all(std::env::args_os());
     let command = if is_all { with_rare_options(command) } else { command };
-    let matches = command.get_matches();
+    let matches = command.clone().try_get_matches().unwrap_or_else(|error| {
+        hints::with_tip(error, &command, std::env::args_os()).exit();
+    });
     let command_line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     command_line.console.apply();
     let outcome = match &command_line.command {

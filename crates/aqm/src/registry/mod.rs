@@ -35,10 +35,16 @@ fn unknown<'a>(
     spec: &Spec,
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> ConfigError {
+    let meant = match spec.name.to_lowercase().as_str() {
+        // Words of people for a queue that most routers have, and for what they had before.
+        "sqm" => Some("cake"),
+        "none" | "off" | "no-queue" | "noqueue" => Some("fifo"),
+        name => closest(name, known.clone()),
+    };
     ConfigError::UnknownName {
         what,
         name: spec.name.clone(),
-        suggestion: closest(&spec.name, known.clone()).map(Into::into),
+        suggestion: meant.filter(|name| known.clone().any(|it| it == *name)).map(Into::into),
         known: join(known),
     }
 }
@@ -114,6 +120,10 @@ mod tests {
         }
         assert_eq!(label("fq_codel:flows=64"), label("fq-codel:flows=64"));
         assert_eq!(label("diffserv:low=[fq_codel]"), label("diffserv:low=[fq-codel]"));
+        for (word, meant) in [("sqm", "`cake`"), ("SQM", "`cake`"), ("none", "`fifo`")] {
+            let error = label(word).expect_err(word).to_string();
+            assert!(error.contains(meant), "{error}");
+        }
         // Other queues than ours.
         for other in ["pfifo_fast", "CobaltQueueDisc", "queuedisc", "fq", "sfq"] {
             assert!(label(other).is_err(), "{other}");

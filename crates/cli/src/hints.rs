@@ -1,0 +1,211 @@
+//! Tips for the words of other tools and of people: the commands and options that replace them.
+
+use std::ffi::OsString;
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+
+/// Words that people try as a command, and the command that does it.
+const COMMANDS: [(&[&str], &str); 9] = [
+    (
+        &[
+            "speedtest",
+            "speed-test",
+            "test",
+            "client",
+            "ping",
+            "irtt",
+            "iperf",
+            "iperf3",
+            "flent",
+            "rrul",
+            "crusader",
+            "networkquality",
+            "ndt7",
+            "bufferbloat",
+        ],
+        "measure HOST",
+    ),
+    (&["server"], "serve"),
+    (&["sqm", "tc", "qdisc", "fix"], "shape"),
+    (&["traceroute", "mtr", "trace", "where"], "path HOST"),
+    (&["mm-link", "mm-delay", "netem", "emulate", "mahimahi"], "link --up 10mbit -- COMMAND"),
+    (&["simulate", "sim", "scenario", "experiment"], "run SCENARIO"),
+    (&["compare", "what-if", "simulator"], "try"),
+    (&["plot", "graph", "gui", "html", "show"], "report RUN"),
+    (&["links"], "queues"),
+];
+
+/// Options of other tools at a command, and what replaces them there.
+const OPTIONS: [(&str, &[&str], &str); 34] = [
+    ("measure", &["-c", "-H", "--client", "--host", "--server"], "measure HOST"),
+    ("measure", &["--ndt7"], "measure ndt7"),
+    ("measure", &["-p", "--port"], "measure HOST:PORT"),
+    ("measure", &["-t", "-l", "-d", "--time", "--length"], "--duration 30s"),
+    ("measure", &["-P", "-n", "--parallel", "--streams"], "--flows 4"),
+    ("measure", &["-R", "--reverse", "--download"], "--down"),
+    ("measure", &["--upload"], "--up"),
+    ("measure", &["--bidir"], "--both"),
+    ("measure", &["-u", "-b", "--bitrate", "--bandwidth"], "--udp 20mbit"),
+    ("measure", &["-C", "--cc", "--congestion"], "--congestion-control bbr"),
+    ("measure", &["-i"], "--interval 10ms"),
+    ("measure", &["-J"], "--json"),
+    ("measure", &["-o", "--output"], "--out DIR"),
+    ("path", &["-c", "-H", "--host", "--server"], "path HOST"),
+    ("path", &["-p", "--port"], "path HOST:PORT"),
+    ("serve", &["-s", "-D", "--server"], "serve"),
+    ("serve", &["-p"], "--port 4862"),
+    ("serve", &["-B", "--host", "--address", "--listen"], "--bind 0.0.0.0"),
+    ("try", &["--rate", "--bandwidth", "--bw", "--speed"], "--up 20mbit --down 100mbit"),
+    ("try", &["--cc", "--tcp", "--transport"], "--congestion-control bbr"),
+    ("try", &["--qdisc", "--aqm", "--sqm"], "--queue cake"),
+    ("try", &["--delay", "--latency", "--ping"], "--rtt 30ms"),
+    ("try", &["--backup", "--uploads"], "--upload"),
+    ("try", &["--downloads", "--update"], "--download"),
+    ("try", &["--zoom", "--meeting", "--video-call"], "--call"),
+    ("try", &["--gaming"], "--game"),
+    ("try", &["--streaming", "--stream"], "--video"),
+    ("try", &["--web", "--browser", "--pages"], "--page"),
+    ("try", &["--time", "--duration"], "--load 30s"),
+    ("link", &["--rate", "--bandwidth"], "--up 10mbit --down 10mbit"),
+    ("link", &["--queue", "--qdisc"], "--up-queue codel --down-queue codel"),
+    ("link", &["--rtt", "--latency"], "--delay 10ms, in each direction"),
+    ("link", &["--loss"], "--up 10mbit:loss=1%"),
+    ("run", &["--queue", "--qdisc"], "--set path.up_queue=codel"),
+];
+
+/// Commands that are given a value without its option, and where the value goes.
+const VALUES: [(&str, &str); 3] = [
+    (
+        "measure",
+        "--up and --down take no value; the rates of the contract are --tier 40mbit/10mbit",
+    ),
+    ("try", "a number of transfers follows `=`: --upload=4"),
+    ("link", "--up 10mbit --down 10mbit; the command follows `--`"),
+];
+
+/// Returns the error of a command line with a tip, if it is about a word of another tool.
+pub fn with_tip(
+    mut error: Error,
+    program: &Command,
+    words: impl Iterator<Item = OsString>,
+) -> Error {
+    let mut words = words.skip(1).filter_map(|word| word.into_string().ok());
+    let command = words.find(|word| program.find_subcommand(word).is_some()).unwrap_or_default();
+    let wrong = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => word.as_str(),
+        _ => "",
+    };
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand if command.is_empty() => {
+            of_command(wrong(ContextKind::InvalidSubcommand), program)
+        }
+        ErrorKind::UnknownArgument => of_option(&command, wrong(ContextKind::InvalidArg)),
+        ErrorKind::MissingRequiredArgument if command == "measure" => Some(NO_HOST.to_owned()),
+        _ => None,
+    };
+    let is_helped = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
+    match tip {
+        Some(tip) => {
+            for kind in is_helped {
+                error.remove(kind);
+            }
+            let tip = ContextValue::StyledStrs(vec![tip.into()]);
+            error.insert(ContextKind::Suggested, tip);
+        }
+        None if error.kind() == ErrorKind::UnknownArgument
+            && command != "link"
+            && is_helped.iter().all(|kind| error.get(*kind).is_none()) =>
+        {
+            let all = format!("`underload {command} --help-all` lists every option");
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![all.into()]));
+        }
+        None => {}
+    }
+    error
+}
+
+const NO_HOST: &str = "`measure ndt7` needs no server of yours; \
+                       `measure HOST` measures to `underload serve` on another machine";
+
+fn of_command(word: &str, program: &Command) -> Option<String> {
+    let (_, command) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
+    let name = command.split(' ').next()?;
+    program.find_subcommand(name)?;
+    let server = if name == "measure" { "; without a server of yours `measure ndt7`" } else { "" };
+    Some(format!("here that is `underload {command}`{server}"))
+}
+
+fn of_option(command: &str, word: &str) -> Option<String> {
+    if !word.starts_with('-') {
+        let (_, tip) = VALUES.iter().find(|(known, _)| *known == command)?;
+        return Some((*tip).to_owned());
+    }
+    let is_it =
+        |(known, words, _): &&(&str, &[&str], &str)| *known == command && words.contains(&word);
+    let (.., tip) = OPTIONS.iter().find(is_it)?;
+    Some(format!("here that is `{tip}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command;
+
+    /// Returns what the program prints for a command line that it refuses.
+    fn printed(line: &str) -> String {
+        let words = || line.split(' ').map(OsString::from);
+        let program = command();
+        let error = program.clone().try_get_matches_from(words()).expect_err("a wrong line");
+        with_tip(error, &program, words()).to_string()
+    }
+
+    #[test]
+    fn words_of_other_tools_lead_to_ours() {
+        for (line, tip) in [
+            ("underload speedtest", "measure ndt7"),
+            ("underload measure", "measure ndt7"),
+            ("underload measure -c host -t 30", "`measure HOST`"),
+            ("underload measure host -t 30", "--duration 30s"),
+            ("underload measure host --up 10mbit", "--tier 40mbit/10mbit"),
+            ("underload measure host --no-such-option", "`underload measure --help-all`"),
+        ] {
+            let printed = printed(line);
+            assert!(printed.contains("tip: ") && printed.contains(tip), "{line}: {printed}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_word_keeps_the_suggestion_of_its_nearest() {
+        assert!(printed("underload mesure").contains("'measure'"));
+        assert!(printed("underload measure host --donw").contains("'--down'"));
+    }
+
+    #[test]
+    #[cfg(feature = "whole")]
+    fn tips_name_commands_and_options_that_exist() {
+        let program = command();
+        let find = |name: &str| program.find_subcommand(name).expect("a command");
+        let has = |of: &Command, option: &str| {
+            of.get_arguments().any(|known| known.get_long() == option.strip_prefix("--"))
+        };
+        for (words, tip) in COMMANDS {
+            assert!(words.iter().all(|word| program.find_subcommand(word).is_none()), "{words:?}");
+            let name = tip.split(' ').next().unwrap_or_default();
+            assert!(program.find_subcommand(name).is_some(), "{tip}");
+        }
+        for (command, words, tip) in OPTIONS {
+            let command = find(command);
+            let mut options = tip.split([' ', ',']).filter(|word| word.starts_with("--"));
+            assert!(options.all(|option| has(command, option)), "{tip}");
+            for word in words.iter().filter(|word| word.starts_with("--")) {
+                assert!(!has(command, word), "{word} is an option of its own");
+            }
+            let letters = words.iter().filter_map(|word| word.strip_prefix('-')?.chars().next());
+            for letter in letters.filter(|letter| *letter != '-') {
+                let is_known = command.get_arguments().any(|it| it.get_short() == Some(letter));
+                assert!(!is_known, "-{letter} is an option of its own");
+            }
+        }
+    }
+}
