@@ -27,6 +27,7 @@ Examples:
   underload try
   underload try --up 20mbit --down 100mbit --rtt 30ms --queue fifo --queue cake --call --game
   underload try --up 1mbit --queue fifo:limit=64KiB --queue fq_codel --download=4 --page
+  underload try --queue codel --congestion-control cubic --congestion-control bbr
   underload try --queue fifo --queue pie --upload --live
   underload try --call --save mine.toml")]
 pub struct Arguments {
@@ -51,10 +52,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     download: Option<u32>,
-    /// The congestion control of uploads and downloads.
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    /// The congestion control of uploads and downloads; several are compared.
+    #[arg(long = "congestion-control", value_name = "NAME", default_value = "cubic")]
     #[arg(hide_short_help = true)]
-    congestion_control: String,
+    congestion_controls: Vec<String>,
     /// A video call [default: yes, if neither a use nor a transfer is given].
     #[arg(long)]
     call: bool,
@@ -87,6 +88,10 @@ pub struct Arguments {
     /// The run directory, which must be new or empty [default: runs/NAME-TIME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Continues the interrupted run in this directory; the other options must be the same as then.
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    #[arg(hide_short_help = true)]
+    resume: Option<PathBuf>,
     /// Prints the run as one JSON document instead of the table.
     #[arg(long)]
     #[arg(hide_short_help = true)]
@@ -109,14 +114,15 @@ impl Arguments {
             refuse_occupied(RunDir::check_vacant(out))?;
         }
         let scenario = self.scenario()?;
-        if let Some(file) = &self.save {
+        if let Some(file) = self.save.as_ref().filter(|_| self.resume.is_none()) {
             save(file, &scenario.text)?;
         }
         let settings = Settings {
             world: if self.live { WorldChoice::Live } else { WorldChoice::Sim },
-            destination: match &self.out {
-                Some(path) => Destination::Directory(path.clone()),
-                None => Destination::NewIn("runs".into()),
+            destination: match (&self.resume, &self.out) {
+                (Some(path), _) => Destination::Resume(path.clone()),
+                (None, Some(path)) => Destination::Directory(path.clone()),
+                (None, None) => Destination::NewIn("runs".into()),
             },
             uses_cache: true,
             commit: COMMIT,
@@ -163,7 +169,7 @@ impl Arguments {
             queues,
             uploads: self.upload.unwrap_or(u32::from(!has_transfer)),
             downloads: self.download.unwrap_or(0),
-            congestion_control: self.congestion_control.clone(),
+            congestion_controls: self.congestion_controls.clone(),
             uses,
             load: self.load.clone(),
             repeats: self.repeat.unwrap_or(if self.live { 1 } else { 5 }),
@@ -214,8 +220,8 @@ fn option(key: &str) -> Option<&'static str> {
         "path.rtt" => "--rtt",
         "path.up_queue" | "path.down_queue" => "--queue",
         "phases.load" => "--load",
-        _ if key.starts_with("variant") => "--queue",
         _ if key.ends_with(".congestion_control") => "--congestion-control",
+        _ if key.starts_with("variant") => "--queue",
         _ => return None,
     })
 }

@@ -104,3 +104,22 @@ fn faults_name_the_options() {
     assert_eq!(std::fs::read(folder.path().join("there.toml")).expect("a file"), b"mine");
     assert!(!folder.path().join("runs").exists(), "nothing was run");
 }
+
+#[test]
+fn several_congestion_controls_are_compared_behind_each_queue() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let controls = ["--congestion-control", "cubic", "--congestion-control", "bbr"];
+    let line = ["try", "--queue", "codel", "--upload", "--load", "5s", "--repeat", "1"];
+    let output = underload(&[&line[..], &controls, &["--out", "asked"]].concat(), folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let mut lines = printed.lines();
+    let sentence = lines.find(|line| line.contains("the working latency")).unwrap_or_default();
+    for variant in ["codel+bbr", "codel+cubic"] {
+        assert!(sentence.contains(variant), "{printed}");
+    }
+    let wrong = [&line[..], &["--congestion-control", "bbrr"]].concat();
+    let output = underload(&wrong, folder.path());
+    let error = text(&output.stderr);
+    assert!(error.starts_with("error: --congestion-control: "), "{error}");
+}

@@ -17,14 +17,14 @@ pub struct Question {
     pub down: String,
     /// The round trip without queues.
     pub rtt: String,
-    /// SPECs of queues. Each is an arm, and before the links of both directions.
+    /// SPECs of queues. Each is a variant, and before the links of both directions.
     pub queues: Vec<String>,
     /// Bulk transfers from the client.
     pub uploads: u32,
     /// Bulk transfers to the client.
     pub downloads: u32,
-    /// The congestion control of the transfers.
-    pub congestion_control: String,
+    /// Congestion controls of the transfers. If there are several, each is a variant of each queue.
+    pub congestion_controls: Vec<String>,
     /// Applications, which only the simulator runs.
     pub uses: Vec<Use>,
     /// The length of the load phase.
@@ -91,22 +91,41 @@ impl Question {
             builder = builder.flow(name, kind, Keys::new());
         }
         builder = builder.flow("probe", "probe", Keys::new().set("interval", PROBE_INTERVAL));
-        for queue in &self.queues {
-            let queue = our_form(queue);
+        for queue in self.queues.iter().map(|queue| our_form(queue)) {
             let both = Keys::new()
                 .set("path.up_queue", queue.as_str())
                 .set("path.down_queue", queue.as_str());
-            builder = builder.arm(&arm_name(&queue), both);
+            match self.congestion_controls.as_slice() {
+                [] | [_] => builder = builder.arm(&arm_name(&queue), both),
+                several => {
+                    for control in several {
+                        let name = arm_name(&format!("{queue}+{control}"));
+                        builder = builder.arm(&name, self.with_control(both.clone(), control));
+                    }
+                }
+            }
         }
         builder
     }
 
+    /// Adds a congestion control of all transfers to the overrides of a variant.
+    fn with_control(&self, overrides: Keys, control: &str) -> Keys {
+        let transfers = [("upload", self.uploads), ("download", self.downloads)];
+        let used = transfers.into_iter().filter(|(_, count)| *count > 0);
+        used.fold(overrides, |keys, (name, _)| {
+            keys.set(&format!("flow.{name}.congestion_control"), control)
+        })
+    }
+
     fn transfers(&self, direction: &str, count: u32) -> Keys {
-        Keys::new()
+        let keys = Keys::new()
             .set("direction", direction)
             .set("count", i64::from(count))
-            .set("congestion_control", self.congestion_control.as_str())
-            .set("start_jitter", START_JITTER)
+            .set("start_jitter", START_JITTER);
+        match self.congestion_controls.first() {
+            Some(first) => keys.set("congestion_control", first.as_str()),
+            None => keys,
+        }
     }
 
     /// Returns a title such as `20mbit up, 100mbit down, 30ms away: upload, call`.
