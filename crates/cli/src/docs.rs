@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum as _};
 use flate2::read::DeflateDecoder;
 use signal_hook::consts::SIGINT;
+use underload_aqm::config::closest;
 use underload_terminal::console;
 use underload_terminal::exit::refuse;
 
@@ -40,6 +41,8 @@ static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/docs"));
 const GLOSSARY: &str = "glossary";
 /// Pages that a word is looked for in and that are listed, at most.
 const MOST_FOUND: usize = 12;
+/// The longest name of a page.
+const NAME_COLUMNS: usize = 37;
 
 pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> {
     let pages = pages().context("the documentation in the program")?;
@@ -48,7 +51,11 @@ pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> 
         return show(&reference.text(program)?);
     }
     match find(&pages, wanted).as_slice() {
-        [] => refuse!("no page has the word {wanted:?}; `underload docs` lists all pages"),
+        [] => {
+            let meant = nearest(&pages, wanted);
+            let meant = meant.map_or(";".to_owned(), |word| format!("; did you mean {word:?}?"));
+            refuse!("no page has the word {wanted:?}{meant} `underload docs` lists all pages")
+        }
         [only] => show(&only.text),
         several => {
             let lines = several.iter().map(|page| line(page)).collect::<String>();
@@ -106,11 +113,34 @@ fn find<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
     if !linked.is_empty() {
         return linked;
     }
-    let mut counted: Vec<(usize, &Page)> =
-        pages.iter().map(|page| (page.count(&word), page)).collect();
+    let phrase = counted(pages, |page| page.count(&word));
+    if !phrase.is_empty() || !word.contains(' ') {
+        return phrase;
+    }
+    // Short words such as "my" and "is" are on every page.
+    let words: Vec<&str> = word.split(' ').filter(|it| it.chars().count() > 3).collect();
+    counted(pages, |page| {
+        let counts = || words.iter().map(|word| page.count(word));
+        if counts().all(|count| count > 0) { counts().sum() } else { 0 }
+    })
+}
+
+/// Returns the pages that count, the highest count first, at most [`MOST_FOUND`].
+fn counted(pages: &[Page], count: impl Fn(&Page) -> usize) -> Vec<&Page> {
+    let mut counted: Vec<(usize, &Page)> = pages.iter().map(|page| (count(page), page)).collect();
     counted.retain(|(count, _)| *count > 0);
     counted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     counted.into_iter().take(MOST_FOUND).map(|(_, page)| page).collect()
+}
+
+/// Returns the page or the word of the glossary that a misspelt word may be.
+fn nearest<'a>(pages: &'a [Page], wanted: &str) -> Option<&'a str> {
+    let stems = pages.iter().filter_map(|page| page.name.rsplit('/').next());
+    let of_glossary = pages.iter().find(|page| page.name == GLOSSARY);
+    let rows = of_glossary.map_or("", |page| page.text.as_str()).lines();
+    let cells = rows.filter_map(|row| row.strip_prefix('|')?.split('|').next());
+    let words = cells.flat_map(|cell| cell.split([',', ' '])).map(|word| word.trim_matches('`'));
+    closest(&wanted.to_lowercase(), stems.chain(words.filter(|word| word.len() > 2)))
 }
 
 /// Whether the first cell of a table's row is about a word.
@@ -129,7 +159,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn line(page: &Page) -> String {
-    format!("  {:<34} {}\n", page.name, page.title())
+    format!("  {:<NAME_COLUMNS$} {}\n", page.name, page.title())
 }
 
 fn list(pages: &[Page]) -> String {
@@ -139,7 +169,7 @@ fn list(pages: &[Page]) -> String {
         let value = page.to_possible_value();
         let name = value.as_ref().map_or("", |value| value.get_name());
         let help = value.as_ref().and_then(|value| value.get_help()).map(ToString::to_string);
-        let _ = writeln!(text, "  {name:<34} {}", help.unwrap_or_default());
+        let _ = writeln!(text, "  {name:<NAME_COLUMNS$} {}", help.unwrap_or_default());
     }
     text
 }
@@ -186,13 +216,18 @@ mod tests {
             ("MTU", "link"),
             ("sqm", "queues"),
             ("Zoom", "tutorials/my-line"),
+            ("freezing calls", "tutorials/my-line"),
+            ("my calls are late", "measure"),
         ] {
             let found = found(word);
             assert!(found.iter().any(|name| name == page), "{word}: {found:?}");
         }
         assert_eq!(found("docs/how-to/sweep.md"), ["how-to/sweep"]);
         assert_eq!(found("scenario-format"), ["scenario-format"]);
-        assert_eq!(found("no such word at all"), Vec::<String>::new());
+        assert_eq!(found("no such wordlet at all"), Vec::<String>::new());
+        let pages = pages().expect("pages");
+        assert_eq!(nearest(&pages, "bufferblot"), Some("bufferbloat"));
+        assert!(pages.iter().all(|page| page.name.len() <= NAME_COLUMNS));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub enum Page {
     Commands,
     /// Every queue and link with its parameters.
     QueuesAndLinks,
-    /// Every built-in scenario with its arms.
+    /// Every built-in scenario with its variants.
     Scenarios,
     /// Every key of scenario and sweep files.
     ScenarioKeys,
