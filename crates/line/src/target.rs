@@ -44,7 +44,8 @@ impl Target {
 pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
     let (name, port) = split_port(host, SERVER_PORT)?;
     let found = (name.as_str(), port).to_socket_addrs();
-    let found: Vec<SocketAddr> = found.with_context(|| format!("HOST {name:?}"))?.collect();
+    let found: Vec<SocketAddr> =
+        found.with_context(|| format!("HOST {name:?} {EXPECTED}"))?.collect();
     let wanted = |address: &&SocketAddr| match family {
         Family::Any => true,
         Family::V4 => address.is_ipv4(),
@@ -59,6 +60,10 @@ pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
     Ok(Target { name, addresses })
 }
 
+/// Continues an error about a HOST that no machine has.
+const EXPECTED: &str = "is not known; expected the name or address of a machine, such as \
+                        example.net, 192.0.2.1 or [2001:db8::1]:4862";
+
 /// Splits `host` into name and port; without a port it is `default`.
 ///
 /// # Errors
@@ -66,6 +71,9 @@ pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
 pub fn split_port(host: &str, default: u16) -> anyhow::Result<(String, u16)> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok((address.to_string(), default));
+    }
+    if host.contains('/') {
+        bail!("HOST {host:?} {EXPECTED}");
     }
     if let Some(rest) = host.strip_prefix('[') {
         let (address, port) = rest.split_once(']').context("HOST: '[' without ']'")?;
@@ -105,7 +113,7 @@ mod tests {
         ] {
             assert_eq!(split_port(host, SERVER_PORT).unwrap(), (name.to_owned(), port), "{host}");
         }
-        for wrong in ["", "a:0", "a:70000", "a:", "[::1", "[::1]x"] {
+        for wrong in ["", "a:0", "a:70000", "a:", "[::1", "[::1]x", "http://a", "a/b"] {
             assert!(split_port(wrong, SERVER_PORT).is_err(), "{wrong}");
         }
         let target = resolve("[::1]:7", Family::Any).unwrap();

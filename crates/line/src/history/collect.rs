@@ -177,7 +177,10 @@ fn prefix(runs: &[RunNumbers]) -> impl Fn(&RunNumbers) -> String + use<> {
 
 /// The folders of the latest runs.
 fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let entries = fs::read_dir(directory).with_context(|| {
+        let shown = directory.display();
+        format!("{shown}: expected the runs that `underload measure HOST --every 4h` writes")
+    })?;
     let mut folders: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     // Hidden directories are not runs.
