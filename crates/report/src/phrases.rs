@@ -30,7 +30,7 @@ pub(crate) fn certainty(certainty: &Certainty) -> String {
                     format!("lies between {} and {}", significant(*low), significant(*high))
                 }
                 (true, false) => format!("is at least {}", significant(*low)),
-                (false, _) => "has no bound".to_owned(),
+                (false, _) => "has no number, because lost probes have no round trip".to_owned(),
             };
             format!(
                 "Over {} per variant the ratio of the trials' {by} {between} ({} % interval).",

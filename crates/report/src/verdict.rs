@@ -42,6 +42,8 @@ const MOST_BESIDES: usize = 2;
 
 /// Arms whose shares of lost probes differ by less than this factor lost about as many.
 const LIKE_LOSSES: f64 = 3.0;
+/// Ratio of two latencies from which a loss beside them changes nothing in their order.
+const FAR_APART: i64 = 2;
 
 /// Most damaged parts of a run that are listed.
 const MOST_LEFT_OUT: usize = 5;
@@ -150,17 +152,32 @@ fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
 
 /// Returns the highest quantile that both have enough samples for, and its two values. Quantiles
 /// that are lost probes in both, or in one of two that lost about as many, are skipped if there is
-/// another.
+/// another. So are those that are a lost probe in one, if the next quantile with a number in both
+/// ranks the two alike and far apart: a ratio of two numbers says more than "a lost probe".
 fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, Judged, Judged)> {
     let both = |quantile| Some((quantile, first.judged(quantile)?, other.judged(quantile)?));
     let all = || Quantile::HIGHEST_FIRST.into_iter().filter_map(both);
     let losses = [first.lost_percent(), other.lost_percent()];
     let are_alike = losses[0].max(losses[1]) < LIKE_LOSSES * losses[0].min(losses[1]);
-    let is_lost = |(_, first, other): &(Quantile, Judged, Judged)| {
-        let number = [first, other].into_iter().filter(|value| **value == Judged::Lost).count();
-        number == 2 || number == 1 && are_alike
+    let lost = |(_, first, other): &(Quantile, Judged, Judged)| {
+        [first, other].into_iter().filter(|value| **value == Judged::Lost).count()
     };
-    all().find(|known| !is_lost(known)).or_else(|| all().next())
+    let number = all().find(|known| lost(known) == 0);
+    let ranks_alike = |(_, lost, of_other): &(Quantile, Judged, Judged)| match number {
+        Some((quantile, Judged::Answered(first), Judged::Answered(other))) => {
+            let (low, high) = (first.min(other), first.max(other));
+            quantile != Quantile::P50
+                && high > low * FAR_APART
+                && (first > other) == (lost > of_other)
+        }
+        _ => false,
+    };
+    let is_skipped = |known: &(Quantile, Judged, Judged)| match lost(known) {
+        0 => false,
+        1 => are_alike || ranks_alike(known),
+        _ => true,
+    };
+    all().find(|known| !is_skipped(known)).or_else(|| all().next())
 }
 
 /// Returns the headline latency of an arm under load if all its probes were lost.
