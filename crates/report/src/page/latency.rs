@@ -32,8 +32,8 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
         }
         rows.extend(application_rows(subject, latencies.is_empty()));
     }
-    // Servers that answer no probes have no latencies to show.
-    if rows.is_empty() && subjects.iter().any(Subject::is_foreign) {
+    // Neither servers that answer no probes nor invalid trials have latencies to show.
+    if rows.is_empty() {
         return html! {};
     }
     html! {

@@ -8,10 +8,10 @@ use underload_record::schema::{Extreme, PlotKind, PlotRecord};
 use underload_store::sweep::SweepCell;
 
 use super::figures::{Headings, figures};
-use super::parts::{head, table, words_head};
+use super::parts::{head, table, unit_head, words_head};
 use super::{PAGE_MARK, PageError, check_file_of, header, without_controls};
 use crate::plot::{CellNumbers, Numbers, Plot, PlotError, cells_plot};
-use crate::sweep::SweepOutcome;
+use crate::sweep::{SweepOutcome, unit};
 
 /// Most axes with a plot.
 const MOST_PICTURES: usize = 8;
@@ -109,7 +109,13 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
     let is_text = |column: usize| (1..texts).contains(&column);
     let heading = html! {
         @for (column, name) in outcome.head().iter().enumerate() {
-            @if is_text(column) { (words_head(name)) } @else { (head(name)) }
+            @if is_text(column) {
+                (words_head(name))
+            } @else if column < texts || unit(name).is_empty() {
+                (head(name))
+            } @else {
+                (unit_head(name, unit(name)))
+            }
         }
     };
     let row = |cell: &SweepCell| {
@@ -141,7 +147,10 @@ fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Result<Option
     let plot = PlotRecord {
         kind: PlotKind::Sweep,
         title: format!("{metric} over {name}"),
-        says: metric.to_owned(),
+        says: match unit(metric) {
+            "" => metric.to_owned(),
+            unit => format!("{metric}, {unit}"),
+        },
         x_says: name.clone(),
         ..PlotRecord::default()
     };

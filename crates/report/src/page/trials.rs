@@ -66,7 +66,7 @@ fn row(trial: &TrialRecord, suffix: &str, has_seed: bool) -> Markup {
             td {
                 (highest(timeliness.emulator_lateness)) " / " (highest(timeliness.prober_lateness))
             }
-            td.text { (verdict(&trial.validity)) }
+            td.text.wide[!trial.validity.is_valid()] { (verdict(&trial.validity)) }
         }
     }
 }

@@ -111,7 +111,7 @@ fn cdf(
     let is_banded = share != SHARE_OF_SAMPLES && has_bands(curves);
     let staircase = |(subject, ecdf): &(&Subject<'_>, Ecdf)| Staircase {
         position: subject.position,
-        name: subject.title(),
+        name: subject.heading(),
         steps: ecdf.steps(),
         half_height: is_banded.then(|| ecdf.band_half_height(CONFIDENCE)),
     };

@@ -202,7 +202,7 @@ impl SweepOutcome {
         };
         let (metric, best_word) = self.ranking();
         let worst_word = if best_word == "smallest" { "largest" } else { "smallest" };
-        let unit = if metric.contains('/') { "" } else { usual_unit(metric) };
+        let unit = unit(metric);
         let words = |cell: &SweepCell| {
             let value = self.rank(cell).map_or("-".to_owned(), significant);
             format!("{} ({})", [&value, unit].join(" ").trim_end(), self.place(cell).join(", "))
@@ -391,6 +391,11 @@ impl SweepOutcome {
 }
 
 /// Adds an s to a noun unless the count is 1.
+/// Returns the unit of a metric; empty for one of an application.
+pub(crate) fn unit(metric: &str) -> &'static str {
+    if metric.contains('/') { "" } else { usual_unit(metric) }
+}
+
 fn plural(noun: &str, count: u64) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
