@@ -86,7 +86,7 @@ enum Action {
     Agent(Box<underload_agent::arguments::Arguments>),
     /// Simulates days of millions of lines in virtual time, by the rules that admit real runs.
     Simulate(Simulate),
-    /// Compares the cohorts of a plan by the collected results.
+    /// Compares the groups of lines of a plan by the collected results.
     Study(study::Arguments),
     /// Prints a script that completes commands and options in a shell.
     #[command(after_help = "Examples:
