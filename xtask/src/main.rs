@@ -33,6 +33,7 @@ mod test_run;
 mod tidy;
 mod varying_links;
 mod web;
+mod words;
 mod worlds;
 
 use std::env;
@@ -64,6 +65,7 @@ usage: cargo xtask COMMAND
   notebooks  all notebooks, or those named, run whole and made into pages for the book; in ci they
              run in short forms
   reference  writes the pages and schemas of the docs that the programs print
+  words      words of each page for users, at the commit BASE and now; tidy checks their limits
   dist       what is installed, in target/dist: static programs for all targets or those named, each
              started once, packages, an image, the book with the playground, checksums; `dist book`
              the book alone
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         ["kernel", rest @ ..] => kernel::build(rest),
         ["kernel-queues"] => kernel::build_queues(),
         ["agent-size"] => agent_size::check().map(drop),
+        ["words", base] => words::run(base),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
         ["commits"] => commits::check(None),

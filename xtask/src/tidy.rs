@@ -18,7 +18,7 @@ const MAX_COLUMNS: usize = 100;
 /// Maximum number of columns of a line of a page.
 const MAX_PAGE_COLUMNS: usize = 120;
 /// Folder of the pages that the program writes.
-const WRITTEN_PAGES: &str = "docs/reference/";
+pub const WRITTEN_PAGES: &str = "docs/reference/";
 /// The page that links to every page for users.
 const INDEX: &str = "docs/README.md";
 /// The page that links to every page for contributors.
@@ -60,6 +60,7 @@ pub fn check() -> anyhow::Result<()> {
         problems.extend(index_problems(index, folder, &text, &files));
     }
     problems.extend(crate::book::links::problems(&files));
+    problems.extend(crate::words::problems(&files));
     problems.extend(Names::read(&files, crate::USAGE)?.problems());
     for problem in &problems {
         eprintln!("{problem}");
