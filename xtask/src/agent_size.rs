@@ -15,31 +15,7 @@ use crate::process::{Running, first_line, output, peak_kib};
 pub const NAME: &str = "fleet-agent-size";
 pub const WHAT: &str = "bytes of underload-agent, stripped, and its memory while it measures";
 
-/// Steps of the low latency trial: three classes idle, then during an upload.
-const PLAN: &str = r#"
-name = "size"
-title = "How much memory a run takes"
-runs_per_day = 4_000
-[lines]
-count = 1
-[[tier]]
-up = "35mbit"
-down = "800mbit"
-[[step]]
-name = "idle"
-kind = "latency"
-duration = "11s"
-classes = [0, 8, 45]
-[[step]]
-name = "loaded"
-kind = "upload"
-warm_up = "3s"
-duration = "7s"
-classes = [0, 8, 45]
-[servers]
-count = 1
-capacity = "1gbit"
-"#;
+const PLAN: &str = include_str!("agent_size.toml");
 /// Runs after which the peak memory is read.
 const RUNS: usize = 3;
 

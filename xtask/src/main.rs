@@ -40,48 +40,7 @@ use std::env;
 use std::process::ExitCode;
 
 /// The help, from which the check of the documentation also takes the names of commands.
-pub const USAGE: &str = "\
-usage: cargo xtask COMMAND
-
-  ci         everything that CI checks; by hand are bench, book, browser, dist, mutants, notebooks,
-             reference, worlds
-  fmt        formatting
-  clippy     lints, warnings denied
-  doc        documentation, warnings denied
-  tidy       this repository's own rules: lengths, modules, what the documentation names
-  commits    the commits since BASE, or since these rules began, have a short subject and say why
-  same-code  the code is that of the commit BASE: only comments and documentation differ
-  test       all tests, with a count of what passed, failed and was skipped, and why
-  fuzz       every fuzz target, or those named, for 3 s each from the kept corpus
-  features   each set of features that is installed compiles by itself
-  windows    the program compiles for Windows; by hand, as it takes minutes
-  msrv       all compiles with the oldest Rust that Cargo.toml promises
-  audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
-  book       the documentation as a book with search, in target/book; needs mdbook
-  playground the simulator as WebAssembly, for the book's page with sliders
-  python     the Python package: a wheel in a fresh environment, its tests, types and stubs;
-             `python --release` that of users, with its size and the time of its import;
-             `python --ray` the tests that need Ray, which it installs
-  notebooks  all notebooks, or those named, run whole and made into pages for the book; in ci they
-             run in short forms
-  reference  writes the pages and schemas of the docs that the programs print
-  words      words of each page for users, at the commit BASE and now; tidy checks their limits
-  dist       what is installed, in target/dist: static programs for all targets or those named, each
-             started once, packages, an image, the book with the playground, checksums; `dist book`
-             the book alone
-  agent-size the agent as it is installed, which fails if it is larger than it may be; in dist, too
-  kernel     the Linux kernel for `underload run --world kernel`, in target/kernel, of the
-             distribution's newest source, of a version or of a SOURCE.tar.xz; some minutes
-  kernel-queues
-             the BPF objects of `underload kernel-queue`; needs clang-19 and bpftool
-  fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
-  browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
-             takes the pictures of the docs
-  worlds     scenarios in the simulator, before Linux's queues and before ours (`--live` in real
-             time, too), side by side, with what is within the goals; `--quick` in short forms,
-             `--out PAGE` into a page; half an hour of two cores
-  mutants    code changed in one place after another, to find what no test holds; by hand
-  bench      the benchmarks behind the numbers in the docs; `bench` alone lists them";
+pub const USAGE: &str = include_str!("usage.txt");
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -122,7 +81,7 @@ fn main() -> ExitCode {
         ["mutants", rest @ ..] => mutants::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         _ => {
-            eprintln!("{USAGE}");
+            eprint!("{USAGE}");
             return ExitCode::from(2);
         }
     };

@@ -25,28 +25,7 @@ const LINKS: [(&str, &str); 6] = [
 const LIMITS: [&str; 3] = ["150kB", "750kB", "3000kB"];
 const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
 
-const SCENARIO: &str = r#"title = "One flow over a varying link"
-repeats = 1
-seed = 1
-[path]
-down = "10mbit"
-down_queue = "fifo"
-rtt = "10ms"
-[phases]
-idle = "1s"
-ramp = "1s"
-load = "59s"
-drain = "1s"
-[[flow]]
-name = "download"
-kind = "tcp"
-direction = "down"
-congestion_control = "cubic"
-[[flow]]
-kind = "probe"
-interval = "50ms"
-timeout = "4s"
-"#;
+const SCENARIO: &str = include_str!("varying_links.toml");
 
 /// Runs every cell whose name (`steps/3000kB/cubic`) contains one of the arguments, or all cells.
 /// `--traces DIR` names the folder of unpacked Mahimahi recordings; without it their cells are
