@@ -12,63 +12,25 @@ use super::archive::{Entry, ar, gzip, tar, with_folders};
 use super::start::Runner;
 use super::{Built, Program, source};
 
+/// A package, whose other files in `packaging/deb` begin with its name or its service's.
 struct Package {
     name: &'static str,
-    depends: &'static str,
-    recommends: &'static str,
-    summary: &'static str,
-    description: &'static [&'static str],
-    /// Name of the systemd unit in `packaging`.
-    unit: &'static str,
-    /// Path of the file with options, the only file that users edit.
-    options: &'static str,
+    /// Name of the systemd unit in `packaging`, and of the file with its options.
+    service: &'static str,
 }
 
-const WHOLE: Package = Package {
-    name: "underload",
-    depends: "passwd",
-    // Certificates for `measure https://`; tools of `link` and live runs.
-    recommends: "ca-certificates, iproute2, nftables, passt",
-    summary: "measure, explain and fix latency under load",
-    description: &[
-        "One program measures real lines, emulates links under real traffic,",
-        "simulates them, and proves with the same queues and the same statistics",
-        "in all three that a change helped.",
-        ".",
-        "With it comes a unit for its measurement server, which is not started.",
-    ],
-    unit: "underload-serve.service",
-    options: "etc/default/underload-serve",
-};
+impl Package {
+    /// Path of the file with options, the only file that users edit.
+    fn options(&self) -> String {
+        format!("etc/default/{}", self.service)
+    }
+}
 
-const FLEET: Package = Package {
-    name: "underload-fleet",
-    depends: "",
-    // `fleet demo` calls the tools of iproute2; users start this program as `underload fleet`.
-    recommends: "ca-certificates, iproute2, underload",
-    summary: "measure many lines by a plan, and prove an effect",
-    description: &[
-        "The orchestrator of a fleet with its pages, studies of what was",
-        "collected, and days in virtual time. `underload fleet` starts it.",
-        ".",
-        "With it comes a unit for its orchestrator, which is not started.",
-    ],
-    unit: "underload-orchestrator.service",
-    options: "etc/default/underload-orchestrator",
-};
-
-const AGENT: Package = Package {
-    name: "underload-agent",
-    depends: "",
-    recommends: "ca-certificates",
-    summary: "measure this line by the plan of a fleet",
-    description: &[
-        "A device of a fleet: asks its orchestrator what to measure and when,",
-        "measures latency under load, and hands in the results.",
-    ],
-    unit: "underload-agent.service",
-    options: "etc/default/underload-agent",
-};
+// Recommended are certificates for `measure https://`, and tools of `link` and live runs.
+const WHOLE: Package = Package { name: "underload", service: "underload-serve" };
+// `fleet demo` calls the tools of iproute2; users start this program as `underload fleet`.
+const FLEET: Package = Package { name: "underload-fleet", service: "underload-orchestrator" };
+const AGENT: Package = Package { name: "underload-agent", service: "underload-agent" };
 
 /// Only root may read the file: with an unused enrolment code in it, any reader could enrol as
 /// this device.
@@ -80,7 +42,6 @@ const SHELLS: [(&str, &str, &str); 3] = [
     ("zsh", "usr/share/zsh/vendor-completions/_", ""),
     ("fish", "usr/share/fish/vendor_completions.d/", ".fish"),
 ];
-const MAINTAINER: &str = "The underload authors <underload@users.noreply.github.com>";
 
 /// Writes the package of a program, if it has one. The program itself prints its manual pages and
 /// completions.
@@ -118,22 +79,17 @@ pub fn write(
 
 /// Returns the files of every package beside its program.
 fn common(package: &Package) -> anyhow::Result<Vec<Entry>> {
-    let name = package.name;
-    let unit = String::from_utf8(source(&format!("packaging/{}", package.unit))?)?;
-    let options = source(&format!("packaging/deb/{}.default", stem(package)))?;
+    let Package { name, service } = package;
+    let unit = String::from_utf8(source(&format!("packaging/{service}.service"))?)?;
+    let options = source(&format!("packaging/deb/{service}.default"))?;
     let documents = format!("usr/share/doc/{name}");
     let changes = gzip(&source("CHANGELOG.md")?)?;
     Ok(vec![
-        Entry::file(format!("usr/lib/systemd/system/{}", package.unit), 0o644, packaged(&unit)),
-        Entry::file(package.options, OPTIONS_MODE, options),
+        Entry::file(format!("usr/lib/systemd/system/{service}.service"), 0o644, packaged(&unit)),
+        Entry::file(package.options(), OPTIONS_MODE, options),
         Entry::file(format!("{documents}/copyright"), 0o644, copyright()?),
         Entry::file(format!("{documents}/changelog.gz"), 0o644, changes),
     ])
-}
-
-/// Returns the unit's name without its ending.
-fn stem(package: &Package) -> &str {
-    package.unit.trim_end_matches(".service")
 }
 
 /// Converts a unit for a package: with the system's path, and without the instructions to install.
@@ -199,9 +155,9 @@ fn bytes(
     epoch: u64,
 ) -> anyhow::Result<Vec<u8>> {
     let mut about = vec![
-        Entry::file("control", 0o644, control(package, architecture, entries)),
-        Entry::file("conffiles", 0o644, format!("/{}\n", package.options)),
-        Entry::file("md5sums", 0o644, sums(entries, package.options)),
+        Entry::file("control", 0o644, control(package, architecture, entries)?),
+        Entry::file("conffiles", 0o644, format!("/{}\n", package.options())),
+        Entry::file("md5sums", 0o644, sums(entries, &package.options())),
     ];
     for script in ["postinst", "postrm", "prerm"] {
         let text = source(&format!("packaging/deb/{}.{script}", package.name))?;
@@ -214,24 +170,15 @@ fn bytes(
     Ok(ar(&members, epoch))
 }
 
-fn control(package: &Package, architecture: &str, entries: &[Entry]) -> String {
+/// Returns the control file of a package, with its variables replaced.
+fn control(package: &Package, architecture: &str, entries: &[Entry]) -> anyhow::Result<String> {
     let bytes = |entry: &Entry| entry.contents.as_ref().map_or(1, Vec::len) as u64;
     // Debian counts each file in whole KiB and a folder as one.
     let kibibytes: u64 = entries.iter().map(|entry| bytes(entry).div_ceil(1024)).sum();
-    let mut text = format!(
-        "Package: {}\nVersion: {}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n",
-        package.name,
-        env!("CARGO_PKG_VERSION")
-    );
-    let _ = writeln!(text, "Installed-Size: {kibibytes}");
-    if !package.depends.is_empty() {
-        let _ = writeln!(text, "Depends: {}", package.depends);
-    }
-    let _ = writeln!(text, "Recommends: {}", package.recommends);
-    text += "Section: net\nPriority: optional\nHomepage: ";
-    text += "https://github.com/underload/underload\n";
-    let _ = writeln!(text, "Description: {}", package.summary);
-    text + &indented(&package.description.join("\n"))
+    let text = String::from_utf8(source(&format!("packaging/deb/{}.control", package.name))?)?;
+    let text = text.replace("$version", env!("CARGO_PKG_VERSION"));
+    let text = text.replace("$architecture", architecture);
+    Ok(text.replace("$kibibytes", &kibibytes.to_string()))
 }
 
 /// Returns the MD5 of every file except the options, for `dpkg --verify`.

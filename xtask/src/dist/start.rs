@@ -4,7 +4,6 @@
 //! call or a time zone. So the whole program simulates, serves, and measures to itself with the
 //! measuring one; the fleet program runs an orchestrator, and the agent enrols there.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -123,10 +122,9 @@ impl Job<'_> {
     /// Simulates a run, which must leave a record and a report.
     fn simulates(&self, program: &Path) -> anyhow::Result<()> {
         let out = self.fresh("simulated");
-        let run = ["run", "home/cable", "--world", "sim", "--short", "--out"];
-        let mut words: Vec<OsString> = run.iter().map(Into::into).collect();
-        words.push(out.clone().into());
-        self.said(program, &words)?;
+        let mut command = self.command(program)?;
+        command.args(["run", "home/cable", "--world", "sim", "--short", "--out"]);
+        output(command.arg(&out))?;
         has_files(&out)
     }
 
@@ -140,22 +138,10 @@ impl Job<'_> {
             bail!("serve says {said:?}");
         };
         let out = self.fresh("measured");
-        let measure = [
-            "measure",
-            address,
-            "--trust",
-            fingerprint,
-            "--up",
-            "--duration",
-            "1s",
-            "--idle",
-            "500ms",
-            "--out",
-        ];
-        let mut words: Vec<OsString> = measure.iter().map(Into::into).collect();
-        words.push(out.clone().into());
+        let measure = format!("measure {address} --trust {fingerprint} --up --duration 1s");
         let mut command = self.command(program)?;
-        let output = command.args(&words).output().context("measure")?;
+        command.args(measure.split(' ')).args(["--idle", "500ms", "--out"]).arg(&out);
+        let output = command.output().context("measure")?;
         // On an emulated machine steps may be too late to be valid; they are recorded anyway.
         let errors = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() && !errors.contains("no step is valid") {
@@ -203,13 +189,8 @@ impl Job<'_> {
     }
 
     /// Runs a program, which must succeed, and returns its output.
-    fn said<S: AsRef<std::ffi::OsStr>>(
-        &self,
-        program: &Path,
-        words: &[S],
-    ) -> anyhow::Result<String> {
-        let mut command = self.command(program)?;
-        output(command.args(words))
+    fn said(&self, program: &Path, words: &[&str]) -> anyhow::Result<String> {
+        output(self.command(program)?.args(words))
     }
 }
 
