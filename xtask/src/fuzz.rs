@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
-use crate::process::{fresh_folder, output};
+use crate::process::{fresh_folder, output, paths_in, stem};
 
 /// Seconds for each target.
 const SECONDS: u64 = 3;
@@ -73,28 +73,14 @@ fn next(left: &Mutex<impl Iterator<Item = String>>) -> Option<String> {
 
 /// Returns the names of all targets, sorted.
 fn targets() -> anyhow::Result<Vec<String>> {
-    let folder = Path::new("fuzz/fuzz_targets");
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "rs") {
-            names.extend(path.file_stem().map(|it| it.to_string_lossy().into_owned()));
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-/// Copies the lock file, so that all libraries have the versions of the workspace. The copy is not
-/// committed.
-fn same_versions() -> anyhow::Result<()> {
-    fs::copy("Cargo.lock", "fuzz/Cargo.lock").context("fuzz/Cargo.lock")?;
-    Ok(())
+    let targets = paths_in(Path::new("fuzz/fuzz_targets"), "rs")?;
+    Ok(targets.iter().map(|path| stem(path)).collect())
 }
 
 /// Builds every target and returns the folder of the programs.
 fn build() -> anyhow::Result<PathBuf> {
-    same_versions()?;
+    // All libraries have the versions of the workspace. The copy is not committed.
+    fs::copy("Cargo.lock", "fuzz/Cargo.lock").context("fuzz/Cargo.lock")?;
     let host = host()?;
     let folder = target().join("fuzz");
     let mut cargo = Command::new("cargo");

@@ -1,11 +1,12 @@
 //! `cargo xtask mutants`: changes the code place by place, in areas where tests must notice every
 //! change. cargo-mutants does the work; an area is a configuration file of it.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+
+use crate::process::{paths_in, stem};
 
 /// The folder of the areas' files, `AREA.toml`.
 const FOLDER: &str = ".cargo/mutants";
@@ -51,11 +52,5 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 fn areas() -> anyhow::Result<Vec<String>> {
-    let mut areas = Vec::new();
-    for entry in fs::read_dir(FOLDER).context(FOLDER)? {
-        let name = entry?.file_name();
-        areas.extend(Path::new(&name).file_stem().map(|area| area.to_string_lossy().into_owned()));
-    }
-    areas.sort();
-    Ok(areas)
+    Ok(paths_in(Path::new(FOLDER), "toml")?.iter().map(|path| stem(path)).collect())
 }

@@ -10,7 +10,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
-use crate::pages::{has_extension, outward};
+use crate::pages::outward;
+use crate::process::{paths_in, stem};
 use crate::skips;
 
 /// Folder of the notebooks and of the script that runs them.
@@ -26,22 +27,13 @@ fn pages() -> PathBuf {
 }
 
 fn notebooks() -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(FOLDER).context(FOLDER)? {
-        found.push(entry?.path());
-    }
-    found.retain(|path| path.extension().is_some_and(|end| end == "ipynb"));
-    found.sort();
-    Ok(found)
+    paths_in(Path::new(FOLDER), "ipynb")
 }
 
 /// Runs all notebooks, or the named ones, with `python`, and makes a page of each.
 pub fn run_whole(python: &Path, names: &[&str]) -> anyhow::Result<()> {
     let known = notebooks()?;
-    let is_named = |path: &&PathBuf| {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        names.is_empty() || names.iter().any(|name| *name == stem)
-    };
+    let is_named = |path: &&PathBuf| names.is_empty() || names.contains(&stem(path).as_str());
     let wanted: Vec<&PathBuf> = known.iter().filter(is_named).collect();
     if wanted.is_empty() || (!names.is_empty() && wanted.len() < names.len()) {
         let known: Vec<_> = known.iter().filter_map(|path| path.file_stem()).collect();
@@ -70,7 +62,7 @@ fn script(python: &Path) -> Command {
 pub fn into_book(docs: &Path) -> anyhow::Result<()> {
     let mut listed = String::new();
     for notebook in notebooks()? {
-        let stem = notebook.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = stem(&notebook);
         let page = pages().join(format!("{stem}.md"));
         let text = match fs::read_to_string(&page) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -105,12 +97,9 @@ pub fn into_book(docs: &Path) -> anyhow::Result<()> {
 }
 
 fn copy_pictures(folder: &Path) -> anyhow::Result<()> {
-    for entry in fs::read_dir(pages())? {
-        let path = entry?.path();
-        if has_extension(&path.to_string_lossy(), "svg") {
-            let name = path.file_name().unwrap_or_default();
-            fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
-        }
+    for path in paths_in(&pages(), "svg")? {
+        let name = path.file_name().unwrap_or_default();
+        fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

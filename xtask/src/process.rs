@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -61,6 +61,22 @@ pub fn peak_kib(process: &Child) -> Option<u64> {
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Returns the paths of a folder with this extension, sorted.
+pub fn paths_in(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        paths.push(entry?.path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|it| it == extension));
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns the name of a file without its extension.
+pub fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Creates an empty folder in place of an old one.

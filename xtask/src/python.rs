@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{FEATURES, succeed, target};
 use crate::notebooks;
-use crate::process::{fresh_folder, output};
+use crate::process::{fresh_folder, output, paths_in};
 use crate::pythons::{self, Installed};
 use crate::skips;
 
@@ -207,9 +207,7 @@ impl Environments {
         maturin.arg("--target-dir").arg(std::path::absolute(target())?);
         maturin.arg("--interpreter").arg(interpreter(&self.kept)).current_dir(PACKAGE);
         succeed(&mut maturin)?;
-        let wheels = fs::read_dir(&folder)?.filter_map(Result::ok).map(|entry| entry.path());
-        let mut wheels = wheels.filter(|path| path.extension().is_some_and(|end| end == "whl"));
-        wheels.next().context("maturin made no wheel")
+        paths_in(&folder, "whl")?.pop().context("maturin made no wheel")
     }
 
     /// Runs the package's tests on every other installed Python, in CI only on the oldest and the
