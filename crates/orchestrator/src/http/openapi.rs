@@ -40,54 +40,9 @@ const PROBLEMS: [(&str, &str); 12] = [
 ];
 
 /// Limits that the types do not express: a schema, its fields, and their JSON Schema keywords.
-const LIMITS: [(&str, &[&str], &str); 20] = [
-    (
-        "Attributes",
-        &["model", "firmware", "segment", "region", "configured", "measured"],
-        r#"{"maxLength": 64, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}"#,
-    ),
-    (
-        "Attributes",
-        &["tier_up_bit_per_s", "tier_down_bit_per_s"],
-        r#"{"maximum": 1000000000000000}"#,
-    ),
-    ("Enrol", &["public_key"], r#"{"pattern": "^[0-9a-f]{64}$"}"#),
-    ("Enrol", &["proof"], r#"{"pattern": "^[0-9a-f]{128}$"}"#),
-    (
-        "ServerAddress",
-        &["name"],
-        r#"{"minLength": 1, "maxLength": 64, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"}"#,
-    ),
-    ("ServerAddress", &["address"], HOST_AND_PORT),
-    ("SetServerAddress", &["address"], HOST_AND_PORT),
-    ("ServerAddress", &["fingerprint"], r#"{"pattern": "^sha256:[0-9a-fA-F]{64}$"}"#),
-    ("Next", &["epoch"], r#"{"maximum": 4294967294}"#),
-    ("Move", &["tried"], r#"{"maxItems": 16}"#),
-    ("Results", &["epoch"], r#"{"maximum": 4294967294}"#),
-    ("Results", &["results"], r#"{"maxItems": 256}"#),
-    ("Numbered", &["sequence"], r#"{"minimum": 1, "maximum": 9223372036854775807}"#),
-    (
-        "RunResult",
-        &["plan", "reason", "server", "version"],
-        r#"{"maxLength": 128, "pattern": "^[^\\u0000]*$"}"#,
-    ),
-    ("StepResult", &["step"], r#"{"maxLength": 128, "pattern": "^[^\\u0000]*$"}"#),
-    ("StepResult", &["series"], r#"{"maxItems": 64}"#),
-    ("RunResult", &["steps"], r#"{"maxItems": 64}"#),
-    ("SeriesResult", &["dscp"], r#"{"maximum": 63}"#),
-    (
-        "Heartbeat",
-        &["up_bit_per_s", "down_bit_per_s", "carried_up_bit_per_s", "carried_down_bit_per_s"],
-        r#"{"maximum": 1000000000000000}"#,
-    ),
-    ("Heartbeat", &["ended"], r#"{"maxItems": 4096}"#),
-];
+const LIMITS: &str = include_str!("limits.json");
 
-/// `HOST:PORT`, the port from 1 to 65535.
-const HOST_AND_PORT: &str = concat!(
-    r#"{"maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*:([1-9][0-9]{0,3}|"#,
-    r#"[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"}"#
-);
+type Limit = (String, Vec<String>, BTreeMap<String, Value>);
 
 #[derive(Default)]
 struct Description {
@@ -201,10 +156,10 @@ pub fn document() -> Value {
 
 /// Adds [`LIMITS`] and the ranges of integers.
 fn limit(schemas: &mut Value) {
-    for (schema, fields, limits) in LIMITS {
-        let limits: BTreeMap<String, Value> = serde_json::from_str(limits).unwrap_or_default();
+    let limits: Vec<Limit> = serde_json::from_str(LIMITS).unwrap_or_default();
+    for (schema, fields, limits) in &limits {
         for field in fields {
-            for (name, limit) in &limits {
+            for (name, limit) in limits {
                 schemas[schema]["properties"][field][name] = limit.clone();
             }
         }
