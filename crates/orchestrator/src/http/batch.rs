@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use underload_aqm::rng::Rng;
 use underload_fleet::store::{Needs, Store, StoreError, Transaction};
 
+use crate::random;
+
 /// Milliseconds since 1970, by the orchestrator's clock.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -116,10 +118,11 @@ impl Writers {
         let mut writers = Self { queues: Vec::new(), threads: Vec::new() };
         for store in stores {
             let (queue, waiting) = mpsc::channel(waiting_max.max(1));
+            let seed = random::bytes().map_err(std::io::Error::other)?;
             let writer = Writer {
                 store,
                 clock: Arc::clone(clock),
-                rng: Rng::new(seed()?),
+                rng: Rng::new(u64::from_le_bytes(seed)),
                 tell: Arc::clone(tell),
                 told: None,
             };
@@ -161,12 +164,6 @@ impl Drop for Writers {
             }
         }
     }
-}
-
-fn seed() -> std::io::Result<u64> {
-    let random: Result<[u8; 8], _> =
-        ring::rand::generate(&ring::rand::SystemRandom::new()).map(ring::rand::Random::expose);
-    random.map(u64::from_le_bytes).map_err(|_| std::io::Error::other("no randomness"))
 }
 
 struct Writer {

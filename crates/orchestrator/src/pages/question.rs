@@ -208,11 +208,7 @@ impl Question {
 
     /// Returns the load; `None` for the first of [`LOADS`] that has results.
     pub(super) fn load(&self) -> Result<Option<Kind>, Problem> {
-        Ok(self.chosen("load", &LOADS)?.map(|choice| match choice.key {
-            "upload" => Kind::Upload,
-            "download" => Kind::Download,
-            _ => Kind::Latency,
-        }))
+        Ok(self.chosen("load", &LOADS)?.and_then(|choice| Kind::from_name(choice.key)))
     }
 
     pub(super) fn dscp(&self) -> Result<Option<u8>, Problem> {

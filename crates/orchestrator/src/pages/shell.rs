@@ -1,6 +1,5 @@
 //! The frame of every page.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use axum::extract::Request;
@@ -85,10 +84,7 @@ struct Asset {
 impl Asset {
     fn new(kind: &'static str, text: String) -> Self {
         let hash = digest(&SHA256, text.as_bytes());
-        let version = hash.as_ref()[..6].iter().fold(String::new(), |mut version, byte| {
-            let _ = write!(version, "{byte:02x}");
-            version
-        });
+        let version = data_encoding::HEXLOWER.encode(&hash.as_ref()[..6]);
         Self { kind, text, version }
     }
 }

@@ -219,9 +219,12 @@ impl Loaded {
             |name: &&str| found.iter().any(|sum| sum.key.first().is_some_and(|k| k == name));
         let kind = match ask.question.load()? {
             Some(kind) => kind,
-            None => kind_of(names.into_iter().find(is_there).unwrap_or(names[0])),
+            None => {
+                let found = names.into_iter().find(is_there).unwrap_or(names[0]);
+                Kind::from_name(found).unwrap_or(Kind::Latency)
+            }
         };
-        let is_it = |sum: &Sum| sum.key.first().is_some_and(|name| kind_of(name) == kind);
+        let is_it = |sum: &Sum| sum.key.first().is_some_and(|name| name == kind.name());
         let mut sums: Vec<Sum> = found.into_iter().filter(is_it).collect();
         for sum in &mut sums {
             sum.key.remove(0);
@@ -285,14 +288,6 @@ impl Loaded {
                 ask.least_devices
             ),
         }
-    }
-}
-
-fn kind_of(name: &str) -> Kind {
-    match name {
-        "upload" => Kind::Upload,
-        "download" => Kind::Download,
-        _ => Kind::Latency,
     }
 }
 

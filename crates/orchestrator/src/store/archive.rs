@@ -13,7 +13,7 @@ use underload_fleet::store::{
 use super::database::{Begin, Database, Row, Value, values};
 use super::encode::Encoded;
 use super::files::{Files, Location, Numbered};
-use super::rollup::{CellBytes, Key, Level, Part, Planned, Question, RUNS, SERIES};
+use super::rollup::{CellBytes, Key, Level, Planned, Question, RUNS, SERIES};
 use super::sqlite::Sqlite;
 use super::tables::{DEVICES, LOCATION, attribute_column, device_of, encoded, setting};
 use super::transaction::plans;
@@ -295,7 +295,7 @@ fn keys(
             if key.of.number() != kind {
                 continue;
             }
-            if let Part::Line(line) = question.part(&key) {
+            if let Some(line) = question.line_of(&key) {
                 keys.insert(number, (key, line));
             }
         }

@@ -34,6 +34,7 @@ struct Body<'a> {
     plan: &'a str,
     run: u64,
     at_ms: u64,
+    /// The index in [`Outcome::ALL`].
     outcome: u8,
     reason: &'a str,
     server: &'a str,
@@ -45,6 +46,7 @@ struct Body<'a> {
 #[derive(Serialize, Deserialize)]
 struct StepBody<'a> {
     step: &'a str,
+    /// The index in [`Kind::ALL`].
     kind: u8,
     goodput_bit_per_s: Option<u64>,
     tier_percent: Option<f64>,
@@ -101,7 +103,7 @@ pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
         plan: &result.plan,
         run: result.run,
         at_ms: result.at_ms,
-        outcome: number_of_outcome(result.outcome),
+        outcome: result.outcome as u8,
         reason: &result.reason,
         server: &result.server,
         version: &result.version,
@@ -124,7 +126,7 @@ pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
 fn step_body(step: &StepResult) -> StepBody<'_> {
     StepBody {
         step: &step.step,
-        kind: number_of_kind(step.kind),
+        kind: step.kind as u8,
         goodput_bit_per_s: step.goodput_bit_per_s,
         tier_percent: step.tier_percent,
         series: step.series.iter().map(series_body).collect(),
@@ -198,7 +200,7 @@ fn result_of(device: DeviceId, format: u8, body: &[u8]) -> Option<StoredResult> 
     let steps = body.steps.iter().zip(&inside);
     let steps = steps.map(|(step, inside)| step_result(step, inside.as_ref()));
     let steps: Option<Vec<StepResult>> = steps.collect();
-    let outcome = Outcome::ALL.into_iter().find(|one| number_of_outcome(*one) == body.outcome);
+    let outcome = Outcome::ALL.get(usize::from(body.outcome)).copied();
     let (Some(steps), Some(outcome), true) = (steps, outcome, rest.is_empty()) else {
         return None;
     };
@@ -245,7 +247,7 @@ fn series_result(body: &SeriesBody<'_>) -> Option<SeriesResult> {
 fn step_result(body: &StepBody<'_>, inside: Option<&SeriesBody<'_>>) -> Option<StepResult> {
     Some(StepResult {
         step: body.step.to_owned(),
-        kind: kind_of_number(body.kind)?,
+        kind: *Kind::ALL.get(usize::from(body.kind))?,
         goodput_bit_per_s: body.goodput_bit_per_s,
         tier_percent: body.tier_percent,
         series: body.series.iter().map(series_result).collect::<Option<_>>()?,
@@ -298,30 +300,6 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
         }
     }
     None
-}
-
-pub(super) fn number_of_outcome(outcome: Outcome) -> u8 {
-    match outcome {
-        Outcome::Measured => 0,
-        Outcome::Invalid => 1,
-        Outcome::Refused => 2,
-        Outcome::CrossTraffic => 3,
-        Outcome::Failed => 4,
-        Outcome::Missed => 5,
-    }
-}
-
-fn number_of_kind(kind: Kind) -> u8 {
-    match kind {
-        Kind::Latency => 0,
-        Kind::Upload => 1,
-        Kind::Download => 2,
-    }
-}
-
-fn kind_of_number(number: u8) -> Option<Kind> {
-    let kinds = [Kind::Latency, Kind::Upload, Kind::Download];
-    kinds.into_iter().find(|kind| number_of_kind(*kind) == number)
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ pub(super) struct Lists {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Written {
+pub(crate) struct Written {
     pub(super) rows: u64,
     pub(super) bytes: u64,
     pub(super) sha256: String,

@@ -19,45 +19,45 @@ pub(super) const NAME: &str = "manifest.json";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::store) struct Manifest {
+pub(crate) struct Manifest {
     format: u32,
     /// Identifier of the archive, which the database stores too.
-    pub(in crate::store) archive: String,
+    pub(crate) archive: String,
     next_file: u64,
     /// Ordered by day and plan.
-    pub(in crate::store) days: Vec<PlanDay>,
+    pub(crate) days: Vec<PlanDay>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::store) struct PlanDay {
+pub(crate) struct PlanDay {
     /// Days since 1970-01-01, UTC.
-    pub(in crate::store) day: u32,
-    pub(in crate::store) plan: String,
+    pub(crate) day: u32,
+    pub(crate) plan: String,
     /// All results of the day with numbers up to this are in `parts`.
-    pub(in crate::store) up_to: i64,
-    pub(in crate::store) parts: Vec<Part>,
+    pub(crate) up_to: i64,
+    pub(crate) parts: Vec<Part>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::store) struct Part {
+pub(crate) struct Part {
     /// Path relative to the archive.
-    pub(in crate::store) file: String,
-    pub(in crate::store) rows_are: Rows,
-    pub(in crate::store) rows: u64,
-    pub(in crate::store) results: u64,
+    pub(crate) file: String,
+    pub(crate) rows_are: Rows,
+    pub(crate) rows: u64,
+    pub(crate) results: u64,
     /// Highest number of its results.
-    pub(in crate::store) last: i64,
-    pub(in crate::store) bytes: u64,
+    pub(crate) last: i64,
+    pub(crate) bytes: u64,
     /// Hexadecimal SHA-256 of the file.
-    pub(in crate::store) sha256: String,
+    pub(crate) sha256: String,
 }
 
 /// The content of a file's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::store) enum Rows {
+pub(crate) enum Rows {
     /// A series of a run.
     Runs,
     /// A sum of series of lines that are alike.
@@ -84,7 +84,7 @@ struct Version {
 
 impl Manifest {
     /// Creates the manifest of an archive without files.
-    pub(in crate::store) fn new(archive: String) -> Self {
+    pub(crate) fn new(archive: String) -> Self {
         Self { format: FORMAT, archive, next_file: 1, days: Vec::new() }
     }
 
@@ -93,7 +93,7 @@ impl Manifest {
     /// # Errors
     /// Returns [`StoreError::Broken`] if it is damaged, of a newer version, or names a file outside
     /// of the directory.
-    pub(in crate::store) fn read(directory: &Path) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn read(directory: &Path) -> Result<Option<Self>, StoreError> {
         let path = directory.join(NAME);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
@@ -122,7 +122,7 @@ impl Manifest {
 
     /// Replaces the manifest in a directory, synced to disk. After an error the earlier one is
     /// intact.
-    pub(in crate::store) fn write(&self, directory: &Path) -> Result<(), StoreError> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), StoreError> {
         let path = directory.join(NAME);
         let broken = |error| StoreError::broken("a manifest").because(error);
         let bytes = serde_json::to_vec_pretty(self).map_err(broken)?;
@@ -130,19 +130,19 @@ impl Manifest {
     }
 
     /// Returns a name for a new file of a day.
-    pub(in crate::store) fn name(&mut self, plan: &str, day: u32, rows_are: Rows) -> String {
+    pub(crate) fn name(&mut self, plan: &str, day: u32, rows_are: Rows) -> String {
         let number = self.next_file;
         self.next_file += 1;
         format!("plan={}/day={}/{}-{number:08}.parquet", in_path(plan), date(day), rows_are.name())
     }
 
-    pub(in crate::store) fn day(&self, plan: &str, day: u32) -> Option<&PlanDay> {
+    pub(crate) fn day(&self, plan: &str, day: u32) -> Option<&PlanDay> {
         let place = self.place(plan, day).ok()?;
         self.days.get(place)
     }
 
     /// Returns a day of a plan, which is added if it is missing.
-    pub(in crate::store) fn day_mut(&mut self, plan: &str, day: u32) -> &mut PlanDay {
+    pub(crate) fn day_mut(&mut self, plan: &str, day: u32) -> &mut PlanDay {
         let place = self.place(plan, day).unwrap_or_else(|place| {
             let new = PlanDay { day, plan: plan.to_owned(), up_to: 0, parts: Vec::new() };
             self.days.insert(place, new);
@@ -156,23 +156,23 @@ impl Manifest {
     }
 
     /// Returns whether the files contain the result with this plan, day and number.
-    pub(in crate::store) fn has(&self, plan: &str, day: u32, number: i64) -> bool {
+    pub(crate) fn has(&self, plan: &str, day: u32, number: i64) -> bool {
         self.day(plan, day).is_some_and(|known| number <= known.up_to)
     }
 
     /// The highest number of the results in all files.
-    pub(in crate::store) fn last(&self) -> i64 {
+    pub(crate) fn last(&self) -> i64 {
         self.days.iter().map(|day| day.up_to).max().unwrap_or(0)
     }
 
-    pub(in crate::store) fn names(&self, file: &Path) -> bool {
+    pub(crate) fn names(&self, file: &Path) -> bool {
         let mut parts = self.days.iter().flat_map(|day| &day.parts);
         parts.any(|part| Path::new(&part.file) == file)
     }
 }
 
 impl Part {
-    pub(in crate::store) fn new(
+    pub(crate) fn new(
         file: String,
         rows_are: Rows,
         (results, last): (u64, i64),
@@ -182,7 +182,7 @@ impl Part {
         Self { file, rows_are, rows, results, last, bytes, sha256 }
     }
 
-    pub(in crate::store) fn path(&self, directory: &Path) -> PathBuf {
+    pub(crate) fn path(&self, directory: &Path) -> PathBuf {
         directory.join(&self.file)
     }
 }
@@ -208,7 +208,7 @@ fn in_path(plan: &str) -> String {
 }
 
 /// Formats a day as `2026-01-31`, or as its number if the calendar has no such day.
-pub(in crate::store) fn date(day: u32) -> String {
+pub(crate) fn date(day: u32) -> String {
     let since = jiff::Span::new().try_days(i64::from(day));
     let date = since.and_then(|since| jiff::civil::date(1970, 1, 1).checked_add(since));
     date.map_or_else(|_| day.to_string(), |date| date.to_string())

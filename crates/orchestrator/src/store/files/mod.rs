@@ -21,6 +21,7 @@ use underload_disk::Access;
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{Filter, StoreError, StoredResult, Summed};
 
+use crate::random;
 use columns::{Column, damaged, failed};
 pub(super) use manifest::{Manifest, Part, PlanDay, Rows};
 pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
@@ -225,11 +226,7 @@ pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
             &format!("it is missing, but {} exists", entry.display()),
         ));
     }
-    let mut id = [0; 16];
-    let random = ring::rand::SystemRandom::new();
-    ring::rand::SecureRandom::fill(&random, &mut id)
-        .map_err(|_| StoreError::temporary("no random numbers"))?;
-    let manifest = Manifest::new(data_encoding::HEXLOWER.encode(&id));
+    let manifest = Manifest::new(data_encoding::HEXLOWER.encode(&random::bytes::<16>()?));
     manifest.write(folder)?;
     Ok(manifest)
 }

@@ -15,16 +15,16 @@ use super::columns::{Column, Reader, Writer, Written, columns, damaged};
 
 /// A result with its number in the database, which rises in the order of arrival.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::store) struct Numbered {
-    pub(in crate::store) number: i64,
-    pub(in crate::store) result: StoredResult,
+pub(crate) struct Numbered {
+    pub(crate) number: i64,
+    pub(crate) result: StoredResult,
 }
 
 /// The sort key of the results in a file.
-pub(in crate::store) type Order = (String, String, String, Pseudonym, i64);
+pub(crate) type Order = (String, String, String, Pseudonym, i64);
 
 impl Numbered {
-    pub(in crate::store) fn order(&self) -> Order {
+    pub(crate) fn order(&self) -> Order {
         let StoredResult { cohort, attributes, pseudonym, .. } = &self.result;
         let tier = attributes.get("tier").unwrap_or_default();
         (cohort.clone(), tier, attributes.region.clone(), *pseudonym, self.number)
@@ -109,18 +109,18 @@ const UNMEASURED: [&str; 16] = [
 ];
 
 /// A file to which results are added in the order of [`Numbered::order`].
-pub(in crate::store) struct RunsWriter {
+pub(crate) struct RunsWriter {
     writer: Writer,
     results: u64,
     last: i64,
 }
 
 impl RunsWriter {
-    pub(in crate::store) fn new(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn new(path: &Path) -> Result<Self, StoreError> {
         Ok(Self { writer: Writer::new(path, Run::LAYOUT)?, results: 0, last: 0 })
     }
 
-    pub(in crate::store) fn add(&mut self, kept: &Numbered) -> Result<(), StoreError> {
+    pub(crate) fn add(&mut self, kept: &Numbered) -> Result<(), StoreError> {
         self.results += 1;
         self.last = self.last.max(kept.number);
         let (step, series, dscp) = (None, None, None);
@@ -146,13 +146,12 @@ impl RunsWriter {
     }
 
     /// Finishes the file. Also returns the number of its results and the highest of their numbers.
-    pub(in crate::store) fn finish(self) -> Result<((u64, i64), Written), StoreError> {
+    pub(crate) fn finish(self) -> Result<((u64, i64), Written), StoreError> {
         Ok(((self.results, self.last), self.writer.finish()?))
     }
 }
 
-/// Reads the results of a file.
-pub(in crate::store) struct RunsReader<'a> {
+pub(crate) struct RunsReader<'a> {
     path: std::path::PathBuf,
     plan: String,
     batches: Batches<'a>,
@@ -178,7 +177,7 @@ pub(super) fn columns_of(path: &Path, attributes: Option<&[&str]>) -> Result<Rea
 }
 
 impl<'a> RunsReader<'a> {
-    pub(in crate::store) fn open(path: &Path, plan: &str) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, plan: &str) -> Result<Self, StoreError> {
         let mut reader = columns_of(path, None)?;
         Ok(Self::new(path, plan, Box::new(move || reader.next())))
     }
@@ -190,16 +189,13 @@ impl<'a> RunsReader<'a> {
     }
 
     /// Returns the next result; `None` at the end.
-    pub(in crate::store) fn next(&mut self) -> Result<Option<Numbered>, StoreError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Numbered>, StoreError> {
         self.next_of(&Filter::default())
     }
 
     /// Returns the next result whose cohort, hour and attributes meet the filter; `None` at the
     /// end.
-    pub(in crate::store) fn next_of(
-        &mut self,
-        filter: &Filter,
-    ) -> Result<Option<Numbered>, StoreError> {
+    pub(crate) fn next_of(&mut self, filter: &Filter) -> Result<Option<Numbered>, StoreError> {
         let mut found: Option<(Numbered, Option<i64>)> = None;
         while self.has_row()? {
             let row = Row { columns: &self.batch, row: self.row };
@@ -237,7 +233,7 @@ impl<'a> RunsReader<'a> {
     }
 }
 
-pub(in crate::store) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreError> {
+pub(crate) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreError> {
     let mut reader = Reader::open(path, Run::LAYOUT, |column| column == "device")?;
     while let Some(columns) = reader.next()? {
         let Some(devices) = columns.get(Run::Device as usize) else { continue };
@@ -332,7 +328,7 @@ impl Row<'_> {
         if last_step.replace(place) != Some(place) {
             result.steps.push(StepResult {
                 step: self.text(Run::Step)?.to_owned(),
-                kind: load_of(self.text(Run::Kind)?)?,
+                kind: Load::from_name(self.text(Run::Kind)?)?,
                 goodput_bit_per_s: self.number(Run::Goodput),
                 tier_percent: self.real(Run::TierPercent),
                 series: Vec::new(),
@@ -365,21 +361,13 @@ impl Row<'_> {
 /// Name of an outcome in files and messages.
 pub(super) fn name_of_outcome(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Measured => "measured",
-        Outcome::Invalid => "invalid",
-        Outcome::Refused => "refused",
         Outcome::CrossTraffic => "cross-traffic",
-        Outcome::Failed => "failed",
-        Outcome::Missed => "missed",
+        other => other.name(),
     }
 }
 
 pub(super) fn outcome_of(name: &str) -> Option<Outcome> {
     Outcome::ALL.into_iter().find(|outcome| name_of_outcome(*outcome) == name)
-}
-
-pub(super) fn load_of(name: &str) -> Option<Load> {
-    [Load::Latency, Load::Upload, Load::Download].into_iter().find(|load| load.name() == name)
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use underload_fleet::bins::Bins;
+use underload_fleet::plan::Kind;
 use underload_fleet::retention::{EndKey, Fold, SumKey};
 use underload_fleet::store::StoreError;
 
 use super::columns::{Column, Layout, Reader, Writer, Written, columns, damaged};
-use super::runs::{load_of, name_of_outcome, outcome_of};
+use super::runs::{name_of_outcome, outcome_of};
 
 type SumRow<'a> = (&'a SumKey, &'a KeptSum);
 
@@ -42,25 +43,25 @@ columns! { EndColumn of row: EndRow;
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::store) struct KeptSum {
-    pub(in crate::store) bins: Bins,
-    pub(in crate::store) sent: u64,
-    pub(in crate::store) lost: u64,
-    pub(in crate::store) tests: u64,
+pub(crate) struct KeptSum {
+    pub(crate) bins: Bins,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) tests: u64,
     /// `None` if results arrived after the others were summed, because the devices of a sum are not
     /// stored: they may be the same.
-    pub(in crate::store) devices: Option<u64>,
+    pub(crate) devices: Option<u64>,
 }
 
 /// Sums, and counts of outcomes, of a day of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::store) struct Sums {
-    pub(in crate::store) sums: BTreeMap<SumKey, KeptSum>,
-    pub(in crate::store) ends: BTreeMap<EndKey, u64>,
+pub(crate) struct Sums {
+    pub(crate) sums: BTreeMap<SumKey, KeptSum>,
+    pub(crate) ends: BTreeMap<EndKey, u64>,
 }
 
 impl Sums {
-    pub(in crate::store) fn add(&mut self, fold: &Fold) {
+    pub(crate) fn add(&mut self, fold: &Fold) {
         for (key, sum) in fold.sums() {
             let is_first = !self.sums.contains_key(key);
             let kept = self.sums.entry(key.clone()).or_default();
@@ -76,7 +77,7 @@ impl Sums {
         }
     }
 
-    pub(in crate::store) fn write_sums(&self, path: &Path) -> Result<Written, StoreError> {
+    pub(crate) fn write_sums(&self, path: &Path) -> Result<Written, StoreError> {
         let mut writer = Writer::new(path, SumColumn::LAYOUT)?;
         for row in &self.sums {
             writer.row(SumColumn::values(row))?;
@@ -84,7 +85,7 @@ impl Sums {
         writer.finish()
     }
 
-    pub(in crate::store) fn write_ends(&self, path: &Path) -> Result<Written, StoreError> {
+    pub(crate) fn write_ends(&self, path: &Path) -> Result<Written, StoreError> {
         let mut writer = Writer::new(path, EndColumn::LAYOUT)?;
         for (key, count) in &self.ends {
             writer.row(EndColumn::values((key, *count)))?;
@@ -92,20 +93,12 @@ impl Sums {
         writer.finish()
     }
 
-    pub(in crate::store) fn read_sums(
-        &mut self,
-        path: &Path,
-        of: (&str, u32),
-    ) -> Result<(), StoreError> {
+    pub(crate) fn read_sums(&mut self, path: &Path, of: (&str, u32)) -> Result<(), StoreError> {
         let row = |columns: &[Column], row| sum_of(columns, row, of);
         read(&mut self.sums, path, (SumColumn::LAYOUT, "sum"), row)
     }
 
-    pub(in crate::store) fn read_ends(
-        &mut self,
-        path: &Path,
-        of: (&str, u32),
-    ) -> Result<(), StoreError> {
+    pub(crate) fn read_ends(&mut self, path: &Path, of: (&str, u32)) -> Result<(), StoreError> {
         let row = |columns: &[Column], row| end_of(columns, row, of);
         read(&mut self.ends, path, (EndColumn::LAYOUT, "count"), row)
     }
@@ -141,7 +134,7 @@ fn sum_of(columns: &[Column], row: usize, (plan, day): (&str, u32)) -> Option<(S
         region: text(SumColumn::Region)?.to_owned(),
         firmware: text(SumColumn::Firmware)?.to_owned(),
         step: text(SumColumn::Step)?.to_owned(),
-        kind: load_of(text(SumColumn::Kind)?)?,
+        kind: Kind::from_name(text(SumColumn::Kind)?)?,
         dscp: u8::try_from(long(SumColumn::Dscp)?).ok()?,
     };
     let counts = columns.get(SumColumn::Count as usize);

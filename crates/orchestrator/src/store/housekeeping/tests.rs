@@ -23,7 +23,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// All answers of a store to the queries of these tests.
 #[derive(Debug, PartialEq)]
-pub(in crate::store) struct Answers {
+pub(crate) struct Answers {
     questions: Vec<(Vec<Sum>, Outcomes)>,
     results: Vec<StoredResult>,
     newest: Vec<Vec<StoredResult>>,
@@ -31,7 +31,7 @@ pub(in crate::store) struct Answers {
 
 /// Runs all queries, and sorts the results so that their order does not depend on where they are
 /// stored.
-pub(in crate::store) fn answers(archive: &mut dyn underload_fleet::store::Archive) -> Answers {
+pub(crate) fn answers(archive: &mut dyn underload_fleet::store::Archive) -> Answers {
     let questions = ask(archive);
     let mut results = Vec::new();
     let mut see = |kept: &StoredResult| {
@@ -65,7 +65,7 @@ fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
 /// which a later round processes. Locks of other tests are possible: a program that another test
 /// starts has inherited our locks until it executes, and PostgreSQL numbers the transactions of all
 /// databases of a server together, so that another test's transaction delays ours.
-pub(in crate::store) fn run_down_until(
+pub(crate) fn run_down_until(
     keeper: &mut Housekeeping,
     now_ms: u64,
     is_done: &mut dyn FnMut(&[Work]) -> bool,
@@ -91,7 +91,7 @@ fn run_down(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
     })
 }
 
-pub(in crate::store) const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 fn sqlite(folder: &TempDir, results: &[StoredResult]) -> SqlStore {
     let mut store = SqlStore::sqlite(folder.path()).expect("it opens");

@@ -13,33 +13,33 @@ pub struct RolledUp {
 
 impl RolledUp {
     /// The outcome of a call that the stop flag ended.
-    pub(in crate::store) const STOPPED: Self = Self { results: 0, has_more: true };
+    pub(crate) const STOPPED: Self = Self { results: 0, has_more: true };
 }
 
 /// Limits of the results that are folded in one transaction: their number, the bytes that they are
 /// stored in, and the cells that they change. A single result is folded even if it exceeds them;
 /// the rules bound its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Batch {
-    pub(in crate::store) results: usize,
+pub(crate) struct Batch {
+    pub(crate) results: usize,
     /// Bytes of the results' bodies.
-    pub(in crate::store) bytes: usize,
+    pub(crate) bytes: usize,
     /// Cells of the finest level, of which there are three.
-    pub(in crate::store) cells: usize,
+    pub(crate) cells: usize,
 }
 
 impl Batch {
-    pub(in crate::store) const RESULTS_MAX: usize = 4_096;
+    pub(crate) const RESULTS_MAX: usize = 4_096;
 
     /// Scales all limits with the number of results.
-    pub(in crate::store) fn with_results(results: usize) -> Self {
+    pub(crate) fn with_results(results: usize) -> Self {
         let scale = results.clamp(1, Self::RESULTS_MAX);
         Self { results: results.max(1), bytes: scale * 256, cells: (scale / 2).max(1) }
     }
 
     /// The size after a batch of `results` results and that duration. The time bounds how long
     /// uploads wait for a transaction of SQLite; it does not reduce a batch below 64 results.
-    pub(in crate::store) fn next_size(size: usize, done: RolledUp, took: Duration) -> usize {
+    pub(crate) fn next_size(size: usize, done: RolledUp, took: Duration) -> usize {
         if took > 2 * DURATION && size > 64 {
             return size / 2;
         }
@@ -48,7 +48,7 @@ impl Batch {
     }
 
     /// The size that a process begins with after one that died in a batch of `size` results.
-    pub(in crate::store) fn size_after_death(size: usize) -> usize {
+    pub(crate) fn size_after_death(size: usize) -> usize {
         (size / 2).max(1)
     }
 }

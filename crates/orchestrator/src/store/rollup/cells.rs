@@ -12,7 +12,7 @@ use crate::store::encode::{bytes_of_bins, checksum, visit_bins};
 
 /// The granularity of a sum: the properties by which results get separate cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::store) enum Level {
+pub(crate) enum Level {
     /// Plan, cohort, day, and what was measured.
     Cohorts,
     /// Also attributes of the line.
@@ -22,7 +22,7 @@ pub(in crate::store) enum Level {
 }
 
 impl Level {
-    pub(in crate::store) fn number(self) -> i16 {
+    pub(crate) fn number(self) -> i16 {
         match self {
             Self::Cohorts => 0,
             Self::Lines => 1,
@@ -33,17 +33,17 @@ impl Level {
 
 /// The key of a cell within one level, day and hour.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(in crate::store) struct Key {
-    pub(in crate::store) plan: String,
-    pub(in crate::store) cohort: String,
+pub(crate) struct Key {
+    pub(crate) plan: String,
+    pub(crate) cohort: String,
     /// Values of [`LINE`], at the levels of lines.
-    pub(in crate::store) line: Option<[String; 5]>,
-    pub(in crate::store) of: Subject,
+    pub(crate) line: Option<[String; 5]>,
+    pub(crate) of: Subject,
 }
 
 /// The subject of a cell: the series that it sums, or the outcome of runs that it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(in crate::store) enum Subject {
+pub(crate) enum Subject {
     /// A measured series of probes.
     Series { step: String, kind: Kind, dscp: u8 },
     /// Due runs with an outcome.
@@ -52,7 +52,7 @@ pub(in crate::store) enum Subject {
 
 impl Subject {
     /// Returns [`SERIES`] or [`RUNS`].
-    pub(in crate::store) fn number(&self) -> i16 {
+    pub(crate) fn number(&self) -> i16 {
         match self {
             Self::Series { .. } => SERIES,
             Self::Runs { .. } => RUNS,
@@ -61,46 +61,45 @@ impl Subject {
 }
 
 /// Stored number of cells of series.
-pub(in crate::store) const SERIES: i16 = 0;
+pub(crate) const SERIES: i16 = 0;
 /// Stored number of cells of runs.
-pub(in crate::store) const RUNS: i16 = 1;
+pub(crate) const RUNS: i16 = 1;
 
 /// The attributes in [`Key::line`], without those with many values (`segment`) or that vary
 /// (`measured`).
-pub(in crate::store) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
+pub(crate) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
 
 /// The address of a cell. `hour` is 0 except at [`Level::Hours`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::store) struct Place {
-    pub(in crate::store) level: Level,
-    pub(in crate::store) day: u32,
-    pub(in crate::store) hour: u8,
-    pub(in crate::store) key: Key,
+pub(crate) struct Place {
+    pub(crate) level: Level,
+    pub(crate) day: u32,
+    pub(crate) hour: u8,
+    pub(crate) key: Key,
 }
 
 /// The address of a stored cell: a [`Place`] with numbers for its level and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::store) struct SumPlace {
-    pub(in crate::store) level: i16,
+pub(crate) struct SumPlace {
+    pub(crate) level: i16,
     /// The kind of the cell: [`SERIES`] or [`RUNS`].
-    pub(in crate::store) kind: i16,
-    pub(in crate::store) day: i64,
-    pub(in crate::store) hour: i16,
-    pub(in crate::store) key: i64,
+    pub(crate) kind: i16,
+    pub(crate) day: i64,
+    pub(crate) hour: i16,
+    pub(crate) key: i64,
 }
 
 impl SumPlace {
     /// A place that sorts before all stored places.
-    pub(in crate::store) const MIN: Self =
-        Self { level: 0, kind: 0, day: i64::MIN, hour: 0, key: 0 };
+    pub(crate) const MIN: Self = Self { level: 0, kind: 0, day: i64::MIN, hour: 0, key: 0 };
 
     /// The key of its row in the table of sums.
-    pub(in crate::store) fn values(&self) -> Vec<Value> {
+    pub(crate) fn values(&self) -> Vec<Value> {
         values![self.level, self.kind, self.day, self.hour, self.key]
     }
 
     /// Reads the key of a row.
-    pub(in crate::store) fn from_row(row: &mut Row) -> Result<Self, StoreError> {
+    pub(crate) fn from_row(row: &mut Row) -> Result<Self, StoreError> {
         let (level, kind, day) = (row.small()?, row.small()?, row.long()?);
         Ok(Self { level, kind, day, hour: row.small()?, key: row.long()? })
     }
@@ -108,21 +107,19 @@ impl SumPlace {
 
 /// The sum of all series or runs with the same [`Place`]. Runs only set `tests` and `devices`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::store) struct Cell {
+pub(crate) struct Cell {
     /// A histogram of all round-trip times, in microseconds.
-    pub(in crate::store) bins: Bins,
-    /// Probes that were sent.
-    pub(in crate::store) sent: u64,
-    /// Probes that were lost.
-    pub(in crate::store) lost: u64,
+    pub(crate) bins: Bins,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
     /// Number of series or runs in the sum.
-    pub(in crate::store) tests: u64,
+    pub(crate) tests: u64,
     /// Numbers of their devices.
-    pub(in crate::store) devices: RoaringBitmap,
+    pub(crate) devices: RoaringBitmap,
 }
 
 impl Cell {
-    pub(in crate::store) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.bins.merge(&other.bins);
         self.sent = self.sent.saturating_add(other.sent);
         self.lost = self.lost.saturating_add(other.lost);
@@ -132,14 +129,14 @@ impl Cell {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store) struct CellBytes {
-    pub(in crate::store) bins: Vec<u8>,
+pub(crate) struct CellBytes {
+    pub(crate) bins: Vec<u8>,
     /// [`CHECKED`], a checksum of the whole cell, and the set; the set alone in cells that were
     /// written before there were checksums.
-    pub(in crate::store) devices: Vec<u8>,
-    pub(in crate::store) sent: i64,
-    pub(in crate::store) lost: i64,
-    pub(in crate::store) tests: i64,
+    pub(crate) devices: Vec<u8>,
+    pub(crate) sent: i64,
+    pub(crate) lost: i64,
+    pub(crate) tests: i64,
 }
 
 impl From<&Cell> for CellBytes {
@@ -162,7 +159,7 @@ impl From<&Cell> for CellBytes {
 
 impl CellBytes {
     /// Reads the columns after the key of a row.
-    pub(in crate::store) fn from_row(mut row: Row) -> Result<Self, StoreError> {
+    pub(crate) fn from_row(mut row: Row) -> Result<Self, StoreError> {
         let (bins, devices) = (row.bytes()?, row.bytes()?);
         Ok(Self { bins, devices, sent: row.long()?, lost: row.long()?, tests: row.long()? })
     }
@@ -171,7 +168,7 @@ impl CellBytes {
     ///
     /// # Errors
     /// Returns [`StoreError::Broken`] if the bytes are damaged.
-    pub(in crate::store) fn read(&self) -> Result<Cell, StoreError> {
+    pub(crate) fn read(&self) -> Result<Cell, StoreError> {
         let mut bins = Bins::default();
         let devices = self.visit(|bin, count| bins.add_to(bin, count))?;
         let [sent, lost, tests] = [self.sent, self.lost, self.tests].map(|number| number as u64);

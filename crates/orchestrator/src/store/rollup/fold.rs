@@ -13,7 +13,7 @@ use super::planned::Planned;
 use crate::store::encode::Encoded;
 
 #[derive(Debug, Default)]
-pub(in crate::store) struct Rollup {
+pub(crate) struct Rollup {
     planned: Arc<Planned>,
     keys: BTreeMap<Key, u32>,
     /// Cells by day, hour and the key's number in `keys`.
@@ -22,7 +22,7 @@ pub(in crate::store) struct Rollup {
 
 impl Rollup {
     /// Folds the series that the plans have.
-    pub(in crate::store) fn new(planned: Arc<Planned>) -> Self {
+    pub(crate) fn new(planned: Arc<Planned>) -> Self {
         Self { planned, ..Self::default() }
     }
 
@@ -31,7 +31,7 @@ impl Rollup {
     ///
     /// # Errors
     /// [`StoreError::Broken`] if a row is damaged.
-    pub(in crate::store) fn fold<'a>(
+    pub(crate) fn fold<'a>(
         &mut self,
         rows: impl Iterator<Item = &'a Encoded>,
         numbers: &HashMap<DeviceId, u32>,
@@ -56,7 +56,7 @@ impl Rollup {
     }
 
     /// Adds a result. `number` is that of its device.
-    pub(in crate::store) fn add(&mut self, stored: &StoredResult, device: u32) {
+    pub(crate) fn add(&mut self, stored: &StoredResult, device: u32) {
         let result = &stored.result;
         let line = LINE.map(|name| stored.attributes.get(name).unwrap_or_default());
         let key = |of| Key {
@@ -89,7 +89,7 @@ impl Rollup {
     }
 
     /// Returns the cells of all levels.
-    pub(in crate::store) fn finish(self) -> BTreeMap<Place, Cell> {
+    pub(crate) fn finish(self) -> BTreeMap<Place, Cell> {
         let mut keys: Vec<(Key, u32)> = self.keys.into_iter().collect();
         keys.sort_by_key(|(_, number)| *number);
         let mut places: BTreeMap<Place, Cell> = BTreeMap::new();

@@ -18,5 +18,5 @@ pub use batch::RolledUp;
 pub(super) use cells::{Cell, CellBytes, Key, Level, Place, RUNS, SERIES, SumPlace};
 pub(super) use fold::Rollup;
 pub(super) use planned::Planned;
+pub(super) use question::Question;
 pub(crate) use question::needs_results;
-pub(super) use question::{Part, Question};

@@ -14,20 +14,20 @@ use super::cells::{Key, Subject};
 
 /// The plans of a store. All series of a result count if the store does not have its plan.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Planned {
+pub(crate) struct Planned {
     rows: Vec<PlanRow>,
     plans: BTreeMap<String, Plan>,
 }
 
 impl Planned {
     /// Reads the plans. One that cannot be read limits nothing: the rules report it.
-    pub(in crate::store) fn new(rows: Vec<PlanRow>) -> Self {
+    pub(crate) fn new(rows: Vec<PlanRow>) -> Self {
         let plan = |row: &PlanRow| Some((row.name.clone(), Plan::parse(&row.text).ok()?));
         Self { plans: rows.iter().filter_map(plan).collect(), rows }
     }
 
     /// Returns whether these are the plans that were read.
-    pub(in crate::store) fn is_of(&self, rows: &[PlanRow]) -> bool {
+    pub(crate) fn is_of(&self, rows: &[PlanRow]) -> bool {
         self.rows == rows
     }
 
@@ -41,7 +41,7 @@ impl Planned {
 
     /// Returns whether the plan of `key` has its series. [`Self::has`] defines the result for runs
     /// and unknown plans.
-    pub(in crate::store) fn has_key(&self, key: &Key) -> bool {
+    pub(crate) fn has_key(&self, key: &Key) -> bool {
         self.has(&key.plan, &key.of)
     }
 

@@ -21,7 +21,7 @@ pub(crate) fn needs_results(filter: &Filter, by: &[Dimension]) -> bool {
 }
 
 /// A query and its partial answer.
-pub(in crate::store) struct Question<'a> {
+pub(crate) struct Question<'a> {
     filter: &'a Filter,
     by: &'a [Dimension],
     planned: Arc<Planned>,
@@ -43,21 +43,9 @@ struct Answer {
     devices: RoaringBitmap,
 }
 
-/// The group that the cells of a key belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Part {
-    NotMeant,
-    /// The line of the answer with this number.
-    Line(u32),
-}
-
 impl<'a> Question<'a> {
     /// Creates a query of the series that the plans have.
-    pub(in crate::store) fn new(
-        filter: &'a Filter,
-        by: &'a [Dimension],
-        planned: Arc<Planned>,
-    ) -> Self {
+    pub(crate) fn new(filter: &'a Filter, by: &'a [Dimension], planned: Arc<Planned>) -> Self {
         Self {
             filter,
             by,
@@ -70,7 +58,7 @@ impl<'a> Question<'a> {
     }
 
     /// Returns the coarsest level that has all dimensions; `None` if none has.
-    pub(in crate::store) fn level(&self) -> Option<Level> {
+    pub(crate) fn level(&self) -> Option<Level> {
         let by = self.by.iter().filter_map(Dimension::attribute);
         let mut names = self.filter.attributes.keys().map(String::as_str).chain(by).peekable();
         let has_names = names.peek().is_some();
@@ -82,8 +70,9 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// Returns the group that cells of this key belong to.
-    pub(in crate::store) fn part(&mut self, key: &Key) -> Part {
+    /// Returns the number of the line of the answer that cells of this key belong to; `None` if
+    /// they belong to none.
+    pub(crate) fn line_of(&mut self, key: &Key) -> Option<u32> {
         let attribute = |name: &str| {
             let position = LINE.iter().position(|known| *known == name)?;
             key.line.as_ref().map(|line| line[position].clone())
@@ -96,10 +85,10 @@ impl<'a> Question<'a> {
                 .iter()
                 .all(|(name, value)| attribute(name).is_some_and(|has| has == *value));
         if !is_meant || !self.planned.has_key(key) {
-            return Part::NotMeant;
+            return None;
         }
         let values = values(self.by, &key.plan, &key.cohort, &key.of, attribute);
-        Part::Line(self.line(values))
+        Some(self.line(values))
     }
 
     fn line(&mut self, mut values: Vec<String>) -> u32 {
@@ -116,11 +105,11 @@ impl<'a> Question<'a> {
     }
 
     /// Returns whether the filter selects cells of this hour.
-    pub(in crate::store) fn means_hour(&self, hour: u8, level: Level) -> bool {
+    pub(crate) fn means_hour(&self, hour: u8, level: Level) -> bool {
         level != Level::Hours || self.filter.hour.is_none_or(|meant| meant == hour)
     }
 
-    pub(in crate::store) fn add_cell(
+    pub(crate) fn add_cell(
         &mut self,
         (line, day, hour): (u32, u32, u8),
         cell: &CellBytes,
@@ -134,7 +123,7 @@ impl<'a> Question<'a> {
     }
 
     /// Adds a result. `number` is that of its device, if the store has numbered it.
-    pub(in crate::store) fn add_result(&mut self, stored: &StoredResult, number: Option<u32>) {
+    pub(crate) fn add_result(&mut self, stored: &StoredResult, number: Option<u32>) {
         if !self.filter.meets(stored) {
             return;
         }
@@ -163,11 +152,7 @@ impl<'a> Question<'a> {
         self.answers.entry((line, day, hour)).or_insert_with(Answer::empty)
     }
 
-    pub(in crate::store) fn add_runs(
-        &mut self,
-        key: &Key,
-        cell: &CellBytes,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn add_runs(&mut self, key: &Key, cell: &CellBytes) -> Result<(), StoreError> {
         let Subject::Runs { outcome, reason } = &key.of else { return Ok(()) };
         let added = cell.visit(|_, _| {})?;
         let (count, devices) = self.ended(*outcome, reason);
@@ -187,7 +172,7 @@ impl<'a> Question<'a> {
     }
 
     /// Adds the run of a result if it was due. `number` is as in [`Self::add_result`].
-    pub(in crate::store) fn add_run(&mut self, stored: &StoredResult, number: Option<u32>) {
+    pub(crate) fn add_run(&mut self, stored: &StoredResult, number: Option<u32>) {
         if stored.was_due() && self.filter.meets(stored) {
             let number = number.unwrap_or_else(|| self.number(stored.device));
             let (count, devices) = self.ended(stored.result.outcome, &stored.result.reason);
@@ -197,7 +182,7 @@ impl<'a> Question<'a> {
     }
 
     /// Returns the sums, ordered by key.
-    pub(in crate::store) fn sums(self) -> Vec<Sum> {
+    pub(crate) fn sums(self) -> Vec<Sum> {
         let mut by_number: Vec<(Vec<String>, u32)> = self.parts.into_iter().collect();
         by_number.sort_by_key(|(_, number)| *number);
         let lines = self.answers.into_iter().filter_map(|((line, day, hour), answer)| {
@@ -219,7 +204,7 @@ impl<'a> Question<'a> {
         sums
     }
 
-    pub(in crate::store) fn outcomes(self) -> Outcomes {
+    pub(crate) fn outcomes(self) -> Outcomes {
         let mut all = RoaringBitmap::new();
         let row = |((outcome, reason), (count, devices)): (_, (u64, RoaringBitmap))| {
             all |= &devices;
