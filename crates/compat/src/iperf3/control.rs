@@ -38,7 +38,7 @@ impl From<io::Error> for Ended {
 /// A control connection whose reads end at a deadline and when the server stops.
 #[derive(Debug)]
 pub(super) struct Control {
-    stream: TcpStream,
+    pub(super) stream: TcpStream,
     stop: Arc<AtomicBool>,
 }
 
@@ -51,10 +51,6 @@ impl Control {
         stream.set_write_timeout(Some(POLL_INTERVAL))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, stop })
-    }
-
-    pub(super) fn into_stream(self) -> TcpStream {
-        self.stream
     }
 
     fn is_stopped(&self) -> bool {

@@ -171,7 +171,7 @@ impl Host {
         if let Some(registered) = self.lock().get(&cookie) {
             if registered.address == address {
                 // Streams above the declared number find the channel full and are closed.
-                let stream = control.into_stream();
+                let stream = control.stream;
                 let _ = registered.arrivals.try_send(Arrived { index, stream });
             }
             return;

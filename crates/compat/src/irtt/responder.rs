@@ -148,7 +148,7 @@ impl Responder {
         if self.sessions.len() >= limits.sessions_max {
             let unused = self.sessions.iter().filter(|(_, session)| !session.is_used());
             let oldest = crate::oldest_of_fullest(unused.map(|(token, session)| {
-                (*token, CustomerNetwork::of(session.client.ip()), session.opened_ns())
+                (*token, CustomerNetwork::of(session.client.ip()), session.opened_ns)
             }))?;
             self.sessions.remove(&oldest);
         }

@@ -10,7 +10,7 @@ pub(super) struct Session {
     pub share: CompatShare,
     pub client: SocketAddr,
     pub deal: Parameters,
-    opened_ns: u64,
+    pub(super) opened_ns: u64,
     first_used_ns: Option<u64>,
     last_used_ns: u64,
     bucket: Bucket,
@@ -48,10 +48,6 @@ impl Session {
             last_sequence: None,
             window: 0,
         }
-    }
-
-    pub(super) fn opened_ns(&self) -> u64 {
-        self.opened_ns
     }
 
     pub(super) fn is_used(&self) -> bool {

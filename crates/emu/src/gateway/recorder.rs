@@ -239,7 +239,7 @@ impl Recorder {
             curves: self.curves.unwrap_or_default(),
             flow_names: self.flow_names,
             lost_events,
-            buffer_bytes: self.pool.allocated_bytes(),
+            buffer_bytes: self.pool.allocated_bytes,
         }
     }
 

@@ -72,7 +72,7 @@ impl Thread {
         self.carry(&mut lanes, &mut waiter, &mut inputs)?;
         let now = self.clock.now();
         let lanes = lanes.into_iter().map(|(labels, lane)| labels.report(lane, now)).collect();
-        Ok(Outcome { lanes, realtime, sleeps: waiter.sleeps(), spun: waiter.spun() })
+        Ok(Outcome { lanes, realtime, sleeps: waiter.sleeps, spun: waiter.spun })
     }
 
     fn carry(

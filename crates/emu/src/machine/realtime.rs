@@ -48,8 +48,9 @@ pub struct Waiter {
     budget_ns: u64,
     asked: Time,
     is_spinning: bool,
-    sleeps: u64,
-    spun: Span,
+    pub sleeps: u64,
+    /// Total time of spinning.
+    pub spun: Span,
 }
 
 /// The thread spins for at most one part in this many of the time.
@@ -68,15 +69,6 @@ impl Waiter {
             sleeps: 0,
             spun: Span::ZERO,
         }
-    }
-
-    pub fn sleeps(&self) -> u64 {
-        self.sleeps
-    }
-
-    /// Total time of spinning.
-    pub fn spun(&self) -> Span {
-        self.spun
     }
 
     /// Waits for `deadline`, less precisely for `alarm`, or until one of `inputs` is readable.
@@ -134,7 +126,7 @@ mod tests {
         let total = clock.now().as_nanos();
         let allowed = BUDGET_MAX_NS + total / SPIN_DIVISOR;
         // The last check may exceed the budget for as long as the thread is preempted.
-        assert!(waiter.spun().as_nanos() < allowed + total / 4, "{:?} of {total}", waiter.spun());
-        assert!(waiter.sleeps() > 0);
+        assert!(waiter.spun.as_nanos() < allowed + total / 4, "{:?} of {total}", waiter.spun);
+        assert!(waiter.sleeps > 0);
     }
 }

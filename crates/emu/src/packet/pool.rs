@@ -62,7 +62,8 @@ pub struct Pool {
     free: [Vec<u32>; SIZES.len()],
     /// The buffer that frames are read into; swapped with a frame's buffer of the same size.
     landing: Box<[u8]>,
-    allocated_bytes: usize,
+    /// Size of all buffers.
+    pub allocated_bytes: usize,
     limit_bytes: usize,
 }
 
@@ -118,11 +119,6 @@ impl Pool {
         if frame.references == 0 {
             self.free[size_class(frame.bytes.len())].push(handle.slot);
         }
-    }
-
-    /// Size of all buffers.
-    pub fn allocated_bytes(&self) -> usize {
-        self.allocated_bytes
     }
 
     fn take_free(&mut self, class: usize) -> Option<u32> {
@@ -188,7 +184,7 @@ mod tests {
             let handle = store(&mut pool, length, 1).unwrap();
             pool.release(handle, 1);
         }
-        assert_eq!(pool.allocated_bytes(), SIZES[0] + SIZES[1] + 2 * SIZES[2]);
+        assert_eq!(pool.allocated_bytes, SIZES[0] + SIZES[1] + 2 * SIZES[2]);
     }
 
     #[test]

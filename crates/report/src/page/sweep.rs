@@ -63,7 +63,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
             p.note {
                 "Each point is the mean of " code { (metric) } " over all cells with that value, "
                 "whatever their other axes are."
-                @if outcome.has_more_arms() { " Only the first variants have a line." }
+                @if outcome.has_more_arms { " Only the first variants have a line." }
             }
             "\n"
             (figures(&plots, Headings::Shown))

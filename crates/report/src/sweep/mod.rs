@@ -49,7 +49,7 @@ pub struct SweepOutcome {
     failures: Vec<SweepCell>,
     /// Names of the first arms.
     arms: Vec<String>,
-    has_more_arms: bool,
+    pub(crate) has_more_arms: bool,
     /// Indexed by axis, arm and part.
     means: Vec<Vec<Vec<RunningMean>>>,
     /// Whether any cell has the metric.
@@ -327,11 +327,6 @@ impl SweepOutcome {
         arms.map(|(arm, means)| (arm.as_str(), told(means))).collect()
     }
 
-    pub(crate) fn has_more_arms(&self) -> bool {
-        self.has_more_arms
-    }
-
-    /// Returns the results as a JSON document.
     pub fn to_json(&self, directory: &std::path::Path) -> serde_json::Result<String> {
         let document = Document {
             title: &self.subject.title,

@@ -30,7 +30,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         let mut panel = grid.panel(area, (top, bottom), plot, 0.0..groups, at)?;
         let width = FILLED / lines;
         // Bars on a logarithmic axis start at its lower end, because it has no zero.
-        let floor = if scale.is_log() { scale.range().start } else { scale.at(0.0) };
+        let floor = if scale.is_log { scale.range().start } else { scale.at(0.0) };
         for cell in &grid.cells {
             let from = cell.x as f64 + (1.0 - FILLED) / 2.0 + width * cell.line as f64;
             if let Some(value) = cell.value {

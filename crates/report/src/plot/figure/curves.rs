@@ -66,7 +66,7 @@ pub(super) fn draw(
         let tick = |at: f64| scale.tick(at);
         let rows = (top, bottom - 16);
         let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&tick, &chart::number))?;
-        chart::frame(area, &panel, (&x, &y), (scale.is_log(), false), &[])?;
+        chart::frame(area, &panel, (&x, &y), (scale.is_log, false), &[])?;
         for (line, steps) in &family.curves {
             let at = |(value, share): &(f64, f64)| (scale.at(*value), *share);
             let placed: Vec<(f64, f64)> = steps.iter().map(at).collect();

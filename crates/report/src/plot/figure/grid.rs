@@ -92,7 +92,7 @@ impl Grid {
         chart::ticks_below(area, &panel, at, &self.xs, &plot.x_says)?;
         let named: Vec<(f64, &str)> =
             at.iter().copied().zip(self.xs.iter().map(String::as_str)).collect();
-        chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
+        chart::frame(area, &panel, (&x, &y), (false, scale.is_log), &named)?;
         Ok(panel)
     }
 
@@ -148,7 +148,7 @@ pub(super) fn position(known: &mut Vec<String>, name: &str) -> usize {
 /// A linear or logarithmic axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
-    is_log: bool,
+    pub(super) is_log: bool,
     from: f64,
     to: f64,
 }
@@ -195,10 +195,6 @@ impl Scale {
     /// Returns the value at a position, the inverse of [`Scale::at`].
     pub(super) fn value(&self, at: f64) -> f64 {
         if self.is_log { 10_f64.powf(at) } else { at }
-    }
-
-    pub(super) fn is_log(&self) -> bool {
-        self.is_log
     }
 
     pub(super) fn tick(&self, at: f64) -> String {

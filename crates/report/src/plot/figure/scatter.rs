@@ -98,7 +98,7 @@ fn plane<'a>(
     let ticks = (|at: f64| across.tick(at), |at: f64| along.tick(at));
     let rows = (top, bottom - 16);
     let panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
-    chart::frame(area, &panel, (&x, &y), (across.is_log(), along.is_log()), &[])?;
+    chart::frame(area, &panel, (&x, &y), (across.is_log, along.is_log), &[])?;
     Ok(panel)
 }
 
