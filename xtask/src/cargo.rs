@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 /// A feature that no shipped program has and that all checks enable.
 pub const FEATURES: [&str; 2] = ["--features", "underload-orchestrator/nats"];
 
-/// Returns the folder that Cargo builds into.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }

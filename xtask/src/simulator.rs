@@ -182,7 +182,6 @@ fn by_flows(program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The results that a program printed.
 #[derive(Clone, Copy)]
 struct Measured {
     delivered: f64,

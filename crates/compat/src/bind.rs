@@ -21,7 +21,6 @@ pub fn tcp(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Opens a UDP socket.
 pub fn udp(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = socket(at, Type::DGRAM)?;
     socket.bind(&at.into())?;

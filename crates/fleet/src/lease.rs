@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceId;
 
-/// The permissions of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {

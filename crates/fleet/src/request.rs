@@ -23,10 +23,8 @@ pub enum RequestError {
     Session,
     #[error("the session is over: open another")]
     Expired,
-    /// The request's time differs by more than [`FRESH_MS`].
     #[error("the request's time is more than five minutes off")]
     Stale,
-    /// The request was changed, or its sender does not have the session's key.
     #[error("the request is not authenticated by its session")]
     Forged,
 }
@@ -128,7 +126,6 @@ pub struct Authenticated<'a> {
     pub at_ms: u64,
     /// The HTTP method, such as `POST`.
     pub method: &'a str,
-    /// The request target: path and query.
     pub target: &'a str,
     pub body: &'a [u8],
 }

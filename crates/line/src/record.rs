@@ -14,13 +14,11 @@ pub struct Plan {
     pub name: String,
     /// The server, in the form that the record shows.
     pub server: String,
-    /// An arm for each step.
     pub arms: Vec<ArmRecord>,
     /// Sentences about what differs from the request.
     pub notes: Vec<String>,
 }
 
-/// Returns the record of a run that is about to begin.
 pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
     let notes: Vec<&str> = plan.notes.iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {

@@ -24,11 +24,9 @@ use crate::route::{FINDING_MAX, ProbedRoute, located, peer_address};
 use crate::target::{Target, resolve};
 use crate::{Plan, Request, Test, store_step};
 
-/// Receives the progress of a session.
 pub trait Progress {
     /// Reports a sentence about the session, such as a server seen for the first time.
     fn note(&mut self, text: &str);
-    /// Called once, before the first step.
     fn start(&mut self, _steps: &[Step]) {}
     fn begin_step(&mut self, _step: &Step) {}
     /// Called several times per second while a step runs.

@@ -20,7 +20,6 @@ pub struct Outcome {
     pub scenario: String,
     /// The SPEC of the queue with the defaults of its profile.
     pub queue: String,
-    /// Length of the trial.
     pub length_s: f64,
     /// Start and end of the load phase.
     pub load_s: [f64; 2],

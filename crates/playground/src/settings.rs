@@ -25,9 +25,7 @@ pub struct Settings {
     pub rtt_ms: u32,
     /// SPEC of the queue in front of the line.
     pub queue: String,
-    /// Number of simultaneous uploads.
     pub uploads: u32,
-    /// Congestion control of the uploads.
     pub congestion_control: String,
     /// Whether the uploads use ECN.
     pub ecn: bool,

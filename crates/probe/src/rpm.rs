@@ -25,7 +25,6 @@ pub struct RoundTrips {
     pub loaded_http_ns: Vec<u64>,
 }
 
-/// Round trips per minute, by formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Responsiveness {
     /// By version 09 of the IETF draft.

@@ -17,7 +17,6 @@ use crate::subject::{Subject, subjects};
 pub enum LoadError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file could not be opened or read.
     #[error("{}: cannot {action}", path.display())]
     Io { path: PathBuf, action: &'static str, source: io::Error },
     /// A file has no known format, or is damaged.

@@ -15,7 +15,6 @@ use crate::subject::Subject;
 /// A setting with different values in two arms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Setting<'a> {
-    /// Key of the scenario.
     key: &'a str,
     /// The base's value; `None` for the default.
     from: Option<&'a str>,

@@ -635,7 +635,6 @@ fn are_alike(numbers: &[&ArmMetric]) -> bool {
     is_time && low.zip(high).is_none_or(|(low, high)| high < low * ALIKE)
 }
 
-/// Returns the name of a metric for sentences.
 fn spoken_name(metric: &ArmMetric) -> String {
     match metric.name.as_str() {
         "mos" => "quality (MOS, 1 to 5)".to_owned(),

@@ -62,7 +62,6 @@ pub(crate) fn shares(carried: Option<&ArmThroughput>) -> Vec<String> {
 
 const MOST_SHARES: usize = 3;
 
-/// Returns words that start with a capital letter.
 pub fn capital(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())

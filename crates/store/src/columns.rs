@@ -23,7 +23,6 @@ pub trait Value: Sized {
 macro_rules! kinds {
     ($($(#[$doc:meta])*
     $kind:ident: $type:ty, $parquet:ty, $repetition:ident, $read:ident, $write:ident;)*) => {
-        /// Type and meaning of a column.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Kind { $($(#[$doc])* $kind,)* }
 

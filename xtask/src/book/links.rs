@@ -5,7 +5,6 @@ use std::fs;
 
 use crate::pages::{CONTRIBUTING, has_extension, notebook_texts, resolve};
 
-/// The book's table of contents.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
 /// Returns the faults of links in the tracked pages and of the table of contents.

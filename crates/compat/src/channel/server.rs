@@ -35,7 +35,6 @@ pub struct ChannelCounts {
     pub offers: u64,
     /// Offers rejected because there was no place.
     pub busy: u64,
-    /// Probes answered up to now, of all channels.
     pub answered: u64,
     /// Datagrams that belong to no channel, or made its handler panic.
     pub ignored: u64,

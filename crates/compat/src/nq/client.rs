@@ -111,7 +111,6 @@ struct Shared {
 #[derive(Default)]
 struct State {
     uploads: Vec<Arc<Upload>>,
-    /// Bytes of uploads that have ended.
     ended_bytes: u64,
     senders: Vec<SendRequest<Content>>,
     round_trips: RoundTrips,

@@ -59,7 +59,6 @@ pub trait Channels: std::fmt::Debug + Send + Sync {
 pub enum OfferError {
     #[error("no offer of a data channel: {0}")]
     Description(&'static str),
-    /// No place or no volume is left.
     #[error("too busy")]
     Busy,
 }

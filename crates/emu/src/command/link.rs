@@ -42,7 +42,6 @@ use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
 #[derive(Clone, Debug)]
 pub struct LinkCommand {
     pub gateway: GatewayConfig,
-    /// The command and its arguments.
     pub command: Vec<OsString>,
     /// Directory of `uplink.log`, `downlink.log` and `samples.csv`; `None` for no logs.
     pub log: Option<PathBuf>,
@@ -101,7 +100,6 @@ impl LinkError {
     }
 }
 
-/// Name of the command's device.
 const DEVICE: &str = "ul0";
 /// The host's end is the only Ethernet-like end of the wire.
 const MTU: u16 = 1500;
@@ -237,7 +235,6 @@ impl LinkCommand {
 pub trait Watch: Send {
     /// Receives the present counters of both directions, up first.
     fn look(&mut self, readings: [Reading; 2]);
-    /// The command has ended.
     fn end(&mut self);
 }
 

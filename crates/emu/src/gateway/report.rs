@@ -17,7 +17,6 @@ use crate::machine::Realtime;
 pub struct GatewayReport {
     pub lanes: Vec<(Direction, LaneReport)>,
     pub realtime: Realtime,
-    /// Number of sleeps of all threads.
     pub sleeps: u64,
     /// Time that all threads spun.
     pub spun: Span,

@@ -9,7 +9,6 @@ use underload_aqm::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
-    /// The time that a stopped clock shows.
     stopped_at: Option<Time>,
 }
 

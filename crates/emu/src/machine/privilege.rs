@@ -24,17 +24,14 @@ pub enum Privilege {
 /// Why namespaces cannot be created, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// A user namespace can only be entered before the first thread starts.
     #[error("a user namespace must be entered before other threads start ({threads} are running)")]
     Threads { threads: usize },
-    /// The machine does not allow user namespaces.
     #[error("creating a user namespace is refused: run as root, or {advice}")]
     Refused {
         source: io::Error,
         /// The setting to change.
         advice: String,
     },
-    /// The tables of users and groups could not be written.
     #[error("{file} cannot be written: run as root")]
     Map { file: &'static str, source: io::Error },
 }

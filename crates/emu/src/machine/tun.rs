@@ -44,7 +44,6 @@ impl Tun {
         })?
     }
 
-    /// Name in its network.
     pub fn name(&self) -> &str {
         &self.name
     }

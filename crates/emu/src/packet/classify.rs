@@ -28,7 +28,6 @@ pub struct Classified {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     pub version: Version,
-    /// Length of the IP packet.
     pub length: u32,
     /// Start of the transport header: the length of the IP header with its extensions.
     pub transport: u16,

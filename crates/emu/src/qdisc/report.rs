@@ -51,7 +51,6 @@ pub(super) struct Link {
     phase: Phase,
     /// When the phase began, and the counters then.
     before: (Time, Counters),
-    /// The counters at the last row.
     row_before: Counters,
     windows: Vec<BottleneckSummary>,
     curves: Curves,

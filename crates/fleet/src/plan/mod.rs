@@ -47,7 +47,6 @@ pub struct Plan {
     pub until_ms: Option<u64>,
     /// A run that is refused for this long after it was due counts as refused.
     pub start_within: Span,
-    /// Lines in the plan.
     pub lines: Lines,
     /// Groups that are compared; empty for a single group.
     pub cohorts: Vec<Cohort>,
@@ -59,7 +58,6 @@ pub struct Plan {
     pub budget: Budget,
 }
 
-/// Lines of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lines {
     pub count: u32,
@@ -92,7 +90,6 @@ underload_aqm::named! {
     }
 }
 
-/// A step of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     pub name: String,
@@ -178,7 +175,6 @@ impl Plan {
         file::parse(text)
     }
 
-    /// Returns the text of a built-in plan.
     pub fn built_in(name: &str) -> Option<&'static str> {
         BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
@@ -188,7 +184,6 @@ impl Plan {
         self.until_ms.is_some_and(|until| now_ms >= until)
     }
 
-    /// Returns the step of this name and load.
     pub fn step(&self, name: &str, kind: Kind) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name && step.kind == kind)
     }

@@ -8,7 +8,6 @@ pub(super) struct Wheel<E> {
     seconds: Vec<Vec<(Time, E)>>,
     /// Events left in the present second, latest first.
     now: Vec<(Time, E)>,
-    /// Number of seconds that have begun.
     begun: usize,
 }
 

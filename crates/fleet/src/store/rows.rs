@@ -8,7 +8,6 @@ use crate::message::ServerAddress;
 use crate::outcome::RunResult;
 use crate::removal::Removed;
 
-/// A device and its schedules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
     pub id: DeviceId,
@@ -124,7 +123,6 @@ pub struct Server {
 pub struct HeldLease {
     pub id: u64,
     pub device: DeviceId,
-    /// Name of the server.
     pub server: String,
     /// The segment that is loaded; `None` for a run without load.
     pub segment: Option<String>,
@@ -132,7 +130,6 @@ pub struct HeldLease {
     pub up_bit_per_s: u64,
     /// Reserved from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// Plan of the run.
     pub plan: String,
     pub run: u64,
     /// When it was granted, milliseconds since 1970.
@@ -141,7 +138,6 @@ pub struct HeldLease {
     pub expires_ms: u64,
 }
 
-/// A plan that was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanRow {
     pub name: String,
@@ -246,7 +242,6 @@ impl StoredResult {
     }
 }
 
-/// An entry of the operators' log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
     /// Milliseconds since 1970.

@@ -175,7 +175,6 @@ fn prefix(runs: &[RunNumbers]) -> impl Fn(&RunNumbers) -> String + use<> {
     }
 }
 
-/// The folders of the latest runs.
 fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory).with_context(|| {
         let shown = directory.display();

@@ -11,7 +11,6 @@ use underload_record::schema::{RunRecord, TrialRecord, World};
 
 use super::lines::{self, line};
 
-/// Name of the file beside the runs.
 const FILE: &str = "removed-runs.jsonl";
 /// Maximum number of lines, the latest; `history` reads as many runs.
 pub const LINES_MAX: usize = 22_000;
@@ -40,7 +39,6 @@ pub struct RunNumbers {
     pub steps: Vec<StepNumbers>,
 }
 
-/// A valid step's numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepNumbers {
     pub step: String,

@@ -95,7 +95,6 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error("listening at {address}")]
     Listen { address: SocketAddr, source: io::Error },
-    /// The operating system could not start the threads.
     #[error("starting its threads")]
     Threads(#[source] io::Error),
     /// Without TLS the sessions' keys can be read on the network.

@@ -13,7 +13,6 @@ const ATTEMPTS_PER_FORM: u32 = 10;
 /// other requests without a session; tokens are too long to be guessed.
 const ATTEMPTS_PER_NETWORK: u32 = 600;
 
-/// Attempts to log in, counted by form and by network.
 pub(super) struct Attempts {
     of_form: Frequency,
     of_network: Frequency,

@@ -16,7 +16,6 @@ use super::summary::{extent, quantile_ms};
 use super::table::{Cell, Table, count, number, words};
 use crate::study::lowest_score;
 
-/// Maximum number of devices on a page.
 const PAGE: usize = 50;
 /// Maximum number of devices in a CSV file or JSON document; `after` continues.
 const FILE: usize = 10_000;

@@ -126,7 +126,6 @@ pub(super) enum Verdict {
     Checked(Box<Plan>),
 }
 
-/// Checks a plan without applying it.
 pub(super) fn check(text: &str, now_ms: u64) -> Verdict {
     match applicable(text, now_ms) {
         Ok(plan) => Verdict::Checked(Box::new(plan)),
@@ -156,7 +155,6 @@ pub(super) fn answer(visitor: &Visitor, text: &str, verdict: &Verdict) -> Respon
     (status, shell::document("Apply a plan", Some(around), &content)).into_response()
 }
 
-/// Formats the load of a plan for the table of plans.
 fn load(plan: &Plan) -> Markup {
     let load = Load::of(plan);
     let rows = [

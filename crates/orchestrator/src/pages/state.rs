@@ -65,7 +65,6 @@ pub struct Settings {
 /// single home.
 pub const LEAST_DEVICES: u64 = 5;
 
-/// State shared by all handlers of pages.
 pub(super) struct Pages {
     pub(super) readers: Arc<Readers>,
     pub(super) operate: Arc<dyn Operate>,

@@ -25,7 +25,6 @@ pub enum Place {
 #[error("expected sqlite:DIR or postgres://USER@HOST/DATABASE")]
 pub struct NotAPlace;
 
-/// The connections of an orchestrator to its store.
 pub struct Connections {
     /// Connections for concurrent transactions.
     pub stores: Vec<Box<dyn Store>>,

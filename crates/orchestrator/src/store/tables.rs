@@ -274,5 +274,4 @@ pub(super) fn put_setting(
 
 /// Name of the setting with the size of the next process's first batch.
 pub(super) const BATCH: &str = "roll-up batch";
-/// Name of the setting with the location of the archive.
 pub(super) const LOCATION: &str = "archive";

@@ -22,7 +22,6 @@ const RUNS_MOST: usize = 48;
 
 #[derive(Default)]
 pub(super) struct Days {
-    /// Open days with their runs.
     open: VecDeque<(u32, Vec<Run>)>,
     /// Earlier days are closed.
     from_day: u32,

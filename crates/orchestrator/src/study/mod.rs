@@ -38,7 +38,6 @@ pub struct Question {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {
-    /// The plan was never applied.
     #[error("no plan `{plan}` was applied; known: {known}")]
     NoPlan {
         plan: String,
@@ -57,17 +56,14 @@ pub enum StudyError {
         /// All dimensions, separated by commas.
         known: String,
     },
-    /// The store has no result of the plan yet.
     #[error("no results of plan `{plan}` yet; its runs are due {due}")]
     Nothing {
         plan: String,
         /// How often a line runs, as text.
         due: String,
     },
-    /// No result of the plan meets the filter.
     #[error("no results of plan `{plan}` are of the lines that --where selects")]
     NoneOfThose { plan: String },
-    /// All results that meet the filter were reduced to sums.
     #[error("no single runs of plan `{plan}` are stored any more, only sums of {days}")]
     OnlySums { plan: String, days: String },
     /// The store could not be read.

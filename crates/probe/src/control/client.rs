@@ -30,7 +30,6 @@ pub struct ConnectOptions {
     /// A token of the server's operator; `None` if the server wants none.
     pub token: Option<String>,
     pub ask: Ask,
-    /// The network to measure from.
     pub network: Arc<dyn SocketSource>,
     /// Set to true to end the attempt at once.
     pub cancel: Arc<AtomicBool>,
@@ -215,7 +214,6 @@ struct Expected {
     /// From the user or from the file of known servers.
     known: Option<Fingerprint>,
     known_servers: Option<PathBuf>,
-    /// The fingerprint in the token.
     named: Option<Fingerprint>,
 }
 

@@ -16,7 +16,6 @@ pub enum ServiceError {
     /// A file or a folder with secrets cannot be used.
     #[error("{}: {what}", path.display())]
     Keys { path: PathBuf, what: String },
-    /// Another server uses this file to count the uses of its tokens.
     #[error(
         "{}: another server counts the uses of its tokens here; start this server with --state and \
          another directory", path.display()
@@ -32,7 +31,6 @@ pub enum ServiceError {
     NewCertificate(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("fingerprint {text:?} is not \"sha256:\" and 64 hexadecimal digits")]
     Fingerprint { text: String },
-    /// The server's UDP port does not answer this client.
     #[error(
         "UDP port {port} of the server does not answer: something on the path blocks UDP, or the \
          port is not forwarded"
@@ -42,7 +40,6 @@ pub enum ServiceError {
     File { path: PathBuf, source: io::Error },
     #[error("{}:{line}: not \"HOST:PORT sha256:HEX\"", path.display())]
     KnownServers { path: PathBuf, line: usize },
-    /// TLS cannot be configured with this certificate, key or name.
     #[error("TLS cannot be set up")]
     Tls(#[source] rustls::Error),
     #[error("the server showed no certificate")]
@@ -65,7 +62,6 @@ pub enum ServiceError {
     /// No address answered, or the one that answered did not complete the conversation.
     #[error("no answer from {host} at {address}")]
     NoAnswer { host: String, address: SocketAddr, source: Box<ServiceError> },
-    /// The token names another server than the one that answered.
     #[error(
         "the token was not sent: it is for the server {named}, and {host} is {seen}; check HOST, \
          or ask the operator of {host} for a token"
@@ -76,7 +72,6 @@ pub enum ServiceError {
         /// The server that the token names.
         named: Fingerprint,
     },
-    /// The token names no server, and the key of the server is unknown.
     #[error(
         "the token was not sent: it names no server, and the key of {host} is not known yet; give \
          --trust with the server's fingerprint if the token is for {host}"

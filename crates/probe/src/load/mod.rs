@@ -60,7 +60,6 @@ pub struct LoadFlow {
     pub transport: Transport,
     /// DSCP and, for UDP, ECN of the flow's packets.
     pub marking: Marking,
-    /// From the start of the load to the start of the flow.
     pub start_after: Duration,
 }
 

@@ -67,7 +67,6 @@ impl RoundTripLog {
         time_ns.checked_sub(last.time_ns).is_some_and(|since_ns| since_ns >= least_ns)
     }
 
-    /// Returns the readings in order of time.
     pub fn readings(&self) -> &[RoundTrip] {
         &self.readings
     }

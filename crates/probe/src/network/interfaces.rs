@@ -9,9 +9,7 @@ pub enum Line {
     /// No interface is read.
     #[default]
     Ignored,
-    /// The interfaces of the current default routes.
     OfDefaultRoutes,
-    /// The interfaces with these names.
     Named(Vec<String>),
 }
 

@@ -277,7 +277,6 @@ impl Trace {
     }
 }
 
-/// Number of probe lengths.
 const CODES: usize = TTL_MAX as usize * TRACED_MAX;
 
 /// Returns by how many bytes the probe is longer than the shortest one.

@@ -41,7 +41,6 @@ const fn marking(dscp: u8, ecn: Ecn) -> Marking {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MarkSurvey {
-    /// One row per marking that was sent.
     pub rows: Vec<MarkRow>,
 }
 
@@ -57,7 +56,6 @@ pub struct MarkRow {
     pub down: Fate,
 }
 
-/// The fate of a marking in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "fate")]
 pub enum Fate {
@@ -172,7 +170,6 @@ pub enum MarksError {
          firewall blocks UDP"
     )]
     Silent { target: SocketAddr },
-    /// The reflector does not report the marking that arrived.
     #[error("the reflector at {target} does not know the Class of Service TLV (RFC 8972)")]
     NoClassOfService { target: SocketAddr },
 }

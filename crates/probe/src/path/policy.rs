@@ -40,7 +40,6 @@ pub enum Policy {
     },
 }
 
-/// A policy, and where it is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyFinding {
     pub direction: Direction,

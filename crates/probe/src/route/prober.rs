@@ -14,7 +14,6 @@ use super::{HopProbes, PathProbe};
 use crate::clock::RunClock;
 use crate::survey::Echoes;
 
-/// A hop to probe.
 #[derive(Clone, Debug)]
 pub struct EchoTarget {
     pub hop: PathHop,

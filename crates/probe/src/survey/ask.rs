@@ -67,7 +67,6 @@ fn handshake(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
 /// Bytes of an echo's payload, as `ping` sends them.
 pub const ECHO_BYTES: usize = 56;
 
-/// A socket for ICMP echoes to one address.
 #[derive(Debug)]
 pub struct EchoSocket {
     socket: Socket,
@@ -111,12 +110,10 @@ impl EchoSocket {
         Ok(Self { socket: self.socket.try_clone()?, is_raw, is_v4 })
     }
 
-    /// Sends an ICMP echo request with this payload.
     pub fn send(&self, payload: &EchoPayload) -> io::Result<()> {
         self.send_numbered(payload, 1)
     }
 
-    /// Sends an echo request with this payload and sequence number.
     pub fn send_numbered(&self, payload: &EchoPayload, number: u16) -> io::Result<()> {
         let mut packet = [0; 8 + ECHO_BYTES];
         packet[0] = if self.is_v4 { 8 } else { 128 };

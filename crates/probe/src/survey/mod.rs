@@ -55,7 +55,6 @@ pub struct Survey {
 /// The round trips of one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// Index of the host in the survey.
     pub host: usize,
     pub address: SocketAddr,
     pub sent: u32,
@@ -118,7 +117,6 @@ impl Survey {
         self.hosts.iter().flat_map(|host| &host.addresses).all(|it| it.ip().is_loopback())
     }
 
-    /// Returns the shortest duration of the survey.
     pub fn duration(&self) -> Duration {
         let families = self.hosts.iter().map(|host| host.addresses.len()).max().unwrap_or(0);
         self.pause * self.probes * families as u32
@@ -189,7 +187,6 @@ impl Survey {
     }
 }
 
-/// Interval at which a survey checks for a cancellation.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 use super::WireError;
 use super::tlv::tlv_type;
 
-/// The value of a Class of Service TLV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClassOfService {
     /// DSCP1: the DSCP that the answer should carry.

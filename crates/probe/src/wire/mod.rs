@@ -33,7 +33,6 @@ pub enum WireError {
     TooShort { len: usize, needed: usize },
     #[error("buffer of {len} bytes is too small: {needed} are needed")]
     BufferTooSmall { len: usize, needed: usize },
-    /// A TLV's length field points past the end of the packet.
     #[error("TLV at byte {offset} of the extension part overruns the packet")]
     TlvOverrun {
         /// Where the TLV begins, counted from the first byte after the base packet.

@@ -15,7 +15,6 @@ pub struct SenderPacket {
     pub sequence: u32,
     /// When the sender sent the packet, by the sender's clock.
     pub timestamp: NtpTimestamp,
-    /// Error estimate of the sender's clock.
     pub error_estimate: ErrorEstimate,
     /// Distinguishes sessions between the same two addresses (RFC 8972 section 3).
     pub session: u16,
@@ -64,7 +63,6 @@ pub struct ReflectorPacket {
     pub sequence: u32,
     /// When the reflector sent the answer, by the reflector's clock.
     pub timestamp: NtpTimestamp,
-    /// Error estimate of the reflector's clock.
     pub error_estimate: ErrorEstimate,
     /// When the test packet reached the reflector; [`NtpTimestamp::UNKNOWN`] in a short answer.
     pub received: NtpTimestamp,

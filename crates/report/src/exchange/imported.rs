@@ -16,13 +16,11 @@ use crate::words::one_line;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// The content has no known format.
     #[error(
         "neither a run directory nor a file of flent (.flent.gz), irtt or iperf3 (JSON), or \
          crusader (.crr)"
     )]
     Unknown,
-    /// The file contains more than one test.
     #[error(
         "several JSON documents in one file; expected one (of iperf3: one test, and -J without \
          --json-stream)"
@@ -30,7 +28,6 @@ pub enum ImportError {
     Several,
     #[error("more than {} MiB, compressed or not, is not read", BYTES_MAX >> 20)]
     TooLarge,
-    /// The content is damaged or cut short.
     #[error("cannot be decompressed: the file is damaged or cut short")]
     Compression(#[source] std::io::Error),
     /// The file is not JSON, or lacks a key that this tool's files have.
@@ -113,7 +110,6 @@ pub(super) fn load_flow(
 pub(super) struct Imported {
     /// Name and version of the tool.
     pub(super) tool: String,
-    /// Name of the test.
     pub(super) name: String,
     /// Name of the arm; empty for a whole test, whose arm is called like the test.
     pub(super) arm: String,

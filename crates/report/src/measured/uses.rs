@@ -22,7 +22,6 @@ use underload_record::schema::{Finding, Phase};
 const DEVICES_MS: f64 = 50.0;
 const CALL_MS: (f64, f64) = (150.0, 400.0);
 const GAME_MS: (f64, f64) = (100.0, 400.0);
-/// Round trips of a page.
 const PAGE_ROUND_TRIPS: f64 = 10.0;
 const PAGE_MS: (f64, f64) = (2_000.0, 4_000.0);
 const LOSS_PERCENT: (f64, f64) = (1.0, 3.0);

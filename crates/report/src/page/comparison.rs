@@ -14,7 +14,6 @@ use crate::facts::{LOST_NS, RATIO_MAX};
 use crate::likeness::{Alike, is_same_arm};
 use crate::subject::Subject;
 
-/// Fewest trials per arm for a comparison.
 const FEWEST_TRIALS: usize = 5;
 
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {

@@ -16,7 +16,6 @@ const DAY_NAMES: [&str; 7] =
 /// Fewest runs for medians by hour and day.
 const PATTERN_RUNS: usize = 12;
 
-/// The content of a page of a history.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HistoryPage<'a> {
     pub sentences: &'a [String],

@@ -44,7 +44,6 @@ pub use sweep::{sweep_page, write_sweep_report};
 
 pub(crate) use trials::MOST_TRIALS;
 
-/// An error while making a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {

@@ -51,12 +51,10 @@ pub(super) fn careful(warnings: &[String]) -> Markup {
     }
 }
 
-/// Folds content if there is much of it.
 pub(super) fn folded_if(is_much: bool, summary: &str, content: Markup) -> Markup {
     if is_much && !content.0.is_empty() { folded(summary, false, &content) } else { content }
 }
 
-/// Renders the head of a column of words.
 pub(super) fn words_head(name: &str) -> Markup {
     html! { th.text { (name) } }
 }

@@ -58,9 +58,7 @@ pub struct Curve {
 /// How values of a curve are drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
-    /// A line through all points.
     Line,
-    /// A ring at each point.
     Ring,
     /// A bar from the bottom to each point, of this width on a linear scale.
     Bar(f64),
@@ -126,12 +124,10 @@ impl Scale {
 }
 
 impl Curve {
-    /// Makes a curve drawn as a line.
     pub fn line(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), mark: Mark::Line, points }
     }
 
-    /// Makes a curve drawn as rings.
     pub fn rings(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), mark: Mark::Ring, points }
     }

@@ -52,7 +52,6 @@ pub struct SweepOutcome {
     pub(crate) has_more_arms: bool,
     /// Indexed by axis, arm and part.
     means: Vec<Vec<Vec<RunningMean>>>,
-    /// Whether any cell has the metric.
     has_metric: Vec<bool>,
     gathered: Vec<Gathered>,
 }

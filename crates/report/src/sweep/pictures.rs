@@ -34,7 +34,6 @@ pub struct SweepPlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepDimension {
     Arm,
-    /// The position of the axis.
     Axis(usize),
 }
 

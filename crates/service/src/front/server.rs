@@ -239,7 +239,6 @@ impl Service {
         self.sessions.count()
     }
 
-    /// Returns the number of running load flows of all sessions.
     pub fn flows(&self) -> usize {
         self.flows.flows()
     }

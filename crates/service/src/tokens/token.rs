@@ -38,7 +38,6 @@ const NEWS_MAX: usize = 16;
 
 #[derive(Clone)]
 pub struct TokenKeys {
-    /// The key that signs new tokens.
     newest: Key,
     /// Still valid, so that rotating the keys does not void its tokens.
     previous: Option<Key>,

@@ -45,7 +45,6 @@ struct Record {
     journal: Journal,
     path: PathBuf,
     lines: usize,
-    /// Locked while the record is open.
     _lock: File,
 }
 

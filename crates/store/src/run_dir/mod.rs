@@ -33,7 +33,6 @@ pub struct RunDir {
     folder: Folder,
     record: RunRecord,
     arms: BTreeSet<String>,
-    /// Number of appended trials.
     trials: usize,
     /// Running summary of all trials; `None` while they are few enough to be in the record.
     conclusion: Option<Conclusion>,

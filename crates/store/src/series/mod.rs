@@ -66,7 +66,6 @@ pub struct Member {
     pub name: String,
     /// When the run began, RFC 3339.
     pub started: String,
-    /// Bytes of the files.
     pub bytes: u64,
     /// Whether `run.json` is missing, because a removal was begun or the file was moved.
     pub is_headless: bool,
@@ -275,7 +274,6 @@ fn entries(run: &Path) -> io::Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Whether a run writes a file of this name.
 fn is_file_of_run(name: &str) -> bool {
     let tables = [RECORD, SAMPLES, SERIES, PACKETS, TRIALS, FINDINGS, PAGE];
     let is_picture = || {

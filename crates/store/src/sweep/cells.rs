@@ -17,7 +17,6 @@ pub struct SweepCell {
     pub cell: u64,
     /// The identity, as [`super::SweepRow::id`].
     pub id: String,
-    /// A value for each axis.
     pub values: Vec<AxisValue>,
     pub arm: String,
     /// Number of trials, with those that failed.
@@ -115,7 +114,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the cell of a row, without its trials.
     fn cell(&self, row: usize) -> SweepCell {
         let value = |(texts, amounts): &AxisView<'_>| AxisValue {
             text: text(&texts[row]),

@@ -55,7 +55,6 @@ pub struct SweepManifest {
     pub format_version: u32,
     /// Version and commit of the program that computes the sweep.
     pub program: String,
-    /// Name of the sweep file.
     pub name: String,
     /// The sweep file when the sweep began.
     pub text: String,

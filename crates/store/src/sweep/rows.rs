@@ -46,11 +46,9 @@ pub struct SweepRow<'a> {
     pub cell: u64,
     /// The cell's identity, which is equal only for the same experiment, seed and program.
     pub id: &'a str,
-    /// A value for each axis.
     pub values: &'a [AxisValue],
     /// The trial; only index, arm, repeat and seed of a failed one.
     pub trial: &'a TrialRecord,
-    /// A value for each metric.
     pub metrics: &'a [Option<f64>],
     /// Why the trial failed; `None` if it succeeded.
     pub error: Option<&'a str>,
@@ -115,7 +113,6 @@ impl SweepColumns {
     }
 }
 
-/// Returns the cells of a row's axes.
 pub(super) fn axis_cells<'a>(
     axes: &'a [AxisColumn],
     values: &'a [AxisValue],

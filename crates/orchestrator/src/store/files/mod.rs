@@ -37,7 +37,6 @@ pub(crate) fn summed_words(summed: Summed) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Location {
-    /// Identifier of the archive.
     pub(super) archive: String,
     /// Absolute, or relative to the store's directory.
     pub(super) folder: PathBuf,

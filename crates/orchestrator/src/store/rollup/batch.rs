@@ -5,7 +5,6 @@ use std::time::Duration;
 /// The outcome of a call of a keeper's `roll_up`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolledUp {
-    /// Results that were folded.
     pub results: usize,
     /// Whether more results wait.
     pub has_more: bool,
