@@ -19,7 +19,6 @@ use crate::reach::Reach;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(String);
 
-/// Why a text is not an address of an orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The address has a user, a path or a query, or is not a URL.

@@ -25,7 +25,6 @@ use crate::tls::{TlsConnector, Trust};
 pub struct Client {
     http: Agent,
     orchestrators: Vec<Address>,
-    /// The network of each orchestrator.
     reaches: Vec<Reach>,
     connected: Connected,
     session: Option<CurrentSession>,
@@ -82,9 +81,6 @@ const LATER_MS: u64 = 60_000;
 
 impl Client {
     /// A client of these orchestrators, which follows no redirects.
-    ///
-    /// # Errors
-    /// Returns [`ServiceError::Tls`] if the TLS configuration is not supported.
     pub fn new(orchestrators: Vec<Address>, trust: Trust) -> Result<Self, ServiceError> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -283,7 +279,6 @@ impl Client {
     }
 }
 
-/// The program and its version.
 pub const VERSION: &str = concat!("underload ", env!("CARGO_PKG_VERSION"));
 
 /// Headers of a request, see [`underload_fleet::request`].

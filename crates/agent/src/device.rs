@@ -45,7 +45,6 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Why a device ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Stopped,

@@ -24,10 +24,8 @@ use underload_record::schema::{Direction, Marking, Phase, ValidityLimits};
 use crate::reach::Reach;
 use crate::series::{inside_of, series_of};
 
-/// The measurement settings of a line.
 #[derive(Clone)]
 pub struct Measurer {
-    /// Sockets of the line's network.
     pub network: Arc<dyn SocketSource>,
     /// Interfaces that carry the home's traffic.
     pub line: Line,

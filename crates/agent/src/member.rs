@@ -45,9 +45,6 @@ pub enum MemberError {
 impl Member {
     /// Enrols a server with this code, unless it is enrolled already. If no orchestrator answers,
     /// each heartbeat tries again. `tell` receives messages for the operator.
-    ///
-    /// # Errors
-    /// Returns an error if the code is missing, or if an orchestrator rejects it.
     pub fn new(
         mut client: Client,
         mut identity: Identity,
@@ -74,9 +71,6 @@ impl Member {
     }
 
     /// Sends heartbeats until the result is dropped.
-    ///
-    /// # Errors
-    /// Returns an error if the system cannot start a thread.
     pub fn start(self, service: Arc<Service>, limits: Limits) -> io::Result<Membership> {
         let stop = Arc::<AtomicBool>::default();
         let capacity =

@@ -34,9 +34,6 @@ impl FromStr for Trust {
 
 impl Trust {
     /// Returns the TLS configuration.
-    ///
-    /// # Errors
-    /// Returns [`ServiceError::Tls`] if the cryptography provider does not support it.
     pub(crate) fn config(self) -> Result<Arc<ClientConfig>, ServiceError> {
         match self {
             Self::Pinned(fingerprint) => fingerprint.client_config(),

@@ -22,7 +22,6 @@ macro_rules! named {
                 }
             }
 
-            /// Returns the value with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
             }

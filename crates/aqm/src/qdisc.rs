@@ -117,9 +117,7 @@ pub struct Stats {
     pub offered: Count,
     /// Packets that left by dequeue.
     pub sent: Count,
-    /// Packets dropped while enqueuing.
     pub dropped_enqueue: Count,
-    /// Packets dropped while dequeuing.
     pub dropped_dequeue: Count,
     /// Packets changed from ECT to CE.
     pub marked: u64,
@@ -232,7 +230,6 @@ impl DropReason {
 }
 
 crate::named! {
-    /// Why a packet was marked.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum MarkReason {
         /// An AQM would have dropped the packet on arrival.

@@ -80,7 +80,6 @@ impl Rules {
         &self.0
     }
 
-    /// Whether a packet has to draw.
     pub fn draw(&self) -> bool {
         self.0.iter().any(|rule| rule.share != Share::ALL)
     }

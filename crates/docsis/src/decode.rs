@@ -64,9 +64,6 @@ pub enum Problem {
 impl Config {
     /// Decodes a file. Every structural defect is an error, including duplicates and impossible
     /// lengths.
-    ///
-    /// # Errors
-    /// The first defect, with its byte offset and path.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match Self::decode_lenient(bytes, &Limits::default())? {
             (config, defects) if defects.is_empty() => Ok(config),

@@ -114,9 +114,6 @@ pub struct Extended {
 
 impl Extended {
     /// Reads the first 43.6 of a file.
-    ///
-    /// # Errors
-    /// If it has no digest type or no bitmap.
     pub fn from_config(config: &Config) -> Result<Option<Self>, MicError> {
         let Some(tlv) = config.settings_of_type(EXTENSION).find_map(|tlv| tlv.child(EXTENDED_MIC))
         else {
@@ -158,9 +155,6 @@ pub(crate) fn bitmap(codes: impl IntoIterator<Item = u8>) -> Vec<u8> {
 
 impl Config {
     /// Computes the CM MIC.
-    ///
-    /// # Errors
-    /// If a setting cannot be encoded.
     pub fn cm_mic(&self) -> Result<Mic, MicError> {
         let mut hash = Md5::new();
         for tlv in self.tlvs().filter(|tlv| !matches!(tlv.code, CM_MIC | CMTS_MIC)) {
@@ -181,9 +175,6 @@ impl Config {
     }
 
     /// Computes type 7 from the settings and the file's CM MIC.
-    ///
-    /// # Errors
-    /// If a setting cannot be encoded or the extended MIC's digest type is not supported.
     pub fn cmts_mic(&self, secret: &Secret) -> Result<Mic, MicError> {
         match Extended::from_config(self)? {
             Some(extended) if extended.explicit.is_none() => self.extended_mic(&extended, secret),
@@ -203,9 +194,6 @@ impl Config {
 
     /// Computes the extended digest over the types that the bitmap covers, in file order, with
     /// zeros for an explicit digest.
-    ///
-    /// # Errors
-    /// If a setting cannot be encoded or the digest type is not HMAC-MD5.
     pub fn extended_mic(&self, extended: &Extended, secret: &Secret) -> Result<Mic, MicError> {
         if extended.digest_type != u64::from(HMAC_MD5) {
             return Err(MicError::DigestType(extended.digest_type));
@@ -221,9 +209,6 @@ impl Config {
 
     /// Makes the file ready for a modem: recomputes the MICs and moves them to the end (the CMTS
     /// MIC only with a secret), adds the end marker and pads to a multiple of four.
-    ///
-    /// # Errors
-    /// If a setting cannot be encoded or the extended MIC cannot be computed.
     pub fn seal(&mut self, secret: Option<&Secret>) -> Result<(), MicError> {
         self.items.retain(|item| match item {
             Item::Tlv(tlv) => !matches!(tlv.code, CM_MIC | CMTS_MIC),

@@ -65,9 +65,6 @@ impl Modem {
     }
 
     /// Returns the buffer of a flow in bytes. `default_ms` is type 68's value, if the file has one.
-    ///
-    /// # Errors
-    /// If the modem rejects the flow.
     pub fn select(&self, flow: &ServiceFlow, default_ms: Option<u16>) -> Result<u64, Rejection> {
         let control = flow.buffer.unwrap_or_default();
         let (first, last) = self.acceptable_blocks(&control)?;

@@ -178,7 +178,6 @@ impl Rates {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceFlow {
     pub direction: Direction,
-    /// The number by which the file refers to the flow.
     pub reference: u16,
     pub rates: Rates,
     /// Upstream scheduling: 2 best effort, 6 unsolicited grants.

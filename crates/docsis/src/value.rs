@@ -29,17 +29,11 @@ pub fn render(kind: &Kind, bytes: &[u8]) -> Option<String> {
 }
 
 /// Returns the bytes of a spelling.
-///
-/// # Errors
-/// If `text` spells another kind of value, or a number that does not fit into the value's bytes.
 pub fn parse(kind: &Kind, text: &str) -> Result<Vec<u8>, ValueError> {
     read(kind, text).ok_or_else(|| ValueError { text: text.into(), accepted: accepted(kind) })
 }
 
 /// Parses `0x` and an even number of hexadecimal digits.
-///
-/// # Errors
-/// If `text` has another form.
 pub fn unhex(text: &str) -> Result<Vec<u8>, ValueError> {
     parse(&Kind::Hex { low: 0, high: usize::MAX }, text)
 }

@@ -78,7 +78,6 @@ impl Window {
     }
 }
 
-/// The arrivals of one flow in one direction in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arrived {
     /// Packets with ECT or CE.

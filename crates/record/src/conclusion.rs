@@ -60,7 +60,6 @@ impl Conclusion {
         self.add_in(Pass::Sums, trial);
     }
 
-    /// Ends the first pass.
     pub fn second_pass(self) -> SecondPass {
         SecondPass(self)
     }

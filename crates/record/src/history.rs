@@ -53,7 +53,6 @@ impl Followed {
         }
     }
 
-    /// Returns the name in options and files.
     pub fn name(self) -> &'static str {
         self.texts()[0]
     }
@@ -69,7 +68,6 @@ impl Followed {
     }
 }
 
-/// The value of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// Start of the run, seconds since 1970.
@@ -108,7 +106,6 @@ pub struct Marked {
     pub changes: Vec<Change>,
 }
 
-/// A number of a step in the runs with one label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Labelled {
     pub label: String,

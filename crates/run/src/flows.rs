@@ -42,7 +42,6 @@ pub fn probes(entry: &str, classes: &[Marking]) -> impl Iterator<Item = (String,
     classes.iter().enumerate().map(named)
 }
 
-/// Returns the name of the request-response probe of an entry.
 pub fn request_response(entry: &str) -> String {
     format!("{entry}-request-response")
 }

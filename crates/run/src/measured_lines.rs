@@ -253,7 +253,6 @@ fn add(
     }
 }
 
-/// Returns the names of a run's probes, for a message.
 fn probes(record: &RunRecord) -> String {
     let flows = record.trials.iter().flat_map(|trial| &trial.flows);
     let names = flows.filter(|flow| flow.kind == "probe").map(|flow| flow.name.as_str());

@@ -30,7 +30,6 @@ pub fn link(spec: &Spec, load: &mut LoadFile<'_>) -> Result<LinkSetup, ConfigErr
     LinkSetup::parse_with(&spec.to_string(), load)
 }
 
-/// A parameter of a SPEC and its value.
 type Item = (&'static str, String);
 
 const KEY: &str = "config";

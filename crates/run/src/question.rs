@@ -29,7 +29,6 @@ pub struct Question {
     pub uses: Vec<Use>,
     /// The length of the load phase.
     pub load: String,
-    /// Trials of each queue.
     pub repeats: u32,
     pub seed: u64,
 }

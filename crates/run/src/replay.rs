@@ -16,7 +16,6 @@ use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
 
-/// A packet that arrives at the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// Position in the input, from 0.
@@ -31,7 +30,6 @@ pub struct Arrival {
 pub struct Settled {
     /// Position in the input, from 0.
     pub id: u64,
-    /// When the packet arrived at the queue.
     pub arrival: Time,
     pub fate: Fate,
     /// Start and end of the transmission; `None` if it was never sent.
@@ -52,7 +50,6 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sent => "sent",

@@ -46,7 +46,6 @@ pub struct Output {
     pub text: Vec<u8>,
 }
 
-/// Settings of every trial of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting<'a> {
     /// Set to stop trials under way.

@@ -16,7 +16,6 @@ use crate::source;
 use crate::trial::{Output, Setting, Trial, TrialData, repeat_seed};
 use crate::world::World;
 
-/// The reason why a run ended.
 #[derive(Debug)]
 pub(crate) enum End {
     Complete {

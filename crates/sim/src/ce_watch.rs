@@ -65,14 +65,12 @@ impl Sender {
     }
 }
 
-/// Watches all flows of a trial.
 #[derive(Default)]
 pub(crate) struct CeWatch {
     windows: Vec<Window>,
     /// Position of the current window.
     current: usize,
     senders: Vec<Sender>,
-    /// Rate process of each link.
     offers: Vec<(Direction, RateProcess)>,
     watches: BTreeMap<(usize, Direction), Watch>,
 }

@@ -70,7 +70,6 @@ pub enum EnvironmentError {
 /// Measurements of a step, and the state at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// End of the step.
     pub time_ns: u64,
     /// Payload of the first flow that arrived in the step; with [`Steered::Signals`], of all flows.
     pub delivered_bytes: u64,
@@ -84,15 +83,12 @@ pub struct Observation {
     pub in_flight: u32,
     /// Segments that the first flow retransmitted in the step.
     pub retransmits: u64,
-    /// Packets marked by the queue in the step.
     pub marked: u64,
-    /// Packets dropped by the queue in the step.
     pub dropped: u64,
     pub backlog_bytes: u64,
     pub backlog_packets: u32,
 }
 
-/// Counters at the end of a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     delivered_bytes: u64,

@@ -134,9 +134,6 @@ pub enum SimError {
 
 impl SimConfig {
     /// Checks what [`run`] needs.
-    ///
-    /// # Errors
-    /// Rejects trials without flows, with invalid parameters, or longer than an hour.
     pub fn check(&self) -> Result<(), SimError> {
         let count = self.flows.len();
         if count == 0 {
@@ -178,9 +175,6 @@ pub struct Attendance<'a> {
 }
 
 /// Executes a trial as [`run`] does, with observers and a stop flag.
-///
-/// # Errors
-/// As [`run`]; [`SimError::Stopped`] if the flag was set.
 pub fn run_attended(
     config: SimConfig,
     attendance: &Attendance<'_>,

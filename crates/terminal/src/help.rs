@@ -9,7 +9,6 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::console::LAST;
 
-/// Name of the option that prints every option.
 const ALL: &str = "help-all";
 
 /// Adds `--help` and `--help-all` to a command and to those below it, unless a command passes its
@@ -61,7 +60,6 @@ const EXAMPLES: &str = "Examples:\n";
 const MOST_LINES: usize = 4;
 const MOST_EXAMPLES: usize = 4;
 
-/// Whether the words of a command line ask for every option.
 pub fn asks_for_all(words: impl Iterator<Item = OsString>) -> bool {
     let all = format!("--{ALL}");
     words.take_while(|word| word != "--").any(|word| word == all.as_str())

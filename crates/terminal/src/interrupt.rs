@@ -14,7 +14,6 @@ use crate::exit::Stopped;
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     requested: Arc<AtomicBool>,
-    /// Number of the first signal.
     signal: Arc<AtomicUsize>,
 }
 

@@ -34,7 +34,6 @@ pub enum ConfigError {
     Missing {
         name: String,
         key: String,
-        /// The form that is accepted.
         expected: String,
     },
     /// A value cannot be read: wrong or missing unit, not a number, not one of the choices.
@@ -42,7 +41,6 @@ pub enum ConfigError {
         name: String,
         key: String,
         value: String,
-        /// The values that are accepted.
         expected: String,
     },
     /// A text outside a SPEC cannot be parsed as a quantity.

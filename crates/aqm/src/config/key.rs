@@ -22,7 +22,6 @@ pub enum Fallback {
     Required,
 }
 
-/// A parameter of a queue or a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
     pub key: &'static str,
@@ -88,12 +87,10 @@ impl<T: Quantity> Key<T> {
         self
     }
 
-    /// Returns the name of the key in a SPEC.
     pub const fn name(self) -> &'static str {
         self.param.key
     }
 
-    /// Returns the row of the parameter table.
     pub const fn param(self) -> Param {
         self.param
     }

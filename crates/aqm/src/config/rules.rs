@@ -54,9 +54,6 @@ pub(super) const EXPECTED: &str = "rules joined by +, such as dscp:45>0, ecn:ble
                                    ecn:ce>ect1@0%..30% or tos>0, or a profile";
 
 /// Parses rules that are joined by `+`.
-///
-/// # Errors
-/// Returns the wrong rule, and what is accepted.
 pub(super) fn read(text: &str) -> Result<Rules, String> {
     let mut rules: Vec<Rule> = Vec::new();
     for (number, item) in (1..).zip(text.split('+')) {

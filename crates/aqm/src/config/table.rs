@@ -85,9 +85,6 @@ impl Definition {
     }
 
     /// Parses the values of `spec`, checks their ranges and fills in defaults.
-    ///
-    /// # Errors
-    /// Returns the wrong key or value, and what is accepted.
     pub fn resolve(&'static self, spec: &Spec) -> Result<Values, ConfigError> {
         let mut values =
             Values { definition: self, profile: None, given: Vec::new(), free: Vec::new() };
@@ -305,7 +302,6 @@ impl Values {
         param.kind.read(text)
     }
 
-    /// Whether the SPEC gives the parameter.
     pub fn is_given<T: Quantity>(&self, key: Key<T>) -> bool {
         self.given.iter().any(|(given, _)| *given == key.name())
     }

@@ -8,7 +8,6 @@ use crate::remark::Rules;
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// The middlebox behind one direction of a link.
 #[derive(Clone, Debug)]
 pub struct Middlebox {
     options: MiddleboxOptions,

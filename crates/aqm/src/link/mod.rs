@@ -85,7 +85,6 @@ enum Activity {
     Idle,
     /// Waits until the queue stops shaping, or for a packet that need not wait.
     Waiting,
-    /// Asks its queue for a packet.
     Asking,
     Sending,
     /// Handles the next request, grant or transmission.
@@ -123,7 +122,6 @@ pub struct LinkParts<P> {
 const FLYING_LIMIT: usize = 1 << 24;
 
 impl<P> Link<P> {
-    /// Returns an idle link.
     pub fn new(parts: LinkParts<P>) -> Self {
         Self {
             is_plain: parts.overhead_bytes == 0
@@ -239,7 +237,6 @@ impl<P> Link<P> {
         }
     }
 
-    /// Returns the queue in front of the link.
     pub fn queue(&self) -> &dyn Qdisc<P> {
         self.queue.as_ref()
     }

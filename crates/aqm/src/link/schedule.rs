@@ -44,7 +44,6 @@ struct Period {
 /// Why a schedule is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleError {
-    /// The schedule has no step.
     Empty,
     /// The first step starts later than zero.
     LateStart,
@@ -79,9 +78,6 @@ impl Schedule {
     pub const MAX_STEPS: usize = 1 << 25;
 
     /// Returns a schedule that starts over every `repeat`, or whose last rate holds for ever.
-    ///
-    /// # Errors
-    /// Returns a [`ScheduleError`] that names the first wrong step.
     pub fn new(steps: Vec<Step>, repeat: Option<Span>) -> Result<Self, ScheduleError> {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
             return Err(ScheduleError::Empty);

@@ -20,7 +20,6 @@ use crate::time::{Span, Time};
 /// Packets by fate. Bytes are as the link charges them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets offered to the queue.
     pub offered: Count,
     /// Packets whose transmission began.
     pub sent: Count,
@@ -53,12 +52,10 @@ impl Counts {
         &self.bins
     }
 
-    /// Returns the packets dropped for any reason.
     pub fn dropped_packets(&self) -> u64 {
         self.drops.iter().map(|count| count.packets).sum()
     }
 
-    /// Returns the packets marked for any reason.
     pub fn marked_packets(&self) -> u64 {
         self.marks.iter().sum()
     }
@@ -266,7 +263,6 @@ impl Tally {
         }
     }
 
-    /// Counts a packet that the queue or the link dropped.
     pub fn dropped(&mut self, meta: &Meta, reason: DropReason) {
         self.total.drops[reason as usize].add(meta.len);
     }

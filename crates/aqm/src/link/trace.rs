@@ -35,7 +35,6 @@ pub struct Trace {
 /// Why a recording was rejected; line numbers start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceError {
-    /// The trace has no line.
     Empty,
     /// The line with this number is empty.
     EmptyLine(usize),
@@ -74,9 +73,6 @@ impl Trace {
     pub const MAX_OPPORTUNITIES: usize = 1 << 24;
 
     /// Parses a recording. Lines end with LF or CR LF; the last may end without.
-    ///
-    /// # Errors
-    /// Returns a [`TraceError`] with the first wrong line.
     pub fn parse(bytes: &[u8]) -> Result<Self, TraceError> {
         let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         if body.is_empty() {

@@ -64,9 +64,6 @@ impl core::error::Error for Rejected {}
 impl BufferControl {
     /// Returns the size that `hardware` provides. Without a target, `supplier_choice` is the
     /// target.
-    ///
-    /// # Errors
-    /// Returns [`Rejected`] if no size is in the range.
     pub fn select(self, hardware: BufferHardware, supplier_choice: u64) -> Result<u64, Rejected> {
         let block = hardware.block;
         let first = self.min.unwrap_or(0).div_ceil(block).max(1);

@@ -39,11 +39,9 @@ use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
 use crate::rng::Rng;
 use crate::time::Span;
 
-/// FQ-PIE, ready to build.
 #[derive(Clone, Debug)]
 pub struct FqPieConfig {
     pub fair: FairConfig,
-    /// The PIE of every flow.
     pub pie: PieLinuxConfig,
 }
 

@@ -51,7 +51,6 @@ pub type MakeJudge = dyn Fn(Rng) -> Box<dyn Judge> + Send + Sync;
 #[derive(Clone)]
 pub struct OwnQueue {
     pub limit: Limit,
-    /// Makes a judge for each queue that is built.
     pub make: Arc<MakeJudge>,
 }
 
@@ -78,9 +77,6 @@ pub struct OwnSpec {
 impl OwnSpec {
     /// Parses the SPEC of an own queue, `own:NAME,limit=1000p,KEY=VALUE...`. Returns `None` for
     /// another queue.
-    ///
-    /// # Errors
-    /// Returns an error if the name is missing or the limit is out of range.
     pub fn read(spec: &Spec) -> Result<Option<Self>, ConfigError> {
         if spec.name != DEFINITION.name {
             return Ok(None);

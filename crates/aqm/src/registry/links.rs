@@ -18,7 +18,6 @@ use crate::time::Span;
 /// Reads the file that a link names, such as a trace; the error is shown to the user.
 pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
-/// A link as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEntry {
     pub definition: &'static Definition,
@@ -64,17 +63,11 @@ pub struct LinkSetup {
 impl LinkSetup {
     /// Parses a SPEC string such as `20mbit` or `20mbit:delay=10ms,loss=1%`. A link that names a
     /// file is refused; see [`LinkSetup::parse_with`].
-    ///
-    /// # Errors
-    /// Returns the wrong name, key or value, and what is accepted.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         Self::from_spec(&Spec::parse(text)?)
     }
 
     /// Parses a SPEC string; `load` reads a file that it names.
-    ///
-    /// # Errors
-    /// Returns the errors of [`LinkSetup::parse`], or what is wrong with the file.
     pub fn parse_with(text: &str, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
         Self::from_spec_with(&Spec::parse(text)?, load)
     }

@@ -15,7 +15,6 @@ use crate::registry::{tc, unknown};
 use crate::rng::Rng;
 use crate::service_flow::Side;
 
-/// A discipline as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueEntry {
     pub definition: &'static Definition,
@@ -29,9 +28,6 @@ impl QueueEntry {
     }
 
     /// Translates a queue in the words of `tc` to a SPEC with keys; `None` if it is not one.
-    ///
-    /// # Errors
-    /// Returns the option that is unknown, lacks its value, or has another scale here.
     pub(super) fn from_tc(spec: &Spec) -> Option<Result<Spec, ConfigError>> {
         let mut words = spec.name.split_whitespace();
         let name = words.next()?;
@@ -117,9 +113,6 @@ pub struct QueueSetup {
 
 impl QueueSetup {
     /// Parses a SPEC string such as `codel:profile=linux,target=5ms`.
-    ///
-    /// # Errors
-    /// Returns the wrong name, key or value, and what is accepted.
     pub fn parse(text: &str, link: &LinkFacts) -> Result<Self, ConfigError> {
         Self::from_spec(&Spec::parse(text)?, link)
     }

@@ -26,9 +26,6 @@ const OTHER_SCALES: &[(&str, &str, &str)] = &[
 ];
 
 /// Translates the options of a queue, called `name` in the text, to a SPEC with keys.
-///
-/// # Errors
-/// Returns the option that is unknown, lacks its value, or has another scale here.
 pub(super) fn translate<'a>(
     definition: &'static Definition,
     name: &str,

@@ -4,7 +4,6 @@
 
 /// A queue that Linux has.
 pub(super) struct Queue {
-    /// The name in SPECs.
     pub name: &'static str,
     /// The name that `tc` and the kernel have for it.
     pub kind: &'static str,
@@ -15,7 +14,6 @@ pub(super) struct Queue {
 
 /// How one parameter of a queue is written.
 pub(super) struct Row {
-    /// The key in SPECs.
     pub key: &'static str,
     /// The argument before the value.
     pub word: &'static str,

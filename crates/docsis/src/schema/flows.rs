@@ -70,7 +70,6 @@ const fn peak(down: usize) -> Field {
 const UPSTREAM_REFERENCE: &str = "UpstreamAggregateServiceFlowReference";
 const DOWNSTREAM_REFERENCE: &str = "DownstreamAggregateServiceFlowReference";
 
-/// The settings that flows of both directions have.
 const fn flow(down: usize) -> [Field; 24] {
     fields! {
         flow::REFERENCE, "ServiceFlowReference", u16(1, MAX16),

@@ -45,7 +45,6 @@ pub const VENDOR_ID: u8 = 8;
 /// The vendor identifier that marks an extension field as the specification's own.
 pub const GENERAL_VENDOR: [u8; 3] = [0xff; 3];
 
-/// A setting of the schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Type byte inside its aggregate.

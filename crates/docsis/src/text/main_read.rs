@@ -11,9 +11,6 @@ use crate::value;
 ///
 /// A name must be one of the enclosing aggregate, so a misplaced setting is an error. Object
 /// identifiers must be numeric. Settings that read another file are refused.
-///
-/// # Errors
-/// If a part of the text is not accepted (with its line).
 pub fn from_main(text: &str) -> Result<Config, TextError> {
     check_size(text)?;
     let tokens = tokens(text)?;

@@ -24,7 +24,6 @@ use crate::tlv::Config;
 
 pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Why a text is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TextError {

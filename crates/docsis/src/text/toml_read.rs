@@ -18,9 +18,6 @@ use crate::value;
 /// `Order` lists their types; settings missing in `Order` follow the listed ones (before the MICs).
 /// The file ends with the marker and pads to a multiple of four, unless `EndOfData` or `EndPads`
 /// override this.
-///
-/// # Errors
-/// If the text is not TOML, or a name is unknown or a value not accepted (with line and key path).
 pub fn from_toml(text: &str) -> Result<Config, TextError> {
     check_size(text)?;
     read(text).map_err(|error| match error {

@@ -9,7 +9,6 @@ pub struct Lines {
     pub cohorts: Vec<String>,
     /// The cohort that the others are compared with.
     pub reference: Option<usize>,
-    /// The series of probes that lines may have.
     pub series: Vec<SeriesName>,
     /// Name and possible values of each property that divides the lines into strata.
     pub dimensions: Vec<(String, Vec<String>)>,
@@ -75,7 +74,6 @@ pub struct LineSeries {
 /// Days of one class of a line: sums over days.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClassDays {
-    /// Days with a result.
     pub days: u32,
     /// Days whose p99 under load or idle median fell on a lost probe.
     pub days_lost: u32,

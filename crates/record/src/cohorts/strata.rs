@@ -37,7 +37,6 @@ fn values(line: &Line, place: usize, by: usize) -> Vec<(usize, f64)> {
     series.strata.range((by, 0)..=(by, usize::MAX)).filter_map(of).collect()
 }
 
-/// The lines of one cohort in a stratum.
 #[derive(Default, Clone, Copy)]
 struct Group {
     count: u64,

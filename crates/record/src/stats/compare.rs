@@ -23,7 +23,6 @@ pub enum RankMethod {
     Normal,
 }
 
-/// Result of the Mann-Whitney test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MannWhitney {
     /// Pairs in which the first group's value is larger; a tie counts one half.

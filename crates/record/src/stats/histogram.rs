@@ -75,7 +75,6 @@ pub struct FixedBins {
     pub width_ns: u64,
     /// Bin i counts values `i * width <= v < (i + 1) * width`.
     pub counts: Vec<u64>,
-    /// Values beyond the last bin.
     pub beyond: u64,
 }
 

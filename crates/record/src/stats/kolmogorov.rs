@@ -2,7 +2,6 @@
 
 use super::compare::ascending;
 
-/// Result of the test of Kolmogorov and Smirnov.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KolmogorovSmirnov {
     /// Largest distance between the two functions.

@@ -5,7 +5,6 @@ use crate::schema::Interval;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// The first pass sums the values.
     Sums,
     /// The second pass, in the same order, sums the squared distances from the mean.
     Distances,

@@ -77,7 +77,6 @@ impl Faults {
         result
     }
 
-    /// Returns the keys of the faults.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.found.iter().map(|fault| fault.key.as_str())
     }

@@ -46,7 +46,6 @@ pub(crate) struct Reader<'a> {
     listed: Option<Vec<Listed>>,
 }
 
-/// A key of a table, with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub key: &'static str,
@@ -199,7 +198,6 @@ impl<'a> Reader<'a> {
         self.faults.under(name, |faults| value::read(value, name, faults))
     }
 
-    /// Reads a key whose value must be in a range.
     pub(crate) fn key_in<R: PartialOrd + Display, T: Value + Ranged<R>>(
         &mut self,
         name: &'static str,
@@ -284,7 +282,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value that may have a number with a range.
 pub(crate) trait Ranged<R> {
     fn number(&self) -> Option<&R>;
 }

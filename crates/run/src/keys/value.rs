@@ -55,7 +55,6 @@ pub(crate) trait Value: Sized {
     }
 }
 
-/// Why a value is not accepted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The value has another form than [`Value::expected`] describes.
@@ -65,7 +64,6 @@ pub(crate) enum Refusal {
     Reported,
 }
 
-/// Reads the value of a key, or adds the fault.
 pub(super) fn read<T: Value>(value: &Toml, key: &str, faults: &mut Faults) -> Option<T> {
     match T::read(value, faults) {
         Ok(value) => return Some(value),

@@ -27,11 +27,9 @@ underload_aqm::named! {
     /// The events of packets at a link.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum At {
-        /// Arrival at the queue.
         Arrival = "arrival",
         /// CE mark by the queue.
         Mark = "mark",
-        /// Drop by the queue or the link.
         Drop = "drop",
         /// Start of the transmission.
         Departure = "departure",

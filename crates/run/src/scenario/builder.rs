@@ -45,7 +45,6 @@ impl Keys {
         others.0.into_iter().fold(self, |keys, (key, value)| keys.set(&key, value))
     }
 
-    /// Returns the keys as lines of a file.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (key, value) in &self.0 {
@@ -184,7 +183,6 @@ impl Builder {
         Scenario::resolve(&document, text, options, load)
     }
 
-    /// Returns the scenario as the text of a file, for the record of a run.
     pub fn text(&self) -> String {
         let tables = [("[path]", &self.path), ("[phases]", &self.phases)];
         let lists =

@@ -217,7 +217,6 @@ impl Cohort {
         self.lines.as_ref().map(|(lines, eligible)| lines.study(eligible.len()))
     }
 
-    /// Draws the conditions of one trial.
     pub fn draw(&self, seed: u64, repeat: u32, arm: &str) -> Conditions {
         if let Some((lines, eligible)) = &self.lines {
             let place = lines.place(eligible, repeat);
@@ -309,7 +308,6 @@ impl Cohort {
     }
 }
 
-/// Adds the conditions to the message of a fault.
 fn with(conditions: &Conditions, mut fault: Fault) -> Fault {
     let drawn = conditions.iter().map(|(name, value)| format!("{{{name}}} = {value}"));
     let drawn: Vec<String> = drawn.collect();

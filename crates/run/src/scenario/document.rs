@@ -35,9 +35,6 @@ impl Document {
     }
 
     /// Parses the TOML text of a file; errors call the file `scenario`.
-    ///
-    /// # Errors
-    /// Returns the syntax errors, or that the file is too long.
     pub(crate) fn parse(text: &str, scenario: &str) -> Result<Self, ScenarioErrors> {
         if text.len() > MAX_LEN {
             let error = ScenarioError::new(scenario, "", "longer than 1 MiB");
@@ -62,7 +59,6 @@ impl Document {
         Ok(Self { scenario: scenario.to_owned(), root, text: Arc::from(text), places })
     }
 
-    /// Returns the errors for these faults, in the order of their lines.
     pub(crate) fn errors(&self, faults: Faults) -> ScenarioErrors {
         let is_cut = faults.is_full();
         let faults = faults.into_iter().take(MOST_FAULTS);

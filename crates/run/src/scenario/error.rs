@@ -108,7 +108,6 @@ impl ScenarioErrors {
         self.0.sort_by_key(|error| error.line);
     }
 
-    /// Returns the first error in the file.
     pub(super) fn first(self, scenario: &str) -> ScenarioError {
         let mut errors = self.0.into_iter();
         errors.next().unwrap_or_else(|| ScenarioError::new(scenario, "", "cannot be read"))

@@ -20,7 +20,6 @@ use crate::keys::{Fault, alternatives, did_you_mean};
 use crate::film_report::FilmReport;
 use crate::page_loads::PageLoads;
 
-/// The metrics of a scenario's arms.
 #[derive(Default)]
 pub(crate) struct Metrics {
     /// Names of the entries. A command line, the short form, draws and sweeps may change the names

@@ -37,7 +37,6 @@ pub struct Lane {
 
 #[derive(Debug, Clone)]
 pub enum LaneQueue {
-    /// A queue of the registry.
     Known(Box<QueueSetup>),
     /// A queue that the caller has to provide; see [`crate::own`].
     Own(OwnSpec),

@@ -22,13 +22,11 @@ pub(super) trait Statement: Sized {
     fn applies(&self, made: &[&str], chosen: &[&str]) -> bool;
 }
 
-/// Names of a scenario's arms.
 pub(super) struct ArmNames<'a> {
     /// Names by the file's own variants; `None` if a variant is wrong, so that names are missing.
     pub declared: Option<Vec<&'a str>>,
     /// The names once other links have replaced those that the file sweeps over.
     pub made: Vec<&'a str>,
-    /// The arms that run.
     pub chosen: Vec<&'a str>,
 }
 

@@ -40,7 +40,6 @@ pub(crate) struct Override {
     pub value: Value,
 }
 
-/// The keys that an override may name, for messages.
 const OVERRIDABLE: &str = "path.KEY, path.hop.NAME.KEY, phases.KEY or flow.NAME.KEY";
 
 impl Base {

@@ -110,7 +110,6 @@ impl Distribution {
         Ok(Self::Choice { values, weights })
     }
 
-    /// Draws a value, as text for a scenario.
     pub fn draw(&self, rng: &mut Rng) -> String {
         match self {
             Self::LogNormal { median, sigma, low, high } => {

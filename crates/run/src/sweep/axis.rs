@@ -41,7 +41,6 @@ struct Range {
     steps: Option<u64>,
 }
 
-/// A number and how a scenario writes it.
 #[derive(Debug, Clone, Copy)]
 struct Amount {
     form: Form,

@@ -94,7 +94,6 @@ impl Sweep {
     }
 }
 
-/// A cell whose trials are computed.
 struct Cell<'a> {
     sweep: &'a Sweep,
     number: u64,

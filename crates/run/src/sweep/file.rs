@@ -218,7 +218,6 @@ pub enum PlotForm {
 }
 
 impl SweepFile {
-    /// Returns the JSON schema of sweep files.
     pub fn json_schema() -> serde_json::Value {
         let mut schema = schema::<Self>();
         schema["$schema"] = "http://json-schema.org/draft-07/schema#".into();

@@ -197,5 +197,4 @@ impl Sweep {
     }
 }
 
-/// Digests of files by name.
 type Digests = BTreeMap<String, String>;

@@ -271,7 +271,6 @@ fn digest_of(file: &SweepFile) -> Result<String, Fault> {
     Ok(digest_text(text.as_bytes()))
 }
 
-/// Finds the scenario that a sweep file names.
 fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
     let fault = |problem: String| Fault::new("scenario", problem);
     let name = scenario.ok_or_else(|| fault("is missing: a built-in one, or a file".to_owned()))?;

@@ -14,7 +14,6 @@ use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::{Tcp, TcpConfig};
 
-/// Both ends of a connection.
 pub(super) struct Connection {
     pub(super) channel: u16,
     up: Tcp,

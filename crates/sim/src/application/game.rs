@@ -24,7 +24,6 @@ use super::samples::Samples;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GameConfig;
 
-/// Packets of one direction.
 #[derive(Debug)]
 struct Stream {
     direction: Direction,
@@ -66,7 +65,6 @@ impl Stream {
     }
 }
 
-/// A player and the server.
 #[derive(Debug)]
 pub(super) struct Game {
     stop: Time,

@@ -51,7 +51,6 @@ pub enum ApplicationConfig {
 }
 
 impl ApplicationConfig {
-    /// Returns the name in scenarios and records.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Voip(_) => "voip",
@@ -63,7 +62,6 @@ impl ApplicationConfig {
         }
     }
 
-    /// Returns the ECN field of its packets.
     pub(crate) fn ecn(&self) -> Ecn {
         if let Self::CloudGame(config) = self { config.ecn() } else { Ecn::NotEct }
     }

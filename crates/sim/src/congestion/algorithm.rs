@@ -27,7 +27,6 @@ macro_rules! algorithms {
         impl Algorithm {
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
 
-            /// Returns the name in scenarios and records.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
@@ -61,7 +60,6 @@ macro_rules! algorithms {
         }
 
         impl Controller {
-            /// Creates the state at the start of a connection.
             pub fn new(algorithm: Algorithm, setup: Setup) -> Self {
                 match algorithm {
                     $(Algorithm::$kind => { let $setup = setup; Self::$kind($new) })*

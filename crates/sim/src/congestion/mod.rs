@@ -242,7 +242,6 @@ impl fmt::Debug for dyn CongestionControl {
     }
 }
 
-/// The parameters of an algorithm.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Payload bytes per segment.

@@ -42,7 +42,6 @@ pub(crate) trait Endpoint {
         &[]
     }
 
-    /// Removes and returns the samples of a probe.
     fn take_samples(&mut self) -> Vec<Sample> {
         Vec::new()
     }

@@ -30,7 +30,6 @@ pub struct FlowConfig {
     /// Direction of its data. Probes always start at the client.
     pub direction: Direction,
     pub dscp: Dscp,
-    /// Number of its client host.
     pub host: u32,
     pub extra: ExtraDelay,
     /// When it starts. `None` means time 0 for a probe, the start of the load phase for an
@@ -85,7 +84,6 @@ impl FlowConfig {
         }
     }
 
-    /// Returns the direction for the flow's record.
     pub(crate) fn recorded_direction(&self) -> FlowDirection {
         match (&self.kind, self.direction) {
             (FlowKind::Probe(_) | FlowKind::Application(_), _) => FlowDirection::Both,

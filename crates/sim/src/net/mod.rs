@@ -32,7 +32,6 @@ use watch::Post;
 pub struct HopConfig {
     /// Empty if the path has only one hop.
     pub name: String,
-    /// The queue in front of the link.
     pub queue: QueueSetup,
     pub link: LinkSetup,
 }
@@ -40,9 +39,6 @@ pub struct HopConfig {
 impl HopConfig {
     /// Parses a hop without a name from SPEC strings such as `codel:profile=linux` and
     /// `20mbit:delay=20ms`.
-    ///
-    /// # Errors
-    /// Names the key that the registry rejects, and what it accepts.
     pub fn parse(queue: &str, link: &str) -> Result<Self, ConfigError> {
         let link = LinkSetup::parse(link)?;
         let queue = QueueSetup::parse(queue, &link.facts())?;
@@ -163,7 +159,6 @@ impl Network {
         self.watcher = Some(SharedWatcher::clone(watcher));
     }
 
-    /// Returns the number of a new packet.
     #[inline]
     pub(crate) fn number(&mut self) -> u32 {
         self.next_id = self.next_id.wrapping_add(1);

@@ -53,7 +53,6 @@ pub trait Watcher {
 
 pub type SharedWatcher = Rc<RefCell<dyn Watcher>>;
 
-/// A link whose packets are watched.
 #[derive(Clone)]
 pub(crate) struct Post {
     watcher: SharedWatcher,

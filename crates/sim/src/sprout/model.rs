@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 
 use underload_aqm::time::Span;
 
-/// Length of a tick.
 pub(super) const TICK: Span = Span::from_millis(20);
 pub(super) const FORECAST_TICKS: usize = 8;
 /// Payload of a full packet, which is the unit of all counts.

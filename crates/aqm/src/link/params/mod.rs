@@ -57,7 +57,6 @@ params! {
         "link-layer bytes charged on top of each packet's length";
 }
 
-/// Parameters that every link has.
 pub(in crate::link) const SHARED: &[Param] = PARAMS;
 
 choices!(JitterLaw { "uniform" => Uniform, "normal" => Normal, "exponential" => Exponential, });

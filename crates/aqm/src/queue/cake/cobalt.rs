@@ -35,7 +35,6 @@ impl Law {
     }
 }
 
-/// The state of one flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cobalt {
     /// When the next signal is due; while none is due, the time until which the flow is remembered.

@@ -52,7 +52,6 @@ impl Longest {
         }
     }
 
-    /// Called when a packet was sent.
     #[inline]
     pub const fn on_sent(&mut self) {
         self.kept_for = self.kept_for.saturating_sub(1);

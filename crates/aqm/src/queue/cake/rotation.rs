@@ -14,7 +14,6 @@ impl Links {
     pub const LOOSE: Self = Self { before: NONE, after: NONE };
 }
 
-/// A flow with the links of a list.
 pub(super) trait Linked {
     fn links(&mut self) -> &mut Links;
 }
@@ -46,7 +45,6 @@ impl Rotation {
         self.last = number;
     }
 
-    /// Removes a flow of this list.
     pub fn remove<F: Linked>(&mut self, index: usize, flows: &mut [F]) {
         let Links { before, after } = core::mem::replace(flows[index].links(), Links::LOOSE);
         match before {

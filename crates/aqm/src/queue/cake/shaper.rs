@@ -5,7 +5,6 @@
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
-/// How the line frames packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     None,

@@ -127,7 +127,6 @@ impl Tin {
         self.sparse_flows + self.bulk_flows > 0
     }
 
-    /// Returns the queue of a packet.
     #[inline]
     pub fn flow_of(&mut self, meta: &Meta, isolation: Isolation) -> usize {
         if isolation == Isolation::None {
@@ -288,7 +287,6 @@ impl Tin {
         }
     }
 
-    /// Counts the flows whose BLUE drops packets.
     pub const fn count_blue(&mut self, blue: Blue) {
         match blue {
             Blue::Woke => self.unresponsive_flows += 1,
@@ -305,7 +303,6 @@ impl Tin {
         self.schedule.deficit -= i64::from(charged);
     }
 
-    /// Returns the list that a flow is in.
     fn list_of(&mut self, index: usize) -> ListOf<'_> {
         let list = match self.flows[index].state {
             State::Sparse => &mut self.fresh,
@@ -316,7 +313,6 @@ impl Tin {
     }
 }
 
-/// A list and the flows that it links.
 struct ListOf<'a> {
     list: &'a mut Rotation,
     flows: &'a mut [Flow],

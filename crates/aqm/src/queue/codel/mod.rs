@@ -43,7 +43,6 @@ pub use rfc::Rfc;
 
 use crate::time::Span;
 
-/// Parameters that every profile has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelConfig {
     pub target: Span,

@@ -62,7 +62,6 @@ pub(crate) fn configure(values: &Values) -> Result<CodelQueue, ConfigError> {
     CodelQueue::new(profile, values)
 }
 
-/// Returns the parameters that every profile has.
 pub(crate) fn config(values: &Values) -> CodelConfig {
     CodelConfig {
         target: values.get(TARGET),

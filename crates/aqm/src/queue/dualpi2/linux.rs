@@ -68,7 +68,6 @@ pub enum Overload {
     Overflow,
 }
 
-/// The packets of the low latency queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LowLatencyEcn {
     L4s,

@@ -53,7 +53,6 @@ struct State {
 }
 
 impl DualPi2Rfc {
-    /// Returns an idle controller.
     pub fn new(config: DualPi2RfcConfig) -> Self {
         let million = 1_000_000_u128;
         let coupling = u128::from(config.coupling_millionths.max(1));

@@ -77,7 +77,6 @@ impl<A: Aqm, P> Single<A, P> {
         Self { aqm, limit, overflow, ring: Ring::default() }
     }
 
-    /// Returns the state of the algorithm.
     pub const fn aqm(&self) -> &A {
         &self.aqm
     }

@@ -34,7 +34,6 @@ pub(super) fn hops(path: &Path) -> Result<[Hop; 2], String> {
     Ok([hop(&path.up[0], "up")?, hop(&path.down[0], "down")?])
 }
 
-/// Returns the names of both links in records.
 pub(super) fn names(path: &Path) -> [LinkName; 2] {
     let name = |lane: &Lane, direction| LinkName {
         direction,

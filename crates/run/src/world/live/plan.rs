@@ -16,7 +16,6 @@ use crate::flows;
 use crate::scenario::{self, Arm, Flow, FlowKind, Lane, Path, Phases, ProbeFlow, TcpFlow};
 use crate::trial::Trial;
 
-/// The clock that a trial runs by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::world) enum Clockwork {
     /// Threads wake up late, and spin before a deadline.

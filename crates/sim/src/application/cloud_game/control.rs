@@ -21,7 +21,6 @@ use crate::net::Report;
 
 use super::fallback::Fallback;
 
-/// The sender's rate control.
 #[derive(Debug)]
 pub(super) struct RateControl {
     packet_bytes: u32,
@@ -84,7 +83,6 @@ impl RateControl {
         }
     }
 
-    /// Returns the rate at which packets may be sent.
     pub(super) fn rate(&self) -> PacketRate {
         let Some(rtt) = self.smoothed_rtt else { return self.first_rate };
         let exact = if self.fallback.is_classic {

@@ -64,7 +64,6 @@ impl Default for CloudGameConfig {
 }
 
 impl CloudGameConfig {
-    /// Returns the ECN field of all its packets.
     pub(super) fn ecn(&self) -> Ecn {
         if self.least_rate.is_some() { Ecn::Ect1 } else { Ecn::NotEct }
     }
@@ -83,7 +82,6 @@ struct Waiting {
     bytes: u32,
 }
 
-/// A player and the server.
 #[derive(Debug)]
 pub(super) struct CloudGame {
     config: CloudGameConfig,

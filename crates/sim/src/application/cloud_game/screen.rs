@@ -49,7 +49,6 @@ impl Screen {
         self.frames.len() as u32 - 1
     }
 
-    /// Frames that were sent.
     pub(super) fn expected(&self) -> usize {
         self.frames.len()
     }

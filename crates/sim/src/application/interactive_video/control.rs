@@ -12,7 +12,6 @@ use underload_aqm::time::{Span, Time};
 
 use super::trend::{Detector, Usage};
 
-/// A sender's rate control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RateControl {

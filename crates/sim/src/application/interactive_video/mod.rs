@@ -51,11 +51,9 @@ impl Default for InteractiveVideoConfig {
     }
 }
 
-/// A packet of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     frame: u32,
-    /// Number of the packet in its frame.
     index: u32,
     bytes: u32,
 }

@@ -44,7 +44,6 @@ impl Default for VideoConfig {
     }
 }
 
-/// A player and its server.
 pub(super) struct Video {
     config: VideoConfig,
     stop: Time,
@@ -63,7 +62,6 @@ pub(super) struct Video {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Playback {
-    /// Time from the start to the first chunk.
     startup: Option<Span>,
     updated: Time,
     buffer: Span,

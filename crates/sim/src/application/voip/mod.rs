@@ -44,7 +44,6 @@ pub(super) struct Voip {
     stop: Time,
     started: Time,
     next: Time,
-    /// Frames sent in each direction.
     sent: u32,
     concealment: bool,
     /// The receivers, up and down.

@@ -27,7 +27,6 @@ pub enum Player {
     RobustMpc,
 }
 
-/// A player's algorithm with its state.
 #[derive(Debug)]
 pub(super) struct Adaptation {
     player: Player,
