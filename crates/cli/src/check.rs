@@ -53,7 +53,6 @@ enum Kind {
     Sweep,
 }
 
-/// The result for one file.
 #[derive(Debug, Serialize)]
 struct Checked {
     file: String,

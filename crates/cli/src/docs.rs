@@ -152,7 +152,6 @@ fn is_row_of(row: &str, word: &str) -> bool {
     cell.split(',').any(|part| part.trim() == word || part.split(' ').any(|it| it == word))
 }
 
-/// Returns the names of the pages to which a line links.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
     targets.filter_map(|target| target.strip_suffix(".md"))

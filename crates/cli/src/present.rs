@@ -37,7 +37,6 @@ pub fn write_for_collector(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// How to show a result.
 #[derive(Debug, Clone, Copy)]
 pub struct Show {
     /// Prints JSON instead of the table.

@@ -93,12 +93,10 @@ pub struct Arguments {
     #[arg(hide_short_help = true)]
     resume: Option<PathBuf>,
     /// Prints the run as one JSON document instead of the table.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     json: bool,
     /// Opens the report in a browser.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     open: bool,
 }
 
@@ -226,7 +224,6 @@ fn option(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Writes the scenario to a new file.
 pub fn save(file: &Path, text: &str) -> anyhow::Result<()> {
     match disk::write_new(file, text.as_bytes(), Access::Usual) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {

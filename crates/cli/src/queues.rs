@@ -75,7 +75,6 @@ fn describe(out: &mut String, what: &str, definition: &Definition) -> fmt::Resul
     writeln!(out)
 }
 
-/// A parameter as text.
 #[derive(Serialize)]
 pub struct Row {
     pub key: String,

@@ -75,8 +75,7 @@ pub struct Arguments {
     pub overrides: Vec<String>,
     /// Recorded links in Mahimahi's format, plain or .gz, which replace the links that the scenario
     /// sweeps over: one variant per file, named after it.
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "FILE", num_args = 1.., hide_short_help = true)]
     pub traces: Vec<String>,
     /// Prints the run as one JSON document instead of the table.
     #[arg(long)]
@@ -96,16 +95,13 @@ pub struct Arguments {
     #[arg(long)]
     pub short: bool,
     /// Computes every simulated trial, even if the cache has it.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     pub no_cache: bool,
     /// Runs more than a million trials.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     pub yes: bool,
     /// Trials to simulate in parallel; does not change the result [default: one per core].
-    #[arg(long, value_name = "N")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub threads: Option<NonZeroUsize>,
     /// Records every simulated packet in packets.parquet, at these points or at all points.
     #[arg(
@@ -119,8 +115,7 @@ pub struct Arguments {
     pub packets: Option<Vec<Point>>,
     /// Captures simulated packets for Wireshark in captures/TRIAL-POINT.pcapng. A point is client,
     /// server, or up or down with arrival, mark, drop, departure or delivery: up.departure.
-    #[arg(long, value_name = "POINT,...", value_delimiter = ',')]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "POINT,...", value_delimiter = ',', hide_short_help = true)]
     pub pcap: Vec<Point>,
 }
 

@@ -145,7 +145,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the reason why a survey sent no probe.
 fn no_probe_sent(answers: &[Answers], is_interrupted: bool) -> anyhow::Error {
     let trouble = answers.iter().find_map(|it| Some((it.address, it.trouble.as_ref()?)));
     match trouble {
@@ -189,7 +188,6 @@ fn prepare(arguments: &Arguments) -> anyhow::Result<Survey> {
     Ok(survey)
 }
 
-/// Reads the hosts of a file.
 fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
     if fs::metadata(path).with_context(|| shown(path))?.len() > LIST_BYTES_MAX {
         bail!("{}: expected a list of hosts with at most 64 KiB", path.display());

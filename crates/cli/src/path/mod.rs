@@ -54,8 +54,7 @@ pub struct Arguments {
     #[arg(long)]
     no_load: bool,
     /// Tests only queue and treatment, without markings and hops.
-    #[arg(long, conflicts_with_all = ["no_load", "stamp"])]
-    #[arg(hide_short_help = true)]
+    #[arg(long, conflicts_with_all = ["no_load", "stamp"], hide_short_help = true)]
     no_marks: bool,
     /// Loads only the upstream.
     #[arg(long, conflicts_with = "down")]
@@ -64,25 +63,21 @@ pub struct Arguments {
     #[arg(long)]
     down: bool,
     /// Skips UDP above the path's rate; the kind of queue is then less certain.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     no_overload: bool,
     /// Skips the comparison of loads with DSCP 45 and DSCP 0.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     no_treatment: bool,
     /// Congestion control of the TCP flows, at both ends.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion_control: String,
     /// Highest rate of the UDP load, which is also requested from the server [default: the granted
     /// rate].
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "RATE", value_parser = rate, hide_short_help = true)]
     rate_max: Option<u64>,
     /// How to verify the server: first-use, its fingerprint (sha256:...), or a PEM file with its
     /// certificate.
-    #[arg(long, value_name = "TRUST", default_value = "first-use")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "TRUST", default_value = "first-use", hide_short_help = true)]
     trust: String,
     /// A file whose first line is a token for the server.
     #[arg(long, value_name = "FILE")]

@@ -7,7 +7,6 @@ use underload_aqm::time::Time;
 pub struct Arrival {
     /// Position of the packet in the input, from 0.
     pub id: u64,
-    /// Arrival at the queue.
     pub time: Time,
     pub meta: Meta,
     /// Whether the packet passes the filter.

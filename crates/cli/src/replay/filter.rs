@@ -10,7 +10,6 @@ use underload_compat::stamp::Source;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     conditions: Vec<Condition>,
-    /// The text of the command line.
     text: String,
 }
 

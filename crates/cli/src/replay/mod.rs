@@ -222,7 +222,6 @@ impl Arguments {
 
 const QUEUES_MAX: usize = 32;
 
-/// Returns a table with a line for each queue.
 fn table(numbers: &[Numbers]) -> String {
     let width = numbers.iter().map(|it| it.queue.len()).max().unwrap_or(0).max(5);
     let mut text = format!(

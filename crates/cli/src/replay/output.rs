@@ -17,8 +17,6 @@ use underload_terminal::exit::refuse;
 pub struct OutputFile(Rc<RefCell<Option<NewFile>>>);
 
 impl OutputFile {
-    /// # Errors
-    /// If `path` is the input, or creating the file fails.
     pub fn begin(path: &Path, input: &Path) -> anyhow::Result<Self> {
         if is_same(path, input) {
             refuse!("--out {}: this is the input", path.display());

@@ -28,20 +28,17 @@ pub struct Listeners {
     /// tests it) and stamp, each at its usual port or at NAME:PORT. These clients have neither
     /// tokens nor leases. So, beyond loopback, a server with --token-keys or --fleet also needs
     /// --anonymous-quota or --anonymous, except for irtt with a key and stamp with a key or a list.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
     compat: Vec<Listener>,
     /// Serves a page on this port that measures in any browser [default port: 4863]. Browsers have
     /// neither tokens nor leases: see --compat.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4863")]
     web: Option<u16>,
     /// Answers only irtt clients with this key (`irtt client --hmac`).
-    #[arg(long, value_name = "FILE", requires = "compat")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "FILE", requires = "compat", hide_short_help = true)]
     irtt_key: Option<PathBuf>,
     /// Answers only STAMP senders that sign with this key (authenticated mode of RFC 8762).
-    #[arg(long, value_name = "FILE", requires = "compat")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "FILE", requires = "compat", hide_short_help = true)]
     stamp_key: Option<PathBuf>,
     /// Answers only these STAMP and TWAMP-light senders: addresses, or networks such as
     /// 192.0.2.0/24. Only listed senders may send packets of less than 44 bytes [default: all
@@ -155,9 +152,6 @@ pub struct Extra {
 }
 
 /// Starts the listeners at every address of the server.
-///
-/// # Errors
-/// If one of them cannot be started.
 pub fn start(
     listeners: &Listeners,
     addresses: &[IpAddr],

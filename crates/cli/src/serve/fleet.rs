@@ -23,20 +23,16 @@ pub struct Arguments {
     orchestrators: Vec<Address>,
     /// A code from the orchestrator's operator for this server; needed once. Other users of the
     /// machine can read command lines, but not UNDERLOAD_CODE in the environment.
-    #[arg(long, value_name = "CODE", requires = "orchestrators")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "CODE", requires = "orchestrators", hide_short_help = true)]
     enrol: Option<String>,
     /// The server's name in the fleet.
-    #[arg(long, value_name = "NAME", requires = "orchestrators")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "NAME", requires = "orchestrators", hide_short_help = true)]
     name: Option<String>,
     /// The address at which agents reach the server.
-    #[arg(long, value_name = "HOST:PORT", requires = "orchestrators")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "HOST:PORT", requires = "orchestrators", hide_short_help = true)]
     public: Option<String>,
     /// The key of the orchestrators, "sha256:" and 64 digits [default: the system's authorities].
-    #[arg(long, value_name = "KEY", requires = "orchestrators")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "KEY", requires = "orchestrators", hide_short_help = true)]
     fleet_trust: Option<Trust>,
 }
 

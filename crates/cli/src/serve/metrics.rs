@@ -26,7 +26,6 @@ pub struct Metrics {
     _runtime: Runtime,
 }
 
-/// Returns the current text of the page.
 type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Longest head of a request; hyper's minimum.

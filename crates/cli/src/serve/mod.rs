@@ -72,8 +72,7 @@ pub struct Serving {
     #[arg(long, value_name = "PORT", default_value_t = ServiceConfig::PORT)]
     port: u16,
     /// UDP port [default: that of TCP].
-    #[arg(long, value_name = "PORT")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "PORT", hide_short_help = true)]
     udp_port: Option<u16>,
     /// Requires a token from clients, signed with a key of this file (see `underload serve token`).
     #[arg(long, value_name = "FILE")]
@@ -88,55 +87,44 @@ pub struct Serving {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     capacity_down: Option<u64>,
     /// Rate of one client in each direction [default: the capacity].
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "RATE", value_parser = rate, hide_short_help = true)]
     session_rate: Option<u64>,
     /// Number of simultaneous sessions [default: 16].
-    #[arg(long, value_name = "N")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     sessions: Option<usize>,
     /// Longest session [default: 2min].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
     session_time: Option<Duration>,
     /// Bytes per hour that one network (/24, /56) or one token may transfer, such as 50GB.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     quota: Option<u64>,
     /// Bytes per hour that one network may transfer without a token.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     anonymous_quota: Option<u64>,
     /// Network interface towards the clients; may be given several times; none disables the check.
     /// While all traffic of the interface exceeds the capacity, the server admits no new client
     /// [default: the interfaces of the default routes; on loopback none].
-    #[arg(long, value_name = "NAME")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     interface: Vec<String>,
     /// DSCPs that the server sends on request, joined by +.
     #[arg(long, value_name = "DSCPS", value_parser = dscps, default_value = "0+8+45")]
     #[arg(hide_short_help = true)]
     dscp_allow: u64,
     /// Answers GET /metrics at this loopback address with numbers for Prometheus.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "ADDRESS:PORT", hide_short_help = true)]
     metrics: Option<SocketAddr>,
     /// Directory of the server's self-signed certificate [default:
     /// ~/.local/share/underload/server].
-    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "DIR", conflicts_with = "cert", hide_short_help = true)]
     identity: Option<PathBuf>,
     /// Directory of the list of used tokens [default: that of --identity].
-    #[arg(long, value_name = "DIR")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     state: Option<PathBuf>,
     /// A certificate in PEM, which replaces the self-signed one; the server reads a new file.
-    #[arg(long, value_name = "FILE", requires = "key")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The key of --cert, PKCS #8 in PEM.
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     key: Option<PathBuf>,
     /// Prints the addresses as one JSON document instead of lines, when all are ready.
     #[arg(long)]
@@ -345,7 +333,6 @@ fn announce(
     Ok(())
 }
 
-/// Returns the command that measures to this server, and where to run it.
 fn measure_command(address: SocketAddr) -> String {
     let is_here = address.ip().is_loopback();
     let place = if is_here { "on this machine" } else { "on the other machine" };

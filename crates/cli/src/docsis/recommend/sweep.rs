@@ -19,7 +19,6 @@ pub struct Sweep {
     pub upstream: Upstream,
     /// Base round trips, ascending.
     pub rtts_ms: Vec<f64>,
-    /// Each with its name.
     pub candidates: Vec<(String, Choice)>,
     /// Number of simultaneous uploads.
     pub uploads: u32,
