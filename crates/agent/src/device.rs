@@ -83,8 +83,7 @@ const ALONE: &str = "alone.json";
 /// Shortest interval between two writes of that file, because flash wears out.
 const ALONE_PAUSE: Span = Span::from_secs(3_600);
 
-/// Runs a device until `stop` is set or the device is removed. `tell` receives messages for the
-/// operator.
+/// Runs a device until `stop` is set or it is removed. `tell` gets messages for the operator.
 pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End, AgentError> {
     let mut identity = Identity::load_or_create(&config.state)?;
     let removal = identity.removal();

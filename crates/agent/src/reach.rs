@@ -20,8 +20,7 @@ impl Reach {
     /// link-local, multicast, broadcast, documentation, benchmarking and reserved ones, and tunnels
     /// whose far end does not follow from the address.
     ///
-    /// An IPv6 address that embeds an IPv4 address (mapped, 6to4, NAT64) is classified by the
-    /// embedded address.
+    /// An IPv6 address that embeds an IPv4 address (mapped, 6to4, NAT64) is classified by it.
     pub fn from_ip(ip: IpAddr) -> Option<Self> {
         match ip {
             IpAddr::V4(ip) => Self::of_v4(ip),

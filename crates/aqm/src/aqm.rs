@@ -15,15 +15,13 @@ pub trait Aqm {
         Verdict::Pass
     }
 
-    /// Removes the packet to transmit from `store`, and drops and marks packets on the way. The
-    /// loop belongs to the algorithm, because several algorithms drop a packet and judge the next
-    /// one in one decision.
+    /// Removes the packet to transmit from `store`; drops and marks on the way. The loop belongs to
+    /// the algorithm: several drop a packet and judge the next one in one decision.
     fn dequeue<P>(&mut self, _now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         store.pop()
     }
 
-    /// Called instead of `on_enqueue` for an arrival that exceeds a limit. `backlog` is that of its
-    /// queue.
+    /// Called instead of `on_enqueue` for an arrival beyond a limit. `backlog` is its queue's.
     fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
 
     /// Called after packets were dropped from the head because a limit was exceeded.
@@ -59,8 +57,7 @@ impl Verdict {
 
 /// The packets of one queue while its AQM dequeues.
 pub trait Store<P> {
-    /// Returns the head. An algorithm that judges the head in place copies a packet, which is
-    /// large, once less.
+    /// Returns the head. Judging it in place saves a copy of a packet, which is large.
     fn head(&self) -> Option<&Meta>;
 
     fn pop(&mut self) -> Option<Packet<P>>;

@@ -7,9 +7,8 @@ use alloc::vec;
 ///
 /// Count, smallest, largest and mean are exact. A quantile is never too small, and too large by
 /// less than one part in 1024: every nanosecond below 2048 has its own bucket, and 1024 buckets
-/// share each power of two above. Durations of more than 73 minutes (2^42 ns) share the last
-/// bucket, whose quantile is the largest duration. It takes 264 KiB, and counting does not
-/// allocate.
+/// share each power of two above. From 73 minutes (2^42 ns) on durations share the last bucket,
+/// whose quantile is the largest. It takes 264 KiB, and counting does not allocate.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,

@@ -5,8 +5,7 @@ use core::fmt;
 use crate::time::Span;
 
 /// Rising edges between the bins of a latency histogram, in units of 0.01 ms as in the TLV. `n`
-/// edges make `n + 1` bins: below the first edge, from each edge up to the next, and from the last
-/// edge on.
+/// edges make `n + 1` bins, the outer ones without an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyEdges {
     edges: [u16; Self::MOST],
@@ -17,8 +16,7 @@ impl LatencyEdges {
     pub const MOST: usize = 15;
     pub const MOST_BINS: usize = Self::MOST + 1;
 
-    /// Returns edges in units of 0.01 ms; `None` if `edges` is empty, has more than [`Self::MOST`],
-    /// or does not rise.
+    /// Returns edges in units of 0.01 ms; `None` if none, more than [`Self::MOST`], or not rising.
     pub fn new(edges: &[u16]) -> Option<Self> {
         let rises = edges.is_sorted_by(|before, after| before < after);
         if edges.is_empty() || edges.len() > Self::MOST || !rises {

@@ -75,8 +75,7 @@ impl Dscp {
 pub struct Meta {
     /// Bytes as the link charges them; a [`Link`](crate::link::Link) adds its overhead on entry.
     pub len: u32,
-    /// The hash or number of the packet's 5-tuple; the caller chooses it, so that runs are
-    /// repeatable.
+    /// The hash or number of the 5-tuple, which the caller chooses: runs are repeatable.
     pub flow: u32,
     /// Hash or number of the source host, for per-host fairness.
     pub src: u32,
@@ -84,8 +83,7 @@ pub struct Meta {
     pub dst: u32,
     /// The owner's number for the packet; disciplines never read it.
     pub id: u32,
-    /// Changed only by [rules](crate::remark) behind a link, and by queue protection if configured
-    /// to.
+    /// Changed only by [rules](crate::remark) behind a link, and by queue protection on request.
     pub dscp: Dscp,
     /// A discipline may change it from ECT to CE, and changes no other field.
     pub ecn: Ecn,

@@ -56,8 +56,7 @@ pub enum Admit {
 pub enum Dequeue<P> {
     Packet(Packet<P>),
     Empty,
-    /// The queue shapes its traffic: a stored packet may leave at this time. Calling earlier is
-    /// harmless.
+    /// The queue shapes: a stored packet may leave at this time. Calling earlier is harmless.
     NotBefore(Time),
 }
 
@@ -143,8 +142,7 @@ fieldwise! {
 }
 
 impl Stats {
-    /// Computes `sent` from the other counters, for a queue that stores `backlog` and does not
-    /// count it.
+    /// Computes `sent` from the other counters, for a queue that does not count it.
     #[must_use]
     pub(crate) fn with_sent(mut self, backlog: Backlog) -> Self {
         let held = Count { packets: u64::from(backlog.packets), bytes: backlog.bytes };

@@ -34,8 +34,7 @@ pub enum Change {
         from: Ecn,
         to: Ecn,
     },
-    /// Both fields become zero, as behind a device that treats the byte as the type of service of
-    /// RFC 791.
+    /// Both fields become zero, as where the byte is the type of service of RFC 791.
     TosZero,
 }
 

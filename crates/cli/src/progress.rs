@@ -34,8 +34,7 @@ struct Trials {
     reported: Instant,
 }
 
-/// Runs of at most this number of trials print a line per trial; longer ones a line every
-/// [`BETWEEN_LINES`].
+/// Longer runs print a line every [`BETWEEN_LINES`] instead of one per trial.
 const MOST_LINES: usize = 100;
 pub const BETWEEN_LINES: Duration = Duration::from_secs(5);
 

@@ -334,8 +334,7 @@ impl Outcome {
     }
 }
 
-/// Returns name and SPEC of a recording. The name is the file's, without directories and endings
-/// such as `.gz`.
+/// Returns name and SPEC of a recording: its file's name without directories and endings.
 fn recorded_link(file: &str) -> anyhow::Result<(String, String)> {
     if file.contains(['[', ']', ',', '=']) {
         bail!("--traces {file}: expected a file name without [ ] , =");

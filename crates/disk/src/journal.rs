@@ -94,8 +94,7 @@ impl Journal {
         self.file.as_ref().map_or(Ok(()), GrowingFile::sync)
     }
 
-    /// Replaces all lines of the file with `lines`. After an error the file has the old or the new
-    /// lines.
+    /// Replaces all lines by `lines`. After an error the file has the old or the new lines.
     pub fn rewrite(&mut self, lines: &[u8]) -> io::Result<()> {
         // The next line reopens the file that has the name by then.
         self.file = None;

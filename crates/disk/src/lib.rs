@@ -68,8 +68,7 @@ fn step<T>(step: Step<'_>, take: impl FnOnce() -> io::Result<T>) -> io::Result<T
     }
 }
 
-/// Writes a file whole or not at all, and replaces an existing one. After an error the old file is
-/// unchanged.
+/// Replaces or creates a file whole, or not at all: after an error the old one is unchanged.
 pub fn write_whole(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
     let mut file = NewFile::beside(path, access)?;
     file.write_all(bytes)?;
@@ -294,8 +293,7 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     step(Step::SyncDirectory(path), || rights::sync_names(path))
 }
 
-/// Syncs several files at once: file systems then write their journal once for many. Returns the
-/// first error.
+/// Syncs files at once: file systems write one journal for many. Returns the first error.
 pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
     let sync = |paths: &[PathBuf]| {
         let one = |path: &PathBuf| step(Step::Sync(path), || rights::sync_bytes(path));

@@ -70,8 +70,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The file is still locked: a process that waits for it finds the name missing, and creates
-        // another.
+        // Still locked: a process that waits for it finds the name missing, and creates another.
         if let Kind::File { path, .. } = &self.kind {
             let _ = fs::remove_file(path);
         }

@@ -25,8 +25,7 @@ pub enum Others {
     AllRead,
 }
 
-/// Creates a folder with mode 700 if it is missing. An existing folder must be as private and
-/// belong to this user.
+/// Creates a folder with mode 700. An existing one must be as private and belong to this user.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] with the remedy, if others own the folder or can enter it.
@@ -55,8 +54,7 @@ pub fn check_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that belongs to this user or to root and that others can access at most as `others`
-/// allows.
+/// Opens a file of this user or root that others can access at most as `others` allows.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] with the command that repairs it.

@@ -8,8 +8,7 @@ use crate::modem::{Modem, Rejection};
 use crate::qos::{AqmEncodings, Rates, ServiceFlow};
 use crate::tlv::{Config, Tlv};
 
-/// An upstream aggregate with a low latency and a classic flow. Settings that the file does not
-/// have are `None`.
+/// An upstream aggregate with a low latency and a classic flow. Absent settings are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LowLatencyUpstream {
     /// Rates of the aggregate (70.8, 70.9, 70.27).

@@ -57,8 +57,7 @@ pub(crate) mod classifier {
     pub(crate) const IPV6: u8 = 12;
 }
 
-/// The byte of DSCP and ECN, as lowest, highest and mask, inside a classifier's match on IPv4 and
-/// on IPv6.
+/// The byte of DSCP and ECN, as lowest, highest and mask, in a classifier's IPv4 and IPv6.
 pub(crate) mod header {
     pub(crate) const IPV4_TOS: u8 = 1;
     pub(crate) const IPV6_TRAFFIC_CLASS: u8 = 1;

@@ -62,8 +62,7 @@ pub enum Problem {
 }
 
 impl Config {
-    /// Decodes a file. Every structural defect is an error, including duplicates and impossible
-    /// lengths.
+    /// Decodes a file. Every structural defect is an error, also duplicates and impossible lengths.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match Self::decode_lenient(bytes, &Limits::default())? {
             (config, defects) if defects.is_empty() => Ok(config),
@@ -187,8 +186,7 @@ impl Decoder<'_> {
         Ok(Tlv::bytes(raw.code, raw.value))
     }
 
-    /// Returns the inner settings. If the value is not a list of settings, returns its bytes and
-    /// adds a defect.
+    /// Returns the inner settings; the bytes, with a defect, if the value is no list of settings.
     fn aggregate(
         &mut self,
         raw: &Raw<'_>,

@@ -57,8 +57,7 @@ pub fn reno_utilisation(buffer: f64) -> f64 {
 pub const CUBIC_FULL_FROM: f64 = 1.0 / 0.7 - 1.0;
 
 impl Upstream {
-    /// Returns the seconds in which a queue of `bytes` drains with a full token bucket, and those
-    /// with an empty one.
+    /// Returns the seconds in which `bytes` drain with a full token bucket, and with an empty one.
     pub fn drain_seconds(&self, bytes: u64) -> (f64, f64) {
         let bits = bytes as f64 * 8.0;
         let (sustained, peak) = (self.sustained_bit_per_s as f64, self.peak_bit_per_s as f64);
@@ -94,9 +93,8 @@ impl Upstream {
     /// Returns the buffer of the classic flow of a low latency aggregate, bytes: three times its
     /// latency target, but at least the size that every certified modem has.
     ///
-    /// While DOCSIS-PIE is inactive it drops nothing until a third of the buffer is full, but its
-    /// drop probability still marks the low latency flow. With this buffer it becomes active at its
-    /// target.
+    /// Inactive DOCSIS-PIE drops nothing until a third of the buffer is full, but its probability
+    /// marks the low latency flow. With this buffer it becomes active at its target.
     pub fn classic_buffer_bytes(&self, target_ms: u8) -> u32 {
         let bytes = u128::from(self.sustained_bit_per_s) * 3 * u128::from(target_ms) / 8_000;
         u32::try_from(bytes.max(u128::from(GUARANTEED_BYTES))).unwrap_or(u32::MAX)
@@ -164,8 +162,7 @@ fn low_latency(up: &Upstream, target_ms: u8) -> Config {
     Config::new(settings)
 }
 
-/// Leads packets whose type-of-service or traffic class byte is in `range` into the low latency
-/// flow.
+/// Leads packets whose type-of-service or traffic class byte is in `range` to that flow.
 fn classifier(reference: u8, range: Tlv) -> Tlv {
     let settings = [
         Tlv::u8(classifier::REFERENCE, reference),

@@ -158,8 +158,7 @@ struct Step {
 }
 
 impl Path {
-    /// Returns the path of a setting inside this one. `ordinal` counts from 1 among siblings of the
-    /// same type.
+    /// Returns the path of a setting inside this one, number `ordinal` (from 1) of its type.
     #[must_use]
     pub fn join(&self, code: u8, ordinal: usize, field: Option<&'static Field>) -> Self {
         let mut steps = self.steps.clone();

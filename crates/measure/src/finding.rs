@@ -53,8 +53,7 @@ pub struct Step {
     pub finding: Finding,
 }
 
-/// Rates that the local network carried when it was loaded alone, Mbit/s; `None` for a direction
-/// that was not loaded.
+/// Rates of the local network loaded alone, Mbit/s; `None` for a direction without load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LocalRates {
     pub down_mbit_s: Option<f64>,
@@ -231,8 +230,7 @@ pub(crate) fn line_record(finding: &Finding) -> FlowRecord {
     }
 }
 
-/// TCP fills a plain buffer until it overflows, so the p99 under load is the delay of a full
-/// buffer.
+/// TCP fills a plain buffer until it overflows: the p99 under load is a full buffer's.
 fn buffer_kib(finding: &Finding) -> Option<f64> {
     let ((Some(rate), None) | (None, Some(rate))) =
         (finding.goodput_up_mbit_s, finding.goodput_down_mbit_s)

@@ -11,8 +11,7 @@ use crate::shares::Ratio;
 use crate::stats::Pass;
 use crate::summarise::LatencyPools;
 
-/// Returns any metric of an arm that [`crate::schema::Expectation`] lists; `None` as for
-/// [`metric`].
+/// Returns any metric of an arm that an expectation lists; `None` as for [`metric`].
 pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
     let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
     metric(summary, name)
@@ -97,8 +96,7 @@ impl ArmLatency {
         told.find_map(|quantile| Some((quantile, self.told_ns(quantile)?)))
     }
 
-    /// Returns the quantile of all probes sent by which the arm is judged; `None` as for
-    /// [`Self::told_ns`].
+    /// Returns the quantile of all probes sent that judges the arm; `None` as [`Self::told_ns`].
     pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
         let answered_ns = self.told_ns(quantile)?;
         Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))
@@ -158,8 +156,7 @@ impl ArmSummary {
         all.find(|queue| queue.direction == direction && queue.phase == phase)
     }
 
-    /// Returns the queue of a direction over its widest window: the whole trial, or else the load
-    /// phase.
+    /// Returns the queue of a direction over the whole trial, or else the load phase.
     pub fn widest_bottleneck(&self, direction: Direction) -> Option<&ArmBottleneck> {
         self.bottleneck(direction, Phase::Whole).or_else(|| self.bottleneck(direction, Phase::Load))
     }
@@ -235,8 +232,7 @@ fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> 
     share.percent()
 }
 
-/// Returns `FLOW/ratio.OTHER`: the goodput of an entry's flows divided by another's, mean over
-/// valid trials.
+/// Returns `FLOW/ratio.OTHER`: one entry's goodput over another's, mean over valid trials.
 fn ratio_of_flows(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
     let mut ratio = Ratio::parse(name)?;
     for pass in Pass::BOTH {

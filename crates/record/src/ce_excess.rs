@@ -17,8 +17,7 @@ use crate::schema::{CeAlarm, CeRule, Direction, Ecn, FlowRecord, Phase, PhaseWin
 
 /// Length of a window: many rounds of any congestion control, and a few of its slowest swings.
 pub const WINDOW_NS: u64 = 10_000_000_000;
-/// Maximum share of CE on an idle path without an alarm: a probe may occasionally queue behind a
-/// packet.
+/// Maximum share of CE on an idle path without an alarm: a probe may meet another packet.
 pub const IDLE_SHARE: f64 = 0.01;
 /// Minimum share of CE under load for an alarm: a scalable sender is then at its minimum window, or
 /// an AQM is out of its range.

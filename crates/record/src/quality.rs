@@ -10,15 +10,13 @@ use crate::stats::{Conditions, LatencyBound, Requirements, quality_of_outcome};
 /// The conditions of a step under load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepConditions {
-    /// 99th percentile of the probes beside the load, ms, infinite if it is a lost probe; `None`
-    /// with too few probes.
+    /// P99 of the probes beside the load, ms, infinite if lost; `None` with too few probes.
     pub beside_p99_ms: Option<f64>,
     /// 99th percentile of the round trips inside the load, ms; `None` with too few.
     pub inside_p99_ms: Option<f64>,
     /// Probes that were lost, percent.
     pub loss_percent: f64,
-    /// The rate of each loaded direction, Mbit/s, and whether something else than the line held it
-    /// back.
+    /// The rate of each loaded direction, Mbit/s, and whether the line did not limit it.
     pub mbit_s: [Option<(f64, bool)>; 2],
 }
 

@@ -104,8 +104,7 @@ fn numbered(flow: &str) -> Option<&str> {
     (is_number && !entry.is_empty()).then_some(entry)
 }
 
-/// Returns the goodput of a flow in a direction. A flow that sends in one direction has no goodput
-/// in the other.
+/// Returns the goodput of a flow in a direction; a flow may send in only one.
 pub(crate) fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
     let rate = match (direction, flow.direction) {
         (Direction::Up, FlowDirection::Up | FlowDirection::Both) => flow.goodput_up_bit_per_s,

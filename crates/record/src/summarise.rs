@@ -9,8 +9,7 @@ use crate::schema::{
 use crate::stats::{self, SignedHistogram};
 use crate::study::StudyPools;
 
-/// Maximum number of samples that a pool stores exactly; with more it counts all of them in a
-/// histogram.
+/// Maximum number of samples that a pool stores exactly; more are counted in a histogram.
 const EXACT_SAMPLES: usize = 1 << 20;
 
 /// Returns the latency of one probe in one window, from the samples whose scheduled time lies

@@ -3,8 +3,7 @@
 /// Replaces a character that a terminal would interpret instead of showing.
 const UNSHOWN: char = '\u{fffd}';
 
-/// Replaces characters that move a cursor, set a title or reverse the writing direction. Line feeds
-/// remain.
+/// Replaces characters that move a cursor, set a title or turn the text; line feeds remain.
 pub fn plain_text(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { c } else { shown(c) }).collect()
 }

@@ -63,8 +63,7 @@ impl ThroughputFold {
     }
 }
 
-/// Returns the last bottleneck of the direction in the load phase, or over the trial if no phase
-/// was recorded.
+/// Returns the direction's last bottleneck in the load phase, or over a trial without phases.
 fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&BottleneckSummary> {
     let of = |phase| {
         let mut candidates = trial.bottlenecks.iter().rev();

@@ -46,8 +46,7 @@ pub(crate) struct CallStats {
 /// The RTP timestamp of a frame, and the wall clock, ms. Both browsers read the clock of one host.
 type CallFrame = (u32, f64);
 
-/// The statistics of one direction of a call, by the browser that sends and by the one that
-/// receives.
+/// The statistics of one direction of a call, by the sending and the receiving browser.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct CallDirection<'a> {
     pub sender: &'a [CallStats],

@@ -32,8 +32,7 @@ pub fn loads(
     direction.ways().iter().flat_map(of)
 }
 
-/// Returns the open-loop probes of an entry, one for each class; the first is the headline and has
-/// the entry's name.
+/// Returns the open-loop probes of an entry, by class; the first is the headline, with its name.
 pub fn probes(entry: &str, classes: &[Marking]) -> impl Iterator<Item = (String, Marking)> {
     let named = move |(index, class): (usize, &Marking)| match index {
         0 => (entry.to_owned(), *class),

@@ -76,8 +76,7 @@ const ARM: &str = "measured";
 /// The condition with a line's name. A fact must not have this name, [`LINE`] or [`DAY`].
 const NAME: &str = "name";
 
-/// Reads the runs of every line, and merges them to one run with a study of these lines, without
-/// samples.
+/// Reads the runs of every line, and merges them to one run with a study, without samples.
 pub fn load(path: &Path) -> Result<RunData, LinesError> {
     let text = read_text(path).map_err(|source| LinesError::Io { path: path.into(), source })?;
     let refuse = |problem| LinesError::List { path: path.into(), problem };

@@ -5,8 +5,7 @@ use underload_aqm::time::Span;
 use underload_record::schema::Metric;
 use underload_sim::application::web::Loads;
 
-/// The times of one load, ms since its navigation began. Names and meanings are those of the W3C's
-/// Navigation Timing.
+/// The times of one load, ms since its navigation began, as in the W3C's Navigation Timing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PageTiming {

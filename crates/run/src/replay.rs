@@ -373,8 +373,7 @@ impl FateColumns {
     }
 }
 
-/// Sends columns of packets through a link; `None` if it was stopped. Returns an error before
-/// anything is sent.
+/// Sends columns of packets through a link; `None` if stopped. Errors precede any sending.
 pub fn replay_columns(
     link: Link<u64>,
     packets: &PacketColumns<'_>,

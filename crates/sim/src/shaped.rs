@@ -51,8 +51,7 @@ pub struct ShapedLine {
     first_open: usize,
 }
 
-/// Positions of the shapers, and of the line, among the hops: up is shaper, line; down is line,
-/// shaper.
+/// Positions of shapers and line among the hops: up is shaper, line; down is line, shaper.
 const SHAPERS: [usize; 2] = [0, 3];
 const LINE: [usize; 2] = [1, 2];
 /// Probes without an answer for this time are given up.

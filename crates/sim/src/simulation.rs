@@ -28,8 +28,7 @@ pub(crate) struct Simulation {
 struct Flow {
     agent: Agent,
     address: Address,
-    /// When the agent's timer is due, copied here so that a timer that fires early does not read
-    /// the agent.
+    /// When the agent's timer is due, copied so that an early timer does not read the agent.
     deadline: Time,
     /// When the timer of the flow fires: `deadline` or earlier.
     armed: Time,

@@ -70,8 +70,7 @@ fn set_colors(choice: ColorChoice) {
     .write_global();
 }
 
-/// Returns the value of `--color` in a command line before it is parsed, because its help is
-/// coloured, too.
+/// Returns the value of `--color` before parsing, because the help is coloured, too.
 pub fn color_asked(words: impl Iterator<Item = std::ffi::OsString>) -> ColorChoice {
     let mut choice = ColorChoice::Auto;
     let mut is_value = false;

@@ -51,13 +51,11 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
 
 /// Marks an error as caused by the input.
 pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    // The mark is the outermost cause, from where `causes` removes it before the message is
-    // printed.
+    // Outermost, from where `causes` removes the mark before the message is printed.
     error.into().context(BadInput)
 }
 
-/// Returns from the function with an error that is the input's fault, as `anyhow::bail!` does with
-/// any other.
+/// Returns an error that is the input's fault, as `anyhow::bail!` does with any other.
 #[macro_export]
 macro_rules! refuse {
     ($($text:tt)*) => { return Err($crate::exit::bad_input(::anyhow::anyhow!($($text)*))) };

@@ -76,8 +76,7 @@ fn below(command: Command, change: fn(Command) -> Command) -> Command {
 const SCREEN_LINES: usize = 40;
 const SCREEN_COLUMNS: usize = 100;
 
-/// Returns the commands whose help does not fit a screen, with its number of lines; for tests of
-/// programs.
+/// Returns the commands whose help does not fit a screen, with its lines; for tests.
 pub fn longer_than_a_screen(command: Command) -> Vec<(String, usize)> {
     fn add(command: &mut Command, found: &mut Vec<(String, usize)>) {
         let lines = command.render_help().to_string().lines().count();

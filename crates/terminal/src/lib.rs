@@ -20,11 +20,9 @@ pub mod manual;
 pub mod quantity;
 pub mod status;
 
-/// The commit of the sources, with `-dirty` at its end if they have changed since; `unknown`
-/// outside a checkout.
+/// The commit of the sources, with `-dirty` if they have changed; `unknown` outside a checkout.
 pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("UNDERLOAD_COMMIT"), ")");
 
-/// Environment variable in which `underload` passes its version to a program that it starts instead
-/// of itself.
+/// Environment variable with the version of `underload` for a program that replaces it.
 pub const STARTED_BY: &str = "UNDERLOAD_STARTED_BY";

@@ -40,8 +40,7 @@ impl State {
         self.epoch = (self.epoch + 1).max(now_s.min(EPOCH_CLOCK_MAX_S)).min(u32::MAX - 1);
         self.sequence = 0;
         self.request = 0;
-        // Returns the first number of the present epoch, because the acknowledged number is of an
-        // earlier one.
+        // The acknowledged number is of an earlier epoch, so this one starts at its first.
         if let Some(began) = &mut self.began {
             began.request = 0;
         }

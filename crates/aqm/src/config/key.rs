@@ -164,8 +164,7 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// Implements `Quantity` for a type: each word names a value of that type or, after `=>`, of
-/// another type.
+/// Implements `Quantity`: each word names a value of the type or, after `=>`, of another one.
 macro_rules! choices {
     ($Type:ident { $($word:literal => $Variant:ident,)* }) => {
         choices!($Type => Self { $($word => Self::$Variant,)* });

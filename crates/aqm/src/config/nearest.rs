@@ -8,8 +8,7 @@ const MOST_LETTERS: usize = 64;
 const MOST_MISTAKES: usize = 3;
 
 /// Returns the known word that `word` probably means: the nearest within one mistake per three
-/// letters. A mistake is an extra, missing or wrong letter, or two neighbours swapped. Case does
-/// not count.
+/// letters. A mistake is an extra, missing or wrong letter, or a swap. Case does not count.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
     // A known word of one letter would match every other letter.
@@ -22,8 +21,7 @@ fn letters(word: &str) -> Vec<char> {
     word.chars().take(MOST_LETTERS).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// Returns the Damerau-Levenshtein distance in which each letter changes at most once (optimal
-/// string alignment).
+/// Returns the Damerau-Levenshtein distance as optimal string alignment.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

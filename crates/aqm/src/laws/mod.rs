@@ -209,8 +209,7 @@ pub fn survives_the_wrap_of_a_clock(subject: &Subject) {
     }
 }
 
-/// Checks that a packet beyond every limit is dropped or passes alone, and that the queue works
-/// afterwards.
+/// Checks that a packet beyond all limits is dropped or passes alone, and breaks nothing.
 pub fn survives_a_giant(subject: &Subject) {
     let mut queue = Supervised::new(subject, 1);
     for round in 0..3 {

@@ -10,8 +10,7 @@ use crate::token_bucket::NANOBITS_PER_BYTE;
 pub struct Constant {
     pub(super) rate: Rate,
     free_at: Time,
-    /// The fraction of a nanosecond that rounding has cut off in this busy period, in units of 1 /
-    /// rate.
+    /// The fraction of a nanosecond cut off by rounding in this busy period, in 1 / rate.
     carry: u64,
     /// The transmission time of the previous packet's length, cached because most packets have the
     /// same length as the one before, and a division costs as much as the rest of a transmission.

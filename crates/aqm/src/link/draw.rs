@@ -67,8 +67,7 @@ pub(super) fn poisson(rng: &mut Rng, mean_q16: u64) -> u64 {
     let mut probability = exp_minus_q63(mean_q16);
     let mut left = rng.next_u64() >> 1;
     let mut number = 0;
-    // The mean is at most 16, so the probability beyond 100 is less than the rounding error of the
-    // sum.
+    // The mean is at most 16: beyond 100 the probability is below the sum's rounding error.
     while left >= probability && number < 100 {
         left -= probability;
         number += 1;

@@ -73,9 +73,8 @@ pub struct Reorder {
 /// wait for [`Grants`](super::Grants) instead.
 ///
 /// A packet that leaves the queue is requested at the next MAP boundary. It is sent `to_grant`
-/// after that boundary, or when earlier grants are used up, at the peak rate. Requests and grants
-/// of several packets overlap, so the throughput is unchanged; contention and loss of requests are
-/// not modelled.
+/// after it, or when earlier grants are used up, at the peak rate. Requests and grants of several
+/// packets overlap, so the throughput is unchanged; contention and lost requests are not modelled.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestGrant {
     /// Time between MAP boundaries; not zero.
@@ -87,8 +86,7 @@ pub struct RequestGrant {
 }
 
 impl RequestGrant {
-    /// Returns when a packet of `len` bytes has been sent, whose transmission would end at `end`
-    /// without requests.
+    /// Returns when a packet has been sent whose transmission would end at `end` without requests.
     fn sent(&self, end: Time, len: u32, granted_until: Time) -> Time {
         let serialisation = self.peak.time_for(u64::from(len)).unwrap_or_default();
         let asked = end.since(Time::ZERO + serialisation).as_nanos();

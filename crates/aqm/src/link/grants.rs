@@ -114,8 +114,7 @@ impl Grants {
         }
     }
 
-    /// Returns the side whose packet is sent at `now`, if any. Grants of a flow that stores nothing
-    /// are lost.
+    /// Returns the side that sends at `now`, if any. Grants of an empty flow are lost.
     pub(super) fn turn(&mut self, now: Time, waiting: [Waiting; 2]) -> Option<Side> {
         if !self.is_free(now) {
             return None;
@@ -285,8 +284,7 @@ impl Proactive {
         self.bytes_between(self.first_from(from), self.first_from(to))
     }
 
-    /// Returns the bytes of the grants from number `from` up to `to`: whole bytes, whose sum does
-    /// not drift.
+    /// Returns the bytes of the grants from number `from` up to `to`, whole and without drift.
     fn bytes_between(&self, from: u64, to: u64) -> u64 {
         let interval = u128::from(self.grants.interval.as_nanos());
         let each = u128::from(self.grants.rate.bits_per_second()) * interval;

@@ -12,8 +12,7 @@ use crate::time::Time;
 pub struct Middlebox {
     options: MiddleboxOptions,
     mark_rng: Rng,
-    /// Draws each packet's place among the shares of the rules; `None` if every rule applies to all
-    /// packets.
+    /// Draws each packet's place among the rules' shares; `None` if every rule has all packets.
     share_rng: Option<Rng>,
 }
 

@@ -40,8 +40,7 @@ impl RateProcess {
         }
     }
 
-    /// Returns the first time from `ready` on at which a transmission may start; `None` if it may
-    /// never start.
+    /// Returns when a transmission may start, from `ready` on; `None` if never.
     #[inline]
     pub fn next_start(&mut self, ready: Time) -> Option<Time> {
         match self {

@@ -51,8 +51,7 @@ pub struct Avq {
     config: AvqConfig,
     /// The capacity of the virtual queue, bit/s as a fraction of 2^20.
     capacity_q20: u64,
-    /// The backlog of the virtual queue, in billionths of a bit, so that the product of rate and
-    /// time is exact.
+    /// The backlog of the virtual queue, in 1e-9 bit: the product of rate and time is exact.
     backlog_nanobits: u128,
     /// The time up to which the virtual queue is drained.
     drained: Time,

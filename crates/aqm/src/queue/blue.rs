@@ -62,8 +62,7 @@ pub struct Blue {
     probability_q32: u64,
     /// The probability does not change before this.
     frozen_until: Time,
-    /// While nothing is stored: the time up to which idleness has been counted, or the start of
-    /// idleness.
+    /// While nothing is stored: the time up to which idleness has been counted, or its start.
     idle_from: Time,
     rng: Rng,
 }

@@ -112,8 +112,7 @@ impl Rem {
         }
     }
 
-    /// Updates the price. Returns its step if all further steps will be equal until a packet
-    /// arrives.
+    /// Updates the price. Returns its step if further ones are equal until a packet arrives.
     #[cold]
     fn update(&mut self, backlog: Backlog) -> Option<i128> {
         let config = &self.config;
@@ -161,8 +160,7 @@ impl Aqm for Rem {
 }
 
 const ONE_Q32: u64 = 1 << 32;
-/// The price stops rising where the probability is `1 - exp(-23)`, which is 1 but for less than
-/// 2^-32.
+/// The price stops at a probability of `1 - exp(-23)`, which is 1 but for less than 2^-32.
 const PRICE_CAP_EXPONENT: i128 = 23;
 /// More bytes count as this many, which keeps the arithmetic in range.
 const BYTES_CAP: u64 = 1 << 40;

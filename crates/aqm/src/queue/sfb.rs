@@ -230,8 +230,7 @@ impl Filter {
         self.bins.iter_mut().enumerate().map(move |(level, bins)| &mut bins[bin_of(level)])
     }
 
-    /// Updates the bins of a flow for an arrival. Returns the fewest packets and the lowest
-    /// probability.
+    /// Updates a flow's bins for an arrival. Returns the fewest packets and lowest probability.
     fn visit(&mut self, hash: u32, config: &SfbConfig) -> Bin {
         let mut least = Bin { packets: u16::MAX, probability: CERTAIN };
         for bin in self.bins_of(hash) {

@@ -104,8 +104,7 @@ impl diffserv::DiffServConfig<QueueConfig> {
 /// A discipline ready to be built, with the SPEC to print.
 #[derive(Clone, Debug)]
 pub struct QueueSetup {
-    /// The complete SPEC, which parses to the same discipline; it names the profile, of inner
-    /// queues too.
+    /// The complete SPEC, which parses to the same discipline, with all profiles.
     pub label: Spec,
     meaning: String,
     pub config: QueueConfig,

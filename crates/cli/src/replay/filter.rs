@@ -139,8 +139,7 @@ fn headers(packet: &[u8]) -> Option<Headers> {
 /// At most this number of IPv6 extension headers is skipped.
 const MOST_EXTENSIONS: usize = 8;
 
-/// Returns the protocol and the offset of its header. The offset is `None` for fragments after the
-/// first.
+/// Returns the protocol and its header's offset, which is `None` for later fragments.
 fn behind_extensions(packet: &[u8]) -> Option<(u8, Option<usize>)> {
     let (mut next, mut at) = (*packet.get(6)?, 40);
     for _ in 0..MOST_EXTENSIONS {

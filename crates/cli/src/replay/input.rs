@@ -12,8 +12,7 @@ use crate::replay::filter::Filter;
 use crate::replay::order::{from_zero, in_order};
 use crate::replay::{capture, script};
 
-/// Opens `path`, or the standard input for `-`, detects the format, and returns the packets in
-/// order of time.
+/// Opens `path`, or stdin for `-`, detects the format, and returns the packets in order of time.
 pub fn open(path: &Path, filter: &Filter) -> anyhow::Result<Arrivals> {
     let open = || -> anyhow::Result<Arrivals> {
         let source: Box<dyn Read> = if path.as_os_str() == "-" {

@@ -227,8 +227,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 let local = socket.local_addr()?;
                 eprintln!("STAMP senders at {local}");
                 let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
-                // It does not use the ledger, so its longest answers have at most a quarter of the
-                // rate.
+                // Without the ledger: its longest answers have at most a quarter of the rate.
                 let answers = (bit_per_s / (4 * 8 * 1500)).clamp(20, 10_000) as u32;
                 let config = StampConfig {
                     packets_per_second_max: answers,

@@ -357,8 +357,7 @@ impl Signals {
     fn watch() -> anyhow::Result<Self> {
         let signals = Self { drain: Arc::default(), stop: Arc::default() };
         let (drain, stop) = (&signals.drain, &signals.stop);
-        // In this order: the first signal finds the flag unset and sets it, a second one ends the
-        // program.
+        // The order matters: the first signal sets the flag, a second one ends the program.
         held_back(|| {
             flag::register_conditional_default(SIGTERM, Arc::clone(drain))
                 .and_then(|_| flag::register(SIGTERM, Arc::clone(drain)))

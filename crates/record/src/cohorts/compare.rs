@@ -25,8 +25,7 @@ pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
     })
 }
 
-/// An estimate without the ends outside of `range`, which lost probes cause; `None` if the estimate
-/// itself is outside.
+/// An estimate without ends outside of `range`, due to lost probes; `None` if it is outside.
 fn answered(estimate: Estimate, range: Range<f64>) -> Option<Estimate> {
     let Estimate { value, low, high } = estimate;
     let within = |value: &f64| range.contains(value);

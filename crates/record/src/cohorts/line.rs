@@ -48,8 +48,7 @@ pub struct Line {
     pub classes: BTreeMap<usize, ClassDays>,
     /// Percent of the tier that a step used, by the step: sum over tests, and number of tests.
     pub uses: BTreeMap<String, (f64, u32)>,
-    /// Lowest Quality of Outcome under a load, percent, by the step: sum over tests, and number of
-    /// tests.
+    /// Lowest Quality of Outcome under a load, percent, by step: sum over tests, and their number.
     pub qualities: BTreeMap<String, (f64, u32)>,
 }
 
@@ -137,8 +136,7 @@ impl LineSeries {
     }
 }
 
-/// A lost probe as a round trip: longer than every answer, and finite, so that ratios with one rank
-/// correctly.
+/// A lost probe as a round trip: longer than any answer, and finite, so that ratios rank well.
 pub(super) const LOST_MS: f64 = 1e24;
 
 /// The load of a step without one.

@@ -180,8 +180,7 @@ pub struct ArmBottleneck {
     /// earliest first time, the latest last time and the highest score.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sanctions: Vec<Sanction>,
-    /// Delay histogram of each service flow, all trials; several per service flow if the trials
-    /// have different bins.
+    /// Delay histogram of each service flow, all trials; several if the trials' bins differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_histograms: Vec<LatencyHistogram>,
     /// Rate of the link, bit/s, over repeats.

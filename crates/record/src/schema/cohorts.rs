@@ -165,8 +165,7 @@ pub struct Compared {
     /// The reference's values minus the cohort's (Hodges and Lehmann); `None` if a lost probe
     /// decides the difference.
     pub shift_ms: Option<Estimate>,
-    /// Probability that a device of the cohort has a smaller value than one of the reference; ties
-    /// count one half.
+    /// Probability that a device of the cohort is below one of the reference; ties count one half.
     pub less: f64,
     /// Two-sided p-value of Mann and Whitney's test.
     pub rank_p_value: f64,
@@ -233,8 +232,7 @@ pub struct SelfCheck {
     pub ratio_by_chance: f64,
 }
 
-/// Latency of a class in one cohort: per device and day, averaged over the device's days, then over
-/// devices.
+/// Latency of a class in one cohort: by device and day, mean over days, then over devices.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ClassStudy {
     pub cohort: String,
@@ -249,8 +247,7 @@ pub struct ClassStudy {
     pub loaded_p99_ms: Option<Interval>,
     /// `loaded_p99_ms` minus `idle_p50_ms`, day by day.
     pub lag_ms: Option<Interval>,
-    /// Further days whose p99 under load or idle median fell on a lost probe; the means exclude
-    /// them.
+    /// Further days, not in the means: p99 under load or idle median fell on a lost probe.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub days_lost: u64,
     /// DSCP of the class to compare with.

@@ -74,8 +74,7 @@ pub struct Expectation {
     pub cause: String,
 }
 
-/// The choice of the arm with the best metric. The number of that arm is compared, for example the
-/// size of its buffer.
+/// The choice of the arm with the best metric, whose number is compared, such as its buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Whether the largest or the smallest metric is the best.

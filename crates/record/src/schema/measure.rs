@@ -86,8 +86,7 @@ underload_aqm::named! {
 /// Quantiles of `count` delays, ns. Quantile q is the smallest value with at least `q * count`
 /// values at or below it (nearest rank).
 ///
-/// Only one-way delays can be negative: if the clocks of the two ends differ by more than the path
-/// takes.
+/// Only one-way delays can be negative: if the clocks differ by more than the path takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Distribution {
     /// Number of values, at least 1.
@@ -103,8 +102,7 @@ pub struct Distribution {
     pub mean_ns: i64,
 }
 
-/// A flow whose packets queue protection (RFC 9957) redirected from the low latency queue to the
-/// classic queue.
+/// A flow whose packets queue protection (RFC 9957) moved to the classic queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sanction {
     /// [`super::FlowRecord::name`] if the run knows it, otherwise a number of the flow; `others`
@@ -164,8 +162,7 @@ impl Quantile {
         (Quantile::P999, 0.999),
     ];
 
-    /// Percentiles by which arms are compared, the highest first: the first one with enough samples
-    /// is used.
+    /// Percentiles that compare arms, highest first: the first one with enough samples counts.
     pub const HIGHEST_FIRST: [Quantile; 4] =
         [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
 
@@ -175,8 +172,7 @@ impl Quantile {
         known.find_map(|(quantile, share)| (quantile == self).then_some(share))
     }
 
-    /// Returns the number of samples from which the quantile is printed, drawn or compared: five of
-    /// them lie above it.
+    /// Returns the fewest samples for which the quantile is shown: five lie above it.
     pub const fn fewest_samples(self) -> u64 {
         match self {
             Quantile::P90 => 50,

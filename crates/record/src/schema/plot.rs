@@ -100,8 +100,7 @@ impl PlotRecord {
         points
     }
 
-    /// Returns the text in place of `{line}` and `{x}` in an arm's name; `None` if the plot does
-    /// not include the arm.
+    /// Returns the texts of `{line}` and `{x}` in an arm's name; `None` for an arm of no plot.
     fn places(&self, arm: &str) -> Option<(String, String)> {
         let plain = filled(&self.arms, "*", "*");
         if !names_arm(&plain, arm) {

@@ -12,8 +12,7 @@ pub const FORMAT_VERSION: u32 = 1;
 
 /// All trials of one scenario: the content of `run.json`.
 ///
-/// In the `sim` world everything except [`RunRecord::host`] depends only on the scenario, the seed
-/// and the commit.
+/// In the `sim` world all but [`RunRecord::host`] depends on scenario, seed and commit alone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     /// [`FORMAT_VERSION`]; on disk the version of the directory.
@@ -35,8 +34,7 @@ pub struct RunRecord {
     pub trials: Vec<TrialRecord>,
     /// Summaries of the arms, in scenario order; empty until the run is complete.
     pub summaries: Vec<ArmSummary>,
-    /// The comparison of lines that are each measured several times a day; `None` if the scenario
-    /// has no study.
+    /// The comparison of lines that are each measured several times a day; `None` without a study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study: Option<StudyRecord>,
     /// Published numbers and how this run compares with them.

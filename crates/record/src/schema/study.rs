@@ -42,8 +42,7 @@ pub struct StudyGroup {
     pub runs_void: u32,
     /// Every class that was probed, by its name.
     pub classes: BTreeMap<String, StudyClass>,
-    /// Reduction of the lag of [`StudyRecord::class`] relative to [`StudyRecord::against`],
-    /// percent, over lines.
+    /// Reduction of the lag of `class` relative to `against`, percent, over lines.
     pub cut_percent: Option<Interval>,
 }
 
@@ -52,13 +51,11 @@ pub struct StudyGroup {
 pub struct StudyClass {
     /// Median of the idle round trips.
     pub idle_p50_ns: Option<Interval>,
-    /// 99th percentile of all probes sent under load in a day; a lost probe counts as longer than
-    /// every answer.
+    /// 99th percentile of all probes under load in a day; a lost one counts as the longest.
     pub loaded_p99_ns: Option<Interval>,
     /// `loaded_p99_ns` minus `idle_p50_ns`, day by day.
     pub lag_ns: Option<Interval>,
-    /// Days of all lines whose p99 under load or idle median fell on a lost probe; the means
-    /// exclude them.
+    /// Days, not in the means, whose p99 under load or idle median fell on a lost probe.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub days_lost: u64,
 }

@@ -153,15 +153,13 @@ pub struct BottleneckSummary {
     /// Packets whose DSCP or ECN field a rule of the link changed, by the rule in the link's SPEC.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub remarked: BTreeMap<String, u64>,
-    /// Flows whose packets queue protection redirected from the low latency queue to the classic
-    /// one, by name.
+    /// Flows whose packets queue protection moved to the classic queue, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sanctions: Vec<Sanction>,
     /// Delay histogram of each service flow; empty if the queue has no histograms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_histograms: Vec<LatencyHistogram>,
-    /// Sojourn time of the packets sent; `None` if none was sent, and for queues of Linux, which do
-    /// not measure it.
+    /// Sojourn time of the packets sent; `None` without any, and for Linux's own queues.
     pub sojourn: Option<Distribution>,
     /// Sojourn plus serialisation time of the packets sent; `None` for constant-rate links, where
     /// it follows from the size.

@@ -145,8 +145,7 @@ impl Ranks {
     }
 }
 
-/// Returns the number of arrangements with each U, the coefficients of a Gaussian binomial, built
-/// factor by factor.
+/// Returns the number of arrangements with each U: coefficients of a Gaussian binomial.
 fn arrangements(first: usize, second: usize) -> Vec<f64> {
     let largest = first * second;
     let mut ways = vec![0.0f64; largest + 1];
@@ -187,8 +186,7 @@ pub fn hodges_lehmann_shift(first: &[f64], second: &[f64], confidence: f64) -> O
     })
 }
 
-/// As [`hodges_lehmann_shift`] with quotients first over second. `None` also if a value is zero or
-/// negative.
+/// As [`hodges_lehmann_shift`] with quotients first over second, for positive values only.
 pub fn hodges_lehmann_ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     if first.iter().chain(second).any(|value| *value <= 0.0) {
         return None;

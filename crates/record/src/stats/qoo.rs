@@ -20,8 +20,7 @@ pub struct LatencyBound {
 pub struct Requirements {
     /// Bounds of the round trip.
     pub latency: &'static [LatencyBound],
-    /// Percentages of lost packets up to which the application is optimal, and from which it is
-    /// unacceptable.
+    /// Percent lost up to which the application is optimal, and from which it is unacceptable.
     pub loss_percent: (f64, f64),
     /// `None` if any throughput suffices.
     pub least_mbit_s: Option<f64>,
@@ -30,8 +29,7 @@ pub struct Requirements {
 /// The conditions that were measured.
 #[derive(Clone, Copy)]
 pub struct Conditions<'a> {
-    /// Returns a percentile of the round trips, ms, infinite if it is a lost packet; `None` with
-    /// too few samples.
+    /// Returns a percentile of the round trips, ms, infinite if lost; `None` with too few.
     pub latency_ms: &'a dyn Fn(Quantile) -> Option<f64>,
     pub loss_percent: f64,
     /// `None` if the rate was not measured.
@@ -72,8 +70,7 @@ fn position(measured: f64, optimal: f64, unacceptable: f64) -> f64 {
         return 100.0;
     }
     let share = 1.0 - (measured - optimal) / (unacceptable - optimal);
-    // Returns 100 or 0 also for two equal bounds, and 0 for a value that is infinite or not a
-    // number.
+    // Returns 100 or 0 also for equal bounds, and 0 for infinity and what is not a number.
     if share > 0.0 { share.min(1.0) * 100.0 } else { 0.0 }
 }
 

@@ -42,8 +42,7 @@ pub(super) fn of_sent_by_rank(
     Quantile::WITH_SHARE.into_iter().map(|(quantile, share)| (quantile, at(share))).collect()
 }
 
-/// Sorts the values and returns their distribution; `None` without a value. Larger values count as
-/// [`i64::MAX`].
+/// Sorts the values and returns their distribution. Larger values count as [`i64::MAX`].
 pub fn distribution<T: Copy + Ord + Into<i128>>(values: &mut [T]) -> Option<Distribution> {
     values.sort_unstable();
     let (min_ns, max_ns) = (nanos(*values.first()?), nanos(*values.last()?));

@@ -26,8 +26,7 @@ pub(crate) use value::{LinkText, Maybe, QueueText, Refusal, Try, Value, one_of, 
 
 /// A table of declared keys, or a part of one.
 pub(crate) trait Section: Sized {
-    /// Reads its keys. All keys are read even if one is wrong, so that every fault is found and
-    /// every key is known.
+    /// Reads all keys even if one is wrong, so that every fault is found and every key is known.
     fn take(reader: &mut Reader<'_>) -> Option<Self>;
 }
 

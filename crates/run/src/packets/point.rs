@@ -51,8 +51,7 @@ impl At {
     }
 }
 
-/// Names of the links of each direction in tables, in the order of the path; empty for a direction
-/// with one link.
+/// Names of each direction's links in tables, in order; empty for a direction with one link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HopNames([Vec<String>; 2]);
 

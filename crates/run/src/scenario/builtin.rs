@@ -21,8 +21,7 @@ pub fn find(name: &str) -> Option<BuiltIn> {
     scenarios().find(|scenario| scenario.name == name)
 }
 
-/// Suggests what to write in place of the unknown `name`. `known` names have their group before a
-/// slash.
+/// Suggests a name for the unknown `name`. `known` names have their group before a slash.
 pub fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let group_of = |name: &'a str| name.split_once('/').map_or(name, |(group, _)| group);
     let start = name.trim_end_matches('/');

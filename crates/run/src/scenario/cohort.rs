@@ -28,8 +28,7 @@ pub struct Cohort {
     per: Per,
     /// Names of the draws whose values belong to a run and not to its line.
     of_run: BTreeSet<String>,
-    /// Lines that are each measured several times, and the numbers of those that are eligible with
-    /// the run's seed.
+    /// Lines that are measured several times, and the numbers of those that are eligible.
     lines: Option<(Lines, Vec<u32>)>,
 }
 

@@ -263,9 +263,8 @@ impl PathKeys {
         Some(Path { up: vec![up?], down: vec![down?] })
     }
 
-    /// Returns the path of these hops, which are in the order from the client to the server. The
-    /// path's delays are behind the last hop: each belongs to its direction's link next to the
-    /// server.
+    /// Returns the path of these hops, from the client to the server. The path's delays are behind
+    /// the last hop: each belongs to the link next to the server.
     fn resolve_chain(
         self,
         hops: &[(String, Table)],
@@ -394,8 +393,7 @@ impl LaneKeys {
             self.overhead.map(|bytes| ("overhead", "overhead", format!("{bytes}B"))),
         ];
         let more: Vec<_> = more.into_iter().flatten().collect();
-        // If the link was rejected, a wide link replaces it, so that the queue and the other keys
-        // are still checked.
+        // A wide link replaces a rejected one, so that the other keys are still checked.
         let link = given.or_else(|| wide.clone())?;
         let link = with_more(&link, self.direction, &more, load, faults);
         let facts = match &link {

@@ -352,8 +352,7 @@ fn check_repeats(repeats: u32) -> Result<(), Fault> {
     Err(Fault::new("repeats", format!("{repeats} is out of range; expected 1 to {MAX_REPEATS}")))
 }
 
-/// Returns how many trials of each arm the lines of a cohort need, `asked` at most; `None` if the
-/// cohort has no lines.
+/// Returns how many trials of each arm a cohort's lines need, `asked` at most; `None` without.
 fn runs_of_lines(
     cohort: Option<&mut Cohort>,
     arms: &[Arm],

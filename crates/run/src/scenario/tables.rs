@@ -81,8 +81,7 @@ impl Base {
         self.origin(key).is_some_and(|origin| origin.contains('['))
     }
 
-    /// Returns every key, written as in an override, with its value as in the file; strings without
-    /// quotes.
+    /// Returns every key as in an override, with its value as in the file; strings without quotes.
     pub(super) fn settings(&self) -> BTreeMap<String, String> {
         let hops = self.hops.iter().map(|(name, table)| (format!("path.hop.{name}"), table));
         let flows = self.flows.iter().map(|(name, table)| (format!("flow.{name}"), table));

@@ -166,8 +166,7 @@ impl Quantiles {
     }
 }
 
-/// Returns the position of the text at a share of the sum of weights. Texts of weight 0 are never
-/// chosen.
+/// Returns the position of the text at a share of the weights, never one of weight 0.
 fn chosen(weights: &[f64], share: f64) -> usize {
     let mut left = share * weights.iter().sum::<f64>();
     let mut last = 0;

@@ -158,8 +158,7 @@ impl Axis {
         }
     }
 
-    /// Returns the amounts at the ends of a range, and whether it grows by factors; `None` for
-    /// listed values.
+    /// Returns the ends of a range, and whether it grows by factors; `None` for listed values.
     pub(super) fn ends(&self) -> Option<(f64, f64, bool)> {
         let Kind::Range(range) = &self.kind else { return None };
         let amount = |share| range.at(share).value.amount;
@@ -277,8 +276,7 @@ impl Amount {
         read.ok_or_else(|| Fault::new("", problem()))
     }
 
-    /// Returns the value for a scenario: quantities as [`Quantity`] rounds them, numbers to a
-    /// millionth.
+    /// Returns the value for a scenario, rounded as [`Quantity`] does, or to a millionth.
     fn value(self) -> Value {
         match self.form {
             Form::Quantity(unit) => {

@@ -13,8 +13,7 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Returns the points of a grid, or `samples` drawn points; `None` if the count exceeds 64
-    /// bits.
+    /// Returns the points of a grid, or `samples` drawn points; `None` beyond 64 bits.
     pub(super) fn new(design: Design, samples: u64, axes: &[Axis], seed: u64) -> Option<Self> {
         let count = match design {
             Design::Grid => axes
@@ -71,9 +70,8 @@ impl Points {
 
 const ROUNDS: usize = 6;
 
-/// Maps a number below `count` to another one, as a permutation of these numbers: a Feistel network
-/// over the next power of four, repeated until the result is below `count` (Black and Rogaway
-/// 2002).
+/// Maps a number below `count` to another, as a permutation: a Feistel network over the next power
+/// of four, repeated until the result is below `count` (Black and Rogaway 2002).
 fn permuted(number: u64, count: u64, keys: &[u64; ROUNDS]) -> u64 {
     let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
     let half = bits.div_ceil(2).max(1);

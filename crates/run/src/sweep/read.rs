@@ -242,8 +242,7 @@ fn check_alone(file: &SweepFile, faults: &mut Faults) {
     faults.accept(check_numbers(file));
 }
 
-/// Adds those errors of a scenario to `faults` that keys of the sweep file cause, and returns the
-/// others.
+/// Adds the errors that keys of the sweep file cause to `faults`, and returns the others.
 fn of_sweep(errors: ScenarioErrors, file: &SweepFile, faults: &mut Faults) -> ScenarioErrors {
     let place = |error: &ScenarioError| {
         if let Some(key) = error.key.strip_prefix("--set ") {

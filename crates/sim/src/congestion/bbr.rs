@@ -60,8 +60,7 @@ pub struct Bbr {
     aggregation: Aggregation,
 }
 
-/// Segments acknowledged in excess of the bandwidth: the larger of the last two windows of five
-/// rounds.
+/// Segments acknowledged in excess of the bandwidth: the most of the last two windows.
 #[derive(Debug, Default)]
 struct Aggregation {
     epoch_start: Time,

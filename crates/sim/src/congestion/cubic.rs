@@ -159,8 +159,7 @@ const C_SCALED: u128 = 410;
 const MAX_OFFSET_TICKS: u64 = 1 << 22;
 // 2^40 / 410.
 const CUBE_FACTOR: u64 = (1 << 40) / 410;
-/// 8 * (1024 + 717) / 3 / (1024 - 717): acknowledged segments per segment of Reno's growth, times
-/// 8 / window.
+/// 8 * (1024 + 717) / 3 / (1024 - 717): segments per segment of Reno's growth, times 8 / window.
 const FRIENDLY_SCALE: u64 = 15;
 /// The least time between two updates of the target, Linux's HZ / 32.
 const UPDATE_GAP: Span = Span::from_nanos(1_000_000_000 / 32);

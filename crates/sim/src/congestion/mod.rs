@@ -91,8 +91,7 @@ impl Window {
         self.size = self.size.min(MAX_WINDOW);
     }
 
-    /// Grows as Reno: in slow start by `share` of the acknowledged segments, otherwise by one
-    /// segment per window.
+    /// Grows as Reno: by `share` of the acknowledged segments, or by one segment per window.
     fn grow_as_reno(&mut self, ack: &Ack, share: impl FnOnce(u32) -> u32) {
         if !ack.may_grow() {
             return;
@@ -161,8 +160,7 @@ pub struct Delivered {
     pub segments: u32,
     /// The longer of send and acknowledgement interval.
     pub interval: Span,
-    /// Segments delivered when the sampled one was sent. A round ends when this reaches the count
-    /// at its start.
+    /// Segments delivered when this one was sent. A round ends when this reaches its first count.
     pub prior_delivered: u32,
     /// The application, not the network, limited the rate.
     pub app_limited: bool,
@@ -211,8 +209,7 @@ pub trait CongestionControl {
         None
     }
 
-    /// Returns whether the algorithm sets the window in every state, so that the transport does not
-    /// reduce it.
+    /// Returns whether the algorithm sets the window in every state, not the transport.
     fn owns_window(&self) -> bool {
         false
     }

@@ -26,8 +26,7 @@ pub(crate) trait Endpoint {
     /// Returns when `on_timer` is due; [`Time::MAX`]: never.
     fn deadline(&self) -> Time;
 
-    /// Returns the payload bytes that reached the far end, each counted once; 0 for flows without
-    /// a goodput.
+    /// Returns the payload bytes that arrived, each counted once; 0 for flows without a goodput.
     fn received_bytes(&self) -> u64 {
         0
     }

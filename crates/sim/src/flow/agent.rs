@@ -60,8 +60,7 @@ impl Agent {
         }
     }
 
-    /// [`Endpoint::on_timer`] without dynamic dispatch for TCP: a paced flow has a timer per
-    /// packet.
+    /// [`Endpoint::on_timer`] without dynamic dispatch for TCP, whose pacing needs many timers.
     #[inline]
     pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
         match self {

@@ -196,9 +196,8 @@ impl Network {
         self.heads.set(self.pipes.len() + hop, next);
     }
 
-    /// Handles the next event, that of `source` at `now`. If a packet reached its endpoint, writes
-    /// the packet to `arrived` and returns its direction. Returned by value, the packet would be
-    /// moved three times.
+    /// Handles the next event, that of `source` at `now`. Writes a packet at its endpoint to
+    /// `arrived` and returns its direction: returned by value, it would be moved three times.
     #[inline]
     pub(crate) fn step(
         &mut self,

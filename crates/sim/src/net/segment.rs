@@ -53,8 +53,7 @@ pub enum Body {
 
 const _: () = assert!(size_of::<Segment>() <= 32, "a packet with its metadata is one cache line");
 
-/// A TCP segment with data. Sequence numbers count segments, since a retransmitted segment keeps
-/// its boundaries.
+/// A TCP segment with data. Sequence numbers count segments: retransmissions have the same ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {
     pub sequence: u32,
@@ -67,8 +66,7 @@ pub struct Data {
     pub sent: Stamp,
 }
 
-/// A TCP acknowledgement. Its receive window is constant, because the application reads all data at
-/// once.
+/// A TCP acknowledgement. Its window is constant: the application reads all data at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledgement {
     /// The first segment not received.

@@ -60,8 +60,7 @@ pub use config::TcpConfig;
 pub(crate) struct Tcp {
     receiver: Receiver,
     delivery: Option<Box<Delivery>>,
-    /// When the sender's timers are due, copied here so that a data packet does not read the
-    /// sender.
+    /// When the sender's timers are due, copied so that data packets do not read the sender.
     sender_deadline: Time,
     header_bytes: u32,
     direction: Direction,

@@ -263,9 +263,8 @@ impl Scoreboard {
         self.unjudged = self.unjudged.max(self.first);
     }
 
-    /// Removes the first segments up to the first one that was sacked, lost or retransmitted, which
-    /// is nearly always all of them. Each was sent no earlier than its predecessor, so the last one
-    /// is the most recent.
+    /// Removes the segments before the first sacked, lost or retransmitted one, nearly always all.
+    /// Each was sent no earlier than its predecessor, so the last one is the most recent.
     #[inline]
     fn acknowledge_run(&mut self, end: u32, delivery: &mut Delivery) {
         let first = self.first;

@@ -81,8 +81,7 @@ impl Undo {
         }
     }
 
-    /// Returns whether the echo of an advancing acknowledgement is older than the first
-    /// retransmission.
+    /// Returns whether an advancing acknowledgement echoes a time before the first retransmission.
     pub(super) fn was_delayed(&self, echoed: Stamp) -> bool {
         self.marker.is_some() && self.first_again.is_none_or(|again| echoed.is_before(again))
     }

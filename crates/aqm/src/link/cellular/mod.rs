@@ -136,11 +136,9 @@ impl Cellular {
 #[derive(Clone, Debug)]
 struct Process {
     config: CellularConfig,
-    /// The share of the distance from `centre` that remains after one tick, in Q32; one without
-    /// reversion.
+    /// The part of the distance from `centre` that one tick leaves, in Q32; one without reversion.
     keep_q32: u64,
-    /// Standard deviation of one tick's step, and with reversion that of the stationary
-    /// distribution.
+    /// Standard deviation of one tick's step, with reversion of the stationary distribution.
     step_deviation: u64,
     long_run_deviation: Option<u64>,
     /// Streams for the motion, the opportunities and the outages.
@@ -158,9 +156,8 @@ struct Process {
     next_reconfiguration: Time,
 }
 
-/// Maximum number of ticks that are computed one by one after a silence: a day of ticks of 20 ms.
-/// After a longer silence, which only a wrong time stamp produces, a new rate is drawn, so that the
-/// work is bounded.
+/// Maximum number of ticks computed one by one after a silence: a day of ticks of 20 ms. A longer
+/// silence needs a wrong time stamp; a new rate is drawn, so that the work is bounded.
 const SILENCE_MAX_TICKS: u64 = 1 << 22;
 
 const ONE_Q32: u64 = 1 << 32;

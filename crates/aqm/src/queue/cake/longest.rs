@@ -19,8 +19,7 @@ pub(super) struct Longest {
     heap: Vec<u16>,
     /// The index of each queue in the heap.
     place: Vec<u16>,
-    /// Number of packets that may still leave before the heap stops being maintained; zero while it
-    /// is not maintained.
+    /// Departures after which the heap is not maintained any more; zero while it is not.
     kept_for: u16,
 }
 

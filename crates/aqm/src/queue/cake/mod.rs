@@ -241,8 +241,7 @@ impl<P> Cake<P> {
         }
     }
 
-    /// Returns the highest tin that is within its rate, or the first that will be within its rate
-    /// again.
+    /// Returns the highest tin within its rate, or the first that will be within its rate again.
     fn most_urgent_tin(&mut self, now: Time) -> Option<usize> {
         let mut best = None;
         for (index, tin) in self.tins.iter().enumerate().filter(|(_, tin)| tin.is_active()) {

@@ -233,8 +233,7 @@ impl Tin {
         self.enter_hosts(index, isolation);
     }
 
-    /// Returns the flow whose turn it is. A decaying flow only if `may_decay`, or if all flows
-    /// decay.
+    /// Returns the flow whose turn it is; a decaying one only if `may_decay`, or if all decay.
     #[inline]
     pub fn next_flow(&self, may_decay: bool) -> Option<usize> {
         let decaying = self.decaying.first();

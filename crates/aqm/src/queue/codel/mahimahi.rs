@@ -26,8 +26,7 @@ pub struct Mahimahi {
 }
 
 impl Mahimahi {
-    /// Returns CoDel in its initial state; `target` and `interval` are rounded down to
-    /// milliseconds.
+    /// Returns CoDel in its initial state, with times rounded down to milliseconds.
     pub const fn new(target: Span, interval: Span, guard_bytes: u32) -> Self {
         Self {
             target_ms: target.as_nanos() / 1_000_000,

@@ -5,8 +5,7 @@ const LN_2_Q32: u64 = 2_977_044_472;
 /// 1 / ln 2 as a fraction of 2^32.
 const LOG2_E_Q32: u64 = 6_196_328_019;
 
-/// Returns `ln(value)` as a fraction of 2^48, for a value from 1 to 2 in millionths. Exact to
-/// 2^-44.
+/// Returns `ln(value)` as a fraction of 2^48, for 1 to 2 in millionths. Exact to 2^-44.
 pub(crate) fn ln_q48(millionths: u64) -> u64 {
     // ln(v) = 2 artanh(z) = 2 (z + z^3/3 + z^5/5 + ...) with z = (v - 1) / (v + 1), at most 1/3.
     let (above, sum) = (millionths - 1_000_000, millionths + 1_000_000);

@@ -72,8 +72,7 @@ pub(crate) fn add_clamped_q56(probability_q56: u64, step_q56: i128, limit_q56: u
     (i128::from(probability_q56) + step_q56).clamp(0, i128::from(limit_q56)) as u64
 }
 
-/// A periodic timer that needs no caller: due updates are replayed at their nominal times when the
-/// queue is next used.
+/// A periodic timer without a caller: due updates are replayed when the queue is next used.
 #[derive(Clone, Debug)]
 pub(crate) struct UpdateTimer {
     next: Time,

@@ -44,8 +44,7 @@ pub struct DocsisLldConfig {
     pub weight: u8,
     /// Whether queue protection is on (TLV 42.7).
     pub protection: bool,
-    /// The delay above which flows can be moved to the classic queue (TLV 42.8); `None` for the end
-    /// of the ramp.
+    /// The delay above which flows can be moved (TLV 42.8); `None` for the end of the ramp.
     pub critical_delay: Option<Span>,
     /// The score that a flow may have at `critical_delay` (TLV 42.9).
     pub critical_score: Span,

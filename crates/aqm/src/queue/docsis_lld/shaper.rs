@@ -5,8 +5,7 @@ use crate::service_flow::FlowRates;
 use crate::time::{Span, Time};
 use crate::token_bucket::{MAX_BURST_BYTES, NANOBITS_PER_BYTE};
 
-/// Two token buckets: one with the sustained rate and burst, one with the peak rate and a largest
-/// frame.
+/// Two token buckets: sustained rate and burst, and peak rate and a largest frame.
 ///
 /// A packet larger than a bucket leaves when the bucket is full, and puts it into debt, so that the
 /// rate holds in the long run for all sizes.

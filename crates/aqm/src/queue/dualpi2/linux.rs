@@ -26,8 +26,7 @@ pub struct DualPi2LinuxConfig {
     pub coupling: u8,
     /// The step above which the low latency queue marks natively (`step_thresh`).
     pub step: Step,
-    /// The step never marks a packet that found fewer packets in the low latency queue
-    /// (`min_qlen_step`).
+    /// The step marks no packet that found fewer in the low latency queue (`min_qlen_step`).
     pub step_min_packets: u32,
     /// When the coupled AQM judges a packet (`drop_early`).
     pub drop: DropAt,
@@ -85,8 +84,7 @@ pub struct DualPi2Linux {
     /// The largest value of the probability.
     most: u32,
     old_delay: Span,
-    /// Whether the step may mark each packet of the low latency queue, oldest first; empty if it
-    /// may mark all.
+    /// Whether the step may mark each low latency packet, oldest first; empty if it may mark all.
     may_step: VecDeque<bool>,
     rng: Rng,
 }
@@ -153,8 +151,7 @@ impl DualPi2Linux {
         if drops { Decision::Drop } else { MARK }
     }
 
-    /// Whether the step marks a packet that leaves `behind` packets in the low latency queue
-    /// (`do_step_aqm`).
+    /// Whether the step marks a low latency packet with `behind` behind it (`do_step_aqm`).
     fn is_past_step(&self, now: Time, meta: &Meta, behind: u32) -> bool {
         match self.config.step {
             Step::Sojourn(most) => now.since(meta.arrived) > most,

@@ -23,8 +23,7 @@ pub struct PieRfcConfig {
     pub alpha_microhertz: u64,
     /// Weight of the delay's change, in millionths of a hertz (section 4.2).
     pub beta_microhertz: u64,
-    /// Size of an average packet: nothing is dropped while two or fewer of them are stored (section
-    /// 4.1).
+    /// Size of an average packet: while two or fewer are stored, nothing is dropped (section 4.1).
     pub mean_packet_bytes: u32,
     /// Whether ECN-capable packets are marked instead of dropped (section 5.1).
     pub ecn: bool,
@@ -182,8 +181,7 @@ impl Aqm for PieRfc {
 const TWO_PERCENT_Q56: u64 = ratio_q56(2, 100);
 const TEN_PERCENT_Q56: u64 = ratio_q56(10, 100);
 const TWENTY_PERCENT_Q56: u64 = ratio_q56(20, 100);
-/// No packet is signalled before the probabilities since the last signal add up to this (section
-/// 5.4).
+/// No packet is signalled before the probabilities add up to this (section 5.4).
 const SPREAD_LOW_Q56: u64 = ratio_q56(85, 100);
 /// A packet is signalled when they add up to this (section 5.4).
 const SPREAD_HIGH_Q56: u64 = ratio_q56(85, 10);

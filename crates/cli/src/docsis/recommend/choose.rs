@@ -30,8 +30,7 @@ impl Outcome {
         self.utilisation_percent.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Whether this is at least as good as `other` in latency, utilisation and score, and better in
-    /// one of them.
+    /// Whether this is nowhere worse than `other`, and better in latency, utilisation or score.
     fn beats(&self, other: &Self) -> bool {
         let gains = [
             other.added_p99_ms - self.added_p99_ms,
@@ -60,8 +59,7 @@ pub enum Rule {
     BestScore,
 }
 
-/// Returns the position of the chosen outcome among the `eligible` ones, and the rule. `None` if no
-/// outcome is eligible.
+/// Returns the chosen one of the `eligible` outcomes, and the rule; `None` without any.
 pub fn choose(
     outcomes: &[Outcome],
     eligible: impl Fn(&Outcome) -> bool,

@@ -60,8 +60,7 @@ pub struct ApplicationFlow {
 }
 
 impl ApplicationFlow {
-    /// Returns the applications of an entry with their names: `call`, or `call-up` and `call-down`
-    /// for both directions.
+    /// Returns the applications of an entry by name: `call`, or `call-up` and `call-down`.
     pub fn flows(&self, entry: &str) -> Vec<(String, ApplicationConfig)> {
         match &self.config {
             ApplicationConfig::InteractiveVideo(call) if self.is_both_ways => {

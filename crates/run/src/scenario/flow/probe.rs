@@ -38,8 +38,7 @@ const DEFAULT_TIMEOUT: Span = Span::from_secs(5);
 const TIMEOUTS: RangeInclusive<Span> = Span::from_millis(100)..=Span::from_secs(60);
 
 impl ProbeFlow {
-    /// Returns name and class of the request-response probe, if there is one; it has the first
-    /// class.
+    /// Returns name and class of the request-response probe, if any; it has the first class.
     pub fn request_response(&self, entry: &str) -> Option<(String, Marking)> {
         let class = self.classes.first().filter(|_| self.closed_loop)?;
         Some((flows::request_response(entry), *class))

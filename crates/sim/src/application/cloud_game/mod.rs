@@ -330,8 +330,7 @@ const PACKET_BYTES: u32 = 1_200;
 const WIRE_PER_PAYLOAD: f64 = (PACKET_BYTES + UDP_HEADER_BYTES) as f64 / PACKET_BYTES as f64;
 /// Standard deviation of frame sizes, as a share of their mean.
 const SIZE_DEVIATION: f64 = 0.1;
-/// Minimum ratio of pacing rate to video rate: enough for a frame two and a half deviations above
-/// the mean.
+/// Minimum ratio of pacing to video rate: enough for a frame 2.5 deviations above the mean.
 const PACING: f64 = 1.25;
 /// Maximum pacing rate divided by that rate. A path faster than the encoder delivers frames sooner.
 /// TCP's window, too, grows to at most twice of what is used (in slow start).

@@ -327,8 +327,7 @@ const REPORT_BYTES: u32 = 20;
 /// RTP with the extension that numbers packets across streams.
 const RTP_HEADER_BYTES: u32 = 20;
 const PACKET_BYTES: u32 = 1_200;
-/// Packets per frame, limited by the bits of [`Frame::missing`]. At 8 Mbit/s a frame has 28 on
-/// average, at most 37.
+/// Packets per frame: bits of [`Frame::missing`]. At 8 Mbit/s a frame has 28, at most 37.
 const MAX_PARTS: u32 = 64;
 const SIZE_DEVIATION: f64 = 0.1;
 /// Pacing over rate, as WebRTC's.

@@ -8,8 +8,7 @@ use super::super::numbers::uniform;
 /// How long a receiver delays frames so that slower ones arrive in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JitterBuffer {
-    /// The first frame waits for `delay`; all others are played at the same distance from their
-    /// sending.
+    /// The first frame waits for `delay`; all others are played as long after their sending.
     Fixed { delay: Span },
     /// Mean plus four deviations of the delay (Ramjee, Kurose, Towsley and Schulzrinne 1994,
     /// algorithm 1), at most `max` above the smallest delay. The value changes at the start of each

@@ -15,8 +15,7 @@ pub struct Impairment {
     pub delay_ms: f64,
     /// Share of the frames not heard, 0 to 1.
     pub loss: f64,
-    /// Mean length of loss bursts divided by that of random loss of the same share; 1 for random
-    /// loss.
+    /// Mean length of loss bursts over that of random loss of the same share; 1 for random loss.
     pub burst_ratio: f64,
     /// Whether the receiver conceals lost frames (G.711 Appendix I).
     pub concealment: bool,

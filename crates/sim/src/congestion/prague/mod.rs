@@ -52,8 +52,7 @@ pub struct Prague {
     packet_bytes: u64,
     /// W in units of 2^-[`FRACTION_BITS`](Self::FRACTION_BITS) segments.
     pub(crate) exact: u64,
-    /// The window that Prague last set. A different value comes from the transport, after a timeout
-    /// or an undo.
+    /// The window that Prague set last. The transport set another one after a timeout or an undo.
     left: u32,
     fraction: MarkFraction,
     saw_mark: bool,

@@ -72,9 +72,8 @@ impl Sender {
         self.end_reduction();
     }
 
-    /// Continues fast recovery. An echo from before the first retransmission shows that the
-    /// segments were late, not lost; then nothing is retransmitted until the retransmissions are
-    /// answered.
+    /// Continues fast recovery. An echo from before the first retransmission shows that segments
+    /// were late, not lost; then nothing is retransmitted until retransmissions are answered.
     fn continue_recovery(&mut self, ack: &Acknowledgement, delivery: &Delivery) -> Turn {
         if delivery.acknowledged > 0 && self.undo.was_delayed(ack.echoed) {
             if self.board.retransmitting > 0 {
@@ -162,8 +161,7 @@ impl Sender {
         }
     }
 
-    /// Starts fast recovery after losses. A retransmission lost after a timeout is a new congestion
-    /// event.
+    /// Starts fast recovery. A retransmission lost after a timeout is a new congestion event.
     pub(super) fn recover_losses(&mut self, now: Time, lost_again: bool) {
         match self.state {
             State::Recovery => return,
@@ -212,8 +210,7 @@ impl Sender {
         self.recover = self.board.next;
     }
 
-    /// Linux `tcp_enter_loss`. Reduces the window unless a reduction for the same segments is in
-    /// progress.
+    /// Linux `tcp_enter_loss`. Reduces the window unless it was reduced for these segments.
     pub(super) fn on_timeout(&mut self, port: &mut Port<'_>) {
         self.stats.timeouts += 1;
         let undisturbed = matches!(self.state, State::Open | State::Reducing);

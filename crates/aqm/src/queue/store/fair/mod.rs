@@ -164,8 +164,7 @@ impl<A: Aqm, P> Fair<A, P> {
         Backlog { packets, bytes: self.shared.bytes.bytes(index) }
     }
 
-    /// Drops packets until the limits are met. Returns whether the packet in node `arrival` was
-    /// among the victims.
+    /// Drops packets until the limits are met. Returns whether that in node `arrival` was a victim.
     #[cold]
     fn drop_overflow(&mut self, now: Time, arrival: u32, observer: &mut dyn Observer<P>) -> bool {
         let FairOverflow::Fattest { drop_batch } = self.config.overflow else { return false };

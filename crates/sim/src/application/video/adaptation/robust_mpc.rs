@@ -40,8 +40,7 @@ impl RobustMpc {
     }
 }
 
-/// Returns the quality of experience of a plan, whose digits, most significant first, are the
-/// rungs.
+/// Returns the quality of a plan, whose digits, most significant first, are the rungs.
 fn value(view: &View<'_>, throughput: f64, plan: usize, plans: usize) -> f64 {
     let rungs = view.ladder.len();
     let mut buffer = view.buffer_s;
