@@ -95,8 +95,7 @@ impl Drop for Membership {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // Wait at most `GOODBYE_MAX` for the last heartbeat: an orchestrator that does not answer
-        // must not delay the shutdown.
+        // At most `GOODBYE_MAX`: a silent orchestrator must not delay the shutdown.
         let until = Instant::now() + GOODBYE_MAX;
         while !thread.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));

@@ -93,8 +93,7 @@ pub(crate) fn signal<P>(
     Some(packet)
 }
 
-/// Marks a packet if it is ECN-capable; all marks are set here. A packet that already has CE counts
-/// as signalled, but not as marked.
+/// Marks a packet if it is ECN-capable. One that already has CE is signalled, not marked.
 pub(crate) fn mark_if_capable(meta: &mut Meta) -> Marking {
     match meta.ecn {
         Ecn::NotEct => Marking::NotCapable,

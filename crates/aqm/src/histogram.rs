@@ -83,8 +83,7 @@ impl Histogram {
         (!self.is_empty()).then(|| (self.sum / u128::from(self.count)) as u64)
     }
 
-    /// Returns the smallest duration with at least `permille` thousandths of all at or below it
-    /// (nearest rank); 0 if empty.
+    /// Returns the nearest-rank quantile at `permille` thousandths; 0 if empty.
     pub fn quantile(&self, permille: u32) -> u64 {
         self.quantiles([permille])[0]
     }
@@ -94,8 +93,7 @@ impl Histogram {
         self.at_ranks(permilles.map(|permille| nearest_rank(self.count, permille)))
     }
 
-    /// Returns the durations of these ranks, from 1 for the smallest. `ranks` must not decrease. As
-    /// exact as a quantile; 0 if empty.
+    /// Returns the durations of these ranks, from 1 for the smallest, not decreasing; 0 if empty.
     pub fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
         debug_assert!(ranks.is_sorted(), "{ranks:?}");
         let mut seen = 0;
@@ -110,8 +108,7 @@ impl Histogram {
     }
 }
 
-/// Returns the rank of a quantile of `count` values: of the smallest value with at least `permille`
-/// thousandths at or below it.
+/// Returns the nearest rank of a quantile of `count` values, from 1 for the smallest.
 pub fn nearest_rank(count: u64, permille: u32) -> u64 {
     let rank = (u128::from(count) * u128::from(permille)).div_ceil(1_000) as u64;
     rank.max(1)

@@ -3,8 +3,7 @@
 use crate::time::Time;
 
 crate::named! {
-    /// The Explicit Congestion Notification field (RFC 3168 section 5, RFC 9331 section 2), in the
-    /// order of its two bits.
+    /// The ECN field (RFC 3168 section 5, RFC 9331 section 2), in the order of its two bits.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
     pub enum Ecn {
@@ -58,8 +57,7 @@ impl Dscp {
         Self(tos >> 2)
     }
 
-    /// Returns the class selector, the codepoint with the three lower bits zero: CS0 to CS7 (RFC
-    /// 2474, section 4.2.2).
+    /// Returns the class selector: the three lower bits are zero (RFC 2474, section 4.2.2).
     #[must_use]
     pub const fn class_selector(self) -> Self {
         Self(self.0 & 0b11_1000)

@@ -33,8 +33,7 @@ pub trait Qdisc<P> {
     /// `codel.count`, `docsis-pie.delay_ns`.
     fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
 
-    /// Returns the service flows of a queue that waits for grants for each of them; `None` if the
-    /// link serves the queue as a whole.
+    /// Returns the flows of a queue that waits for grants for each; `None` for one as a whole.
     fn service_flows(&mut self) -> Option<&mut dyn ServiceFlows<P>> {
         None
     }

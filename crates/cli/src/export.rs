@@ -112,8 +112,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.json { console::print_json(&files) } else { Ok(()) }
 }
 
-/// Writes a file atomically: flent would read half a file as a short one. An existing file with
-/// other content is an error.
+/// Writes a file atomically: flent would read half a file. Refuses to change an existing one.
 fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     match disk::write_new(path, content, Access::Usual) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

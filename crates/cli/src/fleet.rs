@@ -21,8 +21,7 @@ pub struct Arguments {
 
 const PROGRAM: &str = "underload-fleet";
 
-/// Replaces this process, so that signals reach `underload-fleet` and its exit status is this
-/// one's. Returns only if this fails.
+/// Replaces this process: signals and exit status are the other's. Returns only on failure.
 pub fn run(arguments: &Arguments, options: console::Options) -> anyhow::Error {
     let error = Command::new(program())
         .arg0("underload fleet")

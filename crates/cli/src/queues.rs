@@ -101,8 +101,7 @@ impl Row {
     }
 }
 
-/// Formats defaults by profile, for the profiles of the queue. The last text is the default of all
-/// profiles that have no text.
+/// Formats defaults by profile; the last text is that of all profiles without their own.
 fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
     let is_known = |name: &str| profiles.iter().any(|profile| profile.name == name);
     let mut named: Vec<(&str, String)> = Vec::new();

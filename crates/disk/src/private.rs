@@ -96,8 +96,7 @@ pub fn make_private(path: &Path) -> io::Result<()> {
     close_to_others(&options.open(path)?)
 }
 
-/// Removes the permissions of others from a regular file of this user. Terminals, pipes and files
-/// of other users are left alone.
+/// Removes the permissions of others from a regular file of this user, and of no other file.
 pub fn close_to_others(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {

@@ -40,8 +40,7 @@ pub struct LowLatencyUpstream {
 pub struct Member {
     pub rates: Rates,
     pub aqm: AqmEncodings,
-    /// The buffer that the modem selects; `None` if the file has neither Buffer Control (35) for
-    /// the flow nor a default (68).
+    /// The buffer that the modem selects; `None` without Buffer Control (35) and default (68).
     pub buffer_bytes: Option<u64>,
 }
 

@@ -160,8 +160,7 @@ impl Rates {
         }
     }
 
-    /// The larger of the sustained and the peak rate, which sizes default buffers. `None` if
-    /// neither limits the flow.
+    /// The larger of sustained and peak rate, for default buffers. `None` if neither is limited.
     pub(crate) fn fastest_bit_per_s(&self) -> Option<u64> {
         self.sustained_bit_per_s.max(self.peak_bit_per_s).filter(|bit_per_s| *bit_per_s > 0)
     }

@@ -126,8 +126,7 @@ fn classic_aqm(target_ms: u8) -> AqmEncodings {
     }
 }
 
-/// Two flows in an aggregate, classifiers for L4S and NQB, and the extended MIC without which a
-/// CMTS ignores the aggregate.
+/// Two flows in an aggregate, classifiers, and the extended MIC that a CMTS requires for it.
 fn low_latency(up: &Upstream, target_ms: u8) -> Config {
     let (l4s, nqb) = ([0x01, 0x01, 0x01], [0xb4, 0xb4, 0xfc]);
     let matches = TOS_PATHS.into_iter().flat_map(|[outer, inner]| {

@@ -146,8 +146,7 @@ impl StudyPools {
 }
 
 impl StudyRecord {
-    /// Returns the metric `cut`, or `cut.DRAW=VALUE` for the lines with that condition: the mean
-    /// over an arm's lines, percent.
+    /// Returns `cut`, or `cut.DRAW=VALUE` for lines with that condition: mean over lines, percent.
     pub(crate) fn cut(&self, arm: &str, metric: &str) -> Option<f64> {
         let wanted = match metric.strip_prefix("cut")? {
             "" => None,

@@ -35,8 +35,7 @@ pub(crate) struct PageLoads {
 }
 
 impl PageLoads {
-    /// Returns the metrics of the model `web`, and those that only a browser has. Times are medians
-    /// of the finished loads.
+    /// Returns the metrics of `web` and of a browser. Times are medians of the finished loads.
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         let length = |load: &PageTiming| Span::from_nanos((load.load_event_end * 1e6) as u64);
         let finished: Vec<Span> = self.finished.iter().map(length).collect();

@@ -59,8 +59,7 @@ pub(crate) struct Setting<'a> {
 }
 
 impl TrialData {
-    /// Drops queue and time series of a direction whose link the scenario does not name: it is
-    /// wide, and no bottleneck.
+    /// Drops queue and series of a direction without a named link, which is no bottleneck.
     pub(crate) fn drop_wide_links(&mut self, path: &Path) {
         for (direction, _) in path.lanes().filter(|(_, lane)| lane.is_wide) {
             let prefix = format!("{direction}.");

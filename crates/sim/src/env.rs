@@ -41,8 +41,7 @@ pub struct EnvironmentConfig {
     pub hop: HopConfig,
     /// Base round trip in addition to the link's delay.
     pub rtt: Span,
-    /// Congestion controls of the flows, at least one. With [`Steered::Window`] the first one only
-    /// opens the connection.
+    /// Congestion controls, at least one; with [`Steered::Window`] the first only connects.
     pub flows: Vec<Algorithm>,
     /// Whether flows whose algorithm does not require a mode use classic ECN.
     pub ecn: bool,

@@ -9,8 +9,7 @@ use signal_hook::flag;
 
 use crate::exit::Stopped;
 
-/// Whether the user asked to stop. A second signal ends the program at once, with its namespaces
-/// and all programs in them.
+/// Whether the user asked to stop. A second signal ends the program and all namespaces.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     requested: Arc<AtomicBool>,

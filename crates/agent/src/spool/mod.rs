@@ -217,8 +217,7 @@ impl Spool {
         Some(Batch { epoch, through, body })
     }
 
-    /// Deletes acknowledged results. If that cannot be stored, they are sent again after a restart,
-    /// which changes nothing.
+    /// Deletes acknowledged results. After a failure they are sent again, which changes nothing.
     pub fn note_stored(&mut self, epoch: u32, through: u64) {
         let is_stored = |entry: &Entry| (entry.epoch, entry.sequence) <= (epoch, through);
         while self.waiting.front().is_some_and(is_stored) {

@@ -4,8 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Formats a fraction of 2^32 in millionths, with at least the precision of the parser, so that a
-/// value prints as it was written.
+/// Formats a fraction of 2^32 in millionths, as precisely as the parser reads it.
 pub(super) fn millionths_of_q32(f: &mut fmt::Formatter<'_>, q32: u64) -> fmt::Result {
     decimal(f, (q32 * 1_000_000 + (1 << 31)) >> 32)
 }

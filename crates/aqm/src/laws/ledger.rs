@@ -174,8 +174,7 @@ impl Supervised {
         self.queue.stats()
     }
 
-    /// Compares the queue's totals with those of the model, which only grow; so the queue's
-    /// counters only grow, too.
+    /// Compares the queue's totals with those of the model, so both only grow.
     fn balance(&self) {
         let backlog = self.books.backlog;
         assert_eq!(self.queue.backlog(), backlog, "backlog");

@@ -4,8 +4,7 @@ use crate::rate::Rate;
 use crate::time::{Span, Time};
 use crate::token_bucket::NANOBITS_PER_BYTE;
 
-/// A constant rate. The remainders of rounding to nanoseconds are carried through a busy period, so
-/// that long runs do not drift.
+/// A constant rate. Remainders of rounding are carried, so that long runs do not drift.
 #[derive(Clone, Debug)]
 pub struct Constant {
     pub(super) rate: Rate,

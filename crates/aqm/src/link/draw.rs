@@ -48,8 +48,7 @@ pub(super) fn exponential_span(rng: &mut Rng, mean: Span) -> Span {
     Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Returns a time of Pareto's law with shape 2: at least half its mean, with a density that falls
-/// with the third power.
+/// Returns a time of Pareto's law with shape 2: the density falls with the third power.
 pub(super) fn pareto_span(rng: &mut Rng, mean: Span) -> Span {
     let root_q32 = rng.next_u64().isqrt().max(1);
     let nanos = (u128::from(mean.as_nanos() / 2) << 32) / u128::from(root_q32);

@@ -95,8 +95,7 @@ impl Grants {
         self.busy_until <= now
     }
 
-    /// Makes requests and begins the grants that are due at `now`, the time that
-    /// [`Grants::next_event`] returned.
+    /// Makes requests and begins the grants that are due at `now`, from [`Grants::next_event`].
     pub(super) fn advance(&mut self, now: Time, waiting: [Waiting; 2]) {
         if self.boundary() <= now {
             self.request(waiting);

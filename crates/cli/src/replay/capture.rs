@@ -26,8 +26,7 @@ struct Frame<'a> {
 struct Reader {
     filter: Filter,
     number: u64,
-    /// Buffer for a packet at its full length: the capture may have truncated it, and the
-    /// classifier checks the length.
+    /// A packet at its full length, which the classifier checks: captures may be truncated.
     whole: Vec<u8>,
 }
 

@@ -254,8 +254,7 @@ fn filter(text: &str) -> Result<Filter, String> {
     if text.is_empty() { Ok(Filter::default()) } else { text.parse() }
 }
 
-/// Sends every arrival through each link. If the input is damaged, the packets before the damage
-/// are still replayed to their end.
+/// Sends every arrival through each link, also those before damage of the input.
 fn drive(
     benches: &mut [Bench],
     arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,

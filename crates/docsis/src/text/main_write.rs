@@ -8,8 +8,7 @@ use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{Config, Item, Tlv, Value};
 use crate::value;
 
-/// Writes the settings in the form that the open `docsis` encoder reads. That encoder adds MICs and
-/// pads, so they become comments.
+/// Writes the form that the open `docsis` encoder reads; MICs and pads become comments.
 pub fn to_main(config: &Config) -> String {
     let mut out = String::from("Main\n{\n");
     for item in &config.items {

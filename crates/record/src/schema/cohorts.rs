@@ -162,8 +162,7 @@ pub struct Compared {
     /// The reference's values divided by the cohort's (Hodges and Lehmann on logarithms); `None`
     /// if a value is not positive, or if a lost probe decides the ratio.
     pub ratio: Option<Estimate>,
-    /// The reference's values minus the cohort's (Hodges and Lehmann); `None` if a lost probe
-    /// decides the difference.
+    /// The reference minus the cohort (Hodges and Lehmann); `None` if a lost probe decides.
     pub shift_ms: Option<Estimate>,
     /// Probability that a device of the cohort is below one of the reference; ties count one half.
     pub less: f64,

@@ -57,8 +57,7 @@ pub struct Expectation {
     pub unit: String,
     /// The source, for example `Comcast 2021, Figure 3`.
     pub source: String,
-    /// Whether the run is the scenario's short form. It is not the published experiment, so the
-    /// number is shown but not judged.
+    /// Whether the run is the short form: not the published experiment, so it is not judged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub short_form: bool,
     /// Value measured by this run; `None` if it has no such metric.

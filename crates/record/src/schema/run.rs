@@ -39,8 +39,7 @@ pub struct RunRecord {
     pub study: Option<StudyRecord>,
     /// Published numbers and how this run compares with them.
     pub expectations: Vec<Expectation>,
-    /// The findings of `underload measure` in sentences; empty for other runs, whose sentences are
-    /// computed from their arms.
+    /// The findings of `underload measure` in sentences; for other runs they are computed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<String>,
     /// The user's words about a measurement, such as "wifi"; empty if there are none.

@@ -161,8 +161,7 @@ pub struct BottleneckSummary {
     pub latency_histograms: Vec<LatencyHistogram>,
     /// Sojourn time of the packets sent; `None` without any, and for Linux's own queues.
     pub sojourn: Option<Distribution>,
-    /// Sojourn plus serialisation time of the packets sent; `None` for constant-rate links, where
-    /// it follows from the size.
+    /// Sojourn plus serialisation time; `None` for constant-rate links: size over rate.
     #[serde(default)]
     pub queuing_delay: Option<Distribution>,
     /// Bytes sent, over the window.
@@ -187,15 +186,13 @@ impl LatencySummary {
         self.sent > 0 && self.lost == self.sent
     }
 
-    /// Returns the quantile of all probes sent by which the trial is judged; `None` if the trial
-    /// has too few samples for it.
+    /// Returns the quantile of all probes sent that judges the trial; `None` with too few.
     pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
         let samples = if self.is_all_lost() { self.sent } else { self.distribution?.count };
         quantile.is_told_by(samples).then(|| self.of_sent(quantile)).flatten()
     }
 
-    /// Returns the quantile of all probes sent, regardless of the number of samples; `None` if the
-    /// trial has no such delay.
+    /// Returns the quantile of all probes sent, however few; `None` without such a delay.
     pub fn of_sent(&self, quantile: Quantile) -> Option<Judged> {
         if self.is_all_lost() {
             return Some(Judged::Lost);

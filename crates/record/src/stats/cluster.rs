@@ -83,8 +83,7 @@ impl BinnedClusters {
         self.add(cluster, usize::MAX, count);
     }
 
-    /// Returns quantiles of all values, each with an interval over clusters: the percentiles over
-    /// 400 resamples of the clusters.
+    /// Returns quantiles of all values, with percentile intervals over 400 resampled clusters.
     ///
     /// Values are assumed to be evenly distributed within a bin on a logarithmic scale.
     pub fn quantiles(

@@ -222,8 +222,7 @@ fn arms(
     (cohort, arms)
 }
 
-/// The variants that a run uses: those of the file, except that links from the options replace the
-/// links that the file sweeps over.
+/// The variants that a run uses: those of the file, with links from the options.
 struct Variants {
     used: Vec<Vec<Variant>>,
     /// Names of all arms by the file's own variants.

@@ -154,8 +154,7 @@ fn named_variants(
     (variants, are_all)
 }
 
-/// Returns the variants of a sweep, and whether the names of all are known. The keys of faults are
-/// relative to the sweep's table.
+/// Returns a sweep's variants, and whether all names are known. Faults name its table's keys.
 fn sweep(keys: SweepKeys, place: &str, faults: &mut Faults) -> Option<(Vec<Variant>, bool)> {
     let (variants, are_all) = match keys {
         SweepKeys { key: Some(key), values: Some(values), names, point: None } => {

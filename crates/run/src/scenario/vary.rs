@@ -15,8 +15,7 @@ pub(crate) struct Varied {
 }
 
 impl Scenario {
-    /// Overrides keys of an arm. Needs a scenario that was read with
-    /// [`super::Options::keeps_tables`].
+    /// Overrides keys of an arm; needs a scenario read with [`super::Options::keeps_tables`].
     pub(crate) fn varied<'a>(
         &self,
         arm: &str,

@@ -14,8 +14,7 @@ impl Scenario {
         able.map(|(world, _)| world).collect()
     }
 
-    /// Returns why the simulator cannot run it; `None` if it can, given the algorithms that the
-    /// caller has to provide.
+    /// Returns why the simulator cannot run it, even with the caller's algorithms; else `None`.
     pub fn sim_problem(&self) -> Option<String> {
         self.arms.iter().find_map(|arm| match configure(arm, 0, TrialLabel::default()) {
             Ok(_) | Err(PlanError::NotProvided { .. }) => None,

@@ -143,8 +143,7 @@ impl Distribution {
         }
     }
 
-    /// Returns the smallest and the largest value, or every text. A scenario that is valid with all
-    /// of these is valid with every draw.
+    /// Returns the extreme values, or every text: what is valid with all is valid with any draw.
     pub fn extremes(&self) -> Vec<String> {
         match self {
             Self::LogNormal { low, high, .. } => vec![low.to_string(), high.to_string()],

@@ -137,8 +137,7 @@ impl Sweep {
         Some(sweep)
     }
 
-    /// Tries every arm, and the values of each axis with the first values of the other axes.
-    /// Reports one fault of each axis.
+    /// Tries every arm, and each axis with the others' first values. Reports one fault per axis.
     fn check(&self, faults: &mut Faults) {
         let first: Vec<Level> = self.axes.iter().map(|axis| axis.at(0.0)).collect();
         for arm in &self.scenario.arms {

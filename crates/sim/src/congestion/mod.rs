@@ -122,8 +122,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
     pub now: Time,
-    /// Segments by which the window may grow: those newly known to have arrived, if the cumulative
-    /// acknowledgement advances.
+    /// Segments newly known to have arrived, if the cumulative acknowledgement advances.
     pub acknowledged: u32,
     /// Segments newly known to have arrived.
     pub delivered: u32,
@@ -214,8 +213,7 @@ pub trait CongestionControl {
         false
     }
 
-    /// Returns whether the transport restores the window after a spurious reduction; otherwise
-    /// [`on_undo`](Self::on_undo) does.
+    /// Returns whether the transport undoes reductions, and not [`on_undo`](Self::on_undo).
     fn is_restored_by_transport(&self) -> bool {
         !self.owns_window()
     }

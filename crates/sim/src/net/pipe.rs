@@ -8,8 +8,7 @@ use underload_record::schema::Direction;
 
 use super::Segment;
 
-/// A ring of delayed packets. A constant delay keeps them in order, so only the head competes with
-/// other sources of events.
+/// A ring of delayed packets in order, so that only the head is among the next events.
 #[derive(Debug)]
 pub(super) struct Pipe {
     pub(super) direction: Direction,

@@ -37,8 +37,7 @@ impl TcpConfig {
 }
 
 impl Default for TcpConfig {
-    /// Linux over Ethernet: CUBIC, no ECN, 1448 bytes in 1500, ten segments, and the flight that
-    /// the default send buffer allows.
+    /// Linux over Ethernet: CUBIC, no ECN, 1448 of 1500 bytes, ten segments, default buffer.
     fn default() -> Self {
         Self {
             algorithm: Algorithm::Cubic,

@@ -417,8 +417,7 @@ impl Scoreboard {
         }
     }
 
-    /// Clears all losses after a spurious reduction. Retransmitted segments are examined again by
-    /// their latest transmission.
+    /// Clears all losses after a spurious reduction, to judge by latest transmissions again.
     pub(super) fn forget_losses(&mut self) {
         self.retransmissions.clear();
         for sequence in self.first..self.next {
@@ -477,8 +476,7 @@ fn delivered(delivery: &mut Delivery, sent: &Sent, sequence: u32) {
 }
 
 impl Delivery {
-    /// Returns whether the latest transmission of a retransmitted segment can have arrived (RFC
-    /// 8985 section 6.2, step 2).
+    /// Returns whether a retransmission can have arrived (RFC 8985 section 6.2, step 2).
     fn is_of_latest(&self, sent: &Sent) -> bool {
         !self.echoed.is_before(Stamp::of(sent.at)) && self.now.since(sent.at) >= self.min_rtt
     }

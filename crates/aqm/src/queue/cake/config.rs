@@ -26,8 +26,7 @@ pub struct CakeConfig {
 }
 
 impl CakeConfig {
-    /// Returns the acceptable standing delay, unless the rate is too low for it; in whole
-    /// microseconds, like the kernel's.
+    /// Returns the acceptable standing delay, longer at low rates, in whole microseconds.
     pub(super) fn target(&self) -> Span {
         Span::from_micros((self.rtt.as_nanos() / 20_000).max(1))
     }

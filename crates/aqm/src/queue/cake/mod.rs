@@ -169,8 +169,7 @@ impl<P> Cake<P> {
         Some(packet)
     }
 
-    /// Drops packets until the memory limit is met. Returns whether the packet in node `arrival`
-    /// was among the victims.
+    /// Drops packets until the memory limit is met. Returns whether node `arrival` was dropped.
     #[cold]
     fn drop_overflow(&mut self, now: Time, arrival: u32, observer: &mut dyn Observer<P>) -> bool {
         let mut hit_arrival = false;

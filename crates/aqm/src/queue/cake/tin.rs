@@ -241,8 +241,7 @@ impl Tin {
         first.or(self.fresh.first()).or(self.old.first()).or(decaying)
     }
 
-    /// Moves a flow that has used up its turn behind all others, with a new turn. Returns `false`,
-    /// and does nothing, if it has not.
+    /// Moves a flow that used up its turn behind all others. Returns `false` if it has not.
     #[inline]
     pub fn turn_over(&mut self, index: usize, isolation: Isolation, rng: &mut Rng) -> bool {
         if self.flows[index].deficit > 0 {

@@ -36,8 +36,7 @@ impl Hosts {
         Self { tags: vec![0; QUEUES], bulk_flows: vec![0; QUEUES] }
     }
 
-    /// Returns the entry of the host with that hash: its own, else one without bulk flows, else its
-    /// home, which it then shares.
+    /// Returns the host's entry: its own, else one without bulk flows, else its home, shared.
     pub fn place(&mut self, hash: u32) -> u16 {
         let own = places(hash).find(|&place| self.tags[place] == hash);
         let found = own.or_else(|| places(hash).find(|&place| self.bulk_flows[place] == 0));

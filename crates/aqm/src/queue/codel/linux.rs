@@ -10,8 +10,7 @@ use crate::packet::Packet;
 use crate::qdisc::MarkReason;
 use crate::time::{Span, Time};
 
-/// An instant or span in units of 1024 ns. Instants wrap every 73 minutes, so they are only ever
-/// compared through their difference.
+/// 1024 ns. Instants wrap every 73 minutes, so they are compared through their difference.
 type Ticks = u32;
 
 /// CoDel, profile `linux`; small, because a fair queue has one per flow.

@@ -29,8 +29,7 @@ impl Rfc {
         }
     }
 
-    /// The judgement of `do_dequeue` (section 5.6): whether a packet that leaves `left_bytes`
-    /// behind it may be signalled.
+    /// `do_dequeue` (section 5.6): whether a packet with `left_bytes` behind it may be signalled.
     #[inline]
     fn may_signal(&mut self, now: Time, arrived: Time, left_bytes: u64) -> bool {
         let sojourn = now.since(arrived);

@@ -97,8 +97,7 @@ impl UpdateTimer {
         Some(due)
     }
 
-    /// Skips all updates that are due at `now`, for a state that they cannot change. Returns the
-    /// time of the last one.
+    /// Skips due updates of a state that they cannot change. Returns the time of the last one.
     pub fn skip_due(&mut self, now: Time) -> Option<Time> {
         if self.next > now || self.next == Time::MAX {
             return None;

@@ -5,8 +5,7 @@ use crate::queue::docsis_pie::MAX_PACKET_BYTES;
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// The probability that a packet is marked for the delay of the low latency queue: 0 below `start`,
-/// 1 from `end` on, linear between.
+/// The probability of a mark by low latency delay: 0 below `start`, 1 from `end` on, linear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ramp {
     rate: Rate,

@@ -14,8 +14,7 @@ pub(super) const WHOLE_WEIGHT: u32 = 256;
 pub(super) struct Rates {
     aggregate: u64,
     classic: u64,
-    /// The highest rate that the low latency flow is assumed to use: its weight's share of the
-    /// aggregate, or its own rate.
+    /// The most that the low latency flow is assumed to use: its share, or its own rate.
     low_latency_most: u64,
 }
 

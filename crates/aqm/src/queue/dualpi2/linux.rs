@@ -163,8 +163,7 @@ impl DualPi2Linux {
 const MARK: Decision = Decision::Mark(MarkReason::ControlLaw);
 const EARLY: Decision = Decision::Mark(MarkReason::Early);
 
-/// Converts a gain of 1/256 Hz to a step of probability per 64 ns of delay
-/// (`dualpi2_scale_alpha_beta`).
+/// Converts a gain of 1/256 Hz to probability per 64 ns (`dualpi2_scale_alpha_beta`).
 const fn scaled_gain(gain_256ths: u32) -> u32 {
     (((gain_256ths as u64 * u32::MAX as u64) >> 2) / 1_000_000_000) as u32
 }

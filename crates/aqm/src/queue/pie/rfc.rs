@@ -27,8 +27,7 @@ pub struct PieRfcConfig {
     pub mean_packet_bytes: u32,
     /// Whether ECN-capable packets are marked instead of dropped (section 5.1).
     pub ecn: bool,
-    /// The probability above which packets are dropped instead of marked, as a fraction of 2^32
-    /// (`mark_ecnth`, section 5.1).
+    /// Probability, of 2^32, above which packets are dropped (`mark_ecnth`, section 5.1).
     pub ecn_threshold_q32: u64,
     /// Whether drops are spaced evenly (section 5.4), unlike in appendix A.
     pub derandomize: bool,

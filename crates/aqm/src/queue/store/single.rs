@@ -89,8 +89,7 @@ impl<A: Aqm, P> Single<A, P> {
         Admit::Refused
     }
 
-    /// Drops packets to meet the limits after an arrival of `len` bytes, which is stored already.
-    /// Returns whether the arrival stays.
+    /// Drops packets to meet the limits after a stored arrival. Returns whether it stays.
     #[inline(never)]
     fn drop_from_head(&mut self, now: Time, len: u32, observer: &mut dyn Observer<P>) -> Admit {
         let mut victims = 0;

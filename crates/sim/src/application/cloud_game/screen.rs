@@ -53,8 +53,7 @@ impl Screen {
         self.frames.len()
     }
 
-    /// Handles a packet of frame `number`. If the packet completes the frame and it is shown,
-    /// returns [`Frame::inputs`].
+    /// Handles a packet. Returns [`Frame::inputs`] if it completes a frame that is shown.
     pub(super) fn on_packet(&mut self, now: Time, number: u32) -> Option<u32> {
         let frame = &mut self.frames[number as usize];
         frame.packets_missing -= 1;

@@ -193,8 +193,7 @@ impl InteractiveVideo {
         self.next_report = self.started + REPORT_INTERVAL * (u64::from(self.reports) + 1);
     }
 
-    /// Handles a report. Its contents are the arrivals up to its sending, of packets up to the
-    /// newest that had arrived.
+    /// Handles a report: arrivals up to its sending, of packets up to the newest then.
     fn on_report(&mut self, now: Time, report: &Message) {
         // The time stamp is in whole microseconds.
         let known = now - report.age(now) + Span::from_micros(1);

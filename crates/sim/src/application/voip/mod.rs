@@ -189,8 +189,7 @@ impl Listener {
         Some(Impairment { delay_ms, loss, burst_ratio: self.burst_ratio(loss), concealment })
     }
 
-    /// Returns the mean length of loss bursts divided by `1 / (1 - loss)`, the mean length for
-    /// random loss (G.107 section 3.6).
+    /// Returns the mean length of loss bursts over `1 / (1 - loss)` (G.107 section 3.6).
     fn burst_ratio(&self, loss: f64) -> f64 {
         let missing = self.heard.iter().filter(|heard| !**heard).count();
         let begins = |pair: &&[bool]| pair[0] && !pair[1];

@@ -44,8 +44,7 @@ impl Playout {
         }
     }
 
-    /// Records a frame that arrived after `delay`; returns the time from its sending to its
-    /// playing, or `None` if it is late.
+    /// Records an arrival after `delay`; returns the time from sending to playing unless late.
     pub(super) fn arrive(&mut self, frame: u32, delay: Span) -> Option<Span> {
         let delay_ns = delay.as_nanos();
         let first = self.smallest_ns == u64::MAX;

@@ -33,8 +33,7 @@ impl<P> Slab<P> {
         self.nodes[node as usize].0.as_ref().map(|packet| &packet.meta)
     }
 
-    /// Stores `packet` with `now` as its arrival. It is stamped in place: wide loads of a packet
-    /// that was just written to stall.
+    /// Stores `packet` with `now` as its arrival, in place: wide loads after a write stall.
     #[inline]
     fn insert(&mut self, now: Time, packet: Packet<P>) -> u32 {
         let node = self.free;
