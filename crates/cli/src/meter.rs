@@ -40,8 +40,8 @@ impl Meter {
         Ok(Self { links, before: None, rows: 0, backlogs: [Vec::new(), Vec::new()] })
     }
 
-    fn line(&mut self, now: Instant, readings: [Reading; 2], columns: usize) -> String {
-        let before = self.before.replace((now, readings));
+    fn line(&mut self, now: Instant, readings: &[Reading; 2], columns: usize) -> String {
+        let before = self.before.replace((now, *readings));
         let seconds = before.map_or(0.0, |(then, _)| now.duration_since(then).as_secs_f64());
         let mut parts = Vec::new();
         for (way, name) in ["up", "down"].into_iter().enumerate() {
@@ -84,7 +84,7 @@ impl Watch for Meter {
             let _ = write!(text, "\n\u{1b}7\u{1b}[1;{above}r\u{1b}8\u{1b}[1A");
             self.rows = rows;
         }
-        let line = self.line(Instant::now(), readings, usize::from(columns.saturating_sub(1)));
+        let line = self.line(Instant::now(), &readings, usize::from(columns.saturating_sub(1)));
         let _ = write!(text, "\u{1b}7\u{1b}[{rows};1H\u{1b}[2K{line}\u{1b}8");
         // A single write, because the command writes to the same terminal.
         let _ = io::stderr().lock().write_all(text.as_bytes());
@@ -187,15 +187,15 @@ mod tests {
         let links = ["10mbit".to_owned(), "unlimited".to_owned()];
         let mut meter = Meter { links, before: None, rows: 0, backlogs: [Vec::new(), Vec::new()] };
         let start = Instant::now();
-        let first = meter.line(start, [Reading::default(); 2], 200);
+        let first = meter.line(start, &[Reading::default(); 2], 200);
         assert!(first.starts_with("up 10mbit 0.0 Mbit/s"), "{first}");
         let mut reading = Reading::default();
         reading.sent.bytes = 625_000;
-        let line = meter.line(start + Duration::from_millis(500), [reading; 2], 200);
+        let line = meter.line(start + Duration::from_millis(500), &[reading; 2], 200);
         assert!(line.starts_with("up 10mbit 10.0 Mbit/s"), "{line}");
         assert!(line.contains(" | down unlimited 10.0 Mbit/s"), "{line}");
         assert_eq!(
-            meter.line(start + Duration::from_secs(1), [reading; 2], 20).chars().count(),
+            meter.line(start + Duration::from_secs(1), &[reading; 2], 20).chars().count(),
             20
         );
     }

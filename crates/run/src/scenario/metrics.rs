@@ -15,9 +15,9 @@ use super::arm::Arm;
 use super::cohort::Cohort;
 use super::flow::{Flow, FlowKind};
 use crate::call_stats::CallDirection;
+use crate::film_report::FilmReport;
 use crate::flows;
 use crate::keys::{Fault, alternatives, did_you_mean};
-use crate::film_report::FilmReport;
 use crate::page_loads::PageLoads;
 
 #[derive(Default)]

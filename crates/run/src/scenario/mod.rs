@@ -86,8 +86,8 @@ pub use error::{Excerpt, ScenarioError, ScenarioErrors};
 pub use explain::{Setting, SettingValue};
 pub use flow::simulated_controls;
 pub use flow::{
-    Activity, ApplicationFlow, BrowserFlow, DashFlow, DashPlayer, ExecFlow, Flow, FlowKind, PageProtocol, ProbeFlow,
-    TcpFlow, UdpFlow, WebRtcFlow,
+    Activity, ApplicationFlow, BrowserFlow, DashFlow, DashPlayer, ExecFlow, Flow, FlowKind,
+    PageProtocol, ProbeFlow, TcpFlow, UdpFlow, WebRtcFlow,
 };
 pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};

@@ -103,7 +103,7 @@ pub fn follow(
     let shapes = last.engine == Engine::Own;
     let signals = [Signal::SIGHUP, Signal::SIGPIPE, Signal::SIGINT, Signal::SIGTERM];
     let blocked = if shapes { &signals[..2] } else { &signals };
-    let _ = SigSet::from_iter(blocked.iter().copied()).thread_block();
+    let _ = blocked.iter().copied().collect::<SigSet>().thread_block();
     let session = Session::open()?;
     let is_alive = watch_applier();
     let mut out = io::stdout();

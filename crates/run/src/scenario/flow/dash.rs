@@ -1,6 +1,6 @@
 //! `kind = "dash"`: a film by the player dash.js in a real browser, in the live world.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use underload_aqm::time::Span;
 use underload_sim::application::video::VideoConfig;
 
@@ -27,7 +27,7 @@ pub struct DashFlow {
 }
 
 /// The rule by which dash.js chooses the bit rate of the next chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DashPlayer {
     Dynamic,

@@ -93,9 +93,10 @@ impl Task for Films<'_> {
         let chunks = report.chunks.iter().map(|chunk| json!({ "chunk": chunk }));
         let states = report.states.iter().map(|state| json!({ "state": state }));
         let lines = [header].into_iter().chain(chunks).chain(states);
-        let text = lines.map(|line| format!("{line}\n")).collect();
+        let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
         let record = self.site.record(self.name, "dash", report.metrics());
-        Outcome { records: vec![record], problem: failure.or(error).or(empty), text }
+        let problem = failure.or(error).or(empty);
+        Outcome { records: vec![record], problem, text: lines.join("\n") + "\n" }
     }
 }
 
