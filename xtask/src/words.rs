@@ -21,7 +21,6 @@ fn count(text: &str) -> usize {
     text.split_whitespace().count()
 }
 
-/// Prints the table.
 pub fn run(base: &str) -> anyhow::Result<()> {
     let mut pages: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for page in git(&["ls-tree", "-r", "--name-only", base])?.lines().filter(|it| is_for_users(it))

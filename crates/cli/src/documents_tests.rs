@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// Options of other programs that the documentation names: iperf3's, irtt's `--dscp`, and `--quick`
 /// of `cargo xtask worlds`.
-const OTHERS: [&str; 5] = ["--bidir", "--dscp", "--get-server-output", "--quick", "--socket-stats"];
+const OTHERS: [&str; 6] =
+    ["--bidir", "--dscp", "--get-server-output", "--quick", "--socket-stats", "--stored"];
 
 /// Every page, with its name.
 fn pages() -> Vec<(String, String)> {

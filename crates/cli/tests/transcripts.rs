@@ -95,7 +95,7 @@ fn run(command: &str, folder: &Path) -> String {
 
 #[test]
 fn what_the_documentation_shows_is_what_is_printed() {
-    let mut count = 0;
+    let (mut count, mut wrong) = (0, String::new());
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page");
         let steps = steps(&text);
@@ -107,14 +107,14 @@ fn what_the_documentation_shows_is_what_is_printed() {
             count += 1;
             let printed = run(&command, folder.path());
             let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
-            assert!(
-                matches(&shown, &lines),
-                "{}:{number}: {command}\nshown:\n{}\nprinted:\n{printed}",
-                page.display(),
-                shown.join("\n")
-            );
+            if !matches(&shown, &lines) {
+                let (page, shown) = (page.display(), shown.join("\n"));
+                wrong +=
+                    &format!("{page}:{number}: {command}\nshown:\n{shown}\nprinted:\n{printed}\n");
+            }
         }
     }
+    assert!(wrong.is_empty(), "{wrong}");
     assert!(count >= 5, "only {count} commands were found");
 }
 

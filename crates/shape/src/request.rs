@@ -31,7 +31,6 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// The kernel's queues.
     #[default]
     Kernel,
     /// The watcher's process, with the queues of this program.

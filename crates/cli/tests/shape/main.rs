@@ -418,11 +418,10 @@ fn start_following(world: &World) -> underload_emu::machine::Process {
 #[test]
 fn the_rates_of_a_followed_line_change_and_its_end_restores_the_queues() {
     let Some(world) =
-        World::new("the_rates_of_a_followed_line_change_and_its_end_restores_the_queues")
+        World::with_far_end("the_rates_of_a_followed_line_change_and_its_end_restores_the_queues")
     else {
         return;
     };
-    world.shell(FAR_END);
     let before = world.state();
     let mut following = start_following(&world);
     assert_fails(&world.apply(&["--yes"]), 2, "v0 is already shaped by underload");

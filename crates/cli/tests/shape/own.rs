@@ -145,7 +145,7 @@ fn what_our_process_cannot_shape_is_refused_with_advice() {
     };
     for (words, expected) in [
         (&["--dev", "lo", "--queue", "bode"][..], "packets of the kind `loopback`; expected"),
-        (&["--dev", "v0", "--queue", "bod"], "did you mean bode?"),
+        (&["--dev", "v0", "--queue", "bod"], "did you mean `bode`?"),
         (&["--dev", "v0", "--queue", "bode", "--overhead", "adsl-pppoa"], "no cells of ATM"),
     ] {
         assert_fails(&apply(words), 2, expected);
