@@ -5,6 +5,7 @@
 //! output, errors included. `...` matches any text of a line, alone for any lines. A `toml` block
 //! that begins with `# NAME.toml` is a file in that folder.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -109,8 +110,8 @@ fn what_the_documentation_shows_is_what_is_printed() {
             let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
             if !matches(&shown, &lines) {
                 let (page, shown) = (page.display(), shown.join("\n"));
-                wrong +=
-                    &format!("{page}:{number}: {command}\nshown:\n{shown}\nprinted:\n{printed}\n");
+                let _ = writeln!(wrong, "{page}:{number}: {command}");
+                let _ = writeln!(wrong, "shown:\n{shown}\nprinted:\n{printed}");
             }
         }
     }

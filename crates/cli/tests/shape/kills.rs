@@ -9,7 +9,12 @@ use std::time::{Duration, Instant};
 use underload_aqm::rng::Rng;
 use underload_emu::machine::Process;
 
-use super::{BOTH, FAR_END, FIFO, FOLLOWED, PROGRAM_PATH, World, kill, shaped_hour, text};
+use super::{BOTH, FIFO, FOLLOWED, PROGRAM_PATH, World, kill, shaped_hour, text};
+
+/// A far end behind `v0` that answers pings.
+pub(super) const FAR_END: &str = "mkdir -p /run/netns && ip netns add far && \
+     ip link set v1 netns far && ip addr add 10.9.0.1/24 dev v0 && \
+     ip -n far addr add 10.9.0.2/24 dev v1 && ip -n far link set v1 up";
 
 /// `cargo xtask bench shape-auto`: the processor time of `shape auto` with all that it starts,
 /// while the line is idle and while a download fills it, at rates that alternate between 50 and

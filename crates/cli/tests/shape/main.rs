@@ -25,6 +25,8 @@ use underload_emu::guest::{Guest, Image, PROGRAM};
 use underload_emu::machine::{Namespace, privilege};
 use underload_shape::trial::{Plan, Settings};
 
+use kills::FAR_END;
+
 const PROGRAM_PATH: &str = env!("CARGO_BIN_EXE_underload");
 /// A queue that every kernel has, also one without AQM.
 const FIFO: [&str; 2] = ["--queue", "fifo:limit=100p"];
@@ -380,10 +382,7 @@ fn a_full_disk_and_missing_rights_change_nothing() {
     assert_eq!(world.state(), before);
 }
 
-/// A far end behind `v0` that answers pings, and the rates of which the geometric mean is 1 Mbit/s.
-const FAR_END: &str = "mkdir -p /run/netns && ip netns add far && ip link set v1 netns far && \
-     ip addr add 10.9.0.1/24 dev v0 && ip -n far addr add 10.9.0.2/24 dev v1 && \
-     ip -n far link set v1 up";
+/// Arguments of `shape auto` towards [`FAR_END`], with 1 Mbit/s as the geometric mean of the rates.
 const FOLLOWED: [&str; 14] = [
     "auto",
     "--dev",
@@ -418,10 +417,11 @@ fn start_following(world: &World) -> underload_emu::machine::Process {
 #[test]
 fn the_rates_of_a_followed_line_change_and_its_end_restores_the_queues() {
     let Some(world) =
-        World::with_far_end("the_rates_of_a_followed_line_change_and_its_end_restores_the_queues")
+        World::new("the_rates_of_a_followed_line_change_and_its_end_restores_the_queues")
     else {
         return;
     };
+    world.shell(FAR_END);
     let before = world.state();
     let mut following = start_following(&world);
     assert_fails(&world.apply(&["--yes"]), 2, "v0 is already shaped by underload");
