@@ -200,7 +200,8 @@ fn a_load_ends_when_its_bytes_are_spent() {
     assert!(load.length_ns() < long.as_nanos() as u64 / 2, "{load:?}");
     assert_eq!(of_phase(Phase::Drain).start_ns, load.end_ns);
     let moved: u64 = result.loads.iter().map(|log| log.delivered.last().unwrap().bytes).sum();
-    assert!(moved >= 2_000_000, "{moved}");
+    // The far end may read the last packets after its last report.
+    assert!(moved >= 1_900_000, "{moved}");
     let ramp = Ramp::Fixed(long);
     let in_ramp = MeasurementConfig { load_bytes_max: Some(200_000), ramp, ..base };
     let result = run(&in_ramp, &far_end).unwrap();
