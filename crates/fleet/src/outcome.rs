@@ -9,7 +9,8 @@ use crate::device::is_within;
 use crate::plan::{Kind, Plan};
 
 underload_aqm::named! {
-    /// The outcome of a run that was due. Each such run has exactly one.
+    /// The outcome of a run that was due. Each such run has exactly one. Stored results have the
+    /// position in this list: a new outcome goes to its end.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     #[serde(rename_all = "kebab-case")]

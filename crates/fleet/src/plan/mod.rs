@@ -79,7 +79,8 @@ pub struct Tier {
 }
 
 underload_aqm::named! {
-    /// The load of a step besides its probes.
+    /// The load of a step besides its probes. Stored results have the position in this list: a new
+    /// load goes to its end.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     #[serde(rename_all = "lowercase")]

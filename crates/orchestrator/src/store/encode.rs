@@ -346,6 +346,17 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_outcomes_and_loads_stay_for_ever() {
+        let outcomes = Outcome::ALL.map(|outcome| (outcome as u8, outcome.name()));
+        let known =
+            [(0, "measured"), (1, "invalid"), (2, "refused"), (3, "cross traffic"), (4, "failed")];
+        assert_eq!(outcomes[..5], known);
+        assert_eq!((outcomes[5], outcomes.len()), ((5, "missed"), 6));
+        let loads = Kind::ALL.map(|kind| (kind as u8, kind.name()));
+        assert_eq!(loads, [(0, "latency"), (1, "upload"), (2, "download")]);
+    }
+
+    #[test]
     fn bytes_without_a_checksum_are_read_for_ever() {
         let stored = testing::result(3, 2);
         let bytes = data_encoding::HEXLOWER.decode(include_str!("format_1.hex").trim().as_bytes());

@@ -50,4 +50,6 @@ fn each_field_that_is_described_has_a_type() {
         }
     }
     assert!(fields > 60, "the premise: {fields}");
+    let results = &schemas["Results"]["properties"]["results"];
+    assert_eq!(results["maxItems"], 256, "the limits are read: {results}");
 }
