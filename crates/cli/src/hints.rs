@@ -141,9 +141,9 @@ fn of_option(command: &str, word: &str) -> Option<String> {
         let (_, tip) = VALUES.iter().find(|(known, _)| *known == command)?;
         return Some((*tip).to_owned());
     }
-    let is_it =
+    let replaces =
         |(known, words, _): &&(&str, &[&str], &str)| *known == command && words.contains(&word);
-    let (.., tip) = OPTIONS.iter().find(is_it)?;
+    let (.., tip) = OPTIONS.iter().find(replaces)?;
     Some(format!("here that is `{tip}`"))
 }
 

@@ -98,7 +98,7 @@ impl Shaper {
             let ShaperConfig { device, has_ethernet, .. } = *config;
             let route = Route { device, hook, has_ethernet, away, back, mark };
             if is_shaped {
-                detours.push(Detour::start(&route).map_err(lacks)?);
+                detours.push(Detour::start(&route).map_err(refused)?);
             }
         }
         Ok(Self { _detours: detours, gateway })
@@ -142,7 +142,7 @@ fn random() -> io::Result<[u32; 2]> {
 }
 
 /// Returns what a refusal of the kernel means.
-fn lacks(source: io::Error) -> ShaperError {
+fn refused(source: io::Error) -> ShaperError {
     match source.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -39,7 +39,7 @@ fn owner(tun: &str) -> Option<Pid> {
     let network = |process: &Path| fs::metadata(process.join("ns/net")).ok().map(|it| it.ino());
     let here = network(Path::new("/proc/self"))?;
     let line = format!("iff:\t{tun}");
-    let has_it = |process: &Path| {
+    let has_tun = |process: &Path| {
         let descriptors = fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten();
         let mut texts = descriptors.filter_map(|entry| fs::read_to_string(entry.path()).ok());
         texts.any(|text| text.lines().any(|known| known == line))
@@ -47,6 +47,6 @@ fn owner(tun: &str) -> Option<Pid> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
         let path = entry.path();
-        (network(&path) == Some(here) && has_it(&path)).then(|| Pid::from_raw(number))
+        (network(&path) == Some(here) && has_tun(&path)).then(|| Pid::from_raw(number))
     })
 }
