@@ -205,6 +205,8 @@ impl fmt::Display for KernelQueue {
 
 /// Packets for which a queue of the kernel has places: `RING` in `kernel.h`.
 const PACKETS_MAX: u64 = 16_384;
+/// Queues of one law that the kernel can have, in all network namespaces: as in `kernel.h`.
+pub const QUEUES_MAX: usize = 32;
 /// Names of the first numbers of `struct settings`, after the version.
 const SHAPING: [&str; 3] = ["rate", "limit_packets", "limit_bytes"];
 
@@ -287,7 +289,9 @@ mod tests {
         for spec in ["bode:ecn=off", "bode:limit=16384p", "bode:limit=64MB"] {
             assert!(KernelQueue::parse(spec).is_ok(), "{spec}");
         }
-        let ring = format!("#define RING {PACKETS_MAX}\n");
-        assert!(include_str!("../../queues/kernel.h").contains(&ring));
+        for limit in [format!("RING {PACKETS_MAX}"), format!("QUEUES_MAX {QUEUES_MAX}")] {
+            let definition = format!("#define {limit}\n");
+            assert!(include_str!("../../queues/kernel.h").contains(&definition), "{limit}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::folder::{Folder, FolderError};
 use super::snapshot::{Snapshot, SnapshotError, devices};
 use super::tools::{self, ToolError};
 use crate::Command;
-use crate::kernel_queue::{KernelQueue, Law, Maps, MapsError, Place, Report};
+use crate::kernel_queue::{KernelQueue, Law, Maps, MapsError, Place, QUEUES_MAX, Report};
 use crate::tree::Qdisc;
 
 /// The number of a BPF queue at the root of a device: `uk` in ASCII.
@@ -58,6 +58,11 @@ pub enum KernelQueueError {
          kernel-queue show` lists those of this network)"
     )]
     OtherVersion(&'static str),
+    #[error(
+        "this machine has {QUEUES_MAX} kernel queues `{0}` already, the most that one law can have: \
+         remove one first"
+    )]
+    Full(&'static str),
     #[error("`{0}` was registered, but bpftool does not list it with its maps")]
     Unlisted(&'static str),
     #[error("{0}: the kernel did not create the queue")]
@@ -243,7 +248,9 @@ fn load(queue: &KernelQueue) -> Result<Maps, KernelQueueError> {
     remove_unused(law)?;
     if let Some(maps) = registered(law)? {
         check_version(&maps, queue)?;
-        return Ok(maps);
+        let present = maps.reports(&tools::run(&maps.dump())?)?.len();
+        let is_full = present >= QUEUES_MAX;
+        return if is_full { Err(KernelQueueError::Full(law.name())) } else { Ok(maps) };
     }
     let object = object(law).map_err(KernelQueueError::Object)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), object.as_raw_fd());
