@@ -45,7 +45,7 @@ pub fn table(runs: &[RunData]) -> String {
     }
     for (title, lines) in runs.iter().filter_map(|run| table_lines(&run.record)) {
         rows.push(Row::Title(one_line(&title)));
-        rows.extend(lines.iter().flat_map(|line| fold(line, COLUMNS - 2)).map(Row::Note));
+        rows.extend(lines.iter().flat_map(|line| wrap(line, COLUMNS - 2)).map(Row::Note));
     }
     let mut text = String::from(if is_probed { "round-trip time, ms\n" } else { "" });
     text += &render(&rows);
@@ -127,7 +127,7 @@ fn notes(line: &str) -> Vec<Row> {
     }
     let (mut margin, rest) = line.split_once(' ').unwrap_or(("", line));
     let room = COLUMNS.saturating_sub(3 + margin.chars().count().max(5)).max(COLUMNS / 4);
-    let folded = fold(rest, room).into_iter();
+    let folded = wrap(rest, room).into_iter();
     folded.map(|line| Row::Note(format!("{:<5} {line}", std::mem::take(&mut margin)))).collect()
 }
 
@@ -179,7 +179,7 @@ fn sent_away(subject: &Subject<'_>) -> Vec<String> {
         let gap = if queue.hop.is_empty() { "" } else { ": " };
         let text = format!("{}{gap}queue protection sent away {}", queue.hop, flows.join(", "));
         let mut margin = queue.direction.to_string();
-        let folded = fold(&text, COLUMNS - 8).into_iter();
+        let folded = wrap(&text, COLUMNS - 8).into_iter();
         folded.map(|line| format!("{:<5} {line}", std::mem::take(&mut margin))).collect()
     };
     queues.flat_map(lines).collect()
@@ -248,28 +248,19 @@ pub(crate) fn render(rows: &[Row]) -> String {
 
 /// Wraps a title. Further lines are indented, and its count, such as `1 trial`, is not broken.
 fn title_lines(title: &str) -> Vec<String> {
-    let mut lines = fold(title, COLUMNS);
+    let mut lines = wrap(title, COLUMNS);
     if lines.len() < 2 {
         return lines;
     }
-    let mut rest = lines.split_off(1).join(" ");
+    lines.truncate(1);
+    let mut rest = title[lines[0].len()..].trim_start().to_owned();
     if let Some((first, count)) = lines[0].rsplit_once(", ")
         && count.starts_with(|c: char| c.is_ascii_digit())
     {
         rest = format!("{count} {rest}");
         lines[0] = format!("{first},");
     }
-    lines.extend(fold(&rest, COLUMNS - 4).into_iter().map(|line| format!("    {line}")));
-    lines
-}
-
-/// Wraps at words, and inside words that are longer than a line, so that no name is cut off.
-fn fold(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for line in wrap(text, columns) {
-        let characters: Vec<char> = line.chars().collect();
-        lines.extend(characters.chunks(columns).map(|chunk| chunk.iter().collect::<String>()));
-    }
+    lines.extend(wrap(&rest, COLUMNS - 4).into_iter().map(|line| format!("    {line}")));
     lines
 }
 
@@ -286,6 +277,10 @@ mod tests {
         };
         assert_eq!(first, &format!("fifo ({label}),"));
         assert_eq!(second, "    1 trial");
+        let (first, second) = ("y".repeat(60), "y".repeat(50));
+        let broken = title_lines(&format!("fifo (cellular:{first},{second} up), 1 trial"));
+        let expected = [format!("fifo (cellular:{first},"), format!("    {second} up), 1 trial")];
+        assert_eq!(broken, expected);
     }
 
     #[test]

@@ -118,20 +118,29 @@ pub(crate) fn usual_unit(name: &str) -> &'static str {
     if unit == "1" { "" } else { unit }
 }
 
-/// Splits a text into lines of whole words, of at most `columns` characters unless a word is
-/// longer.
+/// Wraps at words, and inside words that are longer than a line: after commas or, without one, where
+/// the line is full. No name is cut off.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
-                line.push(' ');
-                line.push_str(word);
+        let is_whole = length(word) <= columns;
+        let parts = word.split_inclusive(|letter| letter == ',' && !is_whole);
+        for (part, gap) in parts.zip(std::iter::once(" ").chain(std::iter::repeat(""))) {
+            match lines.last_mut() {
+                Some(line) if length(line) + gap.len() + length(part) <= columns => {
+                    line.push_str(gap);
+                    line.push_str(part);
+                }
+                _ => lines.push(part.to_owned()),
             }
-            _ => lines.push(word.to_owned()),
         }
     }
-    lines
+    let full = |line: &String| {
+        let characters: Vec<char> = line.chars().collect();
+        characters.chunks(columns).map(String::from_iter).collect::<Vec<String>>()
+    };
+    lines.iter().flat_map(full).collect()
 }
 
 #[cfg(test)]
