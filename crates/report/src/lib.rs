@@ -23,6 +23,7 @@ mod combine;
 mod exchange;
 mod facts;
 mod headline;
+mod inside;
 mod likeness;
 mod measured;
 mod page;

@@ -16,6 +16,7 @@ use crate::facts::{
     ALIKE, Certainty, LOSS_PERCENT, RatioInterval, losses, ratio_interval, unequal_rates,
 };
 use crate::headline;
+use crate::inside;
 use crate::likeness::{Alike, Difference, Like, is_same_arm};
 use crate::measured::{finding_lines, findings};
 use crate::phrases::{self, factor, most_lost};
@@ -84,6 +85,8 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
         },
     };
     lines.extend(all_lost(&own));
+    let under_load = loaded.iter().filter_map(|arm| Some((*arm, working(arm)?)));
+    lines.extend(inside::sentence(under_load));
     lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
     applications(&own, &alike, &mut lines);
     let has_headline = own.first().is_some_and(|it| it.run.record.scenario.headline.is_some());

@@ -1,6 +1,8 @@
 //! Sentences that compare arms name every setting in which the arms differ.
 
-use underload_record::schema::{Headline, RunRecord, World};
+use underload_record::schema::{
+    ArmInside, Direction, Headline, InsideLatency, Interval, Quantile, RunRecord, World,
+};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_report::{render, summary_lines};
 use underload_store::RunData;
@@ -89,4 +91,27 @@ fn arms_of_unknown_settings_are_told_by_their_range() {
         "Of the 2 variants docsis-pie has the lowest working latency, 30.1 ms at p99, and \
          buffer-control the highest, 285 ms. The run does not record what the variants differ in."
     );
+}
+
+#[test]
+fn a_load_that_waits_where_its_probes_do_not_is_told() {
+    let told_with = |inside_ms: f64, text: &str| {
+        let mut data = run([&[("path.up_queue", "a")], &[("path.up_queue", "b")]], |_| {});
+        let mean = Interval { mean: inside_ms * 1e6, repeats: 6, ..Interval::default() };
+        let over_repeats = [(Quantile::P99, mean)].into();
+        let direction = Direction::Up;
+        data.record.summaries[1].inside =
+            vec![ArmInside { direction, values: 12_000, over_repeats }];
+        let smallest_ns = Some(20_000_000);
+        for trial in &mut data.record.trials {
+            trial.inside = vec![InsideLatency { direction, smallest_ns, ..Default::default() }];
+        }
+        data.record.scenario.text = text.to_owned();
+        summary_lines(&[data]).into_iter().find(|line| line.ends_with("where they do not."))
+    };
+    let told = "With docsis-pie the load adds 346 ms to its own round trips at p99, 12.5 ms to \
+                those of the probes: it waits where they do not.";
+    assert_eq!(told_with(366.0, "").as_deref(), Some(told));
+    assert_eq!(told_with(75.0, ""), None, "less than 50 ms more than beside");
+    assert_eq!(told_with(366.0, "extra_rtt = \"100ms\""), None, "no common base");
 }
