@@ -6,18 +6,21 @@
 //! - [`Test`], [`measure`]: any measurement whose steps are stored as a run.
 //! - [`history`]: stored runs over weeks.
 
+pub mod connect;
 pub mod history;
 mod local_load;
 mod place;
+mod progress;
 mod record;
 mod request;
 mod route;
-pub mod session;
+mod session;
 pub mod target;
 mod test;
 
 pub use place::Place;
+pub use progress::Progress;
 pub use record::{Plan, new_record, store_step};
 pub use request::{Locate, Request, UDP_PACKET_BYTES, class, label, preset, tier};
-pub use session::{Progress, Session};
+pub use session::Session;
 pub use test::{Measured, NO_VERDICT, Test, measure};

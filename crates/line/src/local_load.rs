@@ -12,7 +12,7 @@ use underload_probe::preset::{Knobs, LoadDirections, Preset, session_duration};
 use underload_record::schema::Direction;
 use underload_terminal::interrupt::Interrupt;
 
-use crate::session::{FIRST_USE, connect, options, trust};
+use crate::connect::{FIRST_USE, connect, options, trust};
 use crate::target::{Family, resolve};
 use crate::{Progress, Request};
 

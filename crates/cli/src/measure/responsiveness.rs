@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTrust};
-use underload_line::{Plan, Test, session, store_step};
+use underload_line::{Plan, Test, connect, store_step};
 use underload_measure::ForeignLoad;
 use underload_probe::control::Trust;
 use underload_record::schema::{
@@ -104,7 +104,7 @@ impl Test for Nq<'_> {
 
 /// Parses --trust. Public servers have certificates of authorities, so `first-use` means these.
 pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
-    Ok(match session::trust(text)? {
+    Ok(match connect::trust(text)? {
         Trust::Pinned(fingerprint) => NqTrust::Pinned(fingerprint),
         Trust::FirstUse { .. } => NqTrust::System,
     })

@@ -24,7 +24,7 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
-use underload_line::session::{connect, trust};
+use underload_line::connect::{connect, trust};
 use underload_line::target::{Target, resolve};
 use underload_terminal::quantity::rate;
 
