@@ -47,13 +47,12 @@ fn expand(
     let is_file = |key: &Option<String>| key.as_deref() == Some(KEY);
     let mut files = spec.items.iter().filter(|item| is_file(&item.key));
     let Some(file) = files.next().filter(|_| spec.name == name) else { return Ok(spec.clone()) };
-    let (name, key) = (name.to_owned(), KEY.to_owned());
     if files.next().is_some() {
-        return Err(ConfigError::Repeated { name, key });
+        return Err(ConfigError::repeated(name, KEY));
     }
     let upstream = load(&file.value)
         .and_then(|bytes| read(&bytes).map_err(|problem| format!("{}: {problem}", file.value)));
-    let upstream = upstream.map_err(|problem| ConfigError::Inside { name, key, problem })?;
+    let upstream = upstream.map_err(|problem| ConfigError::inside(name, KEY, problem))?;
     let mut full = spec.clone();
     full.items.retain(|item| !is_file(&item.key));
     let is_given = |key: &str| spec.items.iter().any(|item| item.key.as_deref() == Some(key));

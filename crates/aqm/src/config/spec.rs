@@ -1,5 +1,6 @@
 //! The grammar of SPEC strings; TOML tables become the same [`Spec`].
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -39,13 +40,10 @@ impl Spec {
         self
     }
 
-    /// Parses a SPEC string.
-    ///
-    /// # Errors
-    /// Returns [`ConfigError::Syntax`] if brackets do not match, a name or value is empty, or the
-    /// text is too long or nested too deep.
+    /// Parses a SPEC string. Brackets must match, no name or value may be empty, and length and
+    /// nesting are limited.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let syntax = |problem| ConfigError::Syntax { text: shorten(text), problem };
+        let syntax = |problem| syntax(text, problem);
         if text.len() > MAX_LEN {
             return Err(syntax("longer than 64 KiB"));
         }
@@ -69,16 +67,10 @@ impl Spec {
     }
 
     /// Parses the SPEC inside a bracketed value.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Spec::parse`], and an error if the brackets are missing.
     pub fn parse_nested(value: &str) -> Result<Self, ConfigError> {
         let inner = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let missing = || ConfigError::Syntax {
-            text: shorten(value),
-            problem: "expected a queue in brackets, such as [codel:target=5ms]",
-        };
-        Self::parse(inner.ok_or_else(missing)?)
+        let problem = "expected a queue in brackets, such as [codel:target=5ms]";
+        Self::parse(inner.ok_or_else(|| syntax(value, problem))?)
     }
 }
 
@@ -96,6 +88,10 @@ impl fmt::Display for Spec {
         }
         Ok(())
     }
+}
+
+fn syntax(text: &str, problem: &str) -> ConfigError {
+    ConfigError::Refused(format!("`{}`: {problem}", shorten(text)))
 }
 
 fn item(part: &str) -> Option<Item> {

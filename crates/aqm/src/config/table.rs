@@ -76,8 +76,7 @@ impl Definition {
         self.name == name || self.name == plain || self.aliases.contains(&plain)
     }
 
-    /// Returns all parameters, the definition's own first. An own parameter replaces a shared one
-    /// with the same key.
+    /// Returns all parameters, own ones first; they replace shared ones with the same key.
     pub fn all_params(&self) -> impl Iterator<Item = &'static Param> + use<> {
         let own = self.params;
         let is_shared = |shared: &&Param| own.iter().all(|param| param.key != shared.key);
@@ -99,13 +98,13 @@ impl Definition {
             };
             if key == "profile" && !self.profiles.is_empty() {
                 if profile_given {
-                    return Err(self.repeated(key));
+                    return Err(ConfigError::repeated(self.name, key));
                 }
                 profile_given = true;
                 values.profile = Some(self.profile(&item.value)?);
             } else if let Some(param) = self.all_params().find(|param| param.key == key) {
                 if values.given.iter().any(|(known, _)| *known == key) {
-                    return Err(self.repeated(key));
+                    return Err(ConfigError::repeated(self.name, key));
                 }
                 values.given.push((param.key, self.read(param, &item.value)?));
             } else if self.free_key.is_some_and(|accepts| accepts(key)) {
@@ -130,20 +129,14 @@ impl Definition {
 
     fn profile(&self, text: &str) -> Result<&'static str, ConfigError> {
         let known = self.profiles.iter().find(|profile| profile.name == text);
-        known.map(|profile| profile.name).ok_or_else(|| ConfigError::BadValue {
-            name: self.name.to_string(),
-            key: "profile".to_string(),
-            value: shorten(text),
-            expected: join(self.profiles.iter().map(|profile| profile.name)),
+        known.map(|profile| profile.name).ok_or_else(|| {
+            let names = join(self.profiles.iter().map(|profile| profile.name));
+            ConfigError::value(self.name, "profile", &shorten(text), names)
         })
     }
 
     fn read(&self, param: &Param, text: &str) -> Result<Value, ConfigError> {
-        let inside = |problem: String| ConfigError::Inside {
-            name: self.name.to_string(),
-            key: param.key.to_string(),
-            problem,
-        };
+        let inside = |problem: String| ConfigError::inside(self.name, param.key, problem);
         match param.kind {
             Kind::Queue => {
                 let nested = Spec::parse_nested(text);
@@ -152,40 +145,22 @@ impl Definition {
             Kind::Rules => return rules::read(text).map(Value::Rules).map_err(inside),
             _ => {}
         }
-        let bad = |expected: String| ConfigError::BadValue {
-            name: self.name.to_string(),
-            key: param.key.to_string(),
-            value: shorten(text),
-            expected,
-        };
+        let bad = |expected| ConfigError::value(self.name, param.key, &shorten(text), expected);
         let value = param.kind.read(text).ok_or_else(|| match param.kind {
             Kind::Choice(words) => bad(join(words.iter().copied())),
             kind => bad(kind.expectation().to_string()),
         })?;
         match param.range {
             Some((low, high)) if !within(param.kind, &value, low, high) => {
-                Err(ConfigError::OutOfRange {
-                    name: self.name.to_string(),
-                    key: param.key.to_string(),
-                    value: shorten(text),
-                    expected: format!("{low} to {high}"),
-                })
+                Err(bad(format!("{low} to {high}")))
             }
             _ => Ok(value),
         }
     }
 
     fn keyless(&self, value: &str) -> ConfigError {
-        ConfigError::BadValue {
-            name: self.name.to_string(),
-            key: String::new(),
-            value: shorten(value),
-            expected: format!("key=value with one of {}", self.keys()),
-        }
-    }
-
-    fn repeated(&self, key: &str) -> ConfigError {
-        ConfigError::Repeated { name: self.name.to_string(), key: key.to_string() }
+        let expected = format!("key=value with one of {}", self.keys());
+        ConfigError::value(self.name, "", &shorten(value), expected)
     }
 
     pub(crate) fn unknown_key(&self, key: &str) -> ConfigError {
@@ -318,23 +293,15 @@ impl Values {
 
     /// Returns the error for a missing parameter.
     pub fn missing(&self, key: &str, expected: &str) -> ConfigError {
-        ConfigError::Missing {
-            name: self.definition.name.to_string(),
-            key: key.to_string(),
-            expected: expected.to_string(),
-        }
+        ConfigError::missing(self.definition.name, key, expected)
     }
 
     /// Returns the error for a value that contradicts another value or the link.
     pub fn refuse<T: Quantity>(&self, key: Key<T>, expected: &str) -> ConfigError {
         let listed = self.definition.all_params().find(|listed| listed.key == key.name());
         let value = listed.and_then(|listed| self.find(listed));
-        ConfigError::OutOfRange {
-            name: self.definition.name.to_string(),
-            key: key.name().to_string(),
-            value: value.map(|value| value.to_string()).unwrap_or_default(),
-            expected: expected.to_string(),
-        }
+        let value = value.map(|value| value.to_string()).unwrap_or_default();
+        ConfigError::value(self.definition.name, key.name(), &value, expected)
     }
 }
 

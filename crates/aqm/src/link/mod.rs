@@ -26,8 +26,8 @@ pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant
 pub use grants::Grants;
 pub use middlebox::{Middlebox, MiddleboxOptions};
 pub use rate_process::RateProcess;
-pub use schedule::{Schedule, ScheduleError, Step};
-pub use trace::{Opportunities, Trace, TraceError};
+pub use schedule::{Schedule, Step};
+pub use trace::{Opportunities, Trace};
 
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{BoxedQdisc, Dequeue, DropReason, Observer, Qdisc};
@@ -43,8 +43,7 @@ pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
     trial.child("network").child(&format!("{direction} hop {hop}"))
 }
 
-/// A direction of a path, without I/O or clock; a simulator's heap and an emulator's timer drive it
-/// alike.
+/// A direction of a path, without I/O or clock, for a simulator's heap and an emulator's timer.
 ///
 /// # Contract
 /// * `send` and `poll` take times that never go backwards.
@@ -73,8 +72,7 @@ pub struct Link<P> {
     flying: VecDeque<(Time, Packet<P>)>,
     /// The capacity of `flying`. Packets beyond it are lost, so that memory stays bounded.
     flying_limit: usize,
-    /// Whether a packet that leaves only arrives after `delay`: one test instead of one per
-    /// feature.
+    /// Whether a departure only arrives after `delay`: one test instead of one per feature.
     is_plain: bool,
 }
 
@@ -172,8 +170,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// Takes the next packet that has reached the far end by `now`, oldest first. Call until it
-    /// returns `None`.
+    /// Takes the next packet at the far end by `now`, oldest first. Call until it returns `None`.
     #[inline]
     pub fn poll(
         &mut self,
@@ -204,8 +201,7 @@ impl<P> Link<P> {
         self.flying.pop_front();
     }
 
-    /// Returns the packet in flight before which `position` others will arrive, as far as is known
-    /// now.
+    /// Returns the packet before which `position` others in flight arrive, as far as is known.
     #[inline]
     pub fn in_flight_at(&self, position: usize) -> Option<&Packet<P>> {
         self.flying.get(position).map(|(_, packet)| packet)
@@ -250,8 +246,7 @@ impl<P> Link<P> {
     #[inline(never)]
     fn advance(&mut self, last: Time, observer: &mut impl Observer<P>) {
         while self.wake <= last {
-            // The order of tests on a busy link, which the processor predicts better than a jump
-            // table.
+            // The processor predicts this order of tests on a busy link better than a jump table.
             if self.activity == Activity::Sending {
                 self.finish(observer);
                 if self.wake > last {
@@ -298,8 +293,7 @@ impl<P> Link<P> {
             Dequeue::Empty => (self.activity, self.wake) = (Activity::Idle, Time::MAX),
             Dequeue::NotBefore(time) => {
                 debug_assert!(time > start, "a queue that shapes must name a later instant");
-                // The rate process is asked no earlier, because it must not advance beyond an
-                // earlier event.
+                // Not asked earlier, because the process must not advance beyond an earlier event.
                 (self.activity, self.wake) = (Activity::Waiting, time);
             }
         }
@@ -386,8 +380,7 @@ impl<P> Link<P> {
         {
             middlebox.pass(start, &mut packet, observer);
         }
-        // The packet is written only if a field changes: copying a packet that was just written
-        // stalls the processor.
+        // Written only if a field changes: copying a packet that was just written stalls.
         if self.overhead_bytes > 0 {
             packet.meta.len -= self.overhead_bytes;
         }

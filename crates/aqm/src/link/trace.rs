@@ -16,9 +16,10 @@
 //! instant of an opportunity can still use it, as in all links here; `mm-link` reads its clock in
 //! milliseconds, and uses the opportunities of a millisecond before its arrivals.
 
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::schedule::{Schedule, Step};
 use crate::rate::Rate;
@@ -27,76 +28,44 @@ use crate::time::{Span, Time};
 /// A recording: the times of its delivery opportunities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The opportunities in milliseconds, not decreasing. The last, which is not zero, is the
-    /// length of the recording.
+    /// The opportunities in milliseconds, not decreasing. The last, not zero, is the length.
     opportunities_ms: Arc<[u32]>,
 }
-
-/// Why a recording was rejected; line numbers start at 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TraceError {
-    Empty,
-    /// The line with this number is empty.
-    EmptyLine(usize),
-    /// The line with this number is not a whole number of milliseconds up to 2^32 - 1 (49 days).
-    NotANumber(usize),
-    /// The time in the line with this number is before that of the previous line.
-    Decreasing(usize),
-    /// All times are zero: the recording has no length.
-    NoDuration,
-    /// More lines than [`Trace::MAX_OPPORTUNITIES`].
-    TooLong,
-}
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the trace is empty: one time stamp in ms per line"),
-            Self::EmptyLine(line) => write!(f, "line {line} is empty: expected a time in ms"),
-            Self::NotANumber(line) => {
-                write!(f, "line {line}: expected a whole number of milliseconds, at most 2^32 - 1")
-            }
-            Self::Decreasing(line) => {
-                write!(f, "line {line}: its time is before that of line {}", line - 1)
-            }
-            Self::NoDuration => f.write_str("the last time stamp is 0: the trace has no length"),
-            Self::TooLong => {
-                write!(f, "at most {} lines are accepted", Trace::MAX_OPPORTUNITIES)
-            }
-        }
-    }
-}
-
-impl core::error::Error for TraceError {}
 
 impl Trace {
     pub const MAX_OPPORTUNITIES: usize = 1 << 24;
 
-    /// Parses a recording. Lines end with LF or CR LF; the last may end without.
-    pub fn parse(bytes: &[u8]) -> Result<Self, TraceError> {
+    /// Parses a recording. Lines end with LF or CR LF; the last may end without. An error names the
+    /// first wrong line, counted from 1.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         if body.is_empty() {
-            return Err(TraceError::Empty);
+            return Err("the trace is empty: one time stamp in ms per line".to_string());
         }
         let mut opportunities_ms = Vec::new();
         let mut previous_ms = 0;
-        for (index, line) in body.split(|&byte| byte == b'\n').enumerate() {
-            if index == Self::MAX_OPPORTUNITIES {
-                return Err(TraceError::TooLong);
+        for (number, line) in (1..).zip(body.split(|&byte| byte == b'\n')) {
+            if number > Self::MAX_OPPORTUNITIES {
+                return Err(format!("at most {} lines are accepted", Self::MAX_OPPORTUNITIES));
             }
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
-                return Err(TraceError::EmptyLine(index + 1));
+                return Err(format!("line {number} is empty: expected a time in ms"));
             }
-            let ms = whole_number(line).ok_or(TraceError::NotANumber(index + 1))?;
+            let ms = whole_number(line).ok_or_else(|| {
+                format!("line {number}: expected a whole number of milliseconds, at most 2^32 - 1")
+            })?;
             if ms < previous_ms {
-                return Err(TraceError::Decreasing(index + 1));
+                return Err(format!(
+                    "line {number}: its time is before that of line {}",
+                    number - 1
+                ));
             }
             previous_ms = ms;
             opportunities_ms.push(ms);
         }
         if previous_ms == 0 {
-            return Err(TraceError::NoDuration);
+            return Err("the last time stamp is 0: the trace has no length".to_string());
         }
         Ok(Self { opportunities_ms: opportunities_ms.into() })
     }
@@ -175,8 +144,7 @@ pub struct Opportunities {
 }
 
 impl Opportunities {
-    /// Returns a link at the start of `trace`; each opportunity carries `opportunity_bytes`, which
-    /// must not be zero.
+    /// Returns a link at the start of `trace`; `opportunity_bytes` must not be zero.
     pub fn new(trace: Trace, opportunity_bytes: u32) -> Self {
         assert!(opportunity_bytes > 0, "configuration refuses empty opportunities");
         Self {
@@ -323,25 +291,26 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         for (text, expected) in [
-            ("", TraceError::Empty),
-            ("\n", TraceError::Empty),
-            ("1\n\n2\n", TraceError::EmptyLine(2)),
-            ("1\n2x\n", TraceError::NotANumber(2)),
-            ("1\n-2\n", TraceError::NotANumber(2)),
-            ("4294967296\n", TraceError::NotANumber(1)),
-            ("1\n5\n4\n", TraceError::Decreasing(3)),
-            ("0\n0\n", TraceError::NoDuration),
+            ("", "the trace is empty"),
+            ("\n", "the trace is empty"),
+            ("1\n\n2\n", "line 2 is empty"),
+            ("1\n2x\n", "line 2: expected a whole number"),
+            ("1\n-2\n", "line 2: expected a whole number"),
+            ("4294967296\n", "line 1: expected a whole number"),
+            ("1\n5\n4\n", "line 3: its time is before that of line 2"),
+            ("0\n0\n", "the trace has no length"),
         ] {
-            assert_eq!(Trace::parse(text.as_bytes()), Err(expected), "{text:?}");
+            let error = Trace::parse(text.as_bytes()).unwrap_err();
+            assert!(error.contains(expected), "{text:?}: {error}");
         }
         assert_eq!(Trace::parse(b"1\r\n2").map(|trace| trace.duration()), Ok(Span::from_millis(2)));
-        assert!(TraceError::Decreasing(3).to_string().contains("line 3"));
     }
 
     #[test]
     fn too_many_lines_are_refused() {
         let text = "1\n".repeat(Trace::MAX_OPPORTUNITIES + 1);
-        assert_eq!(Trace::parse(text.as_bytes()), Err(TraceError::TooLong));
+        let error = Trace::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(error, "at most 16777216 lines are accepted");
     }
 
     #[test]

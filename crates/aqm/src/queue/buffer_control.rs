@@ -14,7 +14,6 @@
 //! # Validation
 //! The tests are the guideline's statements and examples.
 
-use alloc::string::ToString;
 use core::fmt;
 
 use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, Key, LinkFacts, Values, params};
@@ -62,8 +61,7 @@ impl fmt::Display for Rejected {
 impl core::error::Error for Rejected {}
 
 impl BufferControl {
-    /// Returns the size that `hardware` provides. Without a target, `supplier_choice` is the
-    /// target.
+    /// Returns the size that `hardware` provides for the target, else for `supplier_choice`.
     pub fn select(self, hardware: BufferHardware, supplier_choice: u64) -> Result<u64, Rejected> {
         let block = hardware.block;
         let first = self.min.unwrap_or(0).div_ceil(block).max(1);
@@ -116,11 +114,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<FifoConfig,
     let supplier_choice = fastest.map_or(hardware.largest, |rate| rate.bytes_in(SUPPLIER_CHOICE));
     let selected = control.select(hardware, supplier_choice).map_err(|rejected| {
         let key = if control.min.is_some() { MIN } else { MAX };
-        ConfigError::Inside {
-            name: DEFINITION.name.to_string(),
-            key: key.name().to_string(),
-            problem: rejected.to_string(),
-        }
+        ConfigError::inside(DEFINITION.name, key.name(), rejected)
     })?;
     Ok(FifoConfig { limit: Limit::bytes(selected), overflow: Overflow::Tail })
 }
@@ -130,6 +124,7 @@ mod tests {
     use super::*;
     use crate::rate::Rate;
     use crate::registry::{QueueConfig, QueueSetup};
+    use alloc::string::ToString;
 
     const PLENTY: BufferHardware = BufferHardware { block: 1_024, largest: 1 << 30 };
     const MINIMAL: BufferHardware = BufferHardware { block: 1_024, largest: 24_576 };

@@ -24,7 +24,6 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Definition, DscpSet, Key, Spec, Values, params};
@@ -88,8 +87,7 @@ impl<P> Qdisc<P> for DiffServ<P> {
         self.classes.iter().fold(Stats::default(), |sum, class| sum + class.stats())
     }
 
-    /// Reports only the backlog of each class, because the gauges of the classes' disciplines may
-    /// have equal names.
+    /// Reports only the backlog of each class: gauges of its disciplines may have equal names.
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         for (class, name) in self.classes.iter().zip(BACKLOG_GAUGES) {
             visit(name, class.backlog().bytes as f64);
@@ -148,12 +146,9 @@ pub(crate) fn configure<Q>(
         return Err(values.refuse(MEDIUM_DSCP, "codepoints that high-dscp does not have"));
     }
     let class = |(set, key): (u64, Key<Spec>)| {
-        let queue = understand(&values.get(key)).map_err(|error| ConfigError::Inside {
-            name: DEFINITION.name.to_string(),
-            key: key.name().to_string(),
-            problem: error.to_string(),
-        })?;
-        Ok((set, queue))
+        let queue = understand(&values.get(key));
+        let inside = |error| ConfigError::inside(DEFINITION.name, key.name(), error);
+        Ok((set, queue.map_err(inside)?))
     };
     let classes = [(high, HIGH), (medium, MEDIUM), (0, LOW)];
     Ok(DiffServConfig { classes: classes.into_iter().map(class).collect::<Result<_, _>>()? })
@@ -166,6 +161,7 @@ mod tests {
     use crate::packet::Meta;
     use crate::qdisc::Count;
     use crate::registry::QueueSetup;
+    use alloc::string::ToString;
 
     fn diffserv(spec: &str) -> Box<dyn Qdisc<u32>> {
         QueueSetup::parse(spec, &LinkFacts::default()).expect(spec).build(&Rng::new(0))

@@ -13,7 +13,6 @@
 //! [`QueueSetup::own`]: crate::registry::QueueSetup::own
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::fmt;
 
@@ -75,18 +74,14 @@ pub struct OwnSpec {
 }
 
 impl OwnSpec {
-    /// Parses the SPEC of an own queue, `own:NAME,limit=1000p,KEY=VALUE...`. Returns `None` for
-    /// another queue.
+    /// Parses `own:NAME,limit=1000p,KEY=VALUE...`. Returns `None` for another queue's SPEC.
     pub fn read(spec: &Spec) -> Result<Option<Self>, ConfigError> {
         if spec.name != DEFINITION.name {
             return Ok(None);
         }
         if spec.items.first().is_none_or(|item| item.key.is_some()) {
-            return Err(ConfigError::Missing {
-                name: DEFINITION.name.to_string(),
-                key: NAME.to_string(),
-                expected: "own:NAME, the name that its owner gave it".to_string(),
-            });
+            let expected = "own:NAME, the name that its owner gave it";
+            return Err(ConfigError::missing(DEFINITION.name, NAME, expected));
         }
         let limit = fifo::limit(&DEFINITION.resolve(spec)?)?;
         Ok(Some(Self { label: spec.clone(), limit }))
@@ -144,6 +139,7 @@ mod tests {
     use crate::packet::Ecn;
     use crate::qdisc::{Admit, Dequeue, MarkReason, Observer, Qdisc};
     use crate::registry::QueueSetup;
+    use alloc::string::ToString;
     use alloc::vec::Vec;
 
     /// Answers with the flow of a packet: 0 passes, 1 signals, all others drop.

@@ -83,7 +83,7 @@ impl LinkSetup {
             return Self::bare_rate(spec);
         }
         if spec.name.starts_with(|first: char| first.is_ascii_digit()) {
-            return Err(ConfigError::BadQuantity { refusal: Kind::Rate.refusal(&spec.name) });
+            return Err(ConfigError::Refused(Kind::Rate.refusal(&spec.name)));
         }
         let entry = LINKS.iter().find(|entry| entry.definition.name == spec.name);
         let names = LINKS.iter().map(|entry| entry.definition.name);
@@ -112,8 +112,7 @@ impl LinkSetup {
         Ok(Self { label: spec.clone(), ..Self::from_spec(&full)? })
     }
 
-    /// Returns a text that is equal for links of one meaning, as long as the files that they name
-    /// have equal contents.
+    /// Returns a text that is equal for links of one meaning, if their files have equal contents.
     pub fn meaning(&self) -> &str {
         &self.meaning
     }

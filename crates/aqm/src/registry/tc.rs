@@ -35,12 +35,7 @@ pub(super) fn translate<'a>(
     let mut spec = Spec::new(definition.name);
     while let Some(word) = words.next() {
         let option = word.to_ascii_lowercase().replace('_', "-");
-        let bad = |expected: &str| ConfigError::BadValue {
-            name: definition.name.to_string(),
-            key: word.to_string(),
-            value: String::new(),
-            expected: expected.to_string(),
-        };
+        let bad = |expected: &str| ConfigError::value(definition.name, word, "", expected);
         let is_here = |queue: &str| queue.is_empty() || queue == definition.name;
         let other = OTHER_SCALES.iter().find(|(queue, key, _)| is_here(queue) && *key == option);
         if let Some((_, _, expected)) = other {

@@ -26,8 +26,7 @@ const LARGEST: u64 = u32::MAX as u64;
 
 /// Returns the kind of queue and its arguments, as they follow `tc qdisc add dev DEVICE root`.
 ///
-/// `overhead_bytes` is what the link adds to an IP packet; with `None` it is what the device adds.
-/// Only CAKE depends on it.
+/// `overhead_bytes` is what the link adds to an IP packet, or else the device. Only for CAKE.
 ///
 /// # Errors
 /// Returns the queue, profile, parameter or value that Linux has not, and what is accepted.
@@ -82,12 +81,11 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn check_profile(&self) -> Result<(), ConfigError> {
         match self.queue.profile {
-            Some(profile) if self.values.profile() != profile => Err(ConfigError::OutOfRange {
-                name: self.queue.name.to_string(),
-                key: "profile".to_string(),
-                value: self.values.profile().to_string(),
-                expected: format!("{profile}, the only one that Linux has"),
-            }),
+            Some(profile) if self.values.profile() != profile => {
+                let expected = format!("{profile}, the only one that Linux has");
+                let own = self.values.profile();
+                Err(ConfigError::value(self.queue.name, "profile", own, expected))
+            }
             _ => Ok(()),
         }
     }
@@ -133,12 +131,7 @@ impl Writer<'_> {
     }
 
     fn refuse(&self, key: &str, value: &Value, expected: &str) -> ConfigError {
-        ConfigError::OutOfRange {
-            name: self.queue.name.to_string(),
-            key: key.to_string(),
-            value: value.to_string(),
-            expected: expected.to_string(),
-        }
+        ConfigError::value(self.queue.name, key, &value.to_string(), expected)
     }
 }
 

@@ -1,12 +1,11 @@
 //! The parameters of a rate that changes at given times.
 
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{LinkConfig, SHARED};
 use crate::config::{ConfigError, Definition, Kind, Value, Values, params};
 use crate::link::rate_process::RateProcess;
-use crate::link::schedule::{Schedule, ScheduleError, Step};
+use crate::link::schedule::{Schedule, Step};
 use crate::time::Span;
 
 params! {
@@ -25,21 +24,20 @@ pub(crate) const DEFINITION: Definition = Definition {
 };
 
 pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
-    let name = DEFINITION.name.to_string();
     let mut steps = Vec::new();
     for (key, value) in values.free() {
         let (Some(Value::Span(start)), Some(Value::Rate(rate))) =
             (Kind::Span.read(key), Kind::Rate.read(value))
         else {
-            let expected = Kind::Rate.expectation().to_string();
-            let (key, value) = (key.clone(), value.clone());
-            return Err(ConfigError::BadValue { name, key, value, expected });
+            let expected = Kind::Rate.expectation();
+            return Err(ConfigError::value(DEFINITION.name, key, value, expected));
         };
         steps.push(Step { start, rate });
     }
-    let schedule = Schedule::new(steps, values.get(REPEAT)).map_err(|error| {
-        let key = if error == ScheduleError::ShortRepeat { REPEAT.name() } else { "TIME=RATE" };
-        ConfigError::Inside { name, key: key.to_string(), problem: error.to_string() }
+    let schedule = Schedule::new(steps, values.get(REPEAT)).map_err(|problem| {
+        let is_of_repeat = problem.starts_with("`repeat`");
+        let key = if is_of_repeat { REPEAT.name() } else { "TIME=RATE" };
+        ConfigError::inside(DEFINITION.name, key, problem)
     })?;
     let nominal = schedule.nominal_rate();
     Ok(LinkConfig::of_rate(RateProcess::Schedule(schedule), nominal))

@@ -1,6 +1,6 @@
 //! The parameters of a recording.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{LinkConfig, OVERHEAD, SHARED};
@@ -35,13 +35,9 @@ pub(crate) fn configure(
     load: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
 ) -> Result<LinkConfig, ConfigError> {
     let file = values.get(FILE);
-    let inside = |problem: String| ConfigError::Inside {
-        name: DEFINITION.name.to_string(),
-        key: file.clone(),
-        problem,
-    };
+    let inside = |problem: String| ConfigError::inside(DEFINITION.name, &file, problem);
     let bytes = load(&file).map_err(inside)?;
-    let trace = Trace::parse(&bytes).map_err(|error| inside(error.to_string()))?;
+    let trace = Trace::parse(&bytes).map_err(inside)?;
     let opportunity_bytes = values.get(OPPORTUNITY) as u32;
     let nominal = trace.mean_rate(opportunity_bytes);
     let process = if values.profile() == "exact" {
