@@ -16,51 +16,33 @@ pub const RUNS_MIN: usize = 3;
 /// an effect, because a line stays shaped for months after such an error.
 pub const CONTRAST_CONFIDENCE: f64 = 0.99;
 
-/// A number of a line that is compared from run to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Followed {
-    LoadP99,
-    LoadP50,
-    InsideP99,
-    IdleP50,
-    Qoo,
-    GoodputUp,
-    GoodputDown,
+underload_aqm::named! {
+    /// A number of a line that is compared from run to run.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Followed {
+        LoadP99 = "load-p99",
+        LoadP50 = "load-p50",
+        InsideP99 = "inside-p99",
+        IdleP50 = "idle-p50",
+        Qoo = "qoo",
+        GoodputUp = "goodput-up",
+        GoodputDown = "goodput-down",
+    }
 }
 
 impl Followed {
-    pub const ALL: [Self; 7] = [
-        Self::LoadP99,
-        Self::LoadP50,
-        Self::InsideP99,
-        Self::IdleP50,
-        Self::Qoo,
-        Self::GoodputUp,
-        Self::GoodputDown,
-    ];
-
-    /// Returns the name in options and files, a description and the unit.
-    const fn texts(self) -> [&'static str; 3] {
-        match self {
-            Self::LoadP99 => ["load-p99", "p99 of latency under load", "ms"],
-            Self::LoadP50 => ["load-p50", "median latency under load", "ms"],
-            Self::InsideP99 => ["inside-p99", "p99 of round trips inside the load", "ms"],
-            Self::IdleP50 => ["idle-p50", "median idle latency", "ms"],
-            Self::Qoo => ["qoo", "lowest Quality of Outcome", "%"],
-            Self::GoodputUp => ["goodput-up", "goodput up", "Mbit/s"],
-            Self::GoodputDown => ["goodput-down", "goodput down", "Mbit/s"],
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        self.texts()[0]
-    }
-
     /// Returns a description and the unit.
     pub fn words(self) -> (&'static str, &'static str) {
-        let [_, description, unit] = self.texts();
-        (description, unit)
+        match self {
+            Self::LoadP99 => ("p99 of latency under load", "ms"),
+            Self::LoadP50 => ("median latency under load", "ms"),
+            Self::InsideP99 => ("p99 of round trips inside the load", "ms"),
+            Self::IdleP50 => ("median idle latency", "ms"),
+            Self::Qoo => ("lowest Quality of Outcome", "%"),
+            Self::GoodputUp => ("goodput up", "Mbit/s"),
+            Self::GoodputDown => ("goodput down", "Mbit/s"),
+        }
     }
 
     pub fn more_is_worse(self) -> bool {
@@ -154,8 +136,7 @@ fn change_percent(before: Option<Level>, after: Option<Level>) -> Option<f64> {
 pub struct Contrast {
     pub with: Level,
     pub without: Level,
-    /// Values with the treatment minus values without it, with an interval of
-    /// [`CONTRAST_CONFIDENCE`].
+    /// Values with the treatment minus values without, with [`CONTRAST_CONFIDENCE`].
     pub shift: Estimate,
 }
 
@@ -188,13 +169,11 @@ pub struct Trend {
     pub points: Vec<Point>,
     /// Runs of the first days.
     pub baseline: Option<Level>,
-    /// The latest runs; `None` while they belong to the baseline, or if the step is no longer
-    /// measured.
+    /// The latest runs; `None` while they are the baseline, or if the step is no longer measured.
     pub recent: Option<Level>,
     /// Whether the step was measured within [`Windows::recent_s`] before the line's latest run.
     pub is_current: bool,
-    /// Change of the median from the baseline to the latest runs; `None` if either has fewer than
-    /// [`RUNS_MIN`] runs.
+    /// Change from the baseline's median to the latest; `None` with fewer than [`RUNS_MIN`] runs.
     pub change_percent: Option<f64>,
     /// Medians by hour of the day, UTC.
     pub hours: Vec<Option<Level>>,
@@ -256,8 +235,7 @@ impl Trend {
         marks.iter().enumerate().map(around).collect()
     }
 
-    /// Returns whether the latest runs are worse than the baseline by at least `percent`, and worse
-    /// than 90 % of the baseline's runs.
+    /// Returns whether the latest runs are `percent` worse, and worse than 90 % of the baseline's.
     pub fn is_worse_by(&self, percent: f64) -> bool {
         let Some(((baseline, recent), change)) =
             self.baseline.zip(self.recent).zip(self.change_percent)

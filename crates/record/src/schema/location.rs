@@ -4,29 +4,32 @@ use serde::{Deserialize, Serialize};
 
 use super::Distribution;
 
-/// A part of the path between this machine and the far end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathSegment {
-    /// From this machine to the router; only to the peer if a peer answers.
-    Local,
-    /// Between the peer and the router; exists only if a peer answers.
-    Router,
-    /// Between the router and the provider's first hop; includes the router's queue towards the
-    /// line.
-    Access,
-    /// From the provider's first hop to the far end.
-    Beyond,
+underload_aqm::named! {
+    /// A part of the path between this machine and the far end.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum PathSegment {
+        /// From this machine to the router; only to the peer if a peer answers.
+        Local = "local network",
+        /// Between the peer and the router; exists only if a peer answers.
+        Router = "router",
+        /// Between the router, with its queue towards the line, and the provider's first hop.
+        Access = "access line",
+        /// From the provider's first hop to the far end.
+        Beyond = "beyond",
+    }
 }
 
-/// A host at the end of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathHop {
-    Peer,
-    Router,
-    Provider,
-    FarEnd,
+underload_aqm::named! {
+    /// A host at the end of a segment.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum PathHop {
+        Peer = "peer",
+        Router = "router",
+        Provider = "provider's first hop",
+        FarEnd = "far end",
+    }
 }
 
 /// The delay that a load adds in each segment of the path, and the segment that adds most of it.
@@ -76,29 +79,7 @@ pub struct SegmentDelay {
     pub share_percent: f64,
 }
 
-impl PathSegment {
-    /// Returns the name in tables and sentences.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local network",
-            Self::Router => "router",
-            Self::Access => "access line",
-            Self::Beyond => "beyond",
-        }
-    }
-}
-
 impl PathHop {
-    /// Returns the name in tables and sentences.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Peer => "peer",
-            Self::Router => "router",
-            Self::Provider => "provider's first hop",
-            Self::FarEnd => "far end",
-        }
-    }
-
     pub fn segment(self) -> PathSegment {
         match self {
             Self::Peer => PathSegment::Local,
