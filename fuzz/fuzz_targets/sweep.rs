@@ -30,7 +30,7 @@ fuzz_target!(|text: &str| {
             let last = sweep.cells() - 1;
             for cell in [0, last / 3, last] {
                 let place = sweep.cell(cell);
-                assert_eq!(place.values.len(), sweep.columns().axes.len());
+                assert_eq!(place.values.len(), sweep.columns.axes.len());
             }
             assert!(sweep.units() <= sweep.trials());
         }

@@ -53,7 +53,7 @@ enum Kind {
     Sweep,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Checked {
     file: String,
     arms: usize,
@@ -114,21 +114,12 @@ impl Checked {
     /// Checks a file. `explained` are the overrides whose settings are to be listed.
     fn new(source: &Source, explained: Option<&[String]>) -> (Self, ScenarioErrors) {
         let Source { text, name, .. } = source;
-        let mut checked = Self {
-            file: name.clone(),
-            arms: 0,
-            cells: None,
-            trials: 0,
-            worlds: Vec::new(),
-            refusals: BTreeMap::new(),
-            settings: Vec::new(),
-            errors: Vec::new(),
-        };
+        let mut checked = Self { file: name.clone(), ..Self::default() };
         let outcome = if sweep::is_sweep(text) {
             checked.cells = Some(0);
             // The identity of the program matters only to computed results.
             Sweep::parse(text, name, None, "").map(|sweep| {
-                checked.arms = sweep.scenario().arms.len();
+                checked.arms = sweep.scenario.arms.len();
                 checked.cells = Some(sweep.cells());
                 checked.trials = sweep.trials() as usize;
                 checked.worlds.push(World::Sim.name());
@@ -175,9 +166,7 @@ impl Checked {
         let refusal = refusal.map_or(String::new(), |why| format!("  not in sim: {why}\n"));
         format!("{}: OK ({sweep}{arms}, {trials}; {worlds})\n{refusal}", self.file)
     }
-}
 
-impl Checked {
     /// Formats the settings in columns: key, value, origin. A key whose value differs between
     /// variants has a line for each value.
     fn explanation(&self) -> String {

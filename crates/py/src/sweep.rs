@@ -232,7 +232,7 @@ impl SweepFolder {
         let sweep = Arc::clone(&self.sweep);
         let folder = self.folder(py)?;
         py.detach(|| {
-            let rows = SweepRows::from_parquet(sweep.columns(), rows.to_vec())?;
+            let rows = SweepRows::from_parquet(&sweep.columns, rows.to_vec())?;
             folder.append(rows).map_err(|error| chain(&error))
         })
         .map_err(|problem| raise(py, "StoreError", (problem,)))

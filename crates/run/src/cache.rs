@@ -158,10 +158,7 @@ impl Cache {
     pub fn key(&self, trial: &Trial<'_>) -> Key {
         let content = format!(
             "{LAYOUT}\n{}\n{}\n{}\n{}",
-            self.program,
-            trial.seed,
-            trial.keeps_curves,
-            trial.arm.wording()
+            self.program, trial.seed, trial.keeps_curves, trial.arm.wording
         );
         Key(digest_text(content.as_bytes()))
     }
@@ -230,8 +227,7 @@ impl Cache {
         true
     }
 
-    /// Returns the path of an entry, in a folder of its first two letters, as a folder of a hundred
-    /// thousand files is slow.
+    /// Returns an entry's path: a folder of its first two letters, since large folders are slow.
     fn path(&self, key: &Key) -> PathBuf {
         let (folder, name) = key.0.split_at(2);
         self.folder.join(folder).join(name).with_extension(EXTENSION)

@@ -34,8 +34,8 @@ pub(crate) struct Control {
 /// Algorithms by their SPECs.
 #[derive(Clone, Default)]
 pub struct Own {
-    queues: BTreeMap<String, Arc<MakeQueue>>,
-    controls: BTreeMap<String, Control>,
+    pub(crate) queues: BTreeMap<String, Arc<MakeQueue>>,
+    pub(crate) controls: BTreeMap<String, Control>,
 }
 
 impl Own {
@@ -51,14 +51,6 @@ impl Own {
     pub fn control(mut self, name: &str, make: Arc<MakeControl>, ecn: Option<EcnUse>) -> Self {
         self.controls.insert(name.to_owned(), Control { make, ecn });
         self
-    }
-
-    pub(crate) fn find_control(&self, name: &str) -> Option<&Control> {
-        self.controls.get(name)
-    }
-
-    pub(crate) fn find_queue(&self, spec: &str) -> Option<&Arc<MakeQueue>> {
-        self.queues.get(spec)
     }
 }
 

@@ -111,7 +111,7 @@ fn doubles<'a>(rows: &'a SweepRows, wanted: &str) -> &'a [Option<f64>] {
 #[test]
 fn a_cell_is_what_a_run_of_the_same_settings_computes() {
     let sweep = sweep_of(GRID, SCENARIO);
-    assert_eq!((sweep.cells(), sweep.repeats(), sweep.trials()), (16, 2, 32));
+    assert_eq!((sweep.cells(), sweep.repeats, sweep.trials()), (16, 2, 32));
     let rows = sweep.compute(0..sweep.units(), &AtomicBool::new(false));
     assert_eq!(rows.len(), 32);
     for (up, rtt, cell) in [("4mbit", "5ms", 0), ("8mbit", "23208us", 12)] {
@@ -207,7 +207,7 @@ fn a_worker_elsewhere_computes_the_same_rows() {
     }
     let (mut directory, _) = SweepDir::open(&path, sweep.manifest()).expect("a directory");
     for parcel in parcels {
-        let rows = SweepRows::from_parquet(sweep.columns(), parcel).expect("rows");
+        let rows = SweepRows::from_parquet(&sweep.columns, parcel).expect("rows");
         directory.append(rows).expect("kept");
     }
     assert!(directory.finish(&go_on).expect("tables"));
@@ -248,7 +248,7 @@ fn a_worker_elsewhere_needs_no_files() {
 #[test]
 fn units_are_of_cells() {
     let sweep = sweep_of(GRID, SCENARIO);
-    assert_eq!((sweep.repeats(), sweep.cells()), (2, 16));
+    assert_eq!((sweep.repeats, sweep.cells()), (2, 16));
     for (units, cells) in [(0..1, 0..1), (1..2, 0..1), (1..3, 0..2), (30..32, 15..16)] {
         assert_eq!(sweep.cells_of(units), cells);
     }
@@ -350,8 +350,8 @@ fn what_is_built_in_code_is_a_file() {
     assert_eq!(file.design, Design::Grid);
     let text = file.to_text().expect("TOML");
     let sweep = sweep_of(&text, SCENARIO);
-    assert_eq!((sweep.cells(), sweep.repeats()), (4, 3));
-    assert_eq!(sweep.file().metrics[1], "load.rtt.p99", "what it left out is filled in");
+    assert_eq!((sweep.cells(), sweep.repeats), (4, 3));
+    assert_eq!(sweep.file.metrics[1], "load.rtt.p99", "what it left out is filled in");
 }
 
 #[test]
@@ -469,7 +469,7 @@ proptest! {
         match Sweep::parse(&text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test") {
             Ok(sweep) => {
                 let place = sweep.cell(sweep.cells() - 1);
-                prop_assert_eq!(place.values.len(), sweep.columns().axes.len());
+                prop_assert_eq!(place.values.len(), sweep.columns.axes.len());
                 prop_assert!(sweep.units() <= sweep.trials());
             }
             Err(error) => prop_assert!(!error.to_string().is_empty()),

@@ -65,13 +65,13 @@ pub fn print(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow
     let each = begun.elapsed().as_secs_f64() / tried.max(1) as f64;
     let axis = |(name, values)| AxisEstimate { name, values };
     let estimate = Estimate {
-        scenario: &sweep.scenario().name,
+        scenario: &sweep.scenario.name,
         axes: sweep.axes().map(axis).collect(),
-        arms: sweep.scenario().arms.len(),
+        arms: sweep.scenario.arms.len(),
         cells: sweep.cells(),
-        repeats: sweep.repeats(),
+        repeats: sweep.repeats,
         trials: sweep.trials(),
-        may_stop: sweep.file().stop.is_some(),
+        may_stop: sweep.file.stop.is_some(),
         seconds: (tried > 0).then(|| each * units as f64 / workers as f64),
         workers,
         unknown_metrics: missing,
@@ -119,7 +119,7 @@ impl Estimate<'_> {
 
 /// Returns the metrics that the sweep file names.
 fn asked_for(sweep: &Sweep) -> Vec<&str> {
-    let metrics = sweep.columns().metrics.iter().map(String::as_str);
+    let metrics = sweep.columns.metrics.iter().map(String::as_str);
     metrics.filter(|metric| sweep.requests(metric)).collect()
 }
 

@@ -100,7 +100,7 @@ impl Arguments {
             SweepEnd::Complete => Ok(()),
             SweepEnd::Interrupted { stored } => {
                 let (stored, units) = (thousands(stored), thousands(sweep.units()));
-                let what = if sweep.file().stop.is_some() { "cells" } else { "trials" };
+                let what = if sweep.file.stop.is_some() { "cells" } else { "trials" };
                 Err(interrupt.stopped(anyhow!(
                     "interrupted after {stored} of {units} {what}; the same command continues"
                 )))
@@ -141,13 +141,13 @@ impl Arguments {
 /// Returns a warning if cells are ranked by a percentile that needs more samples than a trial has.
 /// `None` for sweeps that vary the probes or the load.
 fn few_samples(sweep: &Sweep) -> Option<String> {
-    let metric = sweep.file().best.as_ref()?.metric.as_str();
+    let metric = sweep.file.best.as_ref()?.metric.as_str();
     let quantile = Quantile::from_name(metric.strip_prefix("load.rtt.")?)?;
     let is_varied = |name: &str| name.starts_with("phases.") || name.starts_with("flow.");
     if sweep.axes().any(|(name, _)| is_varied(name)) {
         return None;
     }
-    let samples = sweep.scenario().arms.iter().filter_map(samples_of_load).min()?;
+    let samples = sweep.scenario.arms.iter().filter_map(samples_of_load).min()?;
     let told = Quantile::highest_told_by(samples);
     (!quantile.is_told_by(samples)).then(|| {
         format!(
@@ -170,19 +170,19 @@ fn samples_of_load(arm: &Arm) -> Option<u64> {
 }
 
 fn title(sweep: &Sweep) -> &str {
-    let own = sweep.file().title.as_str();
-    if own.is_empty() { &sweep.scenario().title } else { own }
+    let own = sweep.file.title.as_str();
+    if own.is_empty() { &sweep.scenario.title } else { own }
 }
 
 fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
-    let file = sweep.file();
+    let file = &sweep.file;
     let best = file.best.as_ref();
     let ranked = best.and_then(|best| file.metrics.iter().position(|name| *name == best.metric));
     let title = title(sweep);
     let axes: Vec<String> = sweep.axes().map(|(name, _)| name.to_owned()).collect();
     SweepSubject {
-        title: if title.is_empty() { sweep.name() } else { title }.to_owned(),
-        scenario: sweep.scenario().name.clone(),
+        title: if title.is_empty() { &sweep.name } else { title }.to_owned(),
+        scenario: sweep.scenario.name.clone(),
         plots: file.plot.iter().filter_map(|keys| plot(keys, &axes, &file.metrics)).collect(),
         axes,
         parts,

@@ -30,7 +30,7 @@ impl Terminal {
         let now = Instant::now();
         Self {
             bar: ProgressBar::hidden(),
-            unit: if sweep.file().stop.is_some() { "cell" } else { "trial" },
+            unit: if sweep.file.stop.is_some() { "cell" } else { "trial" },
             cells: sweep.cells(),
             units: sweep.units(),
             stored: 0,

@@ -23,16 +23,21 @@ pub struct Arm {
     pub flows: Vec<Flow>,
     /// Keys whose values differ between the scenario's arms, with this arm's values as in the file.
     pub factors: BTreeMap<String, String>,
-    identity: String,
-    wording: String,
+    /// Everything that a trial depends on besides its seed: path, phases and flows, and a digest of
+    /// each file that they name. Arms with the same identity are the same experiment, whatever
+    /// their names and however they are written: `10mbit` equals `10000kbit`, and a default equals
+    /// the same value given.
+    pub identity: String,
+    /// The identity in the words of the scenario. Arms with the same wording make the same records,
+    /// which repeat SPECs and names as written.
+    pub wording: String,
 }
 
 /// Approximate time to start and stop the namespaces.
 const SET_UP_SECONDS: f64 = 0.5;
 
 impl Arm {
-    /// Describes the links of the directions that have one, for example `docsis-pie before 35mbit
-    /// up`.
+    /// Describes the links of the directions that have one: `docsis-pie before 35mbit up`.
     pub fn label(&self) -> String {
         let lane = |lane: &Lane, direction: Direction| {
             let queue = lane.queue.label();
@@ -42,20 +47,6 @@ impl Arm {
         let lanes = self.path.lanes().filter(|(_, lane)| !lane.is_wide);
         let labels: Vec<String> = lanes.map(|(direction, it)| lane(it, direction)).collect();
         labels.join("; ")
-    }
-
-    /// Returns a text of everything that a trial depends on besides its seed: path, phases and
-    /// flows, and a digest of each file that they name. Arms with the same identity are the same
-    /// experiment, whatever their names and however they are written: `10mbit` equals `10000kbit`,
-    /// and a default equals the same value given.
-    pub fn identity(&self) -> &str {
-        &self.identity
-    }
-
-    /// Returns the same as written in the scenario. Arms with the same wording make the same
-    /// records, which repeat SPECs and names as written.
-    pub fn wording(&self) -> &str {
-        &self.wording
     }
 
     /// Returns the SPEC of the first algorithm that the caller has to provide.
@@ -223,8 +214,8 @@ mod tests {
             arms.expect("two variants").arms.remove(1)
         };
         let (one, other) = (queue("codel:profile=linux"), queue("codel:profile=linux,target=5ms"));
-        assert_eq!(one.identity(), other.identity());
+        assert_eq!(one.identity, other.identity);
         assert_ne!(one.label(), other.label(), "the premise");
-        assert_ne!(one.wording(), other.wording());
+        assert_ne!(one.wording, other.wording);
     }
 }

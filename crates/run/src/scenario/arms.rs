@@ -128,7 +128,7 @@ fn apply(tables: &mut Base, variants: &[&Variant], faults: &mut Faults) {
 fn check_different(arms: &[Arm], places: &[&str]) -> Result<(), Fault> {
     let mut seen: BTreeMap<&str, &Arm> = BTreeMap::new();
     for (arm, place) in arms.iter().zip(places) {
-        if let Some(twin) = seen.insert(arm.identity(), arm) {
+        if let Some(twin) = seen.insert(arm.identity.as_str(), arm) {
             let problem = format!("`{}` and `{}` are the same", twin.name, arm.name);
             return Err(Fault::new(*place, problem));
         }

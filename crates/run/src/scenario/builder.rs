@@ -163,8 +163,7 @@ impl Builder {
         made.map_err(|errors| errors.first(&self.name))
     }
 
-    /// Checks the keys and applies `options`. `load` reads the files that links name. Returns all
-    /// faults, without lines.
+    /// Checks the keys and applies `options`; `load` reads named files. Faults have no lines.
     pub fn finish_with(
         &self,
         options: &Options,
@@ -243,7 +242,7 @@ mod tests {
         let read = Scenario::parse(&built.text, "two queues").expect("its text is a scenario");
         assert_eq!(built.arms.len(), 4);
         for (built, read) in built.arms.iter().zip(&read.arms) {
-            assert_eq!((&built.name, built.identity()), (&read.name, read.identity()));
+            assert_eq!((&built.name, &built.identity), (&read.name, &read.identity));
             assert_eq!(built.factors, read.factors);
         }
         assert_eq!((built.repeats, &built.title), (2, &read.title));

@@ -413,7 +413,7 @@ fn a_cohort_draws_every_trial_and_pairs_the_arms() {
     assert_eq!(bulk.count.to_string(), conditions["flows"]);
     assert_eq!(drawn(&scenario, 0, 5).1, conditions, "one line for both variants");
     assert_ne!(drawn(&scenario, 0, 6).1, conditions, "another line for the next repeat");
-    assert_eq!(drawn(&scenario, 1, 5).0.identity(), arm.identity(), "the same again");
+    assert_eq!(drawn(&scenario, 1, 5).0.identity, arm.identity, "the same again");
     let own_lines = cohort_text().replace("\"repeat\"", "\"trial\"");
     let own_lines = parse(&own_lines).expect("the scenario is right");
     assert_ne!(drawn(&own_lines, 0, 5).1["rtt"], drawn(&own_lines, 1, 5).1["rtt"]);
@@ -751,7 +751,7 @@ fn former_spellings_of_variants_mean_the_same_but_not_beside_new_ones() {
     let old = new.replace("variant", "arm");
     let [new, old] = [&new, &old].map(|text| parse(text).expect("right"));
     let identities = |scenario: &Scenario| {
-        scenario.arms.iter().map(|arm| arm.identity().to_owned()).collect::<Vec<_>>()
+        scenario.arms.iter().map(|arm| arm.identity.clone()).collect::<Vec<_>>()
     };
     assert_eq!(identities(&new), identities(&old));
     assert_eq!(new.headline, old.headline);

@@ -32,8 +32,7 @@ impl Sweep {
     /// Computes the rows of units, in order. They depend on the sweep and the numbers alone. If
     /// `stop` is set on the way, returns the rows of the finished units.
     ///
-    /// A trial that fails has a row with the error; so has every trial of a cell whose values make
-    /// no valid arm.
+    /// A trial that fails has a row with the error; so has each of a cell without a valid arm.
     pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> SweepRows {
         let mut rows = SweepRows::new(&self.columns);
         if let Some(when) = &self.file.stop {
@@ -72,8 +71,7 @@ impl Sweep {
         Cell { sweep: self, number, values, arm, varied, fixed, id }
     }
 
-    /// Returns a cell's identity: a digest of everything that its trials depend on, and of the
-    /// program.
+    /// Returns a cell's identity: a digest of all that its trials depend on, program included.
     fn id(
         &self,
         values: &[AxisValue],
@@ -82,7 +80,7 @@ impl Sweep {
         fixed: Option<&Result<(Arm, Conditions), String>>,
     ) -> String {
         let said = match (varied, fixed) {
-            (_, Some(Ok((arm, _)))) => arm.wording().to_owned(),
+            (_, Some(Ok((arm, _)))) => arm.wording.clone(),
             // The distributions are in the scenario's text.
             (Ok(varied), _) => format!("{}\n{}", varied.settings(), self.scenario.text),
             (Err(_), _) => format!("{values:?}\n{}", self.scenario.text),

@@ -52,14 +52,16 @@ use points::Points;
 /// A scenario and the axes over which it is varied.
 #[derive(Debug)]
 pub struct Sweep {
-    name: String,
+    pub name: String,
     text: String,
-    file: SweepFile,
-    scenario: Scenario,
+    /// The keys of its file, with defaults filled in.
+    pub file: SweepFile,
+    pub scenario: Scenario,
     axes: Vec<Axis>,
     points: Points,
-    repeats: u64,
-    columns: SweepColumns,
+    /// The trials of a cell; with [`SweepFile::stop`] at most.
+    pub repeats: u64,
+    pub columns: SweepColumns,
     program: String,
     /// Digest of the parts of its file on which the rows depend.
     content: String,
@@ -81,39 +83,20 @@ pub fn is_sweep(text: &str) -> bool {
     table.is_ok_and(|table| ["scenario", "axis"].iter().any(|key| table.contains_key(*key)))
 }
 
-/// Identifies the program that computes results: by its version and commit, or by a digest of its
-/// file if the commit is unknown.
+/// Identifies the program that computes results: by version and commit, or its file's digest.
 pub fn program(commit: &str) -> Result<String, CacheError> {
     cache::program(commit)
 }
 
 impl Sweep {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the keys of its file, with defaults filled in.
-    pub fn file(&self) -> &SweepFile {
-        &self.file
-    }
-
     /// Whether its file names a metric, so that a warning is due if no cell has it.
     pub fn requests(&self, metric: &str) -> bool {
         self.requested.iter().any(|requested| requested == metric)
     }
 
-    pub fn scenario(&self) -> &Scenario {
-        &self.scenario
-    }
-
     /// Returns the number of cells: points times arms.
     pub fn cells(&self) -> u64 {
         self.points.count * self.scenario.arms.len() as u64
-    }
-
-    /// Returns the trials of a cell; with [`SweepFile::stop`] at most.
-    pub fn repeats(&self) -> u64 {
-        self.repeats
     }
 
     /// Returns the trials of the whole sweep; with [`SweepFile::stop`] at most.
@@ -133,10 +116,6 @@ impl Sweep {
             return units;
         }
         units.start / self.repeats..units.end.div_ceil(self.repeats)
-    }
-
-    pub fn columns(&self) -> &SweepColumns {
-        &self.columns
     }
 
     /// Returns name and number of values of each axis; `None` for any value of a range.

@@ -188,8 +188,7 @@ fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Ou
     Ok(outcome)
 }
 
-/// Returns the queue of the modem for a setting. The buffer of DOCSIS-PIE alone is the standard's
-/// default, 100 ms.
+/// Returns the modem's queue for a setting. DOCSIS-PIE alone has the standard's 100 ms of buffer.
 fn queue_of(choice: Choice, upstream: &Upstream) -> String {
     match choice {
         Choice::Buffer(bytes) => format!("fifo:limit={bytes}B"),
@@ -289,7 +288,7 @@ mod tests {
         let parsed = Scenario::parse(&text, "sweep.toml").expect("a scenario");
         let built = builder.finish().expect("a scenario");
         let arms = |scenario: &Scenario| {
-            let arm = |arm: &Arm| (arm.name.clone(), arm.identity().to_owned());
+            let arm = |arm: &Arm| (arm.name.clone(), arm.identity.clone());
             scenario.arms.iter().map(arm).collect::<Vec<_>>()
         };
         assert_eq!(arms(&built), arms(&parsed));

@@ -110,7 +110,7 @@ fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig, PlanErro
 fn own_queue(spec: &OwnSpec, own: &Own, label: &TrialLabel) -> Result<QueueSetup, PlanError> {
     let OwnSpec { label: name, limit } = spec;
     let text = name.to_string();
-    let Some(provided) = own.find_queue(&text) else {
+    let Some(provided) = own.queues.get(&text) else {
         return Err(PlanError::NotProvided { spec: text });
     };
     let (provided, label) = (Arc::clone(provided), label.clone());
@@ -173,7 +173,7 @@ fn tcp_config(
     let notes_delivery = tcp.delivery;
     if tcp.is_own() {
         let name = tcp.congestion_control.clone();
-        let Some(provided) = own.find_control(&name).cloned() else {
+        let Some(provided) = own.controls.get(&name).cloned() else {
             return Err(PlanError::NotProvided { spec: name });
         };
         let (ecn, label) = (provided.ecn.unwrap_or(wish), label.clone());
