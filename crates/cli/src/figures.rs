@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use underload_record::schema::{Expectation, RunRecord, World};
+use underload_record::schema::{RunRecord, World};
 use underload_report::{
     Figure, FigurePage, figures_table, load, write_figure_pages, write_figures_markdown,
 };
@@ -60,12 +60,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         figures.push(arguments.figure(scenario)?);
     }
     if arguments.json {
-        let rows = figures.iter().map(|Figure { scenario, figure, expectations }| Row {
-            scenario,
-            figure,
-            expectations,
-        });
-        console::print_json(&rows.collect::<Vec<_>>())?;
+        console::print_json(&figures)?;
     } else if let Some(folder) = &arguments.markdown {
         let index = write_figures_markdown(folder, &figures, &arguments.command(folder))
             .context("writing the pages")?;
@@ -75,14 +70,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let numbers = figures.iter().flat_map(|figure| &figure.expectations);
     fail::judge(arguments.fail_on, numbers)
-}
-
-/// A scenario, for `--json`.
-#[derive(serde::Serialize)]
-struct Row<'a> {
-    scenario: &'a str,
-    figure: &'a str,
-    expectations: &'a [Expectation],
 }
 
 fn is_published(builtin: &builtin::BuiltIn) -> bool {

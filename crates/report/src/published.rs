@@ -10,7 +10,7 @@ use crate::words::{significant, wrap};
 const COLUMNS: usize = 100;
 
 /// The published numbers of one scenario, judged.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Figure {
     /// Name of the scenario, for example `bode/step`.
     pub scenario: String,

@@ -175,14 +175,10 @@ fn record(scenario: &Scenario, settings: &Settings, world: &dyn World) -> RunRec
         },
         seed: scenario.seed,
         world: world.name(),
-        complete: false,
         arms: scenario.arms.iter().map(arm).collect(),
-        trials: Vec::new(),
-        summaries: Vec::new(),
         study: scenario.cohort.as_ref().and_then(Cohort::study),
         expectations: scenario.published.clone(),
-        verdict: Vec::new(),
-        label: String::new(),
         host,
+        ..RunRecord::default()
     }
 }

@@ -18,13 +18,10 @@ use crate::world::World;
 
 #[derive(Debug)]
 pub(crate) enum End {
-    Complete {
-        duration_s: f64,
-    },
+    /// All trials are recorded.
+    Complete { duration_s: f64 },
     /// The caller stopped the run of `trials` trials.
-    Interrupted {
-        trials: usize,
-    },
+    Interrupted { trials: usize },
 }
 
 pub(crate) struct Plan<'a> {
@@ -42,8 +39,7 @@ struct Planned<'a> {
     drawn: Option<(Arm, Conditions)>,
 }
 
-/// Runs every arm once, then every arm again, so that a slow drift of the machine affects all arms
-/// equally.
+/// Runs every arm once, then again, so that a slow drift of the machine affects all equally.
 pub(crate) fn execute(
     mut plan: Plan<'_>,
     world: &dyn World,

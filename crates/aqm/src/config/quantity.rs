@@ -164,11 +164,8 @@ impl Value {
     pub(super) fn same_unit(&self, other: &Self) -> bool {
         core::mem::discriminant(self) == core::mem::discriminant(other)
     }
-}
 
-impl Value {
-    /// Formats the value so that different values differ; probabilities are printed rounded
-    /// elsewhere.
+    /// Formats different values differently; elsewhere probabilities are printed rounded.
     pub(super) fn exact(&self) -> String {
         match self {
             Self::Probability(q32) => format!("{q32}/2^32"),

@@ -59,9 +59,7 @@ impl Counts {
     pub fn marked_packets(&self) -> u64 {
         self.marks.iter().sum()
     }
-}
 
-impl Counts {
     fn combine(
         self,
         other: Self,
@@ -129,12 +127,10 @@ pub struct Sanctions {
 }
 
 impl Sanctions {
-    /// Maximum number of flows that are counted one by one; all others are counted together, so
-    /// that memory is bounded.
+    /// Flows counted one by one, at most; others are counted together, so that memory is bounded.
     pub const MOST: usize = 1_024;
 
-    /// Returns each flow by its number, in order; `None` is the sum of all flows that are counted
-    /// together.
+    /// Returns each flow by its number, in order; `None` is the sum of those counted together.
     pub fn flows(&self) -> impl Iterator<Item = (Option<u32>, &Sanction)> {
         let known = self.flows.iter().map(|(flow, sanction)| (Some(*flow), sanction));
         known.chain(self.others.iter().map(|sanction| (None, sanction)))
@@ -160,8 +156,7 @@ impl Sanctions {
 pub struct Delays {
     /// From the end of enqueue to the start of transmission.
     pub sojourn: Histogram,
-    /// The sojourn and the packet's own transmission. `None` behind a constant rate, where the
-    /// transmission is size over rate.
+    /// Sojourn plus transmission time. `None` behind a constant rate, where it is size over rate.
     pub queuing_delay: Option<Histogram>,
 }
 
@@ -249,8 +244,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns an empty tally whose first window begins at `start`; `varying` for a link whose rate
-    /// is not constant.
+    /// Returns an empty tally from `start` on; `varying` for a link whose rate is not constant.
     pub fn new(start: Time, varying: bool) -> Self {
         Self {
             total: Counts::default(),

@@ -76,35 +76,22 @@ impl Eq for Field {}
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// A big-endian number of `width` bytes (1 to 4). The specification allows `low` to `high`.
-    Number {
-        width: usize,
-        low: u32,
-        high: u32,
-    },
+    Number { width: usize, low: u32, high: u32 },
     /// `low` to `high` characters without a terminator.
-    Text {
-        low: usize,
-        high: usize,
-    },
+    Text { low: usize, high: usize },
     /// `low` to `high` characters, then a zero byte.
-    TextNul {
-        low: usize,
-        high: usize,
-    },
+    TextNul { low: usize, high: usize },
     /// `low` to `high` bytes, written as hexadecimal.
-    Hex {
-        low: usize,
-        high: usize,
-    },
+    Hex { low: usize, high: usize },
     /// `low` to `high` numbers of `width` bytes (1 or 2).
-    List {
-        width: usize,
-        low: usize,
-        high: usize,
-    },
+    List { width: usize, low: usize, high: usize },
+    /// 4 bytes.
     Ipv4,
+    /// A multiple of 4 bytes.
     Ipv4List,
+    /// 16 bytes.
     Ipv6,
+    /// A multiple of 16 bytes.
     Ipv6List,
     /// IPv6 prefixes: each an address, then a byte with the prefix length.
     Ipv6PrefixList,
@@ -114,7 +101,9 @@ pub enum Kind {
     TaggedIp,
     /// An IP address and a UDP port (SNMP transport address).
     Transport,
+    /// 6 bytes.
     Mac,
+    /// An address and a mask, 6 bytes each.
     MacMask,
     /// An SNMP object identifier in BER.
     Oid,
@@ -182,8 +171,7 @@ impl Kind {
         (!ok).then_some(accepted)
     }
 
-    /// Returns the number, or the count of characters, bytes or numbers, in words if it is outside
-    /// the range.
+    /// Returns the number, or the count of characters, bytes or numbers, if it is out of range.
     pub fn range_problem(&self, value: &[u8]) -> Option<String> {
         let length = value.len();
         let (low, high, found, words) = match *self {

@@ -68,15 +68,13 @@ pub struct Finding {
     pub throttled_up: bool,
     /// The server's rate limit, not the line, limited the load down.
     pub throttled_down: bool,
-    /// The load up had a fixed rate (`--udp`) and almost all of it arrived: the line may carry
-    /// more.
+    /// The load up had a fixed rate (`--udp`), and almost all arrived: the line may carry more.
     #[serde(default)]
     pub capped_up: bool,
     /// As `capped_up`, for the load down.
     #[serde(default)]
     pub capped_down: bool,
-    /// Results of a test against a foreign server, which has no probes; `None` for `underload
-    /// serve`.
+    /// Results of a test against a foreign server without probes; `None` for `underload serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Box<ForeignTest>>,
 }
@@ -124,9 +122,7 @@ impl Readings {
             max_ms: *sorted.last()?,
         })
     }
-}
 
-impl Readings {
     /// Returns whether the values are of connections that load the line.
     pub fn is_inside(&self) -> bool {
         self.of.contains("loading connection")
@@ -145,8 +141,7 @@ impl ForeignTest {
 pub struct ClassLatency {
     pub probe: String,
     pub phase: Phase,
-    /// Each probe was sent on the answer to the previous one, not on a schedule: such a latency is
-    /// never the headline.
+    /// Each probe followed the answer to the previous one: such a latency is never the headline.
     pub closed_loop: bool,
     /// Length of the window, s.
     pub window_s: f64,
@@ -274,8 +269,7 @@ impl Finding {
         self.inside.iter().max_by(|a, b| highest_ms(a).total_cmp(&highest_ms(b)))
     }
 
-    /// Returns the worse of the latencies that the load adds beside and inside itself; `None` if
-    /// both are unknown.
+    /// Returns the worse latency that the load adds, beside or inside itself; `None` if unknown.
     pub fn added(&self) -> Option<Added> {
         let at = |vantage| move |ms| Added { vantage, ms };
         let beside = self.added_beside_ms().map(at(Vantage::Beside));

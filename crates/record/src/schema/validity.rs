@@ -75,14 +75,12 @@ impl Timeliness {
 pub enum Validity {
     #[default]
     Valid,
-    /// The machine, not the line, may have caused the latency. The trial is stored and shown, but
-    /// excluded from summaries.
+    /// The machine may have caused the latency: stored and shown, but not in summaries.
     Invalid { reasons: Vec<InvalidReason> },
 }
 
 impl Validity {
-    /// Judges a trial by its timeliness under `limits`, and by the descriptions of what deviated
-    /// from its scenario.
+    /// Judges a trial by its timeliness under `limits`, and by what deviated from its scenario.
     pub fn judge(
         timeliness: &Timeliness,
         limits: &ValidityLimits,
@@ -116,6 +114,7 @@ impl Validity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum InvalidReason {
+    /// Packets left the emulator too late.
     EmulatorLate {
         p99_ns: u64,
         limit_ns: u64,
@@ -123,6 +122,7 @@ pub enum InvalidReason {
         #[serde(default)]
         packets: u64,
     },
+    /// Probes were sent too late.
     ProberLate {
         p99_ns: u64,
         limit_ns: u64,
@@ -130,19 +130,12 @@ pub enum InvalidReason {
         #[serde(default)]
         packets: u64,
     },
-    ProbeSlotsMissed {
-        missed: u64,
-        planned: u64,
-        limit_percent: f64,
-    },
-    CpuPressure {
-        percent: f64,
-        limit_percent: f64,
-    },
+    /// Probes were not sent at all.
+    ProbeSlotsMissed { missed: u64, planned: u64, limit_percent: f64 },
+    /// Threads of the run waited too long for a processor.
+    CpuPressure { percent: f64, limit_percent: f64 },
     /// Part of the trial deviated from the scenario, for example a flow that sent nothing.
-    Incomplete {
-        what: String,
-    },
+    Incomplete { what: String },
 }
 
 impl fmt::Display for InvalidReason {

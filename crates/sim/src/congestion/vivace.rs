@@ -38,12 +38,10 @@ pub struct Vivace {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Doubling the rate while the utility grows.
     Starting,
     /// Trying pairs of rates; `high_first`: the first of the pair is the higher one.
-    Probing {
-        high_first: bool,
-        second: bool,
-    },
+    Probing { high_first: bool, second: bool },
 }
 
 /// A monitor interval with the sums of its acknowledgements.

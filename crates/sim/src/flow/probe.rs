@@ -24,14 +24,11 @@ pub struct ProbeConfig {
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeSchedule {
-    Open {
-        interval: Span,
-    },
+    /// A probe is sent every `interval`, whatever is answered.
+    Open { interval: Span },
     /// A probe is sent on the answer to the previous one. After `timeout` an answer counts as lost
     /// and the next request is sent.
-    Closed {
-        timeout: Span,
-    },
+    Closed { timeout: Span },
 }
 
 impl Default for ProbeConfig {

@@ -24,12 +24,10 @@ pub struct UdpConfig {
 /// How datagrams are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpPattern {
+    /// Evenly, all the time.
     Constant,
     /// Evenly during `on`, not at all during `off`, in turn.
-    OnOff {
-        on: Span,
-        off: Span,
-    },
+    OnOff { on: Span, off: Span },
     /// With exponentially distributed gaps whose mean gives the rate.
     Poisson,
 }

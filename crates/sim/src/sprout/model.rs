@@ -43,12 +43,14 @@ pub(super) struct Belief {
     rates: Box<[f64; RATES]>,
 }
 
-impl Belief {
-    /// Starts with equally likely rates.
-    pub(super) fn new() -> Self {
+impl Default for Belief {
+    /// All rates are equally likely.
+    fn default() -> Self {
         Self { rates: Box::new([1.0 / RATES as f64; RATES]) }
     }
+}
 
+impl Belief {
     /// Advances the model by a tick.
     pub(super) fn evolve(&mut self) {
         *self.rates = TABLES.evolve(&self.rates);
@@ -83,7 +85,7 @@ impl Belief {
         let total: f64 = self.rates.iter().sum();
         if total < f64::MIN_POSITIVE {
             // The observation was impossible in the model.
-            *self = Self::new();
+            *self = Self::default();
             return;
         }
         for rate in self.rates.iter_mut() {
@@ -91,8 +93,7 @@ impl Belief {
         }
     }
 
-    /// Returns the packets that will be delivered with at least 95 % probability within the next
-    /// one, two, and so on ticks.
+    /// Returns the packets delivered with 95 % probability within one, two and more ticks.
     pub(super) fn forecast(&self) -> [u8; FORECAST_TICKS] {
         let mut forecast = [0; FORECAST_TICKS];
         let mut least = 0;
@@ -240,7 +241,7 @@ mod tests {
 
     /// The belief after two seconds of that many packets per tick.
     fn after(packets: u32) -> Belief {
-        let mut belief = Belief::new();
+        let mut belief = Belief::default();
         for _ in 0..100 {
             belief.evolve();
             belief.observe(packets, TICK);
@@ -328,7 +329,7 @@ mod tests {
 
     #[test]
     fn the_impossible_starts_over() {
-        let mut belief = Belief::new();
+        let mut belief = Belief::default();
         belief.rates.fill(0.0);
         belief.rates[0] = 1.0;
         belief.observe(1, TICK);

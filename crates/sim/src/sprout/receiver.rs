@@ -6,7 +6,7 @@ use crate::net::{Flight, Forecast};
 
 use super::model::{Belief, TICK};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Receiver {
     belief: Belief,
     /// End of the current tick; `Time::MAX` before the first packet.
@@ -30,19 +30,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new() -> Self {
-        Self {
-            belief: Belief::new(),
-            tick_end: Time::MAX,
-            ticks: 0,
-            observed: 0,
-            observed_time: Span::ZERO,
-            alive: false,
-            observed_until: Time::ZERO,
-            silent_until: Time::MAX,
-            settled: 0,
-            recent: Vec::new(),
-            received_bytes: 0,
-        }
+        Self { tick_end: Time::MAX, silent_until: Time::MAX, ..Self::default() }
     }
 
     pub(super) fn on_packet(&mut self, now: Time, packet: &Flight) {
@@ -92,8 +80,7 @@ impl Receiver {
         })
     }
 
-    /// Observes the time up to `now`, except an announced silence. Returns whether any was
-    /// observed.
+    /// Observes the time up to `now` but an announced silence. Returns whether any was observed.
     fn observe_until(&mut self, now: Time) -> bool {
         let from = self.observed_until.max(self.silent_until);
         if from > now {
@@ -110,8 +97,7 @@ fn is_after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
-/// Limit of the packets within the reordering time; ten arrive in 10 ms at 12 Mbit/s, and a flight
-/// has up to 240.
+/// Limit of the packets within the reordering time: 10 ms at 12 Mbit/s are 10, a flight 240.
 const MAX_RECENT: usize = 1_024;
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Sender {
 
     /// Starts with the forecast of a new model, until the first forecast arrives.
     pub(super) fn start(&mut self, now: Time) {
-        self.forecast = Belief::new().forecast();
+        self.forecast = Belief::default().forecast();
         self.forecast_at = now;
         self.heartbeat = now;
     }
@@ -99,8 +99,7 @@ impl Sender {
         }
     }
 
-    /// Returns the bytes that may be sent so that they are delivered within five ticks (section
-    /// 3.5).
+    /// Returns the bytes that may be sent to be delivered within five ticks (section 3.5).
     fn window(&self) -> i64 {
         let last = (self.position + PATIENCE_TICKS).min(FORECAST_TICKS - 1);
         let packets = i64::from(self.forecast[last] - self.forecast[self.position]);

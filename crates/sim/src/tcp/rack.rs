@@ -8,7 +8,7 @@ use crate::congestion::State;
 use super::rtt::RttEstimator;
 use super::scoreboard::{Delivery, Newest, RackView, Scoreboard};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rack {
     newest: Newest,
     /// Round trip of the latest delivery, even if it was sent before `newest`.
@@ -25,18 +25,10 @@ pub(super) struct Rack {
 
 impl Rack {
     pub(super) fn new() -> Self {
-        Self {
-            newest: Newest::default(),
-            latest_rtt: Span::ZERO,
-            steps: 1,
-            persists: 0,
-            duplicate_seen: false,
-            widened_at: 0,
-        }
+        Self { steps: 1, ..Self::default() }
     }
 
-    /// Section 6.2, step 2. `Delivery::newest` already excludes retransmissions that cannot have
-    /// arrived.
+    /// Section 6.2, step 2. `Delivery::newest` excludes retransmissions that cannot have arrived.
     pub(super) fn on_delivery(&mut self, now: Time, delivery: &Delivery) {
         let Some(newest) = delivery.newest else { return };
         self.latest_rtt = now.since(newest.sent_at);

@@ -254,9 +254,7 @@ impl<P> DocsisLld<P> {
         }
         self.pair.drop_arrival(side, now, packet, DropReason::Overlimit, observer)
     }
-}
 
-impl<P> DocsisLld<P> {
     /// Sends from the side whose turn it is, among the sides that may send.
     fn send(
         &mut self,

@@ -21,8 +21,7 @@ pub struct PieLinuxConfig {
     pub ecn: bool,
     /// The highest probability at which ECN-capable packets are marked, as a fraction of 2^56.
     pub ecn_up_to_q56: u64,
-    /// The device's MTU and link-layer header: nothing is dropped while less than two of them are
-    /// stored.
+    /// The device's MTU with header: nothing is dropped while less than two of them are stored.
     pub mtu_bytes: u32,
 }
 
@@ -37,7 +36,7 @@ pub struct PieLinux {
 }
 
 /// The state that an update reads and writes; times in ticks of 64 ns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
     probability_q56: u64,
     accumulated_q56: u64,
@@ -53,14 +52,7 @@ impl PieLinux {
         Self {
             target_ticks: span_ticks(config.target),
             timer: UpdateTimer::new(FIRST_UPDATE, config.update_interval),
-            state: State {
-                probability_q56: 0,
-                accumulated_q56: 0,
-                delay_ticks: 0,
-                old_delay_ticks: 0,
-                burst_ticks: BURST_TICKS,
-                last_departure_ticks: None,
-            },
+            state: State { burst_ticks: BURST_TICKS, ..State::default() },
             config,
             rng,
         }

@@ -31,7 +31,7 @@ pub struct PieMahimahi {
 }
 
 /// The state that an update reads and writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
     probability_q56: u64,
     delay_ms: u64,
@@ -50,14 +50,7 @@ impl PieMahimahi {
             target_ms: config.target.as_nanos() / NANOS_PER_MS,
             max_burst_ms: config.max_burst.as_nanos() / NANOS_PER_MS,
             last_update_ms: 0,
-            state: State {
-                probability_q56: 0,
-                delay_ms: 0,
-                old_delay_ms: 0,
-                burst_left_ms: 0,
-                measurement: None,
-                rate_bytes_per_ms: 0,
-            },
+            state: State::default(),
             rng,
         }
     }
@@ -111,8 +104,7 @@ impl PieMahimahi {
         }
     }
 
-    /// Measures the departure rate over 16 KiB, and reduces the burst allowance by the time of the
-    /// measurement.
+    /// Measures the departure rate over 16 KiB, whose time reduces the burst allowance.
     fn departed(&mut self, now_ms: u64, len: u32, left_bytes: u64) {
         let state = &mut self.state;
         if left_bytes >= MEASURED_BYTES && state.measurement.is_none() {
