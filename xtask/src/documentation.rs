@@ -6,26 +6,9 @@ const FEW_WORDS: usize = 3;
 
 /// Openings without a subject, or with a subject that the reader has to look for.
 const BANNED_OPENINGS: [&str; 20] = [
-    "As it",
-    "Nobody",
-    "None of",
-    "Of it",
-    "Of what",
-    "Of which",
-    "Of whom",
-    "So long",
-    "So many",
-    "So much",
-    "So often",
-    "The same",
-    "What it",
-    "What no",
-    "What of",
-    "What there",
-    "Where it",
-    "Who",
-    "Whoever",
-    "Whom",
+    "As it", "Nobody", "None of", "Of it", "Of what", "Of which", "Of whom", "So long", "So many",
+    "So much", "So often", "The same", "What it", "What no", "What of", "What there", "Where it",
+    "Who", "Whoever", "Whom",
 ];
 
 /// Reports documentation of a source file that is very short or opens with a riddle.

@@ -63,11 +63,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
 /// Compiles the program for ns-3, if its headers and libraries are installed.
 fn build_peer(target: &Path) -> anyhow::Result<PathBuf> {
     const MODULES: [&str; 6] = [
-        "ns3-core",
-        "ns3-network",
-        "ns3-internet",
-        "ns3-point-to-point",
-        "ns3-applications",
+        "ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point", "ns3-applications",
         "ns3-traffic-control",
     ];
     let folder = target.join("peers");

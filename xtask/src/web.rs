@@ -19,16 +19,8 @@ pub const WHAT: &str =
 
 /// Plain buffers of about 0.1 s up and 0.05 s down.
 const LINK: [&str; 10] = [
-    "--up",
-    "10mbit",
-    "--up-queue",
-    "fifo:limit=128KiB",
-    "--down",
-    "40mbit",
-    "--down-queue",
-    "fifo:limit=256KiB",
-    "--delay",
-    "10ms",
+    "--up", "10mbit", "--up-queue", "fifo:limit=128KiB", "--down", "40mbit", "--down-queue",
+    "fifo:limit=256KiB", "--delay", "10ms",
 ];
 const ROUNDS: usize = 3;
 /// The test that drives a browser to an address.

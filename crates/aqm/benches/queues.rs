@@ -228,10 +228,7 @@ fn rows() -> Vec<Row> {
 /// Disciplines with two queues, measured with both in use, and what protection and a virtual queue
 /// add to the last.
 const DUAL_QUEUES: [&str; 5] = [
-    "dualpi2",
-    "dualpi2:profile=linux",
-    "docsis-lld:protection=off",
-    "docsis-lld",
+    "dualpi2", "dualpi2:profile=linux", "docsis-lld:protection=off", "docsis-lld",
     "docsis-lld:delay=virtual",
 ];
 

@@ -9,20 +9,8 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 const COMMANDS: [(&[&str], &str); 9] = [
     (
         &[
-            "speedtest",
-            "speed-test",
-            "test",
-            "client",
-            "ping",
-            "irtt",
-            "iperf",
-            "iperf3",
-            "flent",
-            "rrul",
-            "crusader",
-            "networkquality",
-            "ndt7",
-            "bufferbloat",
+            "speedtest", "speed-test", "test", "client", "ping", "irtt", "iperf", "iperf3",
+            "flent", "rrul", "crusader", "networkquality", "ndt7", "bufferbloat",
         ],
         "measure HOST",
     ),

@@ -120,18 +120,8 @@ fn a_recommendation_is_simulated_drawn_and_ready_to_encode() {
     let directory = prepared();
     let at = directory.path();
     let recommend = [
-        "recommend",
-        "--rate",
-        "2mbit",
-        "--rtt",
-        "30ms",
-        "--repeat",
-        "1",
-        "--limit",
-        "24KiB",
-        "--out",
-        "made",
-        "--json",
+        "recommend", "--rate", "2mbit", "--rtt", "30ms", "--repeat", "1", "--limit", "24KiB",
+        "--out", "made", "--json",
     ];
     let made = docsis(at, &recommend);
     let message = String::from_utf8_lossy(&made.stderr);

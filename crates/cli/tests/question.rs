@@ -28,29 +28,9 @@ fn a_saved_question_runs_with_the_same_result() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let folder = folder.path();
     let asked = [
-        "try",
-        "--up",
-        "5mbit",
-        "--down",
-        "20mbit",
-        "--rtt",
-        "20ms",
-        "--queue",
-        "fifo",
-        "--queue",
-        "fq_codel",
-        "--upload=2",
-        "--call",
-        "--game",
-        "--page",
-        "--load",
-        "5s",
-        "--repeat",
-        "2",
-        "--save",
-        "mine.toml",
-        "--out",
-        "asked",
+        "try", "--up", "5mbit", "--down", "20mbit", "--rtt", "20ms", "--queue", "fifo", "--queue",
+        "fq_codel", "--upload=2", "--call", "--game", "--page", "--load", "5s", "--repeat", "2",
+        "--save", "mine.toml", "--out", "asked",
     ];
     let output = underload(&asked, folder);
     assert!(output.status.success(), "{}", text(&output.stderr));

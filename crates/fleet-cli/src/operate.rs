@@ -229,12 +229,7 @@ impl Codes {
 }
 
 const COLUMNS: [&str; 7] = [
-    "model",
-    "firmware",
-    "segment",
-    "region",
-    "configured",
-    "tier_up_bit_per_s",
+    "model", "firmware", "segment", "region", "configured", "tier_up_bit_per_s",
     "tier_down_bit_per_s",
 ];
 

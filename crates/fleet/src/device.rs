@@ -74,11 +74,7 @@ impl Attributes {
     /// Whether every text is short enough and without control characters, and every rate plausible.
     pub fn is_acceptable(&self) -> bool {
         let texts = [
-            &self.model,
-            &self.firmware,
-            &self.segment,
-            &self.region,
-            &self.configured,
+            &self.model, &self.firmware, &self.segment, &self.region, &self.configured,
             &self.measured,
         ];
         let rates = [self.tier_up_bit_per_s, self.tier_down_bit_per_s];

@@ -83,16 +83,8 @@ impl Environment {
     fn advance(&mut self) -> Seen {
         let seen = self.inner.advance();
         (
-            seen.time_ns,
-            seen.delivered_bytes,
-            seen.capacity_bytes,
-            seen.rtt_ns,
-            seen.window,
-            seen.in_flight,
-            seen.retransmits,
-            seen.marked,
-            seen.dropped,
-            seen.backlog_bytes,
+            seen.time_ns, seen.delivered_bytes, seen.capacity_bytes, seen.rtt_ns, seen.window,
+            seen.in_flight, seen.retransmits, seen.marked, seen.dropped, seen.backlog_bytes,
             seen.backlog_packets,
         )
     }

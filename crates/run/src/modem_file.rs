@@ -81,10 +81,7 @@ fn link_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
 
 fn queue_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     const LOW_LATENCY: [&str; 5] = [
-        "low-latency-rate",
-        "low-latency-peak",
-        "low-latency-burst",
-        "low-latency-limit",
+        "low-latency-rate", "low-latency-peak", "low-latency-burst", "low-latency-limit",
         "low-latency-histogram",
     ];
     const CLASSIC: [&str; 5] =

@@ -232,16 +232,7 @@ const KINDS: &[KnownKind] = &[
             let [target, update, alpha, beta] = PIE;
             let probability = option("ecn_prob", Form::Number("ecn_prob"));
             [
-                LIMIT,
-                FLOWS,
-                target,
-                update,
-                alpha,
-                beta,
-                QUANTUM,
-                MEMORY,
-                probability,
-                ECN,
+                LIMIT, FLOWS, target, update, alpha, beta, QUANTUM, MEMORY, probability, ECN,
                 BYTE_MODE,
             ]
         },

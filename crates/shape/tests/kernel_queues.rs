@@ -241,14 +241,7 @@ fn check_script(packets: &[(Time, Meta)], queue: &str, link: &str, is_shaped: bo
 
 /// Every packet script of the vectors.
 const SCRIPTS: [&str; 9] = [
-    "bursts_3",
-    "burstslong_3",
-    "cbr_1",
-    "hosts_9",
-    "mix_7",
-    "mixlow_21",
-    "outage_1",
-    "pie_5",
+    "bursts_3", "burstslong_3", "cbr_1", "hosts_9", "mix_7", "mixlow_21", "outage_1", "pie_5",
     "trickle_4",
 ];
 /// A link that stands still for a second.

@@ -113,11 +113,7 @@ mod tests {
     #[test]
     fn a_page_that_the_contents_lack_is_told() {
         let files = [
-            "docs/SUMMARY.md",
-            "docs/a.md",
-            "docs/b/c.md",
-            "docs/contributing/e.md",
-            "CHANGELOG.md",
+            "docs/SUMMARY.md", "docs/a.md", "docs/b/c.md", "docs/contributing/e.md", "CHANGELOG.md",
         ];
         let told = missing_of_contents(&files, "[A](a.md)\n- [D](d.md)");
         assert_eq!(told, ["docs/b/c.md: docs/SUMMARY.md does not list it"]);

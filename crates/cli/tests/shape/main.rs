@@ -384,20 +384,8 @@ fn a_full_disk_and_missing_rights_change_nothing() {
 
 /// Arguments of `shape auto` towards [`FAR_END`], with 1 Mbit/s as the geometric mean of the rates.
 const FOLLOWED: [&str; 14] = [
-    "auto",
-    "--dev",
-    "v0",
-    "--reflector",
-    "10.9.0.2",
-    "--up-min",
-    "500kbit",
-    "--up-max",
-    "2mbit",
-    "--down-min",
-    "500kbit",
-    "--down-max",
-    "2mbit",
-    "--yes",
+    "auto", "--dev", "v0", "--reflector", "10.9.0.2", "--up-min", "500kbit", "--up-max", "2mbit",
+    "--down-min", "500kbit", "--down-max", "2mbit", "--yes",
 ];
 
 /// Starts `shape auto`, and waits until the device is shaped.

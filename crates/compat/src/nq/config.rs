@@ -165,11 +165,7 @@ mod tests {
             );
         }
         for url in [
-            "http://a/",
-            "https://",
-            "https://a:0/",
-            "https://a b/",
-            "https://[::1/",
+            "http://a/", "https://", "https://a:0/", "https://a b/", "https://[::1/",
             "https://a/\n",
         ] {
             assert!(NqTarget::parse(url).is_err(), "{url}");

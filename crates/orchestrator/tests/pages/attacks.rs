@@ -41,9 +41,7 @@ fn hostile() -> Served {
         }
         result.attributes = device.attributes.clone();
         for value in [
-            &mut result.cohort,
-            &mut result.result.reason,
-            &mut result.result.server,
+            &mut result.cohort, &mut result.result.reason, &mut result.result.server,
             &mut result.result.version,
         ] {
             text.clone_into(value);

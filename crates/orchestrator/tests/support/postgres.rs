@@ -156,12 +156,7 @@ rm -rf \"$1\"";
 /// The server writes its log as late as possible, so that a commit that did not wait for the sync
 /// is lost in the tests.
 const SETTINGS: [&str; 7] = [
-    "listen_addresses=",
-    "fsync=on",
-    "shared_buffers=64MB",
-    "max_connections=60",
-    "wal_writer_delay=10s",
-    "wal_writer_flush_after=1GB",
-    "autovacuum_naptime=5s",
+    "listen_addresses=", "fsync=on", "shared_buffers=64MB", "max_connections=60",
+    "wal_writer_delay=10s", "wal_writer_flush_after=1GB", "autovacuum_naptime=5s",
 ];
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -116,19 +116,8 @@ fn an_expectation_of_several_arms_is_their_mean_ratio() {
 fn names_that_mean_nothing_have_no_value() {
     let data = run(World::Live, &[DOCSIS_PIE], 1, 50_000_000);
     for name in [
-        "",
-        ".",
-        "/",
-        "load",
-        "load.rtt",
-        "load.rtt.p51",
-        "later.rtt.p50",
-        "load.up.p50",
-        "goodput.down",
-        "goodput.sideways",
-        "fairness.up",
-        "nobody/load.rtt.p50",
-        "probe/nothing",
+        "", ".", "/", "load", "load.rtt", "load.rtt.p51", "later.rtt.p50", "load.up.p50",
+        "goodput.down", "goodput.sideways", "fairness.up", "nobody/load.rtt.p50", "probe/nothing",
         "load.sojourn.down.p50",
     ] {
         assert_eq!(metric(&data.record.summaries[0], name), None, "{name:?}");

@@ -226,9 +226,7 @@ fn the_class_with_the_largest_effect_is_named() {
         }
         trial.samples.extend(more);
         trial.record.latencies = underload_record::trial_latencies(
-            &trial.samples,
-            &trial.record.flows,
-            &trial.record.phases,
+            &trial.samples, &trial.record.flows, &trial.record.phases,
         );
     }
     let data = conclude_all(synthetic::record(World::Sim, &queues), trials);

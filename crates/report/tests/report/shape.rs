@@ -11,20 +11,8 @@ use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Qu
 
 /// Elements after which a line ends.
 const ENDS: [&str; 14] = [
-    "/title",
-    "/p",
-    "/h1",
-    "/h2",
-    "/h3",
-    "/tr",
-    "/svg",
-    "/dd",
-    "/summary",
-    "/figcaption",
-    "/pre",
-    "/details",
-    "/header",
-    "/div",
+    "/title", "/p", "/h1", "/h2", "/h3", "/tr", "/svg", "/dd", "/summary", "/figcaption", "/pre",
+    "/details", "/header", "/div",
 ];
 
 /// Returns a page as a browser shows it, without plots: whitespace that has no effect is removed,

@@ -84,14 +84,8 @@ phases.load = "3s"
     let scenario = parse(&text).expect("the scenario is right");
     let names: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
     let expected = [
-        "fifo/10mbit/quiet",
-        "fifo/10mbit/busy",
-        "fifo/35mbit/quiet",
-        "fifo/35mbit/busy",
-        "pie/10mbit/quiet",
-        "pie/10mbit/busy",
-        "pie/35mbit/quiet",
-        "pie/35mbit/busy",
+        "fifo/10mbit/quiet", "fifo/10mbit/busy", "fifo/35mbit/quiet", "fifo/35mbit/busy",
+        "pie/10mbit/quiet", "pie/10mbit/busy", "pie/35mbit/quiet", "pie/35mbit/busy",
     ];
     assert_eq!(names, expected);
     let last = &scenario.arms[7];
@@ -668,9 +662,7 @@ fn faults_of_a_study_of_lines_name_their_place() {
     assert!(parse(text).is_ok());
     for (from, to, key, problem) in [
         (
-            "class = \"probe-dscp-45\"",
-            "class = \"probe-dscp-44\"",
-            "cohort.lines.class",
+            "class = \"probe-dscp-45\"", "class = \"probe-dscp-44\"", "cohort.lines.class",
             "no probe",
         ),
         ("count = 40\ndays = 2", "count = 9999\ndays = 9", "cohort.lines", "at most 100000"),

@@ -26,15 +26,8 @@ pub fn draw(document: &mut Document, traces: &[String]) -> Result<(), Box<dyn Er
 
 fn table(links: &[String], seeds: u64) -> Vec<String> {
     let heads = [
-        "link",
-        "rate, Mbit/s",
-        "Sprout: p95 of packets, ms",
-        "over time, ms",
-        "uses",
-        "C2TCP: mean round trip, ms",
-        "p95 of packets, ms",
-        "uses",
-        "CUBIC: p95 of packets, ms",
+        "link", "rate, Mbit/s", "Sprout: p95 of packets, ms", "over time, ms", "uses",
+        "C2TCP: mean round trip, ms", "p95 of packets, ms", "uses", "CUBIC: p95 of packets, ms",
     ];
     let mut table = head(&heads).to_vec();
     for link in links {

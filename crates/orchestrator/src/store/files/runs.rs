@@ -90,22 +90,9 @@ columns! { Run of row: RunRow;
 
 /// Columns that sums and studies do not use, unless they are about one of these attributes.
 const UNMEASURED: [&str; 16] = [
-    "epoch",
-    "sequence",
-    "stored_ms",
-    "model",
-    "firmware",
-    "tier_up_bit_per_s",
-    "tier_down_bit_per_s",
-    "segment",
-    "region",
-    "configured",
-    "measured",
-    "reason",
-    "server",
-    "version",
-    "p50_us",
-    "p99_us",
+    "epoch", "sequence", "stored_ms", "model", "firmware", "tier_up_bit_per_s",
+    "tier_down_bit_per_s", "segment", "region", "configured", "measured", "reason", "server",
+    "version", "p50_us", "p99_us",
 ];
 
 /// A file to which results are added in the order of [`Numbered::order`].

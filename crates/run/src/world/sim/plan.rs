@@ -337,13 +337,8 @@ mod tests {
         let outcome = run(configure(&arms[0], 1, label).unwrap()).unwrap();
         let names: Vec<_> = outcome.record.flows.iter().map(|flow| flow.name.as_str()).collect();
         let expected = [
-            "ping",
-            "ping-dscp-45-ect1",
-            "ping-request-response",
-            "bulk-up-0",
-            "bulk-up-1",
-            "bulk-down-0",
-            "bulk-down-1",
+            "ping", "ping-dscp-45-ect1", "ping-request-response", "bulk-up-0", "bulk-up-1",
+            "bulk-down-0", "bulk-down-1",
         ];
         assert_eq!(names, expected);
         assert_eq!(outcome.record.phases.len(), 4);
