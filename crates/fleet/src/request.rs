@@ -51,8 +51,7 @@ pub fn authenticate(key: &[u8; 32], method: &str, target: &str, at_ms: u64, body
     HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, key), &covered).as_ref())
 }
 
-/// Parses the time of a request. Only one spelling is accepted: decimal digits without a sign or
-/// leading zeros.
+/// Parses the time of a request: only decimal digits without a sign or leading zeros.
 pub fn parse_time(text: &str) -> Option<u64> {
     text.parse().ok().filter(|at_ms: &u64| at_ms.to_string() == text)
 }

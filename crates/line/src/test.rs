@@ -30,15 +30,13 @@ pub trait Test {
         interrupt: &Interrupt,
     ) -> anyhow::Result<()>;
 
-    /// Returns the raw results of a test against another project's server; `None` for
-    /// `underload serve`.
+    /// Returns the raw results of a test of another project's server; `None` for our own.
     fn details(&self) -> Option<Value> {
         None
     }
 }
 
-/// A stored measurement of at least one step. It serialises to the document of
-/// `underload measure --json`.
+/// A stored measurement of at least one step: the document of `underload measure --json`.
 #[derive(Serialize)]
 pub struct Measured {
     /// The verdict, in sentences.

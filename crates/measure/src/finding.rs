@@ -190,8 +190,7 @@ fn finding(
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
         clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
         ce_alarms: measured.ce_alarms.clone(),
-        // The news cover the whole session: another step may have been throttled in the other
-        // direction.
+        // The news cover the whole session, and so a throttled step in the other direction.
         throttled_up: news.throttled_up && up.is_some(),
         throttled_down: news.throttled_down && down.is_some(),
         capped_up: capped(Direction::Up),

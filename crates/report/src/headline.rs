@@ -11,8 +11,7 @@ use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
 use crate::words::{LOST, count, judged_by, significant, usual_unit};
 
-/// Returns the first sentences about the metric that the scenario declares; `None` if it declares
-/// none.
+/// Returns the first sentences, on the metric that the scenario declares, if it does.
 pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     let headline = own.first()?.run.record.scenario.headline.as_ref()?;
     if headline.metric.is_empty() {
@@ -277,8 +276,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// Returns the part of a pattern that all matching names have: `bode` for `bode/*/*`, empty for
-/// `*/*`.
+/// Returns what all names of a pattern have: `bode` for `bode/*/*`, nothing for `*/*`.
 fn common(pattern: &str) -> String {
     let parts = pattern.split('/').map(|part| part.replace('*', ""));
     let parts: Vec<String> = parts

@@ -20,8 +20,7 @@ pub struct Figure {
     pub expectations: Vec<Expectation>,
 }
 
-/// Formats every number of every figure for a terminal, with a total, within 100 columns unless a
-/// name is longer.
+/// Formats every number of every figure, with a total, within 100 columns if names allow it.
 pub fn figures_table(figures: &[Figure]) -> String {
     let mut text = String::new();
     for figure in figures {

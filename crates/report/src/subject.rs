@@ -156,8 +156,7 @@ impl<'a> Subject<'a> {
         self.trials.iter().copied()
     }
 
-    /// Whether two or more valid trials are identical: nothing in them was random, so they count as
-    /// one trial.
+    /// Whether valid trials are identical: nothing in them was random, and they count as one.
     pub(crate) fn repeats_itself(&self) -> bool {
         let Some((first, others)) = self.trials.split_first() else { return false };
         let is_same = |trial: &&TrialRecord| {

@@ -56,8 +56,7 @@ pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
 
 /// As [`summary_lines`], for subjects that the caller already has.
 pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<String> {
-    // The verdict of a measurement says more than its arms do. Beside other runs it is compared
-    // like any run.
+    // A measurement's verdict says more than its arms. Beside others it is compared as a run.
     if let [RunData { record, .. }] = runs
         && !record.verdict.is_empty()
     {

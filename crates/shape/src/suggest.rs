@@ -38,8 +38,7 @@ pub struct Reading {
     /// The p99 of all probes sent under load minus the idle median, ms; infinite if the percentile
     /// is a lost probe.
     pub beside_ms: f64,
-    /// The p99 of the round trips of the loading connections minus the idle median, ms; `None` if
-    /// unknown.
+    /// The p99 of the loading connections' round trips minus the idle median, ms, if known.
     pub inside_ms: Option<f64>,
 }
 

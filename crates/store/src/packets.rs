@@ -66,8 +66,7 @@ impl PacketTable {
         self.rows
     }
 
-    /// Completes the file, or removes it after an error. The table belongs to the run once its
-    /// trial is appended.
+    /// Completes the file, or removes it after an error. Appending the trial adds it to the run.
     pub fn finish(mut self) -> Result<(), StoreError> {
         let flushed = if self.rows.is_multiple_of(GROUP_ROWS) { Ok(()) } else { self.flush() };
         let written = flushed.and_then(|()| self.writer.finish().map(drop));

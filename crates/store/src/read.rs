@@ -20,8 +20,7 @@ use crate::table_file;
 /// Maximum number of rows of a table that are read: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;
 
-/// Maximum number of bytes of trials in `trials.parquet` that are read if each is reduced: four
-/// million trials.
+/// Bytes of trials in `trials.parquet` that are read if each is reduced: four million trials.
 const REDUCED_TEXT_LIMIT: u64 = 16 << 30;
 
 impl RunDir {
@@ -58,8 +57,7 @@ impl RunDir {
         read_with(path.as_ref(), None, choose)
     }
 
-    /// Replaces the samples and series of `data`, which was read from this directory, by those of
-    /// one trial.
+    /// Replaces the samples and series of `data`, of this directory, by those of one trial.
     pub fn read_trial(
         path: impl AsRef<Path>,
         trial: u32,

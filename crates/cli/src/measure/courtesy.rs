@@ -171,8 +171,7 @@ enum Wait {
 }
 
 impl Courtesy {
-    /// Returns the limits of `options`, which watch the traffic of `device`, else that of the
-    /// default routes.
+    /// Returns the limits of `options` for traffic of `device`, else of the default routes.
     pub fn new(options: &CourtesyOptions, device: Option<&str>) -> Self {
         let line = match device {
             Some(name) => Line::Named(vec![name.to_owned()]),

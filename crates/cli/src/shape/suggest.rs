@@ -168,8 +168,7 @@ impl Arguments {
         Request { device, up, down, queue, overhead, engine }
     }
 
-    /// Returns the queues that this kernel has: each is in use for an instant, before anything is
-    /// sent.
+    /// Returns the queues of this kernel: each is in use for an instant, before anything is sent.
     fn usable(
         &self,
         queues: Vec<Spec>,

@@ -115,8 +115,7 @@ impl Control {
             if bytes.is_empty() {
                 return Ok(());
             }
-            // Checked after the first attempt, so that the client can be notified that the server
-            // stops.
+            // After the first attempt, so that the client can be notified that the server stops.
             if self.is_stopped() {
                 return Err(Ended::Stopped);
             }
@@ -130,8 +129,7 @@ impl Control {
         self.write(&[state as u8])
     }
 
-    /// Sends an error as iperf3 does: the state, the error's number, and that no system call
-    /// failed.
+    /// Sends an error as iperf3 does: the state, the error's number, and no failed system call.
     pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), Ended> {
         let mut bytes = vec![state::SERVER_ERROR as u8];
         bytes.extend_from_slice(&refusal.0.to_be_bytes());

@@ -47,8 +47,7 @@ struct Host {
     ledger: CompatLedger,
     places: Places,
     hub: Arc<UdpHub>,
-    /// Places of connections that have not sent their cookie yet, and of the tests' control
-    /// connections.
+    /// Places of connections without a cookie so far, and of the tests' control connections.
     connections: Places,
     tests: Mutex<BTreeMap<Cookie, Registered>>,
     stop: Arc<AtomicBool>,
@@ -147,8 +146,7 @@ fn welcome(
     Builder::new().name("iperf3-test".to_owned()).spawn(body).ok()
 }
 
-/// The registration of a test by its cookie; dropping it removes the registration, even after a
-/// panic.
+/// The registration of a test by its cookie; dropping it removes it, even after a panic.
 struct Registration<'a> {
     host: &'a Host,
     cookie: Cookie,

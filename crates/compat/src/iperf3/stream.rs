@@ -120,8 +120,7 @@ impl Pacer {
     }
 }
 
-/// The bytes that a stream may still transfer: its share of the server's capacity, until its test
-/// ends.
+/// Bytes that a stream may still transfer: its share of the capacity, until its test ends.
 #[derive(Clone, Copy)]
 pub(super) struct Allowance<'a> {
     pub share: &'a CompatShare,
@@ -177,8 +176,7 @@ pub(super) fn receive_tcp(
     }
 }
 
-/// Writes blocks of `len` until the test is over or the client leaves, and waits while `amount` is
-/// used up.
+/// Writes blocks of `len` until the test or the client ends; waits while `amount` is used up.
 pub(super) fn send_tcp(
     mut stream: &TcpStream,
     (len, amount): (usize, &Amount),
@@ -215,8 +213,7 @@ pub(super) fn send_tcp(
 /// Scheduling of a UDP sender: no priority, and little spinning.
 const UDP_TIMING: ThreadTiming = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
 
-/// Sends datagrams with `len` bytes of payload until the test is over, evenly spaced at the pacer's
-/// rate.
+/// Sends datagrams with `len` bytes of payload until the test is over, spaced by the pacer.
 pub(super) fn send_udp(
     hub: &UdpHub,
     stream: &UdpStream,
@@ -246,8 +243,7 @@ pub(super) fn send_udp(
                 counters.packets.store(counter, Ordering::Relaxed);
                 pacer.note(bytes);
             }
-            // The datagram is too long for the path, or the client left. Sleep to avoid a busy
-            // loop.
+            // Too long for the path, or the client left. Sleep to avoid a busy loop.
             Err(_) => {
                 allowance.settle(Direction::Down, datagram.len(), 0);
                 counter -= 1;

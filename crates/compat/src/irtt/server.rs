@@ -87,8 +87,7 @@ fn serve(
     let mut datagram = vec![0; usize::from(limits.length_max)];
     let mut reply = Vec::with_capacity(datagram.len());
     while !stop.load(Ordering::Relaxed) {
-        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
-        // still arrive.
+        // The timeout, a signal, or an ICMP error of an earlier answer: more requests may arrive.
         let Ok(received) = socket.recv(&mut datagram) else { continue };
         let Some(peer) = received.peer else { continue };
         let outcome = if received.truncated {

@@ -75,8 +75,7 @@ fn serve(
     let mut request = [0; REQUEST_LEN_MAX];
     let mut answer = [0; REQUEST_LEN_MAX];
     while !stop.load(Ordering::Relaxed) {
-        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
-        // still arrive.
+        // The timeout, a signal, or an ICMP error of an earlier answer: more requests may arrive.
         let Ok(received) = socket.recv(&mut request) else { continue };
         let Some(peer) = received.peer else { continue };
         let datagram = &request[..received.len];

@@ -279,8 +279,7 @@ fn finish_logs(
     log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
 }
 
-/// Returns the address under which the command reaches this machine, and notes what it cannot
-/// reach.
+/// Returns the address under which the command reaches this machine; notes what it cannot.
 fn base_address(
     uplink: &Uplink,
     privilege: Privilege,
@@ -365,8 +364,7 @@ fn forwarded_signals() -> SigSet {
 /// The running command, to which signals are sent.
 struct Target {
     id: Pid,
-    /// Locked while a signal is sent, so that the command is not reaped meanwhile and its number is
-    /// not reused.
+    /// Locked while a signal is sent, so that the command's number is not reaped and reused.
     stage: Arc<Mutex<Stage>>,
 }
 

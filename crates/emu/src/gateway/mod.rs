@@ -68,8 +68,7 @@ struct Worker {
 }
 
 impl Gateway {
-    /// Starts to carry packets between the client's and the server's device. All times are of
-    /// `clock`.
+    /// Starts to carry packets between the client's and the server's device, by `clock`.
     pub fn start(
         config: GatewayConfig,
         devices: (&Tun, &Tun),

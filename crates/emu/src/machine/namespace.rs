@@ -294,8 +294,7 @@ fn end_process_namespace(init: Pid) {
     }
 }
 
-/// Moves the calling thread into new namespaces, and starts the first process of the process
-/// namespace.
+/// Moves the calling thread into new namespaces, and starts the first of their processes.
 fn unshare_all(resolv_conf: Option<&str>) -> Result<(File, Pid), (&'static str, io::Error)> {
     let step = |step: &'static str| move |errno: nix::Error| (step, io::Error::from(errno));
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)

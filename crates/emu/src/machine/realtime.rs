@@ -13,8 +13,7 @@ use super::sys;
 /// Low among the real-time priorities, because it only has to be above ordinary processes.
 const PRIORITY: i32 = 10;
 
-/// The requests that the system granted. Refusals are harmless; the measured lateness shows their
-/// cost.
+/// The requests that the system granted. Refusals are harmless; the lateness shows their cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Realtime {
     /// Whether the thread runs before every ordinary process; `None` if not requested.

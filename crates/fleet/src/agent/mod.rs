@@ -43,8 +43,7 @@ pub struct Settings {
     pub version: String,
     /// Attributes of the line, sent with the first request only.
     pub attributes: Option<crate::device::Attributes>,
-    /// A second statement of the removal, at least this long after the first, stops the device for
-    /// good.
+    /// A second statement of the removal, this long after the first, stops the device for good.
     pub confirm_removal: Span,
     pub limits: Limits,
 }

@@ -84,8 +84,7 @@ impl Orchestrator {
         })
     }
 
-    /// Answers a repeated request: returns the same run while it may still begin, and changes
-    /// nothing.
+    /// Answers a repeated request: the same run while it may still begin. Changes nothing.
     fn answer_again(
         &self,
         tx: &mut dyn Transaction,

@@ -16,8 +16,7 @@ pub const MADE_EPOCH: u32 = u32::MAX;
 /// Why a transaction failed. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A retry may succeed: the database is unreachable, its disk is full, or another transaction
-    /// was first.
+    /// A retry may succeed: no database, a full disk, or another transaction was first.
     #[error("{step}")]
     Temporary {
         /// The step that failed, and where.
@@ -122,8 +121,7 @@ pub trait Transaction {
     fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
     /// Inserts or replaces a device.
     fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;
-    /// Returns at most `limit` devices whose [`Device::settle_ms`] is not after `now_ms`, the
-    /// earliest first.
+    /// Returns at most `limit` devices with [`Device::settle_ms`] up to `now_ms`, earliest first.
     fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError>;
     /// Returns a code for enrolment by the SHA-256 of its text.
     fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError>;

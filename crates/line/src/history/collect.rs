@@ -106,8 +106,7 @@ impl Collected {
 pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     let mut collected = Collected::default();
     let folders = folders(directory, &mut collected.skipped)?;
-    // Numbers of removed runs. A run whose removal was interrupted is in both places, and counts
-    // once.
+    // Numbers of removed runs. After an interrupted removal a run is in both; it counts once.
     let mut found = removed::read(directory).unwrap_or_else(|error| {
         collected.skipped.push(error.to_string());
         Vec::new()

@@ -16,8 +16,7 @@ const FILE: &str = "removed-runs.jsonl";
 pub const LINES_MAX: usize = 22_000;
 /// The file is rewritten after this many lines were appended.
 const LINES_SLACK: usize = 2_000;
-/// Larger values are implausible: in milliseconds this is eleven days, in Mbit/s a petabit per
-/// second.
+/// Larger values are implausible: in ms this is eleven days, in Mbit/s a petabit per second.
 const VALUE_MAX: f64 = 1e9;
 
 /// The numbers of a run, as they are stored once it is removed.

@@ -63,8 +63,7 @@ const FILLS_LOCAL: f64 = 0.9;
 /// A load through the router above this share of the local network's own rate shows that the peer
 /// was the limit when the local network alone was loaded.
 const SLOW_PEER: f64 = 1.2;
-/// Echoes to the far end that are less delayed than this share of other packets do not wait in
-/// the queue.
+/// Echoes to the far end delayed less than this share of other packets skip the queue.
 const ECHO_SHARE: f64 = 0.5;
 
 /// The probes of one step, of all hops.
@@ -133,8 +132,7 @@ pub fn locate(probes: &PathProbes<'_>) -> Location {
 struct Node {
     hop: PathHop,
     readings: HopReadings,
-    /// Delay that the load adds up to the hop, beside each answer of the far end; `None` if the
-    /// hop is not used.
+    /// Delay that the load adds up to the hop, for each answer of the far end; `None` if unused.
     added_ms: Option<Vec<f64>>,
 }
 

@@ -157,8 +157,7 @@ impl Drop for Writers {
     fn drop(&mut self) {
         self.queues.clear();
         for thread in self.threads.drain(..) {
-            // The last request may own the last handle of these writers. Its thread cannot join
-            // itself.
+            // The last request may own the last handle of these writers: no thread can join itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

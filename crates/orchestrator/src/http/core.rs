@@ -71,8 +71,7 @@ impl Default for Limits {
     }
 }
 
-/// The rules of a fleet, and the threads that write its state. Dropping it waits for the requests
-/// in the queues.
+/// The rules of a fleet, and the threads that write its state. Drop waits for their queues.
 pub struct Core {
     /// The rules that answer the messages of devices, servers and operators.
     pub rules: Orchestrator,
@@ -113,8 +112,7 @@ pub fn system_clock() -> Clock {
 }
 
 impl Core {
-    /// Reads the secrets of a fleet from its store, or creates them, and starts a thread for each
-    /// store.
+    /// Reads or creates the secrets of a fleet in its store, and starts a thread for each store.
     pub fn start(
         mut stores: Vec<Box<dyn Store>>,
         clock: Clock,

@@ -141,8 +141,7 @@ fn too_often(seconds: u64) -> Failure {
         .after(seconds)
 }
 
-/// Converts a rule's rejection into an HTTP failure, with `Retry-After` if the rejection has a
-/// delay.
+/// Converts a rule's rejection into an HTTP failure, with `Retry-After` if it has a delay.
 pub(super) fn rejected(rejection: Rejection) -> Failure {
     let Rejection { kind, code, message, retry_after_s, .. } = rejection;
     let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::BAD_REQUEST);

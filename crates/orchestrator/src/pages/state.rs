@@ -18,8 +18,7 @@ use super::sessions::{Cookie, Sessions};
 use super::visitor::Visitor;
 use crate::operator::Operator;
 
-/// An interface that authenticates operators and carries out their actions. Each call may block on
-/// the store.
+/// Authenticates operators and carries out their actions. Each call may block on the store.
 pub trait Operate: Send + Sync + 'static {
     /// Returns the operator whose token has this name and this SHA-256, in hexadecimal digits;
     /// `None` if no token matches, or if the token was revoked or has expired by `now_ms`.
@@ -61,8 +60,7 @@ pub struct Settings {
     pub clock: fn() -> u64,
 }
 
-/// Minimum number of devices in a group that viewers may see, so that they cannot learn about a
-/// single home.
+/// Fewest devices of a group that viewers see, so that they learn nothing about one home.
 pub const LEAST_DEVICES: u64 = 5;
 
 pub(super) struct Pages {

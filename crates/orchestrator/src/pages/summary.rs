@@ -45,8 +45,7 @@ pub(super) fn cumulative(bins: &Bins, lost: u64) -> Vec<(f64, f64)> {
     points
 }
 
-/// The percentage of all probes, including lost ones, in each of `count` bars of `width_ms` from
-/// `from_ms` on.
+/// The percentage of all probes, lost ones included, in `count` bars of `width_ms`.
 pub(super) fn shares(
     bins: &Bins,
     lost: u64,
@@ -67,8 +66,7 @@ pub(super) fn shares(
     shares
 }
 
-/// The dimensions of a query. Adds the cohort to a marking, because two cohorts can differ within
-/// one marking.
+/// The dimensions of a query, with the cohort, because cohorts can differ within a marking.
 pub(super) fn dimensions(archive: &mut dyn Archive, ask: &Ask) -> Result<Vec<Dimension>, Problem> {
     let mut by = ask.question.dimensions()?;
     let filter = &ask.question.filter;
@@ -167,8 +165,7 @@ pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a value that devices or operators chose, or `none` if it is empty. A value equal to
-/// `none` is quoted.
+/// Returns a chosen value, or `none` if it is empty. A value equal to `none` is quoted.
 fn known(value: &str, none: &str) -> String {
     let words = one_line(value);
     match words.trim_matches('"') {

@@ -34,8 +34,7 @@ impl Background {
                 let pause = match housekeeping.step(now_ms) {
                     Ok(did) => {
                         told.clear();
-                        // A pause in which uploads may write, between two transactions that change
-                        // sums.
+                        // A pause in which uploads may write, between two changes of sums.
                         let changes_sums =
                             matches!(did.what, Work::PutTogether(_) | Work::DeletedSums(_));
                         let least = if changes_sums { start.elapsed() } else { Duration::ZERO };

@@ -62,8 +62,7 @@ impl SqlArchive {
         answer
     }
 
-    /// Calls `see` with the results of [`Archive::visit`], or of [`Archive::visit_measured`] for
-    /// `attributes`.
+    /// Calls `see` with results of [`Archive::visit`], or [`Archive::visit_measured`].
     fn visit_all(
         &mut self,
         filter: &Filter,
@@ -76,8 +75,7 @@ impl SqlArchive {
         {
             return Ok(());
         }
-        // Page by page and without a view, because a long view keeps the log of a database from
-        // shrinking.
+        // Page by page, because a long view keeps the log of a database from shrinking.
         visit_results(&mut *self.database, filter, (i64::MIN, 0), &mut |_, page| {
             Ok(page.iter().all(|(number, stored)| {
                 let is_shown = files.as_ref().is_some_and(|files| files.has(stored, *number));

@@ -174,8 +174,7 @@ impl Collector {
         dimensions.map(of).collect()
     }
 
-    /// Returns all lines, ordered by pseudonym, and the cohorts with lines, in the order of the
-    /// plan.
+    /// Returns all lines, ordered by pseudonym, and the cohorts with lines, ordered as planned.
     pub(super) fn finish(self) -> Collected {
         let used: BTreeSet<usize> = self.lines.keys().map(|(_, cohort)| *cohort).collect();
         let place_of = |old: usize| used.iter().position(|place| *place == old).unwrap_or(0);

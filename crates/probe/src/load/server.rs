@@ -376,8 +376,7 @@ fn keep_window_small(socket: &SockRef<'_>, share: &impl FlowShare) {
     }
 }
 
-/// The smallest window that is set, and the size from which no window is set. Every kernel allows
-/// both.
+/// The smallest window that is set, and the size from which none is. Every kernel allows both.
 const WINDOW_BYTES: (u32, u32) = (16 << 10, 200 << 10);
 
 /// Returns the rate of a UDP flow down: the requested one, or the share's if that is lower.

@@ -84,8 +84,7 @@ pub struct Evidence {
     pub base_rtt_ms: f64,
     /// Delay of best effort probes under TCP.
     pub tcp: Delay,
-    /// Mean time from one rise of the delay above its median to the next, ms; `None` without
-    /// swings.
+    /// Mean time from one rise of the delay above its median to the next, ms, if it swings.
     pub swing_period_ms: Option<f64>,
     /// Median of the TCP flows' own smoothed round trip.
     pub own_flow_ms: Option<f64>,
@@ -414,8 +413,7 @@ fn best_rate(delivered: &[f64]) -> Option<f64> {
     Some(rate)
 }
 
-/// Returns the mean time between rises through the median, with a dead band of a quarter of the
-/// spread.
+/// Returns the mean time between rises through the median, a quarter of the spread apart.
 fn swing_period_ms(delays: &[(u64, f64)], window: PhaseWindow) -> Option<f64> {
     let values = sorted(delays.iter().map(|(_, delay)| *delay));
     let at = |q| nearest_rank(&values, q);
@@ -442,8 +440,7 @@ fn own_flow_ms(stage: &Stage<'_>, window: PhaseWindow, base_ms: f64) -> Option<f
     nearest_rank(&rtts, 0.5).map(|rtt| (rtt - base_ms).max(0.0))
 }
 
-/// Returns the increments of the retransmission counters inside the window; `None` without
-/// counters.
+/// Returns the increments of the retransmission counters inside the window, if there are any.
 fn retransmissions(stage: &Stage<'_>, window: PhaseWindow) -> Option<Vec<f64>> {
     let mut bursts = None;
     for series in stage.series_of("retransmits") {

@@ -20,8 +20,7 @@ pub struct ExamineConfig {
     pub direction: Direction,
     /// Congestion control of the TCP flows, as the kernel names it.
     pub congestion_control: String,
-    /// Whether UDP at [`OVERLOAD`] times the rate follows TCP. Without it the answer is less
-    /// certain.
+    /// Whether UDP at [`OVERLOAD`] times the rate follows TCP; less is certain without it.
     pub overload: bool,
     /// Whether a load with DSCP 45 then competes with a load without.
     pub treatment: bool,
@@ -50,8 +49,7 @@ pub struct Examination {
     /// The server's granted rate, bit/s, if that and not the line limited the load: the evidence is
     /// then of the server's limit.
     pub held_up_at_bit_per_s: Option<u64>,
-    /// `None` without evidence, if this machine was too slow, or if the server's limit held up the
-    /// load.
+    /// `None` without evidence, on a machine too slow, or if the server's limit held up the load.
     pub queue: Option<Classification>,
     /// How packets with DSCP 45 fare beside others; `None` if that was not tested, or if the
     /// server's limit held up the load.

@@ -64,8 +64,7 @@ pub enum Fate {
     /// No marking arrived on nine of ten packets: several paths, or a policy that varies. `mostly`
     /// is the most frequent.
     Mixed { mostly: Marking },
-    /// No packet with this marking was answered, while other markings were. Which direction lost
-    /// them is unknown.
+    /// Only packets with this marking were not answered. Which direction lost them is unknown.
     Lost,
     /// No packet of any marking was answered.
     Unknown,

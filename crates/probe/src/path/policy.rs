@@ -16,13 +16,11 @@ use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "policy")]
 pub enum Policy {
-    /// DSCP and ECN become zero: a home router that treats the byte as the type of service of RFC
-    /// 791.
+    /// DSCP and ECN become zero: a router that takes the byte for RFC 791's type of service.
     ByteCleared,
     /// Every DSCP becomes zero; ECN is unchanged.
     DscpCleared,
-    /// DSCP 45 becomes zero and others are unchanged: the edge of a network that uses 45
-    /// internally.
+    /// DSCP 45 becomes zero, others do not change: the edge of a network that uses 45 itself.
     NqbBleached,
     /// 45 is unchanged, and the DSCPs in `from`, which homes use for low latency, become 45: an
     /// edge that supports NQB.
@@ -45,8 +43,7 @@ pub struct PolicyFinding {
     pub direction: Direction,
     #[serde(flatten)]
     pub policy: Policy,
-    /// The hops between which the policy applies; `None` for the way down, or if the hops are
-    /// unknown.
+    /// The hops between which the policy applies; `None` for the way down or if unknown.
     pub place: Option<HopChange>,
 }
 

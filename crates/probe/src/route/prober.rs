@@ -24,8 +24,7 @@ pub struct EchoTarget {
     pub distance: Option<u8>,
 }
 
-/// A thread that sends an echo to each hop in each interval, until the prober is finished or
-/// dropped.
+/// A thread that sends an echo to each hop in each interval, until finished or dropped.
 #[derive(Debug)]
 pub struct RouteProber {
     stop: Arc<AtomicBool>,

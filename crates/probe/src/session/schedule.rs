@@ -71,8 +71,7 @@ impl Schedule {
         self.skipped.get(usize::from(class)).copied().unwrap_or(0)
     }
 
-    /// Returns `None` after the end, and after the last sequence number: the packet's field has 32
-    /// bits.
+    /// `None` after the end and after the last sequence number: the packet's field has 32 bits.
     fn slot(&self, index: u64) -> Option<Slot> {
         let classes = u64::from(self.classes);
         let (round, class) = (index / classes, index % classes);

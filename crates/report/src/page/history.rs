@@ -26,8 +26,7 @@ pub struct HistoryPage<'a> {
     pub skipped: &'a [String],
 }
 
-/// Renders the page of a history: sentences, each number over time, around marks, by label, and by
-/// hour and day.
+/// Renders a history: sentences, each number over time, around marks, by label, hour and day.
 pub fn history_page(title: &str, page: HistoryPage<'_>) -> Result<String, PlotError> {
     let HistoryPage { sentences, trends, marks, labels, skipped } = page;
     let plots = Followed::ALL.into_iter().filter_map(|followed| over_time(followed, trends, marks));

@@ -139,8 +139,7 @@ pub(super) fn pixels_of(panel: &Panel<'_>) -> ((f64, f64), (f64, f64)) {
     (pixels(columns), pixels(rows))
 }
 
-/// Lays out rows of swatches and names, and draws them if there is an area. Returns their height,
-/// pixels.
+/// Lays out rows of swatches and names, drawn if there is an area. Returns their height, px.
 pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Result<u32, String> {
     let (mut x, mut y) = (4, 2);
     for (ink, name) in entries {

@@ -26,8 +26,7 @@ const MOST_BANDS: usize = 4;
 /// Most points of a curve: more would not be visible.
 const CURVE_POINTS: usize = 400;
 
-/// Draws CDFs of mean and maximum working latency over trials, or with few trials CDFs of all round
-/// trips.
+/// Draws CDFs of mean and maximum working latency, or with few trials of all round trips.
 pub(super) fn cdfs(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let trials = |subject: &Subject<'_>| subject.latencies(Phase::Load).len();
     let most = subjects.iter().map(trials).max().unwrap_or(0);

@@ -384,8 +384,7 @@ impl SweepOutcome {
     }
 }
 
-/// Adds an s to a noun unless the count is 1.
-/// Returns the unit of a metric; empty for one of an application.
+/// Adds an s to a noun unless the count is 1. Returns a metric's unit, empty if unknown.
 pub(crate) fn unit(metric: &str) -> &'static str {
     if metric.contains('/') { "" } else { usual_unit(metric) }
 }

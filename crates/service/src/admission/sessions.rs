@@ -78,8 +78,7 @@ impl Sessions {
         }
     }
 
-    /// Grants a session to `address` under `token`; `admitted` is the signed token that the client
-    /// showed.
+    /// Grants a session to `address` under `token`; `admitted` is the client's signed token.
     pub(crate) fn open(
         self: &Arc<Self>,
         ask: Ask,
@@ -124,8 +123,7 @@ impl Sessions {
         running.iter().any(|session| session.address == address && !session.share.is_over())
     }
 
-    /// Updates the ledger with what the sessions and the line transferred; to be called every
-    /// second.
+    /// Updates the ledger with what the sessions and the line transferred; for every second.
     pub(crate) fn update(&self, line: Option<[u64; 2]>) {
         let moved: BTreeMap<u64, [u64; 2]> = self
             .running()

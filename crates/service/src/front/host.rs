@@ -231,8 +231,7 @@ fn probing(ask: Ask) -> Ask {
 }
 
 fn busy(wait: Duration, reason: &str) -> Decided {
-    // Add up to a tenth and two seconds at random, so that waiting clients do not all return at
-    // once.
+    // Add up to a tenth and two seconds at random, so that clients do not return at once.
     let spread_ms = 2_000 + wait.as_millis() as u64 / 10;
     let chance_ms = u64::from_be_bytes(random()?) % spread_ms;
     let retry_after_ms = wait.as_millis() as u64 + chance_ms;

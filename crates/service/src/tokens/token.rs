@@ -82,8 +82,7 @@ impl TokenKeys {
         }
     }
 
-    /// Adds a new key to the file and keeps the newest of the old ones; creates the file if it is
-    /// missing.
+    /// Adds a new key to the file, created if missing, and keeps the newest of the old ones.
     pub fn rotate(path: &Path) -> Result<Self, ServiceError> {
         let directory = disk::directory_of(path);
         let error = |source| ServiceError::File { path: directory.to_owned(), source };

@@ -139,8 +139,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Removes expired tokens from memory. The record keeps them until it is rewritten with
-    /// `forgotten_until`.
+    /// Removes expired tokens from memory; the record keeps them until it is rewritten.
     fn forget(&mut self, now: u64) {
         let mut until = self.forgotten_until;
         self.used.retain(|_, used| {

@@ -163,8 +163,7 @@ impl KernelQueue {
         Some(Self { law, settings })
     }
 
-    /// Returns the numbers of `struct settings`. `version` differs from that of the settings
-    /// before.
+    /// Returns the numbers of `struct settings`; `version` differs from the settings before.
     pub fn words(&self, version: u64) -> Vec<u64> {
         let mut words = vec![version];
         words.extend(&self.settings);

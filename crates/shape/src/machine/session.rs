@@ -358,8 +358,7 @@ impl Session {
         Ok(records.swap_remove(place))
     }
 
-    /// Undoes a change and removes its record. Returns what differs from before. The caller has the
-    /// lock.
+    /// Undoes a change and removes its record, locked. Returns what differs from before.
     fn undo(&self, record: &Record) -> Result<Option<String>, UndoError> {
         if record.engine == Engine::Own {
             return self.end_process(record).map(|()| None);

@@ -80,8 +80,7 @@ pub fn run(command: &Command) -> Result<String, ToolError> {
     }
 }
 
-/// Waits until the process ends, and returns whether it succeeded. After the timeout it is killed;
-/// then `None`.
+/// Waits for the process, and returns whether it succeeded; `None` if killed by the timeout.
 fn wait(child: &mut Child) -> io::Result<Option<bool>> {
     let start = Instant::now();
     loop {

@@ -113,8 +113,7 @@ pub(crate) struct Network {
     pipes: Vec<Pipe>,
     /// Pipe of each flow and direction.
     routes: Vec<[Option<u32>; 2]>,
-    /// Next events: pipes first, then hops, so that at one instant all packets are sent before a
-    /// link advances.
+    /// Next events: pipes first, so that at one instant packets are sent before a link advances.
     heads: Tournament,
     /// The watcher of packets at the endpoints.
     watcher: Option<SharedWatcher>,

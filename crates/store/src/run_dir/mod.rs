@@ -140,14 +140,12 @@ impl RunDir {
         self.folder.path()
     }
 
-    /// Creates a file of one trial in a folder of the run, for example a capture. The file must not
-    /// exist.
+    /// Creates a file of one trial in a folder of the run, such as a capture. It must not exist.
     pub fn begin_file(&self, folder: &str, name: &str) -> Result<GrowingFile, StoreError> {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
-    /// Returns the record up to now: with all appended trials, or without trials once there are
-    /// more than 2,000.
+    /// Returns the record up to now, without its trials once there are more than 2,000.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }

@@ -87,8 +87,7 @@ impl SweepDir {
         Ok(true)
     }
 
-    /// Calls `take` with every cell that has trials on the disk, in order. Returns false if it was
-    /// stopped.
+    /// Calls `take` with every cell that has trials on disk, in order. False if it was stopped.
     pub fn cells(&self, stop: &AtomicBool, take: Take<'_, SweepCell>) -> Result<bool, StoreError> {
         if self.manifest.complete {
             let (path, columns) = (self.path.join(CELLS), &self.manifest.columns);

@@ -58,8 +58,7 @@ pub struct SweepManifest {
     pub name: String,
     /// The sweep file when the sweep began.
     pub text: String,
-    /// Digest of the parts of the sweep file on which the rows depend: all but heading and
-    /// pictures.
+    /// Digest of the parts of the sweep file on which the rows depend: all but heading and plots.
     #[serde(default)]
     pub content: String,
     pub scenario: String,
@@ -247,8 +246,7 @@ impl SweepDir {
         Ok(())
     }
 
-    /// Reads which units the directory's files have. Removes damaged files, and returns notes about
-    /// them.
+    /// Reads which units the directory's files have. Removes and returns notes on damaged files.
     fn find_parts(&mut self) -> Result<Vec<String>, StoreError> {
         let mut notes = Vec::new();
         let mut names = Vec::new();

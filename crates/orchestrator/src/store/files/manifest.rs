@@ -120,8 +120,7 @@ impl Manifest {
         }
     }
 
-    /// Replaces the manifest in a directory, synced to disk. After an error the earlier one is
-    /// intact.
+    /// Replaces a directory's manifest, synced to disk. After an error the earlier is intact.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), StoreError> {
         let path = directory.join(NAME);
         let broken = |error| StoreError::broken("a manifest").because(error);

@@ -180,8 +180,7 @@ impl<'a> RunsReader<'a> {
         self.next_of(&Filter::default())
     }
 
-    /// Returns the next result whose cohort, hour and attributes meet the filter; `None` at the
-    /// end.
+    /// Returns the next result whose cohort, hour and attributes meet the filter, if any.
     pub(crate) fn next_of(&mut self, filter: &Filter) -> Result<Option<Numbered>, StoreError> {
         let mut found: Option<(Numbered, Option<i64>)> = None;
         while self.has_row()? {

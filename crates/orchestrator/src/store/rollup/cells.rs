@@ -65,8 +65,7 @@ pub(crate) const SERIES: i16 = 0;
 /// Stored number of cells of runs.
 pub(crate) const RUNS: i16 = 1;
 
-/// The attributes in [`Key::line`], without those with many values (`segment`) or that vary
-/// (`measured`).
+/// The attributes in [`Key::line`] but those of many values or that vary.
 pub(crate) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
 
 /// The address of a cell. `hour` is 0 except at [`Level::Hours`].

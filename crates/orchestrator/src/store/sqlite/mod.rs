@@ -263,8 +263,7 @@ fn unreadable(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
     move |error| StoreError::temporary(step).because(error)
 }
 
-/// The error for a store that other users can read: it has the keys of leases and of operators'
-/// cookies.
+/// The error for a store that other users can read: it has keys of leases and of cookies.
 fn exposed(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
     let step = format!("the store in {}", directory.display());
     move |error| match error.kind() {
