@@ -205,7 +205,7 @@ impl Device<'_> {
             let now = self.now();
             let local = self.local();
             let task = self.agent.next(now, &local, &mut self.rng);
-            self.spool.set_usage(self.agent.usage());
+            self.spool.set_usage(&self.agent.usage);
             // A stopped device still stores its result and releases its lease.
             let is_final = match &task {
                 Task::Keep(_) => true,
@@ -239,7 +239,7 @@ impl Device<'_> {
             self.agent.hear(now, news, &mut self.rng);
             if has_run {
                 // If the disk is full, storing the result fails, too, and is reported.
-                let _ = self.spool.note_usage(self.agent.usage());
+                let _ = self.spool.note_usage(&self.agent.usage);
             }
             self.remember();
         }

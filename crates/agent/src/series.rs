@@ -22,7 +22,7 @@ pub(crate) fn series_of(classes: &[u8], phase: Phase, samples: &[Sample]) -> Vec
 /// system reports none.
 pub(crate) fn inside_of(measured: &MeasurementResult) -> Option<SeriesResult> {
     let window = measured.phases.iter().find(|it| it.phase == Phase::Load)?;
-    let readings = measured.loads.iter().flat_map(|log| log.round_trips.readings());
+    let readings = measured.loads.iter().flat_map(|log| &log.round_trips.readings);
     let in_window = readings.filter(|it| window.contains(it.time_ns));
     let sample = |it: &RoundTrip| Sample {
         scheduled_ns: it.time_ns,

@@ -23,7 +23,8 @@ pub struct LivePage {
     /// Whether the first version is to be opened in a browser.
     opens: bool,
     next: Instant,
-    is_written: bool,
+    /// Whether a version of the page exists.
+    pub is_written: bool,
     /// When the last version was begun, or the run.
     last: Instant,
     longest_gap: Duration,
@@ -37,11 +38,6 @@ impl LivePage {
 
     pub fn is_due(&self) -> bool {
         Instant::now() >= self.next
-    }
-
-    /// Whether a version of the page exists.
-    pub fn is_written(&self) -> bool {
-        self.is_written
     }
 
     /// Writes `report.html` of the trials that are finished; `left` trials are not. Without a
@@ -124,12 +120,12 @@ mod tests {
         let written =
             || std::fs::read_to_string(folder.path().join("report.html")).expect("a page");
         let mut page = LivePage::new(false);
-        assert!(page.is_due() && !page.is_written());
+        assert!(page.is_due() && !page.is_written);
         page.update(folder.path(), Some(run.record.clone()), 3).expect("a page");
         let html = written();
         assert!(html.contains("<noscript><meta http-equiv=\"refresh\" content=\"2\">"), "{html}");
         assert!(html.contains("Running: 1 of 4 trials are finished ("), "{html}");
-        assert!(page.is_written());
+        assert!(page.is_written);
 
         std::fs::write(folder.path().join("report.html"), "of another program").expect("a file");
         let error = page.update(folder.path(), Some(run.record), 3).expect_err("not ours");

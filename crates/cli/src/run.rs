@@ -150,7 +150,7 @@ pub fn run_and_show(
     }
     let result = underload_run::run(scenario, &settings, &mut progress);
     // The browser that shows the page of the run under way will show the final one.
-    outcome.show.open &= !progress.live_page.is_some_and(|page| page.is_written());
+    outcome.show.open &= !progress.live_page.is_some_and(|page| page.is_written);
     match result {
         Ok(run) => outcome.present(&run),
         Err(error) => Err(outcome.present_rest(error, keeps_samples(scenario), &interrupt)),

@@ -71,7 +71,7 @@ impl<'a> Session<'a> {
         }
         let mut steps = request.preset.steps(&request.knobs, remote.token());
         let mut notes = Vec::new();
-        keep_to_markings(&mut steps, remote.granted().dscp_allowed, &mut notes);
+        keep_to_markings(&mut steps, remote.granted.dscp_allowed, &mut notes);
         for note in &notes {
             progress.note(note);
         }

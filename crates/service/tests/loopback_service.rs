@@ -89,7 +89,7 @@ fn a_measurement_works_through_a_session() {
     let token = Some(keys.issue(service.fingerprint(), &terms(1)).unwrap());
     let options = ConnectOptions { token, ..options(&service) };
     let mut remote = connect(&service, &options).unwrap();
-    assert_eq!(remote.granted().up_bit_per_s, 10_000_000);
+    assert_eq!(remote.granted.up_bit_per_s, 10_000_000);
     assert_eq!(remote.endpoints().load_server, service.address(), "one TCP port");
     assert_eq!(remote.endpoints().reflector.port(), service.udp_port(), "one UDP port");
     assert_eq!(remote.identity(), (service.fingerprint(), false));

@@ -16,10 +16,10 @@ use underload_disk::{self as disk, Access};
 pub struct Account {
     /// The latest day with a measurement, such as `2026-11-24`; empty before the first.
     day: String,
-    day_bytes: u64,
-    month_bytes: u64,
+    pub day_bytes: u64,
+    pub month_bytes: u64,
     /// Bytes of the last measurement that finished a step; what the next one will probably take.
-    last_bytes: u64,
+    pub last_bytes: u64,
 }
 
 const FILE: &str = "account.json";
@@ -68,19 +68,6 @@ impl Account {
             account.day = today;
         }
         account
-    }
-
-    pub fn day_bytes(&self) -> u64 {
-        self.day_bytes
-    }
-
-    pub fn month_bytes(&self) -> u64 {
-        self.month_bytes
-    }
-
-    /// Returns the bytes that the next measurement will probably move; 0 before the first.
-    pub fn expected_bytes(&self) -> u64 {
-        self.last_bytes
     }
 
     /// Charges a measurement that is about to start with the bytes of the last one, the first one
@@ -144,14 +131,14 @@ mod tests {
         let account = Account::of(date(2026, 11, 30), 500, 100);
         let used = |day| {
             let account = account.on(day);
-            (account.day_bytes(), account.month_bytes())
+            (account.day_bytes, account.month_bytes)
         };
         assert_eq!(used(date(2026, 11, 30)), (500, 500));
         assert_eq!(used(date(2026, 12, 1)), (0, 0));
         assert_eq!(used(date(2026, 11, 29)), (500, 500));
         let account = Account::of(date(2026, 11, 29), 500, 100);
         let next = account.on(date(2026, 11, 30));
-        assert_eq!((next.day_bytes(), next.month_bytes(), next.expected_bytes()), (0, 500, 100));
+        assert_eq!((next.day_bytes, next.month_bytes, next.last_bytes), (0, 500, 100));
     }
 
     #[test]
@@ -162,17 +149,17 @@ mod tests {
         Account::settle(path, day, 500, 70).unwrap();
         let reserved = Account::reserve(path, day, 430).unwrap();
         assert_eq!(
-            (reserved, Account::read(path).unwrap().day_bytes()),
+            (reserved, Account::read(path).unwrap().day_bytes),
             (70, 140),
             "if it is killed"
         );
         let account = Account::settle(path, day, reserved, 50).unwrap();
-        assert_eq!((account.day_bytes(), account.expected_bytes()), (120, 50));
+        assert_eq!((account.day_bytes, account.last_bytes), (120, 50));
         // A measurement that reached no server.
         let reserved = Account::reserve(path, day, 30).unwrap();
         assert_eq!(reserved, 30, "no more than it may use");
         let account = Account::settle(path, day, reserved, 0).unwrap();
-        assert_eq!((account.day_bytes(), account.expected_bytes()), (120, 50));
+        assert_eq!((account.day_bytes, account.last_bytes), (120, 50));
     }
 
     #[test]
@@ -189,7 +176,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(Account::read(path).unwrap().day_bytes(), 8 * 20 * 7);
+        assert_eq!(Account::read(path).unwrap().day_bytes, 8 * 20 * 7);
     }
 
     #[test]
@@ -200,7 +187,7 @@ mod tests {
         let action = |path: &Path| Account::settle(path, day, 0, 30).is_ok();
         faults::at_every_step(&faults::tree(path), action, |_, path, _| {
             let account = Account::read(path).expect("whole");
-            assert!([70, 100].contains(&account.day_bytes()), "{account:?}");
+            assert!([70, 100].contains(&account.day_bytes), "{account:?}");
         });
         for damaged in ["", "{", r#"{"day_bytes":-1}"#, r#"{"other":1}"#] {
             std::fs::write(path.join(FILE), damaged).unwrap();

@@ -295,7 +295,7 @@ impl Courtesy {
         let account = account.on(self.today());
         let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
         let lefts =
-            [left(self.per_day, account.day_bytes()), left(self.per_month, account.month_bytes())];
+            [left(self.per_day, account.day_bytes), left(self.per_month, account.month_bytes)];
         lefts.into_iter().flatten().min()
     }
 
@@ -307,10 +307,10 @@ impl Courtesy {
             return Ok(Some(Wait::Until(until, why)));
         }
         let account = account.on(now.date());
-        let next = account.expected_bytes();
+        let next = account.last_bytes;
         for (option, limit, used, until) in [
-            ("--per-day", self.per_day, account.day_bytes(), now.tomorrow()),
-            ("--per-month", self.per_month, account.month_bytes(), first_of_next_month(&now)),
+            ("--per-day", self.per_day, account.day_bytes, now.tomorrow()),
+            ("--per-month", self.per_month, account.month_bytes, first_of_next_month(&now)),
         ] {
             let Some(limit) = limit else { continue };
             ensure!(
@@ -359,8 +359,8 @@ impl Courtesy {
             let limit = limit.map_or(String::new(), |limit| format!(" of {}", mb(limit)));
             format!("{}{limit} {when}", mb(used))
         };
-        let day = part(account.day_bytes(), self.per_day, "today");
-        note!("used: {day}, {}", part(account.month_bytes(), self.per_month, "this month"));
+        let day = part(account.day_bytes, self.per_day, "today");
+        note!("used: {day}, {}", part(account.month_bytes, self.per_month, "this month"));
     }
 
     fn has_budget(&self) -> bool {

@@ -237,7 +237,7 @@ impl Arguments {
         };
         let duration = config.duration() * directions.len() as u32;
         let mut remote = self.connect(target, self.rate_max, duration, interrupt)?;
-        let granted = remote.granted();
+        let granted = remote.granted;
         config.token = remote.token();
         for direction in directions {
             config.direction = *direction;

@@ -315,7 +315,7 @@ fn announce(
         let tools = tools.iter().map(|(tool, at)| json!({ "tool": tool, "address": at }));
         let document = json!({
             "version": 1,
-            "addresses": service.addresses(),
+            "addresses": service.addresses,
             "udp_port": udp_port,
             "fingerprint": fingerprint.to_string(),
             "metrics": metrics,
@@ -323,7 +323,7 @@ fn announce(
         });
         writeln!(out, "{document}")?;
     } else {
-        for address in service.addresses() {
+        for address in &service.addresses {
             writeln!(out, "listening {address} udp {udp_port} {fingerprint}")?;
         }
     }

@@ -55,7 +55,7 @@ pub(super) struct Session {
     /// Addresses that sent a valid ICE check.
     checked: Vec<SocketAddr>,
     secured: Option<Secured>,
-    is_over: bool,
+    pub(super) is_over: bool,
     seat: Seat,
 }
 
@@ -204,10 +204,6 @@ impl Session {
             let lives = secured.echo.tick(now) && secured.dtls.handle_timeout(now).is_ok();
             self.is_over |= !lives || !self.flow(now, false, send);
         }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
     }
 
     /// Sends the browser a close notification, if the channel was secured.

@@ -95,7 +95,7 @@ impl Table {
     }
 
     fn keep(&mut self, name: String, session: Session) {
-        if session.is_over() {
+        if session.is_over {
             self.answered += session.answered();
             self.forget_addresses();
         } else {

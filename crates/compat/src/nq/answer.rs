@@ -18,7 +18,7 @@ use super::transfer::Reader;
 /// A request that has not ended on a connection.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    lease: Arc<Lease>,
+    pub(super) lease: Arc<Lease>,
     /// Reads the round trips of the connection as long as the request loads it.
     pub(super) reader: Option<Reader>,
 }
@@ -34,10 +34,6 @@ impl InFlight {
     pub(super) fn new(lease: &Arc<Lease>) -> Self {
         lease.begin_request();
         Self { lease: Arc::clone(lease), reader: None }
-    }
-
-    pub(super) fn lease(&self) -> &Arc<Lease> {
-        &self.lease
     }
 }
 
@@ -98,7 +94,7 @@ impl Body for Content {
                 ready!(until.as_mut().poll(context));
                 *pause = None;
             }
-            let lease = request.lease();
+            let lease = &request.lease;
             if lease.is_over() {
                 return Poll::Ready(Some(Err(Expired)));
             }

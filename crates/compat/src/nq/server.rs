@@ -298,7 +298,7 @@ impl Host {
             WELL_KNOWN | OLD if self.page.is_some() => status(StatusCode::NOT_FOUND),
             WELL_KNOWN | OLD if reads => self.configuration(&request, from),
             SMALL if reads => response(PAYLOAD, Content::bytes(&b"u"[..])),
-            LARGE | UPLOAD if let Err(reason) = self.may_load(in_flight.lease(), from, place) => {
+            LARGE | UPLOAD if let Err(reason) = self.may_load(&in_flight.lease, from, place) => {
                 busy(reason)
             }
             LARGE if reads => {
@@ -331,7 +331,7 @@ impl Host {
     ) -> Arc<Transfer> {
         let named = self.page.as_ref().and_then(|it| it.transfer(query, ends.from));
         if let (Some(transfer), Some(socket)) = (&named, &ends.socket) {
-            let (socket, lease) = (Arc::clone(socket), Arc::clone(in_flight.lease()));
+            let (socket, lease) = (Arc::clone(socket), Arc::clone(&in_flight.lease));
             let reader = Reader::start(socket, direction, lease, Arc::clone(transfer));
             in_flight.reader = Some(reader);
         }
@@ -386,12 +386,12 @@ async fn receive(
     let mut transfer = None;
     while let Some(frame) = body.frame().await {
         let mut arrived = frame?.data_ref().map_or(0, Bytes::len);
-        in_flight.lease().spend(arrived);
+        in_flight.lease.spend(arrived);
         if arrived > 0 {
             let transfer = transfer.get_or_insert_with(|| begin(&mut in_flight));
             transfer.bytes.fetch_add(arrived as u64, Ordering::Relaxed);
         }
-        let lease = in_flight.lease();
+        let lease = &in_flight.lease;
         // Unread data fills the client's window, which slows the client down.
         while arrived > 0 && !lease.is_over() {
             match lease.take(Direction::Up, arrived) {

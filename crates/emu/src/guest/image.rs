@@ -18,7 +18,8 @@ const OPTIONS: [&str; 7] =
 pub struct Image {
     path: PathBuf,
     version: String,
-    configuration: String,
+    /// The options that the kernel was built with, a line each, as `.config` has them.
+    pub configuration: String,
 }
 
 /// Why a kernel cannot be used.
@@ -105,11 +106,6 @@ impl Image {
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The options that the kernel was built with, a line each, as `.config` has them.
-    pub fn configuration(&self) -> &str {
-        &self.configuration
     }
 }
 

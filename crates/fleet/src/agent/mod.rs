@@ -79,7 +79,8 @@ pub struct Agent {
     /// Consecutive requests that were answered with [`Trouble::Outdated`].
     outdated: u32,
     removal: Option<RemovalNotice>,
-    usage: Usage,
+    /// Runs and traffic of the last day and month, to be stored over a restart.
+    pub usage: Usage,
     /// The time up to which `usage` has been advanced.
     usage_at: Time,
     pace: Pace,
@@ -184,11 +185,6 @@ impl Agent {
     /// Returns the statement of orchestrators that the device was removed, to be stored.
     pub fn removal(&self) -> Option<RemovalNotice> {
         self.removal
-    }
-
-    /// Returns runs and traffic of the last day and month, to be stored over a restart.
-    pub fn usage(&self) -> &Usage {
-        &self.usage
     }
 
     /// Whether no orchestrator answered in the last round of requests.

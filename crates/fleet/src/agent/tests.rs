@@ -522,7 +522,7 @@ fn no_answer_lifts_the_limits_of_a_home() {
         if driven.now >= restarts_at && matches!(driven.agent.in_hand, InHand::Nothing) {
             // The clocks of the device and of the orchestrator jump by years in between.
             restarts_at = driven.now + SECOND * 40_000;
-            let usage = driven.agent.usage().clone();
+            let usage = driven.agent.usage.clone();
             let memory = Memory { usage, request: 1, ..Memory::default() };
             let settings = driven.agent.settings.clone();
             let wall_ms = WALL_MS * u64::from(driven.rng.below(3));

@@ -172,7 +172,7 @@ impl World {
         if let Some(agent) = &mut device.agent {
             agent.hear(now, news, &mut self.rng);
             device.disk.removal = agent.removal();
-            device.disk.usage = agent.usage().clone();
+            device.disk.usage = agent.usage.clone();
         }
     }
 

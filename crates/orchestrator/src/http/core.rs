@@ -77,7 +77,8 @@ pub struct Core {
     pub rules: Orchestrator,
     /// The threads that change what is stored.
     pub writers: Writers,
-    fleet_secret: [u8; 32],
+    /// A secret that all orchestrators of a fleet share.
+    pub(crate) fleet_secret: [u8; 32],
     clock: Clock,
 }
 
@@ -126,11 +127,6 @@ impl Core {
         let writers = Writers::start(stores, limits.waiting, &clock, tell);
         let writers = writers.map_err(StartError::Threads)?;
         Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
-    }
-
-    /// A secret that all orchestrators of a fleet share.
-    pub(crate) fn fleet_secret(&self) -> &[u8; 32] {
-        &self.fleet_secret
     }
 
     /// Returns the current time, in milliseconds since the Unix epoch.

@@ -85,7 +85,7 @@ impl Host {
         A: Serialize + Send + 'static,
     {
         let (head, body) = request.into_parts();
-        let (now_ms, secret) = (self.core.now_ms(), self.core.fleet_secret());
+        let (now_ms, secret) = (self.core.now_ms(), &self.core.fleet_secret);
         let signed = Signed::read(&head.headers)?;
         let sender = signed.holder(secret, now_ms)?;
         self.devices.admit(sender, now_ms).map_err(too_often)?;

@@ -55,7 +55,8 @@ pub struct Running {
     stop: watch::Sender<bool>,
     served: Option<tokio::task::JoinHandle<()>>,
     runtime: Option<Runtime>,
-    core: Arc<Core>,
+    /// The rules and stores, for other code of the same program.
+    pub core: Arc<Core>,
 }
 
 pub fn serve(core: Arc<Core>, config: Config) -> Result<Running, StartError> {
@@ -87,11 +88,6 @@ pub fn serve(core: Arc<Core>, config: Config) -> Result<Running, StartError> {
 impl Running {
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// The rules and stores, for other code of the same program.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
     }
 
     /// Stops accepting requests, and returns once those in flight are answered.

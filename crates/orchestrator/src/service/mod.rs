@@ -67,7 +67,7 @@ impl Service {
         let pages = pages::router(pages::Settings {
             archives,
             operate: Arc::new(Desk::new(Arc::clone(&core))),
-            secret: for_pages(core.fleet_secret()),
+            secret: for_pages(&core.fleet_secret),
             is_tls: setup.tls.is_some() || setup.is_public_tls,
             least_devices: LEAST_DEVICES,
             clock: system_ms,
@@ -85,7 +85,7 @@ impl Service {
 
     /// The rules and stores, for other code of the same program.
     pub fn core(&self) -> &Arc<Core> {
-        self.running.core()
+        &self.running.core
     }
 
     /// Stops accepting requests, and returns once those in flight are answered.

@@ -82,7 +82,7 @@ impl Fleet {
         let code = NewCode { makes, attributes, valid_ms, secret };
         let mut store = self.memory.clone();
         let mut tx = store.begin(&Needs::default()).expect("it begins");
-        let rules = &self.running.core().rules;
+        let rules = &self.running.core.rules;
         let made = rules.new_code(&mut *tx, self.now_ms(), "test", &code);
         let made = made.expect("it is kept").expect("it is made");
         tx.commit().expect("it is committed");

@@ -126,7 +126,7 @@ fn nobody_touches_what_is_anothers() {
     assert_eq!(gone.problem(), (410, "removed".to_owned()));
     let problem: Problem = serde_json::from_str(&gone.body).expect("a problem");
     let removal = problem.removal.expect("it is stated");
-    assert!(removal.is_signed_by(&fleet.running.core().rules.lease_key()), "{removal:?}");
+    assert!(removal.is_signed_by(&fleet.running.core.rules.lease_key()), "{removal:?}");
     assert_eq!(removal.device, one.id);
     assert_eq!(fleet.signed(&one, "/v1/next", &next(9)).problem().0, 410);
     assert_eq!(fleet.ask("/v1/session", &open(&one.key, fleet.now_ms())).problem().0, 410);

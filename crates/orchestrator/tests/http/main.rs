@@ -108,7 +108,7 @@ fn a_device_enrols_asks_runs_and_hands_in() {
     let device = fleet.enrolled(1, None);
     let (request, answer) = run_of(&fleet, &server, &device);
     let run = answer.run.clone().expect("it has one");
-    let lease_key: [u8; 32] = fleet.running.core().rules.lease_key();
+    let lease_key: [u8; 32] = fleet.running.core.rules.lease_key();
     let claims = Claims::verify(&run.lease, &[lease_key], "east", fleet.now_ms());
     assert_eq!(claims.expect("the server honours it").device, device.id);
     let again: NextAnswer = fleet.signed(&device, "/v1/next", &next(request)).good();
@@ -214,7 +214,7 @@ fn two_orchestrators_of_one_store_are_one_fleet() {
     let memory = first.memory.clone();
     let second = Fleet::with(memory.clone(), Box::new(memory), Limits::default());
     let _: NextAnswer = second.signed(&device, "/v1/next", &next(1)).good();
-    let key = |fleet: &Fleet| Orchestrator::lease_key(&fleet.running.core().rules);
+    let key = |fleet: &Fleet| Orchestrator::lease_key(&fleet.running.core.rules);
     assert_eq!(key(&first), key(&second));
     let another = Fleet::new(Limits::default());
     let refused = another.signed(&device, "/v1/next", &next(1));

@@ -39,7 +39,7 @@ pub struct ConnectOptions {
 pub struct Remote {
     endpoints: Endpoints,
     token: Token,
-    granted: Granted,
+    pub granted: Granted,
     fingerprint: Fingerprint,
     is_new: bool,
     control: Control,
@@ -196,10 +196,6 @@ impl Remote {
     /// Returns the value for [`crate::measure::MeasurementConfig::token`].
     pub fn token(&self) -> Token {
         self.token
-    }
-
-    pub fn granted(&self) -> Granted {
-        self.granted
     }
 
     /// Returns the server's key, and true if the key was trusted because neither a known server nor

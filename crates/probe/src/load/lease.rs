@@ -253,7 +253,7 @@ impl SenderState {
         };
         *head = self.latest.encode();
         if let Some(list) = rest.first_chunk_mut() {
-            BlockReadings::encode(self.round_trips.readings(), self.latest.elapsed_ns, list);
+            BlockReadings::encode(&self.round_trips.readings, self.latest.elapsed_ns, list);
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct RoundTrip {
 /// and accepts half as many from then on, so that readings remain evenly spaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundTripLog {
-    readings: Vec<RoundTrip>,
+    pub readings: Vec<RoundTrip>,
     capacity: usize,
     interval_ns: u64,
 }
@@ -67,10 +67,6 @@ impl RoundTripLog {
         time_ns.checked_sub(last.time_ns).is_some_and(|since_ns| since_ns >= least_ns)
     }
 
-    pub fn readings(&self) -> &[RoundTrip] {
-        &self.readings
-    }
-
     /// Removes all readings and returns to the shortest interval.
     pub(crate) fn clear(&mut self) {
         self.readings.clear();
@@ -96,7 +92,7 @@ mod tests {
         for number in 0..100_u64 {
             log.note(number * 10 * MS, number as u32 + 1);
         }
-        let times: Vec<u64> = log.readings().iter().map(|it| it.time_ns / MS).collect();
+        let times: Vec<u64> = log.readings.iter().map(|it| it.time_ns / MS).collect();
         assert!(times.len() <= 8 && times.len() >= 4, "{times:?}");
         assert_eq!(times[0], 0);
         let steps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -105,7 +101,7 @@ mod tests {
         log.clear();
         log.note(1, 1);
         log.note(10 * MS + 1, 1);
-        assert_eq!(log.readings().len(), 2, "the first interval applies again");
+        assert_eq!(log.readings.len(), 2, "the first interval applies again");
     }
 
     #[test]
@@ -116,9 +112,9 @@ mod tests {
         {
             log.note(time_ns, rtt_us);
         }
-        assert_eq!(log.readings(), [RoundTrip { time_ns: 50 * MS, rtt_us: 7 }]);
+        assert_eq!(log.readings, [RoundTrip { time_ns: 50 * MS, rtt_us: 7 }]);
         log.note(u64::MAX, u32::MAX);
         log.note(u64::MAX, 1);
-        assert_eq!(log.readings().len(), 2);
+        assert_eq!(log.readings.len(), 2);
     }
 }

@@ -249,13 +249,13 @@ mod tests {
         note_block(&opened, &head(130, Some(&[at(100), at(110)])), &mut log);
         note_block(&opened, &head(150, Some(&[at(140), at(110), at(140)])), &mut log);
         let times: Vec<u64> =
-            log.round_trips.readings().iter().map(|it| it.time_ns / 1_000_000 - 5_000).collect();
+            log.round_trips.readings.iter().map(|it| it.time_ns / 1_000_000 - 5_000).collect();
         assert_eq!(times, [100, 110, 120, 130, 140, 150]);
         let mut log = FlowLog::default();
         for elapsed_ms in [100, 200, 200, 300] {
             note_block(&opened, &head(elapsed_ms, None), &mut log);
         }
-        assert_eq!(log.round_trips.readings().len(), 3, "one per header of an earlier server");
+        assert_eq!(log.round_trips.readings.len(), 3, "one per header of an earlier server");
         assert_eq!(log.tcp.len(), 3);
     }
 

@@ -208,7 +208,7 @@ fn inside(loads: &[LoadFlow], logs: &[FlowLog], window: Option<PhaseWindow>) -> 
         let mut smallest_us: Option<u32> = None;
         for (_, log) in loads.iter().zip(logs).filter(|(flow, _)| flow.direction == direction) {
             let before = values.len();
-            let readings = log.round_trips.readings().iter();
+            let readings = log.round_trips.readings.iter();
             let inside = readings.filter(|reading| window.contains(reading.time_ns));
             values.extend(inside.map(|reading| u64::from(reading.rtt_us) * 1_000));
             connections += u32::from(values.len() > before);

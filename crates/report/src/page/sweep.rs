@@ -28,7 +28,7 @@ pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<Pa
 
 /// Renders the page: number of cells, means over each axis, best, worst and failed cells.
 pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
-    let subject = outcome.subject();
+    let subject = &outcome.subject;
     let metric = subject.metrics.get(subject.ranked_by).map_or("", String::as_str);
     let axes = (0..subject.axes.len()).take(MOST_PICTURES);
     let plots = axes.filter_map(|axis| over_axis(outcome, axis, metric).transpose());
@@ -67,7 +67,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
             "\n"
             (figures(&plots, Headings::Shown))
         }
-        (cells(outcome, &format!("Best by {metric}, {word} first"), outcome.best()))
+        (cells(outcome, &format!("Best by {metric}, {word} first"), &outcome.best))
         (cells(outcome, &format!("Worst by {metric}"), outcome.worst()))
         (failures(outcome))
         p.note {
@@ -104,7 +104,7 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
     if cells.is_empty() {
         return html! {};
     }
-    let texts = outcome.subject().axes.len() + 2;
+    let texts = outcome.subject.axes.len() + 2;
     let is_text = |column: usize| (1..texts).contains(&column);
     let heading = html! {
         @for (column, name) in outcome.head().iter().enumerate() {
@@ -132,7 +132,7 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
 
 /// Draws the metric over an axis, with a line for each arm; `None` if the axis has one value.
 fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Result<Option<Plot>, PlotError> {
-    let subject = outcome.subject();
+    let subject = &outcome.subject;
     let (name, labels) = (&subject.axes[axis], &subject.parts[axis]);
     if labels.len() < 2 {
         return Ok(None);
@@ -276,7 +276,7 @@ mod tests {
         let rank = |cells: &[SweepCell]| -> Vec<f64> {
             cells.iter().filter_map(|cell| Some(cell.metrics[1]?.mean)).collect()
         };
-        assert_eq!(rank(outcome.best())[..3], [0.0, 1.0, 2.0]);
+        assert_eq!(rank(&outcome.best)[..3], [0.0, 1.0, 2.0]);
         assert_eq!(rank(outcome.worst())[..3], [100.0, 99.0, 98.0]);
         let table = outcome.table();
         assert!(table.starts_with("The smallest load.rtt.p99 is 0 ms (path.up = 1mbit"), "{table}");

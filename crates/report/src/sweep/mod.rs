@@ -40,11 +40,11 @@ pub struct SweepSubject {
 /// The results of a sweep, in bounded memory.
 #[derive(Debug, Clone)]
 pub struct SweepOutcome {
-    subject: SweepSubject,
+    pub(crate) subject: SweepSubject,
     cells: u64,
     trials: u64,
     failed: u64,
-    best: Vec<SweepCell>,
+    pub(crate) best: Vec<SweepCell>,
     worst: Vec<SweepCell>,
     failures: Vec<SweepCell>,
     /// Names of the first arms.
@@ -158,10 +158,6 @@ impl SweepOutcome {
         }
         self.arms.push(name.to_owned());
         Some(self.arms.len() - 1)
-    }
-
-    pub fn subject(&self) -> &SweepSubject {
-        &self.subject
     }
 
     /// Whether all cells were added.
@@ -304,10 +300,6 @@ impl SweepOutcome {
             line.push(interval.map_or("-".to_owned(), |it| told(it, place == 0)));
         }
         line
-    }
-
-    pub(crate) fn best(&self) -> &[SweepCell] {
-        &self.best
     }
 
     pub(crate) fn worst(&self) -> &[SweepCell] {

@@ -82,7 +82,7 @@ impl ServiceConfig {
 
 /// A running server. Dropping it ends all sessions and joins all threads.
 pub struct Service {
-    addresses: Vec<SocketAddr>,
+    pub addresses: Vec<SocketAddr>,
     udp_port: u16,
     host: Arc<Host>,
     renewal: Mutex<Renewal>,
@@ -172,10 +172,6 @@ impl Service {
     /// Returns the first of [`Service::addresses`].
     pub fn address(&self) -> SocketAddr {
         self.addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
-    }
-
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
     }
 
     /// Returns the UDP port at the same addresses.

@@ -64,7 +64,7 @@ pub fn directory() -> Result<PathBuf, RunError> {
 
 /// The version of a kernel and the digest of its configuration, for records and users.
 pub fn label(image: &Image) -> String {
-    let digest = digest(&SHA256, image.configuration().as_bytes());
+    let digest = digest(&SHA256, image.configuration.as_bytes());
     let digest = data_encoding::HEXLOWER.encode(&digest.as_ref()[..DIGEST_BYTES]);
     format!("{image}, configuration {digest}")
 }
