@@ -33,9 +33,6 @@ pub enum DevToolsError {
 impl DevTools {
     /// Speaks to a browser through the standard handles of [`crate::Chromium::command`]. Every
     /// answer and event is waited for `patience`.
-    ///
-    /// # Errors
-    /// Returns an error if the thread that reads cannot be started.
     pub fn new(input: ChildStdin, output: ChildStdout, patience: Duration) -> io::Result<Self> {
         let (sender, messages) = channel();
         std::thread::Builder::new().name("devtools".to_owned()).spawn(move || {
@@ -130,9 +127,6 @@ impl DevTools {
 
     /// Opens an empty page in a context, whose connections and cache no other context shares; an
     /// empty `context` means the browser's own. Returns the page's session.
-    ///
-    /// # Errors
-    /// As [`DevTools::call`].
     pub fn open_page(&mut self, context: &str) -> Result<String, DevToolsError> {
         let mut page = json!({ "url": "about:blank" });
         if !context.is_empty() {

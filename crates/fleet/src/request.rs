@@ -57,9 +57,6 @@ pub fn parse_time(text: &str) -> Option<u64> {
 }
 
 /// Returns the device of a valid session. [`verify`] checks that this device sent the request.
-///
-/// # Errors
-/// [`RequestError::Session`] or [`RequestError::Expired`].
 pub fn holder(
     fleet_secret: &[u8; 32],
     now_ms: u64,
@@ -80,9 +77,6 @@ pub fn holder(
 
 /// Verifies that the holder of the session's key sent exactly this request, at most [`FRESH_MS`]
 /// ago. [`holder`] checks the session itself.
-///
-/// # Errors
-/// [`RequestError::Stale`] or [`RequestError::Forged`].
 pub fn verify(
     fleet_secret: &[u8; 32],
     now_ms: u64,

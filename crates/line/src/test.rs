@@ -20,9 +20,6 @@ pub trait Test {
     fn plan(&self) -> Plan;
 
     /// Runs the steps. Each step that ends is stored in `directory`, its finding in `findings`.
-    ///
-    /// # Errors
-    /// Returns an error if a step cannot begin or cannot be stored.
     fn measure(
         &mut self,
         directory: &mut RunDir,
@@ -90,9 +87,6 @@ pub fn measure(
 impl Measured {
     /// Writes `findings.json` and the report into the run directory. Returns the run, and the path
     /// of the report.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be written, or the run cannot be read back.
     pub fn write_files(&self) -> anyhow::Result<(Vec<RunData>, PathBuf)> {
         let path = self.directory.join("findings.json");
         let mut text = serde_json::json!({ "verdict": self.verdict, "findings": self.findings });
@@ -117,9 +111,6 @@ impl Measured {
     }
 
     /// Returns `Ok` if every step was measured.
-    ///
-    /// # Errors
-    /// Returns what ended the measurement early.
     pub fn into_result(self, interrupt: &Interrupt) -> anyhow::Result<()> {
         if let Some(error) = self.ended_by {
             return Err(error);

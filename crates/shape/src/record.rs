@@ -92,9 +92,6 @@ impl Record {
     }
 
     /// Parses the text of a record.
-    ///
-    /// # Errors
-    /// Returns [`RecordError`] if it is damaged or of another version.
     pub fn parse(text: &str) -> Result<Self, RecordError> {
         #[derive(Deserialize)]
         struct Head {

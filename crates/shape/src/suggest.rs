@@ -136,7 +136,6 @@ impl Search {
         Self { limit, queues, before, trials: Vec::new() }
     }
 
-    /// Adds the readings of a trial.
     pub fn add(&mut self, trial: Trial, readings: Ways<Option<Reading>>) {
         self.trials.push((trial, readings));
     }

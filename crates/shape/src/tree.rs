@@ -81,9 +81,6 @@ impl Qdisc {
 }
 
 /// Parses the queues of one device, without `ingress` and `clsact`; the root is the first.
-///
-/// # Errors
-/// Returns [`TreeError`] if the text is not what `tc` prints.
 pub fn parse_readings(text: &str) -> Result<Vec<Reading>, TreeError> {
     let mut readings = Vec::new();
     for entry in entries(QDISC_SHOW, text)? {
@@ -96,9 +93,6 @@ pub fn parse_readings(text: &str) -> Result<Vec<Reading>, TreeError> {
 }
 
 /// Returns the kind of the device's ingress queue, `ingress` or `clsact`, if it has one.
-///
-/// # Errors
-/// As [`parse_readings`].
 pub fn parse_ingress(text: &str) -> Result<Option<String>, TreeError> {
     for entry in entries(QDISC_SHOW, text)? {
         let qdisc = reading(&entry)?.qdisc;
@@ -119,9 +113,6 @@ pub struct Filter {
 }
 
 /// Parses what `tc -j filter show dev DEVICE ingress` prints.
-///
-/// # Errors
-/// As [`parse_readings`].
 pub fn parse_filters(text: &str) -> Result<Vec<Filter>, TreeError> {
     let mut filters: Vec<Filter> = Vec::new();
     for entry in entries(FILTER_SHOW, text)? {
@@ -152,9 +143,6 @@ pub struct Device {
 }
 
 /// Parses what `ip -j -d link show` prints.
-///
-/// # Errors
-/// As [`parse_readings`].
 pub fn parse_devices(text: &str) -> Result<Vec<Device>, TreeError> {
     let device = |entry: Map<String, Value>| {
         let lacks = |key| TreeError::Lacks { command: LINK_SHOW, key };

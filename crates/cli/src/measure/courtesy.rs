@@ -375,7 +375,6 @@ fn first_of_next_month(now: &Zoned) -> Result<Zoned, jiff::Error> {
 /// The file of a series that is locked while a process measures within a budget.
 const LOCKED: &str = "series.json";
 
-/// Formats bytes as MB.
 fn mb(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -437,7 +437,6 @@ fn label(queue: &Spec, trial: &Trial) -> String {
     text
 }
 
-/// Formats bytes as MB.
 fn mb(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1e6)
 }

@@ -69,9 +69,6 @@ const ENTRY_GRACE: Duration = Duration::from_mins(1);
 impl Iperf3Server {
     /// Serves on `listener` and on `socket`, which have the same port, within the limits of
     /// `ledger`.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel refuses a socket option or a thread.
     pub fn start(
         listener: TcpListener,
         socket: UdpSocket,

@@ -38,9 +38,6 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 impl IrttServer {
     /// Serves on `socket`, which the caller has bound. With a `key`, only clients with it
     /// (`--hmac=KEY`) are answered. The sessions' traffic is charged to `ledger`.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel refuses a socket option or the thread.
     pub fn start(
         socket: UdpSocket,
         limits: IrttLimits,

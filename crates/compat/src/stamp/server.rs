@@ -38,9 +38,6 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl StampServer {
     /// Answers on `socket`, which the caller has bound.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel refuses a socket option or the thread.
     pub fn start(socket: UdpSocket, config: StampConfig) -> Result<Self, CompatError> {
         let error = |step| move |source| CompatError::Socket { protocol: "STAMP", step, source };
         let address = socket.local_addr().map_err(error("reading its address"))?;

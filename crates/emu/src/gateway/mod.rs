@@ -162,9 +162,6 @@ impl Gateway {
     }
 
     /// Stops, and returns the report. Packets in queues or on links are discarded.
-    ///
-    /// # Errors
-    /// Returns an error if a device or a thread had failed.
     pub fn stop(mut self) -> Result<GatewayReport, GatewayError> {
         let outcomes = self.join()?;
         let mut report = GatewayReport {

@@ -98,9 +98,6 @@ pub fn read(directory: &Path) -> io::Result<Vec<RunNumbers>> {
 
 /// Appends the numbers of a run. They are on disk when this returns. An error or a kill leaves all
 /// earlier numbers intact.
-///
-/// # Errors
-/// As [`read`].
 pub fn add(directory: &Path, kept: &RunNumbers) -> io::Result<()> {
     let (mut journal, mut all): (_, Vec<RunNumbers>) = lines::open(&directory.join(FILE))?;
     if all.len() >= LINES_MAX + LINES_SLACK {

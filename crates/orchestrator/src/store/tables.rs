@@ -8,7 +8,7 @@ use underload_fleet::store::{Device, StoreError};
 use super::database::{Database, Row, Value, values};
 use super::encode::{Encoded, from_json, to_json};
 
-/// A table: the types of its columns by their names, of which the first `keys` are its key.
+/// A table: the names and types of its columns, of which the first `keys` are its key.
 #[derive(Debug)]
 pub(super) struct Table {
     name: &'static str,

@@ -87,9 +87,6 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 impl Reflector {
     /// Answers on each of `sockets`, which the caller has bound, with a thread each. The rate limit
     /// is per socket.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel refuses a socket option or a thread.
     pub fn start(sockets: Vec<UdpSocket>, config: ReflectorConfig) -> Result<Self, EndpointError> {
         Self::start_for(sockets, config, |_: &[u8], _, _: &mut [u8]| Gate::Reflect)
     }

@@ -23,10 +23,6 @@ pub struct ProbeSocket {
 
 impl ProbeSocket {
     /// Prepares a bound socket: time stamps, markings, buffers. `end` is its name in errors.
-    ///
-    /// # Errors
-    /// Returns [`EndpointError::Socket`] if the kernel refuses an option that the measurement
-    /// needs.
     pub fn new(socket: UdpSocket, end: &'static str) -> Result<Self, EndpointError> {
         let error = |step| move |source: io::Error| EndpointError::Socket { end, step, source };
         let local = socket.local_addr().map_err(error("reading its address"))?;
@@ -51,9 +47,6 @@ impl ProbeSocket {
     }
 
     /// Returns another handle to the same socket, for another thread.
-    ///
-    /// # Errors
-    /// Returns the kernel's error, for example if the process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
@@ -63,9 +56,6 @@ impl ProbeSocket {
     }
 
     /// Exchanges datagrams only with `peer` from now on.
-    ///
-    /// # Errors
-    /// Returns the kernel's error, for example without a route.
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(peer)?;
         self.sends_over_ipv6 = is_ipv6_on_the_wire(peer);

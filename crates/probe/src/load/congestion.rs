@@ -97,9 +97,6 @@ pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
 }
 
 /// Returns the congestion control that a TCP socket uses.
-///
-/// # Errors
-/// Returns the error of the system call.
 pub fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     #[cfg(target_os = "linux")]
     let name = socket.tcp_congestion()?;

@@ -164,9 +164,6 @@ pub(crate) const RECORDS_MAX: usize = 1_000_000;
 const NOT_SENT_BYTES: u32 = 128 << 10;
 
 /// Limits a connection's unsent data, so that its load ends as soon as it is stopped.
-///
-/// # Errors
-/// Returns the error of the socket option.
 pub fn keep_little_unsent(socket: &socket2::SockRef<'_>) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     return socket.set_tcp_notsent_lowat(NOT_SENT_BYTES);

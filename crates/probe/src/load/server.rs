@@ -70,10 +70,6 @@ pub struct LoadServer {
 
 impl LoadServer {
     /// Serves on `listener`. UDP flows use sockets from `network` on the same address.
-    ///
-    /// # Errors
-    /// Returns [`LoadError::Socket`] if the listener cannot be configured or the thread not
-    /// started.
     pub fn start(
         listener: TcpListener,
         network: Arc<dyn SocketSource>,

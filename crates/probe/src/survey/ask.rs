@@ -102,9 +102,6 @@ impl EchoSocket {
     }
 
     /// Opens a second handle, so that one thread sends and another receives.
-    ///
-    /// # Errors
-    /// Returns an error if the process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         let Self { is_raw, is_v4, .. } = *self;
         Ok(Self { socket: self.socket.try_clone()?, is_raw, is_v4 })
@@ -249,9 +246,6 @@ mod errors {
 }
 
 /// Sends one echo and returns its round trip.
-///
-/// # Errors
-/// Returns an error without an answer within `allowed`.
 pub(crate) fn echo(
     address: SocketAddr,
     device: Option<&str>,

@@ -27,9 +27,6 @@ pub struct FigurePage {
 
 impl FigurePage {
     /// Draws the figure of a run. `figure` and `description` are those of the scenario.
-    ///
-    /// # Errors
-    /// Returns [`PageError::Plot`] if a plot cannot be laid out.
     pub fn of(run: &RunData, figure: &str, description: &str) -> Result<Self, PageError> {
         let runs = std::slice::from_ref(run);
         let plots = Plots::asked_for(&subjects(runs))?;

@@ -95,9 +95,6 @@ pub struct LiveState {
 
 /// Renders the page of a run under way: a page that reloads itself and begins with the sentence of
 /// `state`.
-///
-/// # Errors
-/// As [`render`].
 pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError> {
     let page = render(std::slice::from_ref(run))?;
     // Without a script, nothing on the page can find that the run was killed.
@@ -117,9 +114,6 @@ pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError
 const RELOAD_SECONDS: u32 = 2;
 
 /// Draws the plots of that page, each as it is written to a separate file.
-///
-/// # Errors
-/// Returns [`PageError::Plot`] if a plot cannot be laid out.
 pub fn plots(runs: &[RunData]) -> Result<Vec<Plot>, PageError> {
     Ok(Plots::of(&subjects(runs))?.all().cloned().collect())
 }

@@ -134,8 +134,6 @@ impl Curve {
 }
 
 impl Diagram {
-    /// # Errors
-    /// Returns an error if a scale has an empty range.
     pub fn plot(&self) -> Result<Plot, PlotError> {
         self.plot_with_frames().map(|(plot, _)| plot)
     }

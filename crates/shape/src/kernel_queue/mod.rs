@@ -100,9 +100,6 @@ impl Law {
 impl KernelQueue {
     /// Parses a SPEC. `bode` has a parameter `rate` here, to which it shapes; DOCSIS-PIE shapes to
     /// its own.
-    ///
-    /// # Errors
-    /// Returns [`SpecError`] if the queue, a parameter or a value cannot be a BPF program's.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let mut spec = Spec::parse(text)?;
         let law = Law::find(&spec.name).ok_or_else(|| SpecError::Unknown(spec.name.clone()))?;

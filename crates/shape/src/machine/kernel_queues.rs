@@ -127,9 +127,6 @@ impl Kernel {
     }
 
     /// Attaches a queue at the root of a device. After an error the device is as before.
-    ///
-    /// # Errors
-    /// Returns [`KernelQueueError`].
     pub fn add(
         &self,
         device: &str,
@@ -157,9 +154,6 @@ impl Kernel {
 
     /// Gives the queue of a device other settings, which apply from the next packet on. Stored
     /// packets stay.
-    ///
-    /// # Errors
-    /// Returns [`KernelQueueError`].
     pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<(), KernelQueueError> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;
@@ -174,9 +168,6 @@ impl Kernel {
     }
 
     /// Returns the queues of this network.
-    ///
-    /// # Errors
-    /// Returns [`KernelQueueError`].
     pub fn show(&self) -> Result<Vec<Report>, KernelQueueError> {
         let devices = devices()?;
         let mut reports = Vec::new();
@@ -195,9 +186,6 @@ impl Kernel {
     }
 
     /// Removes the queue of a device, which has the kernel's default then.
-    ///
-    /// # Errors
-    /// Returns [`KernelQueueError`].
     pub fn remove(&self, device: &str) -> Result<(), KernelQueueError> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;

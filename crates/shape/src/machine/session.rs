@@ -136,9 +136,11 @@ pub enum Standing {
         left: Duration,
     },
     /// The change is undone after this time, or when the process that applied it ends.
+    /// The change stays until it is undone.
     Temporary {
         left: Duration,
     },
+    /// The queues are as before the change.
     /// As [`Standing::Pending`], but nobody undid it in time.
     Late,
     Confirmed,
@@ -158,17 +160,11 @@ pub struct Confirmation {
 
 impl Session {
     /// Opens the records of changes.
-    ///
-    /// # Errors
-    /// Returns [`FolderError::NoDirectory`].
     pub fn open() -> Result<Self, FolderError> {
         Ok(Self { folder: Folder::open()? })
     }
 
     /// Applies a change. After an error the device is as before, except for [`ApplyError::Stuck`].
-    ///
-    /// # Errors
-    /// Returns [`ApplyError`].
     pub fn apply(
         &self,
         request: &Request,
@@ -282,9 +278,6 @@ impl Session {
 
     /// Undoes the change of a device, or the only one. Returns its record, and what differs from
     /// before.
-    ///
-    /// # Errors
-    /// Returns [`UndoError`].
     pub fn off(&self, device: Option<&str>) -> Result<(Record, Option<String>), UndoError> {
         let _lock = self.folder.lock()?;
         let cleaned = self.clean_up()?;
@@ -305,9 +298,6 @@ impl Session {
     }
 
     /// Undoes a change unless its record changed after it was read as `last`.
-    ///
-    /// # Errors
-    /// Returns [`UndoError`].
     pub fn undo_unless_changed(&self, last: &Record) -> Result<(), UndoError> {
         let _lock = self.folder.lock()?;
         match folder::read(&self.folder.path(last.index)) {
@@ -319,9 +309,6 @@ impl Session {
     }
 
     /// Returns all devices that underload shapes.
-    ///
-    /// # Errors
-    /// Returns an error if records or queues cannot be read.
     pub fn list(&self) -> Result<Vec<Shaped>, UndoError> {
         self.folder.records()?.into_iter().map(|record| Ok(self.shaped(record)?)).collect()
     }
@@ -425,9 +412,6 @@ impl Confirmation {
 }
 
 /// Returns the bytes that a device has sent, which are those that its shaper let pass.
-///
-/// # Errors
-/// Returns [`ChangeError::Counter`] if the device is gone.
 pub fn sent_bytes(device: &str) -> Result<u64, ChangeError> {
     let path = format!("/sys/class/net/{device}/statistics/tx_bytes");
     let text = std::fs::read_to_string(&path).ok();

@@ -164,9 +164,6 @@ impl CellBytes {
     }
 
     /// Decodes the histogram and sums of a cell.
-    ///
-    /// # Errors
-    /// Returns [`StoreError::Broken`] if the bytes are damaged.
     pub(crate) fn read(&self) -> Result<Cell, StoreError> {
         let mut bins = Bins::default();
         let devices = self.visit(|bin, count| bins.add_to(bin, count))?;
