@@ -89,8 +89,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Continues the interrupted run in this directory; the other options must be the same as then.
-    #[arg(long, value_name = "DIR", conflicts_with = "out")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "DIR", conflicts_with = "out", hide_short_help = true)]
     resume: Option<PathBuf>,
     /// Prints the run as one JSON document instead of the table.
     #[arg(long, hide_short_help = true)]

@@ -59,16 +59,13 @@ pub struct Arguments {
     #[arg(hide_short_help = true)]
     pub flows: Option<u32>,
     /// Congestion control of the TCP flows, at both ends.
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "NAME", default_value = "cubic", hide_short_help = true)]
     pub congestion_control: String,
     /// Loads with UDP at this rate per direction instead of TCP.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "RATE", value_parser = rate, hide_short_help = true)]
     pub udp: Option<u64>,
     /// Packets of the UDP load that are sent back to back.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "udp", hide_short_help = true)]
     pub burst: u16,
     /// A class of probes, DSCP or DSCP/ECN such as 45/ect1; may be given several times. The first
     /// is the headline.
@@ -78,17 +75,14 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Length of the idle phase before the load [default: that of the preset].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
     pub idle: Option<Duration>,
     /// Time between two probes of a class [default: that of the preset].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
     pub interval: Option<Duration>,
     /// Advertised rates of the access line, DOWN/UP such as 40mbit/10mbit; throughput is also
     /// reported in percent of them.
-    #[arg(long, value_name = "DOWN/UP", value_parser = tier)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "DOWN/UP", value_parser = tier, hide_short_help = true)]
     pub tier: Option<Tier>,
     #[command(flatten)]
     pub server: ServerOptions,
@@ -98,12 +92,10 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
     /// Shortens or lengthens each --every by up to a quarter, at random.
-    #[arg(long, requires = "every")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, requires = "every", hide_short_help = true)]
     pub jitter: bool,
     /// Number of measurements with --every [default: until interrupted].
-    #[arg(long, value_name = "N", requires = "every")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "N", requires = "every", hide_short_help = true)]
     pub times: Option<u64>,
     #[command(flatten)]
     pub courtesy: CourtesyOptions,
@@ -118,13 +110,11 @@ pub struct Arguments {
     #[arg(long, value_name = "TEXT", value_parser = label)]
     pub label: Option<String>,
     /// Records the full address of the server instead of its /24 or /48, if HOST is an address.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     pub keep_address: bool,
     /// Measures through this network interface alone, such as a second line; --when-quiet then
     /// watches this interface.
-    #[arg(long, value_name = "NAME")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub dev: Option<String>,
     /// Also finds where the load adds delay: in the local network, on the access line, or beyond.
     /// Sends ICMP echoes to the hops.
@@ -132,22 +122,19 @@ pub struct Arguments {
     pub where_delayed: bool,
     /// Another machine on the local network that answers echoes. It distinguishes the Wi-Fi from
     /// the router. If it runs `underload serve`, the local network is first loaded alone.
-    #[arg(long, value_name = "HOST", requires = "where_delayed")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "HOST", requires = "where_delayed", hide_short_help = true)]
     pub peer: Option<String>,
     /// The run directory, which must not contain a run [default: runs/measure-PRESET-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Measures through a metered connection, such as a phone's hotspot, without asking.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     pub yes: bool,
     /// Accepts the terms of M-Lab's public servers, once: they publish results and your address.
     #[arg(long)]
     pub accept_terms: bool,
     /// With ndt7: URL of the service that names the nearest server [default: M-Lab's].
-    #[arg(long, value_name = "URL")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "URL", hide_short_help = true)]
     pub locate: Option<String>,
     /// Prints the result as one JSON document.
     #[arg(long)]
@@ -162,15 +149,13 @@ pub struct Arguments {
 pub struct ServerOptions {
     /// How to verify the server: first-use (as SSH does), its fingerprint (sha256:...), or a PEM
     /// file with its certificate.
-    #[arg(long, value_name = "TRUST", default_value = "first-use")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "TRUST", default_value = "first-use", hide_short_help = true)]
     pub trust: String,
     /// A file whose first line is a token for the server.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// How long to wait while the server is busy [default: 0s].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
     wait: Option<Duration>,
     #[command(flatten)]
     pub family: FamilyOptions,
@@ -201,12 +186,10 @@ impl ServerOptions {
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct FamilyOptions {
     /// Uses addresses of IPv4 only.
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    #[arg(hide_short_help = true)]
+    #[arg(short = '4', long, conflicts_with = "ipv6", hide_short_help = true)]
     pub ipv4: bool,
     /// Uses addresses of IPv6 only.
-    #[arg(short = '6', long)]
-    #[arg(hide_short_help = true)]
+    #[arg(short = '6', long, hide_short_help = true)]
     pub ipv6: bool,
 }
 

@@ -24,18 +24,15 @@ use super::account::Account;
 pub struct CourtesyOptions {
     /// Starts no measurement in these hours of the local day, such as 18:00-23:00 or 22:00-06:00;
     /// may be given several times.
-    #[arg(long = "not", value_name = "FROM-TO", value_parser = hours)]
-    #[arg(hide_short_help = true)]
+    #[arg(long = "not", value_name = "FROM-TO", value_parser = hours, hide_short_help = true)]
     not: Vec<Hours>,
     /// Moves at most this number of bytes per day, such as 2GB: a measurement starts if one as
     /// large as the last fits, and its load ends when the bytes are spent. account.json in --out
     /// has the bytes moved.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     per_day: Option<u64>,
     /// As --per-day, for the bytes of one month.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     per_month: Option<u64>,
     /// Starts only while the interfaces of the default routes, or that of --dev, carry less than
     /// RATE in each direction; looks again every minute [default: off; without RATE 250kbit].
@@ -44,8 +41,7 @@ pub struct CourtesyOptions {
     #[arg(hide_short_help = true)]
     when_quiet: Option<u64>,
     /// Starts no measurement while this file exists: a pause, until it is removed.
-    #[arg(long, value_name = "FILE")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pause_file: Option<PathBuf>,
 }
 

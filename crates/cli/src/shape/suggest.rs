@@ -62,8 +62,7 @@ pub struct Arguments {
     #[arg(long, value_name = "KIND", default_value = "none", value_parser = Overhead::parse)]
     overhead: Overhead,
     /// Replaces a shaper that underload did not set up while it tries.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     replace: bool,
     /// The kind of the file: systemd, networkd, openwrt or tc.
     #[arg(long, value_name = "FORMAT", default_value = "systemd", value_parser = format)]
@@ -72,14 +71,12 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Length of each load [default: 5s].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
     duration: Option<Duration>,
     #[command(flatten)]
     server: ServerOptions,
     /// The directory of all measurements [default: runs/suggest-DEV-TIME].
-    #[arg(long, value_name = "DIR")]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     out: Option<PathBuf>,
 }
 

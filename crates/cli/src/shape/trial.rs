@@ -55,8 +55,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     hours: Option<u32>,
     /// Replaces a shaper that underload did not set up in the hours with ours.
-    #[arg(long)]
-    #[arg(hide_short_help = true)]
+    #[arg(long, hide_short_help = true)]
     replace: bool,
     #[command(flatten)]
     courtesy: CourtesyOptions,
