@@ -13,110 +13,66 @@ use super::encode::{Encoded, from_json, to_json};
 pub(super) struct Table {
     name: &'static str,
     keys: usize,
-    columns: &'static [(&'static str, &'static str)],
+    columns: &'static str,
 }
 
 pub(super) const DEVICES: Table = Table {
     name: "devices",
     keys: 1,
-    columns: &[
-        ("id", "bytea"),
-        ("public_key", "bytea"),
-        ("model", "text"),
-        ("firmware", "text"),
-        ("tier", "text"),
-        ("segment", "text"),
-        ("region", "text"),
-        ("configured", "text"),
-        ("measured", "text"),
-        ("tier_up_bit_per_s", "bigint"),
-        ("tier_down_bit_per_s", "bigint"),
-        ("enrolled_ms", "bigint"),
-        ("seen_ms", "bigint"),
-        ("is_removed", "boolean"),
-        ("epoch", "bigint"),
-        ("request", "bigint"),
-        ("waiting", "bigint"),
-        ("dropped", "bigint"),
-        ("settle_ms", "bigint"),
-        ("made", "bigint"),
-        ("schedules", "text"),
-    ],
+    columns: "id bytea, public_key bytea, model text, firmware text, tier text, segment text, \
+        region text, configured text, measured text, tier_up_bit_per_s bigint, \
+        tier_down_bit_per_s bigint, enrolled_ms bigint, seen_ms bigint, is_removed boolean, \
+        epoch bigint, request bigint, waiting bigint, dropped bigint, settle_ms bigint, \
+        made bigint, schedules text",
 };
-pub(super) const CODES: Table =
-    Table { name: "codes", keys: 1, columns: &[("hash", "bytea"), ("body", "text")] };
+pub(super) const CODES: Table = Table { name: "codes", keys: 1, columns: "hash bytea, body text" };
 pub(super) const SERVERS: Table =
-    Table { name: "servers", keys: 1, columns: &[("name", "text"), ("body", "text")] };
-pub(super) const PLANS: Table =
-    Table { name: "plans", keys: 1, columns: &[("name", "text"), ("body", "text")] };
+    Table { name: "servers", keys: 1, columns: "name text, body text" };
+pub(super) const PLANS: Table = Table { name: "plans", keys: 1, columns: "name text, body text" };
 pub(super) const SETTINGS: Table =
-    Table { name: "settings", keys: 1, columns: &[("name", "text"), ("value", "bytea")] };
+    Table { name: "settings", keys: 1, columns: "name text, value bytea" };
 pub(super) const LEASES: Table = Table {
     name: "leases",
     keys: 1,
-    columns: &[
-        ("id", "bigint"),
-        ("device", "bytea"),
-        ("server", "text"),
-        ("segment", "text"),
-        ("expires_ms", "bigint"),
-        ("body", "text"),
-    ],
+    columns: "id bigint, device bytea, server text, segment text, expires_ms bigint, body text",
 };
-pub(super) const LOG: Table = Table {
-    name: "log",
-    keys: 0,
-    columns: &[("at_ms", "bigint"), ("who", "text"), ("what", "text")],
-};
-pub(super) const RESULTS: Table = Table {
-    name: "results",
-    keys: 0,
-    columns: &[("device", "bytea"), ("day", "bigint"), ("plan", "text"), ("body", "bytea")],
-};
-pub(super) const SEEN: Table = Table {
-    name: "seen",
-    keys: 3,
-    columns: &[("device", "bytea"), ("epoch", "bigint"), ("part", "bigint"), ("bits", "bytea")],
-};
-pub(super) const NUMBERS: Table =
-    Table { name: "numbers", keys: 1, columns: &[("device", "bytea")] };
-pub(super) const KEYS: Table = Table { name: "keys", keys: 1, columns: &[("body", "text")] };
+pub(super) const LOG: Table =
+    Table { name: "log", keys: 0, columns: "at_ms bigint, who text, what text" };
+pub(super) const RESULTS: Table =
+    Table { name: "results", keys: 0, columns: "device bytea, day bigint, plan text, body bytea" };
+pub(super) const SEEN: Table =
+    Table { name: "seen", keys: 3, columns: "device bytea, epoch bigint, part bigint, bits bytea" };
+pub(super) const NUMBERS: Table = Table { name: "numbers", keys: 1, columns: "device bytea" };
+pub(super) const KEYS: Table = Table { name: "keys", keys: 1, columns: "body text" };
 pub(super) const SUMS: Table = Table {
     name: "sums",
     keys: 5,
-    columns: &[
-        ("level", "bigint"),
-        ("kind", "bigint"),
-        ("day", "bigint"),
-        ("hour", "bigint"),
-        ("key", "bigint"),
-        ("bins", "bytea"),
-        ("devices", "bytea"),
-        ("sent", "bigint"),
-        ("lost", "bigint"),
-        ("tests", "bigint"),
-    ],
+    columns: "level bigint, kind bigint, day bigint, hour bigint, key bigint, bins bytea, \
+        devices bytea, sent bigint, lost bigint, tests bigint",
 };
 
 impl Table {
+    fn columns(&self) -> Vec<(&'static str, &'static str)> {
+        self.columns.split(", ").filter_map(|column| column.split_once(' ')).collect()
+    }
+
     pub(super) fn names(&self) -> String {
-        names(self.columns)
+        names(&self.columns())
     }
 
     fn key(&self) -> String {
-        names(&self.columns[..self.keys])
+        names(&self.columns()[..self.keys])
     }
 
     /// Selects the rows with the given keys, ordered by key.
     pub(super) fn get(&self) -> String {
-        let Self { name, keys, columns } = self;
-        let (key, rows) = (self.key(), rows(&columns[..*keys]));
+        let (name, key, rows) = (self.name, self.key(), rows(&self.columns()[..self.keys]));
         format!("SELECT {} FROM {name} WHERE ({key}) IN ({rows}) ORDER BY {key}", self.names())
     }
 
     /// Adds rows; fails if a key exists.
     pub(super) fn insert(&self) -> String {
-        format!("INSERT INTO {} ({}) {}", self.name, self.names(), rows(self.columns))
+        format!("INSERT INTO {} ({}) {}", self.name, self.names(), rows(&self.columns()))
     }
 
     /// Adds rows; skips those whose key exists.
@@ -126,7 +82,8 @@ impl Table {
 
     /// Adds rows, or replaces those with equal keys.
     pub(super) fn put(&self) -> String {
-        let changed = self.columns[self.keys..].iter();
+        let columns = self.columns();
+        let changed = columns[self.keys..].iter();
         let set: Vec<_> = changed.map(|(name, _)| format!("{name} = excluded.{name}")).collect();
         format!("{} ON CONFLICT ({}) DO UPDATE SET {}", self.insert(), self.key(), set.join(", "))
     }
@@ -134,10 +91,10 @@ impl Table {
     /// Replaces the last column of rows. The value that was read follows the new values of a row; a
     /// row that has another value by now stays unchanged.
     pub(super) fn swap(&self) -> String {
-        let Self { name, keys, columns } = self;
+        let (name, columns) = (self.name, self.columns());
         let last = columns[columns.len() - 1];
         let all: Vec<_> = columns.iter().copied().chain([last]).collect();
-        let (key, value) = (columns[..*keys].iter(), last.0);
+        let (key, value) = (columns[..self.keys].iter(), last.0);
         let same: Vec<_> = (1..).zip(key).map(|(at, (key, _))| same(name, key, at)).collect();
         format!(
             "UPDATE {name} SET {value} = u.column{} FROM ({}) u WHERE {} AND {}",
@@ -150,7 +107,7 @@ impl Table {
 
     /// Deletes the rows with the given keys.
     pub(super) fn delete(&self) -> String {
-        let rows = rows(&self.columns[..self.keys]);
+        let rows = rows(&self.columns()[..self.keys]);
         format!("DELETE FROM {} WHERE ({}) IN ({rows})", self.name, self.key())
     }
 }
