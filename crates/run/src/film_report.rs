@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
 use underload_record::schema::{Metric, Quantile};
+use underload_sim::application::metric;
 use underload_sim::application::video::{LADDER, Viewing};
 
 use crate::call_stats::{nanos, quantile};
@@ -67,11 +68,7 @@ impl FilmReport {
             ("chunks_replaced", "", Some(replaced as f64)),
             ("throughput_estimate", "Mbit/s", quantile(&estimates, Quantile::P50, 1e6)),
         ];
-        let own = own.map(|(name, unit, value)| Metric {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            value,
-        });
+        let own = own.map(|(name, unit, value)| metric(name, unit, value));
         viewing.metrics().into_iter().chain(own).collect()
     }
 }

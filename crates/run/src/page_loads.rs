@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
 use underload_record::schema::Metric;
+use underload_sim::application::metric;
 use underload_sim::application::web::Loads;
 
 /// The times of one load, ms since its navigation began, as in the W3C's Navigation Timing.
@@ -53,11 +54,7 @@ impl PageLoads {
             ("objects", "", objects.reduce(f64::min)),
             ("connections", "", connections),
         ];
-        let own = own.map(|(name, unit, value)| Metric {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            value,
-        });
+        let own = own.map(|(name, unit, value)| metric(name, unit, value));
         loads.metrics().into_iter().chain(own).collect()
     }
 

@@ -30,10 +30,14 @@ pub(crate) trait World {
     }
 
     /// Estimates the duration of the run; `None` if it depends on the machine.
-    fn estimate(&self, scenario: &Scenario) -> Option<Duration>;
+    fn estimate(&self, _: &Scenario) -> Option<Duration> {
+        None
+    }
 
     /// Returns how many trials [`World::run`] is to be called with.
-    fn batch_size(&self) -> usize;
+    fn batch_size(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
 
     /// Runs trials, and calls `show` with each step. Interrupted trials are `None`.
     fn run(

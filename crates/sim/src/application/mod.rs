@@ -26,6 +26,8 @@ pub mod video;
 pub mod voip;
 pub mod web;
 
+pub use numbers::metric;
+
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;

@@ -3,7 +3,7 @@
 use underload_aqm::rng::Rng;
 use underload_record::schema::Metric;
 
-pub(super) fn metric(name: impl Into<String>, unit: &str, value: Option<f64>) -> Metric {
+pub fn metric(name: impl Into<String>, unit: &str, value: Option<f64>) -> Metric {
     Metric { name: name.into(), unit: unit.to_owned(), value }
 }
 

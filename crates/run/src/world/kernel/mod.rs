@@ -179,14 +179,6 @@ impl World for Kernel {
         &self.reason
     }
 
-    fn estimate(&self, _: &Scenario) -> Option<Duration> {
-        None
-    }
-
-    fn batch_size(&self) -> usize {
-        thread::available_parallelism().map_or(1, NonZeroUsize::get)
-    }
-
     /// Runs trials side by side, a guest on each core.
     fn run(
         &self,

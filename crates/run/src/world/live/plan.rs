@@ -134,12 +134,7 @@ fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
             udp.marking,
             &udp.activity,
         ),
-        FlowKind::Probe(_)
-        | FlowKind::Exec(_)
-        | FlowKind::Browser(_)
-        | FlowKind::Dash(_)
-        | FlowKind::WebRtc(_)
-        | FlowKind::Application(_) => return Vec::new(),
+        _ => return Vec::new(),
     };
     let load = |(direction, name): (_, String)| LoadFlow {
         start_after: duration(activity.start_of(&name, seed)),

@@ -5,8 +5,6 @@ mod plan;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
-use std::thread::available_parallelism;
-use std::time::Duration;
 
 use underload_record::schema;
 use underload_sim::runner::spread;
@@ -47,14 +45,6 @@ impl World for Sim {
 
     fn reason(&self) -> &str {
         &self.reason
-    }
-
-    fn estimate(&self, _: &Scenario) -> Option<Duration> {
-        None
-    }
-
-    fn batch_size(&self) -> usize {
-        available_parallelism().map_or(1, usize::from)
     }
 
     /// Runs trials in parallel; each depends on its arm and seed alone.

@@ -8,10 +8,10 @@ use underload_browser::{DevTools, DevToolsError};
 use underload_emu::machine::Ends;
 use underload_record::schema::{Direction, FlowDirection};
 
-use super::control::{Controlled, Signals};
+use super::control::{Controlled, Signals, parsed};
 use super::{Outcome, Task, record};
 use crate::call_stats::{CallDirection, CallStats};
-use crate::error::{RunError, chain};
+use crate::error::RunError;
 use crate::flows;
 use crate::scenario::WebRtcFlow;
 
@@ -61,12 +61,7 @@ impl Task for Call<'_> {
     }
 
     fn finish(&mut self) -> Outcome {
-        self.browsers.close();
-        let (stats, problem) = match self.browsers.join() {
-            Ok(stats) => (stats.unwrap_or_default(), None),
-            Err(error) => (Default::default(), Some(chain(&error))),
-        };
-        self.browsers.kill();
+        let (stats, problem) = self.browsers.finish();
         let mut lines = vec![json!({ "browser": self.browsers.version }).to_string()];
         for (end, stats) in ["client", "server"].into_iter().zip(&stats) {
             lines.extend(
@@ -109,12 +104,7 @@ impl Party {
     }
 
     fn stats(&mut self) -> Result<CallStats, DevToolsError> {
-        let value = self.value("readStatistics()")?;
-        let answer = value.to_string();
-        serde_json::from_value(value).map_err(|error| DevToolsError::Refused {
-            what: format!("the statistics of a call ({error})"),
-            answer,
-        })
+        parsed(&self.value("readStatistics()")?, "the statistics of a call")
     }
 }
 

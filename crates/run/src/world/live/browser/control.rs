@@ -4,6 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use underload_browser::{Chromium, DevTools, DevToolsError, MISSING, Profile};
 use underload_emu::machine::{Namespace, Process};
 
@@ -37,6 +39,14 @@ impl Signals {
         let _ = self.ready.send(());
         self.begin.recv().is_ok()
     }
+}
+
+/// Parses what a page answered; `what` names it in the error.
+pub(super) fn parsed<T: DeserializeOwned>(answer: &Value, what: &str) -> Result<T, DevToolsError> {
+    T::deserialize(answer).map_err(|error| DevToolsError::Refused {
+        what: format!("{what} ({error})"),
+        answer: answer.to_string(),
+    })
 }
 
 impl<T: Send + 'static> Controlled<T> {
@@ -93,8 +103,22 @@ impl<T: Send + 'static> Controlled<T> {
         self.processes.clear();
     }
 
+    /// Kills the browsers after the thread has ended. Returns its result and its failure.
+    pub(super) fn finish(&mut self) -> (T, Option<String>)
+    where
+        T: Default,
+    {
+        self.close();
+        let result = self.join();
+        self.kill();
+        match result {
+            Ok(result) => (result.unwrap_or_default(), None),
+            Err(error) => (T::default(), Some(chain(&error))),
+        }
+    }
+
     /// Waits for the thread's result; `None` after the first call.
-    pub(super) fn join(&mut self) -> Result<Option<T>, DevToolsError> {
+    fn join(&mut self) -> Result<Option<T>, DevToolsError> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result.map(Some),
             Some(Err(panic)) => std::panic::resume_unwind(panic),

@@ -9,12 +9,12 @@ use underload_disk::folders;
 use underload_emu::machine::Ends;
 use underload_sim::application::video::LADDER;
 
-use super::control::{Controlled, Signals};
+use super::control::{Controlled, Signals, parsed};
 use super::film::{Film, MANIFEST};
 use super::server::Serving;
 use super::website::Website;
 use super::{Outcome, Task};
-use crate::error::{Doing as _, RunError, chain};
+use crate::error::{Doing as _, RunError};
 use crate::film_report::FilmReport;
 use crate::scenario::DashFlow;
 
@@ -81,12 +81,7 @@ impl Task for Films<'_> {
     }
 
     fn finish(&mut self) -> Outcome {
-        self.browser.close();
-        let (report, failure) = match self.browser.join() {
-            Ok(report) => (report.unwrap_or_default(), None),
-            Err(error) => (FilmReport::default(), Some(chain(&error))),
-        };
-        self.browser.kill();
+        let (report, failure) = self.browser.finish();
         let error = report.error.as_ref().map(|error| format!("dash.js: {error}"));
         let empty = report.chunks.is_empty().then(|| "no chunk of the film arrived".to_owned());
         let header = json!({ "browser": self.browser.version, "dash.js": report.player });
@@ -125,10 +120,5 @@ fn watch(
     tools.value(&session, &format!("play({})", json!(address)))?;
     // Closed at the end of the flow.
     let _ = signals.begin.recv();
-    let report = tools.value(&session, "report()")?;
-    let answer = report.to_string();
-    serde_json::from_value(report).map_err(|error| DevToolsError::Refused {
-        what: format!("the report of a film ({error})"),
-        answer,
-    })
+    parsed(&tools.value(&session, "report()")?, "the report of a film")
 }

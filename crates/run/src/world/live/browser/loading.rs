@@ -8,7 +8,7 @@ use serde_json::json;
 use underload_aqm::time::Span;
 use underload_browser::{DevTools, DevToolsError};
 
-use super::control::Signals;
+use super::control::{Signals, parsed};
 use crate::page_loads::PageTiming;
 
 /// The loads of one flow.
@@ -92,11 +92,7 @@ impl Loader {
         tools.navigate(&page.session, address)?;
         let timing = tools.value(&page.session, TIMING)?;
         tools.take_events();
-        let answer = timing.to_string();
-        serde_json::from_value(timing).map_err(|error| DevToolsError::Refused {
-            what: format!("the times of a load ({error})"),
-            answer,
-        })
+        parsed(&timing, "the times of a load")
     }
 
     fn open(&mut self) -> Result<Page, DevToolsError> {

@@ -12,7 +12,7 @@ use super::page::Page;
 use super::server::Serving;
 use super::website::Website;
 use super::{Outcome, Task};
-use crate::error::{RunError, chain};
+use crate::error::RunError;
 use crate::page_loads::PageLoads;
 use crate::scenario::BrowserFlow;
 use crate::world::live::plan::duration;
@@ -74,11 +74,7 @@ impl Task for Pages<'_> {
     fn finish(&mut self) -> Outcome {
         self.stop();
         let connections = self.site.connections();
-        let (loads, failure) = match self.browser.join() {
-            Ok(loads) => (loads.unwrap_or_default(), None),
-            Err(error) => (Loads::default(), Some(chain(&error))),
-        };
-        let Loads { finished, unfinished } = loads;
+        let (Loads { finished, unfinished }, failure) = self.browser.finish();
         let expected = IMAGES as u32 + u32::from(self.flow.fetches_script);
         let incomplete = finished.iter().find(|load| load.objects != expected);
         let incomplete =
