@@ -1,9 +1,8 @@
 //! Finds all installed versions of Python that the package supports.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 /// The oldest supported version, `requires-python` in `python/pyproject.toml`.
 const OLDEST: u32 = 10;

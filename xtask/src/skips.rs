@@ -5,11 +5,10 @@
 //! names a file that lists the skips that a kind of machine may have: one name per line, or the
 //! beginning of names with a `*` after it.
 
-use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::{env, fs};
 
 use anyhow::{Context, bail};
 

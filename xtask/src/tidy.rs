@@ -5,11 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::documentation;
-use crate::functions;
 use crate::names::Names;
 use crate::pages::{CONTRIBUTING, has_extension};
 use crate::process::git;
+use crate::{documentation, functions};
 
 /// Maximum number of lines of a source file: one file, one idea.
 const MAX_LINES: usize = 800;

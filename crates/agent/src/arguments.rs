@@ -10,8 +10,7 @@ use underload_aqm::time::Span;
 use underload_fleet::agent::Limits;
 use underload_fleet::device::Attributes;
 use underload_fleet::plan::traffic_bytes;
-use underload_probe::network::Line;
-use underload_probe::network::current_network;
+use underload_probe::network::{Line, current_network};
 use underload_record::schema::ValidityLimits;
 
 use crate::Trust;

@@ -17,8 +17,7 @@ use underload_probe::control::{Ask, ConnectOptions, Remote, Trust};
 use underload_probe::endpoint::{ProbeClass, Prober, ProberConfig};
 use underload_probe::load::{LoadFlow, Token, Transport};
 use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
-use underload_probe::network::SocketSource;
-use underload_probe::network::{Line, QUIET_BELOW_BIT_PER_S};
+use underload_probe::network::{Line, QUIET_BELOW_BIT_PER_S, SocketSource};
 use underload_record::schema::{Direction, Marking, Phase, ValidityLimits};
 
 use crate::reach::Reach;

@@ -1,9 +1,8 @@
 //! `underload export`: the trials of a run as files of another tool.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};

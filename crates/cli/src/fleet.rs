@@ -8,8 +8,7 @@ use std::process::Command;
 
 use anyhow::anyhow;
 use clap::Args;
-use underload_terminal::console;
-use underload_terminal::{STARTED_BY, VERSION};
+use underload_terminal::{STARTED_BY, VERSION, console};
 
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, after_help = "Examples:\n  underload fleet demo")]

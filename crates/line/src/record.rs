@@ -29,23 +29,16 @@ pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
             name: format!("measure/{}", plan.name),
             title: title(request, &plan.server),
             text: format!("{}\n{}", request.command_line(), notes.concat()),
-            headline: None,
-            plots: Vec::new(),
+            ..ScenarioRecord::default()
         },
-        seed: 0,
         world: World::Measured,
-        complete: false,
         arms: plan.arms.clone(),
-        trials: Vec::new(),
-        summaries: Vec::new(),
-        study: None,
-        expectations: Vec::new(),
-        verdict: Vec::new(),
         label: request.label.clone(),
         host: HostFacts {
             device: request.interface.clone().unwrap_or_default(),
             ..host::facts(World::Measured)
         },
+        ..RunRecord::default()
     }
 }
 

@@ -10,8 +10,6 @@ use underload_record::schema::{
     Quantile, RunRecord, TrialRecord, Validity, World,
 };
 
-use crate::alarms;
-use crate::clocks;
 use crate::facts::{
     ALIKE, Certainty, LOSS_PERCENT, RatioInterval, losses, ratio_interval, unequal_rates,
 };
@@ -26,6 +24,7 @@ use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{
     count, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
 };
+use crate::{alarms, clocks};
 use underload_store::RunData;
 
 /// The remark on arms that differ in more than one setting.

@@ -13,10 +13,9 @@
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use data_encoding::HEXLOWER;
 use ring::digest::{Context, Digest, SHA256, SHA256_OUTPUT_LEN, digest};

@@ -43,23 +43,17 @@ pub struct Command {
     pub words: Vec<String>,
 }
 
-/// The programs that change the kernel's queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
-    Ip,
-    Tc,
-    Bpftool,
+underload_aqm::named! {
+    /// The programs that change the kernel's queues.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Program {
+        Ip = "ip",
+        Tc = "tc",
+        Bpftool = "bpftool",
+    }
 }
 
 impl Program {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ip => "ip",
-            Self::Tc => "tc",
-            Self::Bpftool => "bpftool",
-        }
-    }
-
     /// Returns the package that has it, and how to install that.
     #[cfg(target_os = "linux")]
     fn package(self) -> &'static str {

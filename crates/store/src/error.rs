@@ -1,8 +1,7 @@
 //! Errors of run directories; every message names the file.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// The newest supported version of the format of runs, with trials in a table.
 pub(crate) const NEWEST_VERSION: u32 = 2;

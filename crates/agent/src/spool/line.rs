@@ -5,9 +5,8 @@
 //! errors, not attacks.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};

@@ -13,9 +13,8 @@
 mod line;
 
 use std::collections::VecDeque;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use underload_disk::{self as disk, Access, Journal};
 use underload_fleet::agent::{Began, Memory, Usage};

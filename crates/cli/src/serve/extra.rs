@@ -95,13 +95,15 @@ struct Listener {
     port: u16,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tool {
-    Irtt,
-    Iperf3,
-    Nq,
-    Stamp,
-    Web,
+underload_aqm::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Tool {
+        Irtt = "irtt",
+        Iperf3 = "iperf3",
+        Nq = "nq",
+        Stamp = "stamp",
+        Web = "web",
+    }
 }
 
 impl Tool {
@@ -112,16 +114,6 @@ impl Tool {
         (Self::Nq, NQ_PORT),
         (Self::Stamp, STAMP_PORT),
     ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Irtt => "irtt",
-            Self::Iperf3 => "iperf3",
-            Self::Nq => "nq",
-            Self::Stamp => "stamp",
-            Self::Web => "web",
-        }
-    }
 }
 
 impl FromStr for Listener {
@@ -132,7 +124,7 @@ impl FromStr for Listener {
             Some((name, port)) => (name, Some(port)),
             None => (text, None),
         };
-        let known = Tool::COMPAT.into_iter().find(|(tool, _)| tool.name() == name);
+        let known = Tool::COMPAT.into_iter().find(|(tool, _)| Tool::from_name(name) == Some(*tool));
         let (tool, usual_port) = known.ok_or("expected irtt, iperf3, nq or stamp")?;
         let error = |_| format!("expected a port from 0 to 65535 after {name}:");
         let port = port.map_or(Ok(usual_port), |port| port.parse().map_err(error))?;

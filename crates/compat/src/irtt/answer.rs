@@ -1,8 +1,7 @@
 //! The answer to a probe: its fields and their order.
 
-use super::Parameters;
-use super::packet;
 use super::session::ReceivedSoFar;
+use super::{Parameters, packet};
 use underload_probe::Instants;
 
 const ON_SENDING: u8 = 1;

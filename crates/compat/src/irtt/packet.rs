@@ -15,17 +15,11 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Requests a session; with `and_close`, only whether it would be granted.
-    Open {
-        and_close: bool,
-    },
+    Open { and_close: bool },
     /// A probe. `sequence` is the client's count.
-    Echo {
-        token: u64,
-        sequence: u32,
-    },
-    Close {
-        token: u64,
-    },
+    Echo { token: u64, sequence: u32 },
+    /// Ends the session of `token`.
+    Close { token: u64 },
 }
 
 pub(super) const OPEN: u8 = 1;

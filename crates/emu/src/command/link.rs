@@ -11,8 +11,6 @@
 //! the caller's network is the namespace of the outer link.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::os::unix::thread::JoinHandleExt as _;
@@ -22,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use nix::errno::Errno;
 use nix::sys::pthread::pthread_kill;

@@ -8,17 +8,11 @@ use underload_aqm::time::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// The packet arrived at the queue.
-    Arrival {
-        bytes: u32,
-    },
+    Arrival { bytes: u32 },
     /// The link has sent the packet, `waited` after it was enqueued.
-    Departure {
-        bytes: u32,
-        waited: Span,
-    },
-    Drop {
-        bytes: u32,
-    },
+    Departure { bytes: u32, waited: Span },
+    /// The packet was dropped, by the queue or beside it.
+    Drop { bytes: u32 },
 }
 
 pub type Events = Vec<(Time, Event)>;

@@ -12,10 +12,9 @@ use std::thread::JoinHandle;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use underload_aqm::time::Span;
 use underload_record::schema::{Direction, Phase};
 
-use crate::machine::{Clock, Realtime, Tun};
+use crate::machine::{Clock, Tun};
 
 mod config;
 mod journal;
@@ -164,13 +163,8 @@ impl Gateway {
     /// Stops, and returns the report. Packets in queues or on links are discarded.
     pub fn stop(mut self) -> Result<GatewayReport, GatewayError> {
         let outcomes = self.join()?;
-        let mut report = GatewayReport {
-            lanes: Vec::new(),
-            realtime: Realtime::default(),
-            sleeps: 0,
-            spun: Span::ZERO,
-            threads: self.config.threads,
-        };
+        let threads = self.config.threads;
+        let mut report = GatewayReport { threads, ..GatewayReport::default() };
         for outcome in outcomes {
             report.lanes.extend(outcome.lanes);
             report.realtime = outcome.realtime;

@@ -13,7 +13,7 @@ use super::recorder::{Recording, Window};
 use crate::machine::Realtime;
 
 /// The report of a gateway from start to stop.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GatewayReport {
     pub lanes: Vec<(Direction, LaneReport)>,
     pub realtime: Realtime,

@@ -1,9 +1,8 @@
 //! The kernel that guests run.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fmt, io};
 
 /// Variable that names the kernel to use instead of the installed one.
 const VARIABLE: &str = "UNDERLOAD_KERNEL";

@@ -23,7 +23,7 @@ impl Handle {
 }
 
 /// A frame that was read from a device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Frame {
     /// `virtio_net_hdr`, the packet, and unused space.
     pub bytes: Box<[u8]>,
@@ -130,13 +130,8 @@ impl Pool {
             return self.free[class + 1..].iter_mut().find_map(Vec::pop);
         }
         self.allocated_bytes += size;
-        self.frames.push(Frame {
-            bytes: vec![0; size].into_boxed_slice(),
-            vnet: VnetHeader::default(),
-            layout: Layout::default(),
-            segments: 0,
-            references: 0,
-        });
+        let bytes = vec![0; size].into_boxed_slice();
+        self.frames.push(Frame { bytes, ..Frame::default() });
         Some(self.frames.len() as u32 - 1)
     }
 }

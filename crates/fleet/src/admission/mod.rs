@@ -122,7 +122,7 @@ impl Default for Rules {
 }
 
 /// Leases and reservations of a fleet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Admission {
     rules: Rules,
     servers: Vec<ServerLoad>,
@@ -153,13 +153,7 @@ fn grown<T: Default + Clone>(list: &mut Vec<T>, place: usize) -> &mut T {
 impl Admission {
     /// An admission without servers and leases.
     pub fn new(rules: Rules) -> Self {
-        Self {
-            rules,
-            servers: Vec::new(),
-            leases: Leases::default(),
-            lines: Vec::new(),
-            segments: Vec::new(),
-        }
+        Self { rules, ..Self::default() }
     }
 
     /// Adds a server with this capacity in each direction. It is used from its first heartbeat on.

@@ -40,11 +40,8 @@ impl Schedule {
             plan: name.to_owned(),
             run: 1,
             due_ms: drawn(plan, now_ms, rng),
-            held_back: None,
-            refusals: 0,
-            retry_ms: 0,
-            open: Vec::new(),
             own_ms: now_ms,
+            ..Self::default()
         }
     }
 

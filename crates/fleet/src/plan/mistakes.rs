@@ -63,13 +63,10 @@ struct Mistake {
 
 enum Kind {
     /// The key, and the known key that was probably meant.
-    Unknown {
-        key: String,
-        meant: Option<String>,
-    },
-    Missing {
-        key: String,
-    },
+    Unknown { key: String, meant: Option<String> },
+    /// A key that the table needs.
+    Missing { key: String },
+    /// A mistake in a value or in the syntax.
     Other,
 }
 

@@ -36,7 +36,7 @@ pub struct Device {
 }
 
 /// The runs of a device under a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     pub plan: String,
     /// Number of the next run, from 1.

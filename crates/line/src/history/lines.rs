@@ -1,8 +1,7 @@
 //! A file of JSON documents, one per line, beside the runs.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

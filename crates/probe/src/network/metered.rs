@@ -1,12 +1,11 @@
 //! Whether a connection is metered: paid by the byte, or limited in bytes.
 
-use std::fmt;
-use std::fs;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+use std::{fmt, fs};
 
 use super::interfaces::Line;
 

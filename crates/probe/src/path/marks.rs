@@ -6,10 +6,9 @@
 //! gain priority); the way down is then not judged for that marking.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
+use std::{fmt, io};
 
 use serde::Serialize;
 use underload_record::schema::{Ecn, Marking};

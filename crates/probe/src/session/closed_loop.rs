@@ -20,7 +20,7 @@ pub enum ClosedLoopStep {
 /// A request-response session. netperf's hangs after the first loss; this one gives a packet up
 /// after
 /// `timeout_ns` and sends the next.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClosedLoop {
     end_ns: u64,
     timeout_ns: u64,
@@ -38,15 +38,7 @@ impl ClosedLoop {
 
     /// A session that sends until before `end_ns` and gives each request up after `timeout_ns`.
     pub fn new(end_ns: u64, timeout_ns: u64) -> Self {
-        Self {
-            end_ns,
-            timeout_ns,
-            in_flight: None,
-            decided_ns: 0,
-            next_sequence: 0,
-            sent: Vec::new(),
-            replies: Vec::new(),
-        }
+        Self { end_ns, timeout_ns, ..Self::default() }
     }
 
     pub fn end_at(&mut self, end_ns: u64) {

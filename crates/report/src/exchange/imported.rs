@@ -146,17 +146,10 @@ impl Imported {
             tool_version: tool,
             commit: "unknown".to_owned(),
             scenario: ScenarioRecord { name, title: title.clone(), ..ScenarioRecord::default() },
-            seed: 0,
             world: World::Measured,
             complete: true,
-            arms: Vec::new(),
-            trials: Vec::new(),
-            summaries: Vec::new(),
-            study: None,
-            expectations: Vec::new(),
-            verdict: Vec::new(),
-            label: String::new(),
             host: HostFacts { started, duration_s: end_ns as f64 / 1e9, ..HostFacts::default() },
+            ..RunRecord::default()
         };
         let mut pools = LatencyPools::default();
         let (mut samples, mut series) = (Vec::new(), Vec::new());

@@ -8,10 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
-use underload_record::CONFIDENCE;
-use underload_record::metrics_of_trial;
 use underload_record::schema::TrialRecord;
 use underload_record::stats::RunningMean;
+use underload_record::{CONFIDENCE, metrics_of_trial};
 use underload_store::sweep::{AxisValue, SweepRow, SweepRows};
 
 use super::{Digests, StopKeys, Sweep};

@@ -1,10 +1,9 @@
 //! A server's identity: a key pair. Clients pin its fingerprint; the certificate only carries the
 //! public key.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use data_encoding::BASE64;
 use rustls::crypto::ring as provider;

@@ -16,11 +16,13 @@ use underload_aqm::rate::Rate;
 use underload_aqm::registry::{QueueConfig, QueueEntry, QueueSetup};
 use underload_aqm::time::Span;
 
-/// A queue discipline that is a BPF program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Law {
-    Bode,
-    DocsisPie,
+underload_aqm::named! {
+    /// A queue discipline that is a BPF program, with its name in SPECs.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Law {
+        Bode = "bode",
+        DocsisPie = "docsis-pie",
+    }
 }
 
 /// A queue of a [`Law`] with its settings.
@@ -52,16 +54,6 @@ pub enum SpecError {
 }
 
 impl Law {
-    pub const ALL: [Self; 2] = [Self::Bode, Self::DocsisPie];
-
-    /// Returns the name of its discipline in SPECs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bode => "bode",
-            Self::DocsisPie => "docsis-pie",
-        }
-    }
-
     /// Returns the name of its queue in the kernel, as `tc` prints it.
     pub const fn kind(self) -> &'static str {
         match self {
@@ -92,8 +84,7 @@ impl Law {
     }
 
     fn find(name: &str) -> Option<Self> {
-        let name = QueueEntry::find(name)?.definition.name;
-        Self::ALL.into_iter().find(|law| law.name() == name)
+        Self::from_name(QueueEntry::find(name)?.definition.name)
     }
 }
 

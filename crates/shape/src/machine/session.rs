@@ -12,11 +12,10 @@ use underload_aqm::rate::Rate;
 use underload_disk::lock::Lock;
 
 use super::folder::{self, Folder, FolderError};
-use super::now_ms;
-use super::process;
 use super::snapshot::{Snapshot, SnapshotError, devices};
 use super::tools::{self, ToolError};
 use super::watcher::Watcher;
+use super::{now_ms, process};
 use crate::Command;
 use crate::judge::{Present, Refusal};
 use crate::own;
@@ -132,20 +131,16 @@ pub struct Shaped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// The change is undone after this time unless it is confirmed.
-    Pending {
-        left: Duration,
-    },
+    Pending { left: Duration },
     /// The change is undone after this time, or when the process that applied it ends.
-    /// The change stays until it is undone.
-    Temporary {
-        left: Duration,
-    },
-    /// The queues are as before the change.
+    Temporary { left: Duration },
     /// As [`Standing::Pending`], but nobody undid it in time.
     Late,
+    /// The change stays until it is undone.
     Confirmed,
     /// Something else replaced or removed our queues.
     Lost,
+    /// The queues are as before the change.
     Undone,
 }
 

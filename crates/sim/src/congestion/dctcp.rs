@@ -7,8 +7,7 @@
 //! Feedback is an exact count of marks with an acknowledgement at each change, which the state
 //! machine of RFC 8257 section 3.2 approximates with one bit.
 
-use super::marking;
-use super::{Ack, Cause, CongestionControl, Loss, Window};
+use super::{Ack, Cause, CongestionControl, Loss, Window, marking};
 
 /// Alpha in 1/1024, as in Linux. The rounding matters if few packets are marked: an alpha below
 /// 1/64 forgets all rounds but the last.

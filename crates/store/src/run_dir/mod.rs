@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io;
-use std::mem;
 use std::path::{Path, PathBuf};
+use std::{io, mem};
 
 use underload_disk::{self as disk, Access, GrowingFile, Journal};
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};

@@ -12,7 +12,7 @@ use super::rows::{AxisColumn, AxisValue, Layout, SweepColumns, SweepRows, axis_c
 use crate::columns::{self, Cell, Column, Group, Kind, utf8};
 
 /// The summary of a cell's trials.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SweepCell {
     pub cell: u64,
     /// The identity, as [`super::SweepRow::id`].
@@ -124,10 +124,7 @@ impl<'a> View<'a> {
             id: text(&self.ids[row]),
             values: self.axes.iter().map(value).collect(),
             arm: text(&self.arms[row]),
-            trials: 0,
-            failed: 0,
-            error: None,
-            metrics: Vec::new(),
+            ..SweepCell::default()
         }
     }
 }

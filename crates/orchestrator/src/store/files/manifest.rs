@@ -54,25 +54,17 @@ pub(crate) struct Part {
     pub(crate) sha256: String,
 }
 
-/// The content of a file's rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Rows {
-    /// A series of a run.
-    Runs,
-    /// A sum of series of lines that are alike.
-    Sums,
-    /// How many runs had an outcome.
-    Ends,
-}
-
-impl Rows {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Runs => "runs",
-            Self::Sums => "sums",
-            Self::Ends => "ends",
-        }
+underload_aqm::named! {
+    /// The content of a file's rows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Rows {
+        /// A series of a run.
+        Runs = "runs",
+        /// A sum of series of lines that are alike.
+        Sums = "sums",
+        /// How many runs had an outcome.
+        Ends = "ends",
     }
 }
 

@@ -5,8 +5,7 @@ use underload_record::schema::PlotAxis;
 use super::grid::{Grid, Scale};
 use super::picture::Picture;
 use crate::plot::canvas::Ink;
-use crate::plot::chart;
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, PlotError, chart};
 
 const HEIGHT: u32 = 250;
 /// Share of a group's width that its bars take.

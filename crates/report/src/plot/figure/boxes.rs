@@ -7,8 +7,7 @@ use underload_record::stats::nearest_rank;
 use super::grid::{Grid, Scale, arms};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::chart;
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, PlotError, chart};
 
 const HEIGHT: u32 = 260;
 const FILLED: f64 = 0.7;

@@ -5,8 +5,7 @@ use underload_record::schema::{Expectation, PlotAxis};
 use super::grid::{Grid, Scale, arms, places};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::chart;
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, PlotError, chart};
 
 const HEIGHT: u32 = 280;
 

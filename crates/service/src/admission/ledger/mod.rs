@@ -102,7 +102,7 @@ struct Entry {
 }
 
 /// The running sessions and their shares of the capacity.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ledger {
     limits: Limits,
     entries: Vec<Entry>,
@@ -134,15 +134,7 @@ const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
 impl Ledger {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            entries: Vec::new(),
-            quotas: Quotas::default(),
-            next_id: 0,
-            compat: BTreeMap::new(),
-            updated_at_ns: 0,
-            line: None,
-        }
+        Self { limits, ..Self::default() }
     }
 
     /// Grants a session to `address`, which showed `token`. The rates of other sessions may be
