@@ -25,11 +25,7 @@ pub(super) fn asked_for_section(plots: &Plots) -> Markup {
     }
 }
 
-pub(super) fn distribution_section(
-    subjects: &[Subject<'_>],
-    plots: &Plots,
-    is_many: bool,
-) -> Markup {
+pub(super) fn distribution_section(arms: &[Subject<'_>], plots: &Plots, is_many: bool) -> Markup {
     if plots.distributions.is_empty() {
         return html! {};
     }
@@ -41,9 +37,9 @@ pub(super) fn distribution_section(
         }
         "\n"
         (folded_if(is_many, "All curves", figures(&plots.distributions, Headings::Shown)))
-        @if subjects.len() > MOST_HISTOGRAMS {
+        @if arms.len() > MOST_HISTOGRAMS {
             p.note {
-                "Histograms of " (MOST_HISTOGRAMS) " of " (subjects.len()) " variants; the "
+                "Histograms of " (MOST_HISTOGRAMS) " of " (arms.len()) " variants; the "
                 "samples of all are in " code { "samples.parquet" } "."
             }
             "\n"

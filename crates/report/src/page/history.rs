@@ -7,7 +7,7 @@ use super::figures::{Headings, figures};
 use super::parts::{head, table, unit_head, words_head};
 use super::{header, without_controls};
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, Plotted};
 use crate::words::{capital, count, significant};
 
 const DAY_S: f64 = 86_400.0;
@@ -27,7 +27,7 @@ pub struct HistoryPage<'a> {
 }
 
 /// Renders a history: sentences, each number over time, around marks, by label, hour and day.
-pub fn history_page(title: &str, page: HistoryPage<'_>) -> Result<String, PlotError> {
+pub fn history_page(title: &str, page: HistoryPage<'_>) -> Plotted<String> {
     let HistoryPage { sentences, trends, marks, labels, skipped } = page;
     let plots = Followed::ALL.into_iter().filter_map(|followed| over_time(followed, trends, marks));
     let plots: Vec<Plot> = plots.collect::<Result<_, _>>()?;
@@ -71,11 +71,7 @@ pub fn history_page(title: &str, page: HistoryPage<'_>) -> Result<String, PlotEr
 }
 
 /// Draws runs as rings, the baseline's median as a line, and each mark as a vertical line.
-fn over_time(
-    followed: Followed,
-    trends: &[Trend],
-    marks: &[Marked],
-) -> Option<Result<Plot, PlotError>> {
+fn over_time(followed: Followed, trends: &[Trend], marks: &[Marked]) -> Option<Plotted> {
     let of: Vec<&Trend> = with_runs(followed, trends).collect();
     let points = || of.iter().flat_map(|trend| &trend.points);
     let days = |at_s: i64| at_s as f64 / DAY_S;
@@ -111,7 +107,7 @@ fn over_time(
     Some(Diagram { name, title, panels: vec![panel] }.plot())
 }
 
-fn by_hour(followed: Followed, trends: &[Trend]) -> Option<Result<Plot, PlotError>> {
+fn by_hour(followed: Followed, trends: &[Trend]) -> Option<Plotted> {
     let of: Vec<&Trend> =
         with_runs(followed, trends).filter(|it| it.points.len() >= PATTERN_RUNS).collect();
     let levels = |trend: &Trend| -> Vec<(f64, f64)> {

@@ -6,7 +6,7 @@ use super::figures::{Headings, figures};
 use super::parts::{NOTHING, head, table, unit_head, words_head};
 use super::{header, without_controls};
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, Plotted};
 use crate::replayed::{Replayed, ReplayedQueue, caveats, verdict};
 use crate::words::{significant, thousands};
 
@@ -14,7 +14,7 @@ use crate::words::{significant, thousands};
 const MOST_DRAWN: usize = 8;
 
 /// Renders the page of a replay: sentences, distributions, time series, and a table.
-pub fn replay_page(replayed: &Replayed) -> Result<String, PlotError> {
+pub fn replay_page(replayed: &Replayed) -> Plotted<String> {
     let drawn = named(&replayed.queues[..replayed.queues.len().min(MOST_DRAWN)]);
     let distribution: Vec<Plot> = distribution(&drawn).transpose()?.into_iter().collect();
     let times: Vec<Plot> = over_time(replayed, &drawn)?;
@@ -117,7 +117,7 @@ fn row(queue: &ReplayedQueue) -> Markup {
     }
 }
 
-fn distribution(drawn: &[(String, &ReplayedQueue)]) -> Option<Result<Plot, PlotError>> {
+fn distribution(drawn: &[(String, &ReplayedQueue)]) -> Option<Plotted> {
     let curves: Vec<Curve> = drawn
         .iter()
         .filter(|(_, queue)| !queue.cdf.is_empty())
@@ -140,17 +140,14 @@ fn stairs(cdf: &[(f64, f64)]) -> Vec<(f64, f64)> {
     steps.flat_map(|((ms, share), before)| [(*ms, before), (*ms, *share)]).collect()
 }
 
-fn over_time(
-    replayed: &Replayed,
-    drawn: &[(String, &ReplayedQueue)],
-) -> Result<Vec<Plot>, PlotError> {
+fn over_time(run: &Replayed, drawn: &[(String, &ReplayedQueue)]) -> Plotted<Vec<Plot>> {
     type Of = fn(&ReplayedQueue) -> &[(f64, f64)];
     let kinds: [(&str, &str, &str, Of); 3] = [
         ("sojourn-time", "Longest wait", "longest wait, ms", |queue| &queue.sojourn),
         ("drops-time", "Packets dropped", "packets dropped per step", |queue| &queue.dropped),
         ("marks-time", "Packets marked", "packets marked per step", |queue| &queue.marks),
     ];
-    let end = replayed.span_s.max(replayed.step_s).max(1e-9);
+    let end = run.span_s.max(run.step_s).max(1e-9);
     let x = || Scale::linear("time since the first packet, s", 0.0..end);
     let diagram = |name: &str, title: &str, y: &str, curves: Vec<Curve>| {
         let values = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value);
@@ -162,7 +159,7 @@ fn over_time(
             Diagram { name, title, panels: vec![panel] }.plot()
         })
     };
-    let offered = Curve::line("", replayed.offered.clone());
+    let offered = Curve::line("", run.offered.clone());
     let offered = diagram("offered", "What came", "offered, Mbit/s", vec![offered]);
     let rest = kinds.into_iter().map(|(name, title, y, of)| {
         let curve =

@@ -120,18 +120,14 @@ fn bins_head(edges: &[u64]) -> Markup {
     }
 }
 
-fn histogram_row(
-    subject: &Subject<'_>,
-    queue: &ArmBottleneck,
-    histogram: &LatencyHistogram,
-) -> Markup {
-    let total = histogram.packets.iter().fold(0_u64, |sum, packets| sum.saturating_add(*packets));
+fn histogram_row(subject: &Subject<'_>, queue: &ArmBottleneck, bins: &LatencyHistogram) -> Markup {
+    let total = bins.packets.iter().fold(0_u64, |sum, packets| sum.saturating_add(*packets));
     let place = place(queue.direction, &queue.hop);
     html! {
         tr {
-            td.text { (subject.name) ", " (place) ", " (histogram.service_flow) }
+            td.text { (subject.name) ", " (place) ", " (bins.service_flow) }
             td { (thousands(total)) }
-            @for packets in &histogram.packets {
+            @for packets in &bins.packets {
                 td { (significant(*packets as f64 * 100.0 / (total as f64).max(1.0))) }
             }
         }

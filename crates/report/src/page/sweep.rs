@@ -10,7 +10,7 @@ use underload_store::sweep::SweepCell;
 use super::figures::{Headings, figures};
 use super::parts::{head, table, unit_head, words_head};
 use super::{PAGE_MARK, PageError, check_file_of, header, without_controls};
-use crate::plot::{CellNumbers, Numbers, Plot, PlotError, cells_plot};
+use crate::plot::{CellNumbers, Numbers, Plot, Plotted, cells_plot};
 use crate::sweep::{SweepOutcome, unit};
 
 /// Most axes with a plot.
@@ -27,7 +27,7 @@ pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<Pa
 }
 
 /// Renders the page: number of cells, means over each axis, best, worst and failed cells.
-pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
+pub fn sweep_page(outcome: &SweepOutcome) -> Plotted<String> {
     let subject = &outcome.subject;
     let metric = subject.metrics.get(subject.ranked_by).map_or("", String::as_str);
     let axes = (0..subject.axes.len()).take(MOST_PICTURES);
@@ -131,7 +131,7 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
 }
 
 /// Draws the metric over an axis, with a line for each arm; `None` if the axis has one value.
-fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Result<Option<Plot>, PlotError> {
+fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Plotted<Option<Plot>> {
     let subject = &outcome.subject;
     let (name, labels) = (&subject.axes[axis], &subject.parts[axis]);
     if labels.len() < 2 {

@@ -15,7 +15,7 @@ use plotters_backend::{BackendCoord, DrawingBackend, DrawingErrorKind};
 use underload_record::schema::Expectation;
 
 use super::canvas::{Canvas, Ink, UNIT};
-use super::{Plot, PlotError};
+use super::{Plot, PlotError, Plotted};
 
 /// Width of every chart, pixels: two fit side by side on a desktop screen, one fills a phone.
 pub(super) const WIDTH: u32 = 480;
@@ -28,6 +28,9 @@ const TEXT_SIZE: f64 = 12.0;
 pub(super) type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
 pub(super) type Panel<'a> =
     ChartContext<'a, Canvas<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// The result of drawing; an error is the reason.
+pub(super) type Drawn<T = ()> = Result<T, String>;
 
 /// An axis: its name with unit, and its range.
 #[derive(Debug, Clone)]
@@ -42,8 +45,8 @@ pub(super) fn plot(
     title: String,
     caption: String,
     height: u32,
-    draw: impl FnOnce(&Area<'_>) -> Result<(), String>,
-) -> Result<Plot, PlotError> {
+    draw: impl FnOnce(&Area<'_>) -> Drawn,
+) -> Plotted {
     let mut body = String::new();
     {
         let canvas = Canvas { body: &mut body, width: WIDTH, height };
@@ -60,7 +63,7 @@ pub(super) fn panel<'a>(
     bottom: u32,
     x: &Axis<'_>,
     y: &Axis<'_>,
-) -> Result<Panel<'a>, String> {
+) -> Drawn<Panel<'a>> {
     let panel = panel_with_ticks(area, (top, bottom), x, y, (&number, &number))?;
     frame(area, &panel, (x, y), (false, false), &[])?;
     Ok(panel)
@@ -75,7 +78,7 @@ pub(super) fn frame(
     (x, y): (&Axis<'_>, &Axis<'_>),
     (x_log, y_log): (bool, bool),
     places: &[(f64, &str)],
-) -> Result<(), String> {
+) -> Drawn {
     let ((left, right), (top, bottom)) = pixels_of(panel);
     let edges = format!("{left} {right} {top} {bottom}");
     let values = format!("{} {} {} {}", x.range.start, x.range.end, y.range.start, y.range.end);
@@ -96,7 +99,7 @@ pub(super) fn panel_with_ticks<'a>(
     x: &Axis<'_>,
     y: &Axis<'_>,
     (x_tick, y_tick): (Tick<'_>, Tick<'_>),
-) -> Result<Panel<'a>, String> {
+) -> Drawn<Panel<'a>> {
     let part = area.clone().shrink((0, top * UNIT), (WIDTH * UNIT, (bottom - top) * UNIT));
     let mut chart = ChartBuilder::on(&part)
         .margin_left(2 * UNIT)
@@ -140,7 +143,7 @@ pub(super) fn pixels_of(panel: &Panel<'_>) -> ((f64, f64), (f64, f64)) {
 }
 
 /// Lays out rows of swatches and names, drawn if there is an area. Returns their height, px.
-pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Result<u32, String> {
+pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Drawn<u32> {
     let (mut x, mut y) = (4, 2);
     for (ink, name) in entries {
         let name = shorten(name, 58);
@@ -167,8 +170,8 @@ pub(super) fn with_legend(
     caption: String,
     height: u32,
     names: &[(Ink, String)],
-    draw: impl FnOnce(&Area<'_>, u32, u32) -> Result<(), String>,
-) -> Result<Plot, PlotError> {
+    draw: impl FnOnce(&Area<'_>, u32, u32) -> Drawn,
+) -> Plotted {
     let measured = if names.is_empty() { Ok(0) } else { legend(None, names) };
     let top = *measured.as_ref().unwrap_or(&0);
     plot(name, title.to_owned(), caption, top + height, |area| {
@@ -188,7 +191,7 @@ pub(super) fn ticks_below(
     at: &[f64],
     names: &[String],
     axis: &str,
-) -> Result<(), String> {
+) -> Drawn {
     let (_, (_, bottom)) = pixels_of(panel);
     let top = bottom as i32 + 9;
     let mut free_from = f64::NEG_INFINITY;
@@ -261,12 +264,7 @@ impl Published {
 
 /// Draws a published number above the place `x` of a panel: a diamond for a value, a bracket for a
 /// band, open where the band has no end.
-pub(super) fn published(
-    area: &Area<'_>,
-    panel: &Panel<'_>,
-    x: f64,
-    told: Published,
-) -> Result<(), String> {
+pub(super) fn published(area: &Area<'_>, panel: &Panel<'_>, x: f64, told: Published) -> Drawn {
     let at = |y: f64| place(panel, x, y);
     let turned = |(x, y): (f64, f64)| (x.round() as i32, y.round() as i32);
     mark(area, told.value.map(at), told.low.map(at), told.high.map(at), turned, -1.0)
@@ -278,7 +276,7 @@ pub(super) fn published_across(
     panel: &Panel<'_>,
     y: f64,
     told: Published,
-) -> Result<(), String> {
+) -> Drawn {
     // The mark is drawn upright and then turned.
     let at = |x: f64| {
         let (x, y) = place(panel, x, y);
@@ -296,7 +294,7 @@ fn mark(
     high: Option<(f64, f64)>,
     turned: impl Fn((f64, f64)) -> (i32, i32),
     up: f64,
-) -> Result<(), String> {
+) -> Drawn {
     let line = |points: &[(f64, f64)]| {
         let points: Vec<(i32, i32)> = points.iter().map(|point| turned(*point)).collect();
         polyline(area, &points, Ink::Text, 1.4)
@@ -322,59 +320,35 @@ fn mark(
 }
 
 /// Draws text at a point of the area, pixels.
-pub(super) fn text(
-    area: &Area<'_>,
-    text: &str,
-    at: (i32, i32),
-    style: TextStyle<'_>,
-) -> Result<(), String> {
+pub(super) fn text(area: &Area<'_>, text: &str, at: (i32, i32), style: TextStyle<'_>) -> Drawn {
     area.draw(&Text::new(text, units(at), style)).map_err(words)
 }
 
 /// Draws a line through points of the area, pixels.
-pub(super) fn polyline(
-    area: &Area<'_>,
-    points: &[(i32, i32)],
-    ink: Ink,
-    width: f64,
-) -> Result<(), String> {
+pub(super) fn polyline(area: &Area<'_>, points: &[(i32, i32)], ink: Ink, width: f64) -> Drawn {
     let points: Vec<(i32, i32)> = points.iter().map(|point| units(*point)).collect();
     area.draw(&PathElement::new(points, line(ink, width))).map_err(words)
 }
 
 /// Draws a filled rectangle of the area, pixels.
-pub(super) fn rectangle(
-    area: &Area<'_>,
-    from: (i32, i32),
-    to: (i32, i32),
-    ink: Ink,
-) -> Result<(), String> {
+pub(super) fn rectangle(area: &Area<'_>, from: (i32, i32), to: (i32, i32), ink: Ink) -> Drawn {
     area.draw(&Rectangle::new([units(from), units(to)], ink.color().filled())).map_err(words)
 }
 
 /// Draws a small ring on the area, pixels.
-pub(super) fn ring(area: &Area<'_>, at: (i32, i32), ink: Ink) -> Result<(), String> {
+pub(super) fn ring(area: &Area<'_>, at: (i32, i32), ink: Ink) -> Drawn {
     let radius = 4 * UNIT as i32;
     area.draw(&Circle::new(units(at), radius, line(ink, 1.5))).map_err(words)
 }
 
 /// Draws small rings at values of a panel.
-pub(super) fn rings(
-    panel: &mut Panel<'_>,
-    points: Vec<(f64, f64)>,
-    ink: Ink,
-) -> Result<(), String> {
+pub(super) fn rings(panel: &mut Panel<'_>, points: Vec<(f64, f64)>, ink: Ink) -> Drawn {
     let ring = |point| Circle::new(point, 3 * UNIT as i32, line(ink, 1.5));
     panel.draw_series(points.into_iter().map(ring)).map(drop).map_err(words)
 }
 
 /// Draws a line through values of a panel.
-pub(super) fn curve(
-    panel: &mut Panel<'_>,
-    points: Vec<(f64, f64)>,
-    ink: Ink,
-    width: f64,
-) -> Result<(), String> {
+pub(super) fn curve(panel: &mut Panel<'_>, points: Vec<(f64, f64)>, ink: Ink, width: f64) -> Drawn {
     panel.draw_series([PathElement::new(points, line(ink, width))]).map(drop).map_err(words)
 }
 
@@ -386,7 +360,7 @@ pub(super) fn stroke(
     to: (f64, f64),
     ink: Ink,
     width: f64,
-) -> Result<(), String> {
+) -> Drawn {
     let stroke = Stroke { ends: [from, to], style: line(ink, width) };
     panel.draw_series([stroke]).map(drop).map_err(words)
 }
@@ -420,21 +394,12 @@ impl<B: DrawingBackend> Drawable<B> for Stroke {
 }
 
 /// Draws a filled outline on a panel.
-pub(super) fn surface(
-    panel: &mut Panel<'_>,
-    outline: Vec<(f64, f64)>,
-    ink: Ink,
-) -> Result<(), String> {
+pub(super) fn surface(panel: &mut Panel<'_>, outline: Vec<(f64, f64)>, ink: Ink) -> Drawn {
     panel.draw_series([Polygon::new(outline, ink.color().filled())]).map(drop).map_err(words)
 }
 
 /// Draws a filled rectangle on a panel.
-pub(super) fn bar(
-    panel: &mut Panel<'_>,
-    from: (f64, f64),
-    to: (f64, f64),
-    ink: Ink,
-) -> Result<(), String> {
+pub(super) fn bar(panel: &mut Panel<'_>, from: (f64, f64), to: (f64, f64), ink: Ink) -> Drawn {
     let bar = Rectangle::new([from, to], ink.color().filled());
     panel.draw_series([bar]).map(drop).map_err(words)
 }

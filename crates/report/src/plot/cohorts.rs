@@ -6,7 +6,7 @@ use underload_record::schema::{CohortSeries, CohortStudy, SeriesStudy, Spread};
 use super::canvas::Ink;
 use super::chart::{self, Axis};
 use super::distribution::{Bars, Staircase, cdf_plot};
-use super::{Plot, PlotError};
+use super::{Plot, PlotError, Plotted};
 use crate::cohorts::{cohort_name, load_words, series_name};
 use crate::words::thousands;
 
@@ -39,7 +39,7 @@ fn cdf(
     number: usize,
     words: &str,
     of: impl Fn(&CohortSeries) -> Spread,
-) -> Result<Plot, PlotError> {
+) -> Plotted {
     let staircase = |(position, own): (usize, &CohortSeries)| {
         let Spread { curve, half_height, .. } = of(own);
         let (devices, tests) = (thousands(own.devices), thousands(own.tests));
@@ -72,7 +72,7 @@ fn histogram(
     (place, own): (usize, &CohortSeries),
     bars: usize,
     highest: f64,
-) -> Result<Plot, PlotError> {
+) -> Plotted {
     let shares = &own.mean.histogram[..own.mean.histogram.len().min(bars)];
     let beyond = 100.0 - shares.iter().sum::<f64>();
     let beyond =

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::canvas::Ink;
 use super::chart::{self, Axis};
-use super::{Plot, PlotError};
+use super::{Plot, Plotted};
 use crate::words::significant;
 
 /// Panels one below the other, with one legend.
@@ -134,12 +134,12 @@ impl Curve {
 }
 
 impl Diagram {
-    pub fn plot(&self) -> Result<Plot, PlotError> {
+    pub fn plot(&self) -> Plotted {
         self.plot_with_frames().map(|(plot, _)| plot)
     }
 
     /// Draws the diagram, and returns the positions of its panels' values, too.
-    pub fn plot_with_frames(&self) -> Result<(Plot, Vec<Frame>), PlotError> {
+    pub fn plot_with_frames(&self) -> Plotted<(Plot, Vec<Frame>)> {
         let mut frames = Vec::new();
         let names = self.names();
         let entries: Vec<(Ink, String)> =

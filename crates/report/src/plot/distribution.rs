@@ -7,7 +7,7 @@ use underload_record::stats::{Ecdf, FixedBins};
 
 use super::canvas::Ink;
 use super::chart::{self, Axis};
-use super::{Plot, PlotError};
+use super::{Plot, Plotted};
 use crate::subject::Subject;
 use crate::words::{significant, thousands};
 
@@ -27,7 +27,7 @@ const MOST_BANDS: usize = 4;
 const CURVE_POINTS: usize = 400;
 
 /// Draws CDFs of mean and maximum working latency, or with few trials of all round trips.
-pub(super) fn cdfs(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+pub(super) fn cdfs(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
     let trials = |subject: &Subject<'_>| subject.latencies(Phase::Load).len();
     let most = subjects.iter().map(trials).max().unwrap_or(0);
     if most >= FEW_TRIALS {
@@ -49,7 +49,7 @@ fn over_trials(
     quantile: Quantile,
     name: &str,
     words: &str,
-) -> Result<Option<Plot>, PlotError> {
+) -> Plotted<Option<Plot>> {
     let curves = curves(subjects, |subject| {
         let latencies = subject.latencies(Phase::Load);
         let values = latencies.iter().filter_map(|(_, summary)| summary.distribution.as_ref());
@@ -71,7 +71,7 @@ fn over_samples(
     phase: Phase,
     name: &str,
     words: &str,
-) -> Result<Option<Plot>, PlotError> {
+) -> Plotted<Option<Plot>> {
     let curves = curves(subjects, |subject| subject.round_trips(phase));
     let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
     let caption = format!(
@@ -102,7 +102,7 @@ fn cdf(
     caption: String,
     share: &str,
     curves: &[(&Subject<'_>, Ecdf)],
-) -> Result<Option<Plot>, PlotError> {
+) -> Plotted<Option<Plot>> {
     if curves.is_empty() {
         return Ok(None);
     }
@@ -140,7 +140,7 @@ pub(super) fn cdf_plot(
     caption: String,
     share: &str,
     curves: &[Staircase],
-) -> Result<Plot, PlotError> {
+) -> Plotted {
     let largest = curves.iter().filter_map(|curve| curve.steps.last()).map(|last| last.0);
     let largest = largest.fold(0.0, f64::max);
     let names: Vec<(Ink, String)> =
@@ -190,7 +190,7 @@ pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
 
 /// Draws a bar chart per arm of the mean working latency: over trials as in the paper (whose bars
 /// of 15 ms also result here for its range), over samples if there are few trials.
-pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+pub(super) fn histograms(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
     let values: Vec<(&Subject<'_>, Vec<u64>, &str)> = subjects
         .iter()
         .map(|subject| {
@@ -248,7 +248,7 @@ fn histogram(
     (bins, start_ns): (&FixedBins, u64),
     of: &str,
     highest: f64,
-) -> Result<Plot, PlotError> {
+) -> Plotted {
     let what = if of == "trials" { "Mean round trip per trial" } else { "Round trip per sample" };
     let count: u64 = bins.counts.iter().sum::<u64>() + bins.beyond;
     let beyond = match bins.beyond {
@@ -287,7 +287,7 @@ impl Bars {
         caption: String,
         y: &Axis<'_>,
         shares: &[f64],
-    ) -> Result<Plot, PlotError> {
+    ) -> Plotted {
         let Self { start, width, count, ink } = *self;
         chart::plot(name, title, caption, 200, |area| {
             let x =

@@ -49,6 +49,9 @@ pub fn style_sheet() -> String {
     format!("{COLOURS}{}{}\n", include_str!("../page/page.css"), ink_rules())
 }
 
+/// The result of drawing a plot.
+pub type Plotted<T = Plot> = Result<T, PlotError>;
+
 /// A plot could not be laid out.
 #[derive(Debug, thiserror::Error)]
 #[error("plot {name}: {reason}")]

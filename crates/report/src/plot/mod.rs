@@ -12,7 +12,7 @@ mod timeline;
 
 pub(crate) use cohorts::plots as cohort_plots;
 pub(crate) use distribution::MOST_HISTOGRAMS;
-pub use element::{Plot, PlotError, style_sheet};
+pub use element::{Plot, PlotError, Plotted, style_sheet};
 pub(crate) use figure::{CellNumbers, Numbers, cells_plot};
 pub(crate) use timeline::MOST_TIMELINES;
 

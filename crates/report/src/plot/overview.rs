@@ -5,7 +5,7 @@ use underload_record::schema::{Phase, Quantile};
 
 use super::canvas::Ink;
 use super::chart::{self, WIDTH};
-use super::{Plot, PlotError};
+use super::{Plot, Plotted};
 use crate::subject::{Subject, usual_highest};
 use crate::words;
 
@@ -14,7 +14,7 @@ const TOP: i32 = 24;
 const LEFT: i32 = 6;
 
 /// Draws one row per arm; `None` if no arm has a working latency.
-pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, PlotError> {
+pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Plotted<Option<Plot>> {
     let usual = usual_highest(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     let rows: Vec<Row<'_>> = subjects.iter().filter_map(|it| Row::new(it, usual)).collect();
     // The axis ends at the largest p99.9: single outliers would leave no space for the rest.

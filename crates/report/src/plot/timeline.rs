@@ -9,7 +9,7 @@ use underload_record::schema::{
 
 use super::canvas::Ink;
 use super::chart::{self, Axis, WIDTH};
-use super::{Plot, PlotError};
+use super::{Plot, Plotted};
 use crate::subject::Subject;
 
 /// Most arms with time plots: a longer page would not be read.
@@ -21,7 +21,7 @@ const BUCKETS: usize = 400;
 const PANEL: u32 = 128;
 
 /// Draws one figure per arm, all on the same scales.
-pub(super) fn timelines(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+pub(super) fn timelines(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
     let recorded: Vec<Timeline<'_>> =
         subjects.iter().take(MOST_TIMELINES).filter_map(Timeline::of).collect();
     let kinds = Kind::all();
@@ -198,7 +198,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn plot(&self, shown: &[(Kind, f64)]) -> Result<Plot, PlotError> {
+    fn plot(&self, shown: &[(Kind, f64)]) -> Plotted {
         // A step that loads one direction has no goodput in the other.
         let is_own = |(kind, _): &&(Kind, f64)| match kind {
             Kind::Goodput(_) => self.has(*kind),

@@ -5,13 +5,13 @@ use underload_record::schema::PlotAxis;
 use super::grid::{Grid, Scale};
 use super::picture::Picture;
 use crate::plot::canvas::Ink;
-use crate::plot::{Plot, PlotError, chart};
+use crate::plot::{Plot, Plotted, chart};
 
 const HEIGHT: u32 = 250;
 /// Share of a group's width that its bars take.
 const FILLED: f64 = 0.82;
 
-pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
     if grid.is_empty() {

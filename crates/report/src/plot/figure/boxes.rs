@@ -7,7 +7,7 @@ use underload_record::stats::nearest_rank;
 use super::grid::{Grid, Scale, arms};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::{Plot, PlotError, chart};
+use crate::plot::{Plot, Plotted, chart};
 
 const HEIGHT: u32 = 260;
 const FILLED: f64 = 0.7;
@@ -19,7 +19,7 @@ pub(super) struct Spread {
     pub(super) five: [f64; 5],
 }
 
-pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
     let arms = arms(picture.run);
@@ -51,7 +51,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
 }
 
 /// Draws the boxes; `grid` has the published values.
-pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Result<Plot, PlotError> {
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Plotted {
     let Frame { name, plot, caption } = frame;
     let all = spreads.iter().flat_map(|spread| spread.five).chain(grid.values());
     let scale = Scale::of_plot(plot, PlotAxis::Y, all);

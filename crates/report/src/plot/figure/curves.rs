@@ -10,7 +10,7 @@ use crate::facts::statistic;
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Axis, Published};
 use crate::plot::distribution::staircase;
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, Plotted};
 use crate::subject::Subject;
 
 const HEIGHT: u32 = 290;
@@ -33,10 +33,7 @@ enum Of {
     Quantiles,
 }
 
-pub(super) fn draw(
-    picture: &Picture<'_>,
-    subjects: &[Subject<'_>],
-) -> Result<Option<Plot>, PlotError> {
+pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<Option<Plot>> {
     let plot = picture.plot;
     let family = family(picture, subjects);
     let values = family.curves.iter().flat_map(|(_, curve)| curve.iter().map(|(value, _)| *value));

@@ -6,7 +6,7 @@ use super::grid::Grid;
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::{HEATS, Ink};
 use crate::plot::chart::{self, WIDTH};
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, Plotted};
 use crate::words::significant;
 
 const ROW: i32 = 30;
@@ -16,7 +16,7 @@ const RIGHT: i32 = 8;
 /// Narrowest column with numbers, pixels.
 const NUMBER: i32 = 30;
 
-pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
     if grid.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     paint(Frame { name: &picture.name, plot, caption: String::new() }, &grid).map(Some)
 }
 
-pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Result<Plot, PlotError> {
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Plotted {
     let Frame { name, plot, caption: of } = frame;
     let values = || grid.cells.iter().filter_map(|cell| cell.value);
     let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));

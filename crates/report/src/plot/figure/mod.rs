@@ -14,11 +14,11 @@ use underload_record::schema::{PlotKind, PlotRecord, names_arm};
 use grid::Grid;
 use picture::{Frame, Picture};
 
-use super::{Plot, PlotError, distribution, timeline};
+use super::{Plot, Plotted, distribution, timeline};
 use crate::subject::Subject;
 
 /// Draws the figures of a single run. Several runs side by side have none.
-pub(super) fn figures(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+pub(super) fn figures(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
     let Some(first) = subjects.first() else { return Ok(Vec::new()) };
     if subjects.iter().any(|subject| subject.run_number != 0) {
         return Ok(Vec::new());
@@ -56,7 +56,7 @@ pub(crate) fn cells_plot(
     plot: &PlotRecord,
     caption: String,
     cells: &CellNumbers,
-) -> Result<Option<Plot>, PlotError> {
+) -> Plotted<Option<Plot>> {
     let CellNumbers { lines, xs, numbers } = cells;
     if lines.is_empty() || xs.is_empty() {
         return Ok(None);
@@ -84,8 +84,8 @@ pub(crate) fn cells_plot(
     .map(Some)
 }
 
-fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
-    let one = |plot: Result<Option<Plot>, PlotError>| Ok(plot?.into_iter().collect());
+fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
+    let one = |plot: Plotted<Option<Plot>>| Ok(plot?.into_iter().collect());
     match picture.plot.kind {
         PlotKind::Sweep => one(sweep::draw(picture)),
         PlotKind::Bars => one(bars::draw(picture)),

@@ -6,7 +6,7 @@ use super::grid::{Cell, Grid, Scale, arms};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Area, Axis, Panel, Published};
-use crate::plot::{Plot, PlotError};
+use crate::plot::{Plot, Plotted};
 
 const HEIGHT: u32 = 320;
 /// Lines of equal power, as shares of the best power.
@@ -14,7 +14,7 @@ const POWERS: [f64; 3] = [1.0, 0.1, 0.01];
 /// Points of a line of equal power.
 const POWER_POINTS: usize = 80;
 
-pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     let plot = picture.plot;
     let up = Grid::of(picture, &plot.metric);
     let right = across(picture, &up);
@@ -64,11 +64,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
 }
 
 /// Draws a ring for each point, in the colour of its line.
-pub(super) fn dots(
-    frame: Frame<'_>,
-    lines: &[String],
-    points: &[(usize, f64, f64)],
-) -> Result<Plot, PlotError> {
+pub(super) fn dots(frame: Frame<'_>, lines: &[String], points: &[(usize, f64, f64)]) -> Plotted {
     let Frame { name, plot, caption } = frame;
     let across = Scale::of_plot(plot, PlotAxis::X, points.iter().map(|(_, x, _)| *x));
     let along = Scale::of_plot(plot, PlotAxis::Y, points.iter().map(|(_, _, y)| *y));

@@ -5,11 +5,11 @@ use underload_record::schema::{Expectation, PlotAxis};
 use super::grid::{Grid, Scale, arms, places};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::{Plot, PlotError, chart};
+use crate::plot::{Plot, Plotted, chart};
 
 const HEIGHT: u32 = 280;
 
-pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
+pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
     if grid.is_empty() {
@@ -27,11 +27,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
 }
 
 /// Draws the lines; `best` has the ranges in which a line's best value was published to be.
-pub(super) fn paint(
-    frame: Frame<'_>,
-    grid: &Grid,
-    best: &[(usize, f64, f64)],
-) -> Result<Plot, PlotError> {
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid, best: &[(usize, f64, f64)]) -> Plotted {
     let Frame { name, plot, caption } = frame;
     let scale = Scale::of_plot(plot, PlotAxis::Y, grid.values());
     let at = places(&grid.xs);
