@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+/// The result of talking to a browser.
+type Result<T, E = DevToolsError> = std::result::Result<T, E>;
+
 /// A connection to a browser. Its `session` arguments name the page that a command is for; an empty
 /// one means the browser.
 #[derive(Debug)]
@@ -55,12 +58,7 @@ impl DevTools {
     ///
     /// # Errors
     /// Returns [`DevToolsError::Ended`] if the browser reads no longer.
-    pub fn send(
-        &mut self,
-        session: &str,
-        method: &str,
-        parameters: &Value,
-    ) -> Result<u64, DevToolsError> {
+    pub fn send(&mut self, session: &str, method: &str, parameters: &Value) -> Result<u64> {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": parameters });
         if !session.is_empty() {
@@ -75,12 +73,7 @@ impl DevTools {
     ///
     /// # Errors
     /// Returns an error if the browser ends, is silent or refuses the command.
-    pub fn call(
-        &mut self,
-        session: &str,
-        method: &str,
-        parameters: &Value,
-    ) -> Result<Value, DevToolsError> {
+    pub fn call(&mut self, session: &str, method: &str, parameters: &Value) -> Result<Value> {
         let id = self.send(session, method, parameters)?;
         let mut answer = self.wait(method, |message| message["id"] == id)?;
         match answer.get("error") {
@@ -94,11 +87,7 @@ impl DevTools {
     ///
     /// # Errors
     /// Returns an error if the browser ends or is silent.
-    pub fn wait(
-        &mut self,
-        what: &str,
-        is_awaited: impl Fn(&Value) -> bool,
-    ) -> Result<Value, DevToolsError> {
+    pub fn wait(&mut self, what: &str, is_awaited: impl Fn(&Value) -> bool) -> Result<Value> {
         let (limit, what) = (self.patience, || what.to_owned());
         let deadline = Instant::now() + limit;
         loop {
@@ -127,7 +116,7 @@ impl DevTools {
 
     /// Opens an empty page in a context, whose connections and cache no other context shares; an
     /// empty `context` means the browser's own. Returns the page's session.
-    pub fn open_page(&mut self, context: &str) -> Result<String, DevToolsError> {
+    pub fn open_page(&mut self, context: &str) -> Result<String> {
         let mut page = json!({ "url": "about:blank" });
         if !context.is_empty() {
             page["browserContextId"] = json!(context);
@@ -145,7 +134,7 @@ impl DevTools {
     ///
     /// # Errors
     /// As [`DevTools::call`]; [`DevToolsError::Refused`] also if the page cannot be reached.
-    pub fn navigate(&mut self, session: &str, address: &str) -> Result<(), DevToolsError> {
+    pub fn navigate(&mut self, session: &str, address: &str) -> Result<()> {
         let gone = self.call(session, "Page.navigate", &json!({ "url": address }))?;
         if gone.get("errorText").is_some() {
             return Err(refused(address, &gone));
@@ -160,7 +149,7 @@ impl DevTools {
     ///
     /// # Errors
     /// As [`DevTools::call`]; [`DevToolsError::Refused`] also if the expression throws.
-    pub fn value(&mut self, session: &str, expression: &str) -> Result<Value, DevToolsError> {
+    pub fn value(&mut self, session: &str, expression: &str) -> Result<Value> {
         let request = json!({
             "expression": expression, "returnByValue": true, "awaitPromise": true,
         });

@@ -9,6 +9,9 @@ use crate::decode::Limits;
 use crate::schema::{self, Field, Scope};
 use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, header_bytes};
 
+/// The result of encoding a part of a file.
+type Result<T, E = EncodeError> = std::result::Result<T, E>;
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -27,7 +30,7 @@ impl Config {
     ///
     /// # Errors
     /// If a value does not fit its length field, or the model exceeds the default [`Limits`].
-    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+    pub fn encode(&self) -> Result<Vec<u8>> {
         let limits = Limits::default();
         let mut bytes = Vec::new();
         for (item, path) in self.items.iter().zip(self.top_paths()) {
@@ -101,7 +104,7 @@ pub(crate) fn standard_pads(bytes: usize) -> usize {
 }
 
 /// Encodes a top-level setting.
-pub(crate) fn tlv_bytes(tlv: &Tlv) -> Result<Vec<u8>, EncodeError> {
+pub(crate) fn tlv_bytes(tlv: &Tlv) -> Result<Vec<u8>> {
     let path = Path::default().join(tlv.code, 1, schema::find(schema::TOP, tlv.code));
     let mut bytes = Vec::new();
     write(tlv, header_bytes(tlv.code), &path, 1, &mut bytes)?;
@@ -117,13 +120,7 @@ pub(crate) fn value_bytes(tlv: &Tlv) -> Vec<u8> {
     }
 }
 
-fn write(
-    tlv: &Tlv,
-    header: usize,
-    path: &Path,
-    depth: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
+fn write(tlv: &Tlv, header: usize, path: &Path, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     let limits = Limits::default();
     if depth > limits.depth + 1 {
         return Err(EncodeError::TooDeep { path: path.clone(), limit: limits.depth });

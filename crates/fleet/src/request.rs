@@ -16,6 +16,9 @@ pub const SESSION_MS: u64 = 3_600_000;
 /// Largest difference between a request's time and the orchestrator's clock.
 pub const FRESH_MS: u64 = 300_000;
 
+/// The result of checking a request.
+type Result<T, E = RequestError> = std::result::Result<T, E>;
+
 /// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
@@ -57,11 +60,7 @@ pub fn parse_time(text: &str) -> Option<u64> {
 }
 
 /// Returns the device of a valid session. [`verify`] checks that this device sent the request.
-pub fn holder(
-    fleet_secret: &[u8; 32],
-    now_ms: u64,
-    session: &str,
-) -> Result<DeviceId, RequestError> {
+pub fn holder(fleet_secret: &[u8; 32], now_ms: u64, session: &str) -> Result<DeviceId> {
     let (claims, tag) = session.rsplit_once('.').ok_or(RequestError::Session)?;
     let tag = HEXLOWER.decode(tag.as_bytes()).map_err(|_| RequestError::Session)?;
     let secret = derived(fleet_secret, "session");
@@ -77,11 +76,7 @@ pub fn holder(
 
 /// Verifies that the holder of the session's key sent exactly this request, at most [`FRESH_MS`]
 /// ago. [`holder`] checks the session itself.
-pub fn verify(
-    fleet_secret: &[u8; 32],
-    now_ms: u64,
-    request: &Authenticated<'_>,
-) -> Result<(), RequestError> {
+pub fn verify(fleet_secret: &[u8; 32], now_ms: u64, request: &Authenticated<'_>) -> Result<()> {
     if now_ms.abs_diff(request.at_ms) > FRESH_MS {
         return Err(RequestError::Stale);
     }
@@ -104,7 +99,7 @@ pub fn sender(
     fleet_secret: &[u8; 32],
     now_ms: u64,
     request: &Authenticated<'_>,
-) -> Result<DeviceId, RequestError> {
+) -> Result<DeviceId> {
     let device = holder(fleet_secret, now_ms, request.session)?;
     verify(fleet_secret, now_ms, request)?;
     Ok(device)

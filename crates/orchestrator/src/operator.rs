@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
-use underload_fleet::store::{StoreError, Transaction};
+use underload_fleet::store::{Result, StoreError, Transaction};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,7 +78,7 @@ impl std::str::FromStr for TokenName {
 ///
 /// # Errors
 /// Returns [`StoreError::Temporary`] if the system has no randomness.
-pub fn new_secret() -> Result<[u8; 32], StoreError> {
+pub fn new_secret() -> Result<[u8; 32]> {
     crate::random::bytes()
 }
 
@@ -90,7 +90,7 @@ pub fn new_token(
     role: Role,
     expires_ms: u64,
     secret: [u8; 32],
-) -> Result<String, StoreError> {
+) -> Result<String> {
     let text = format!("{PREFIX}.{name}.{}", HEXLOWER.encode(&secret));
     let stored = Stored { role, sha256: hash(&text), expires_ms };
     let json = serde_json::to_vec(&stored).unwrap_or_default();
@@ -99,16 +99,12 @@ pub fn new_token(
 }
 
 /// Returns whether a token with this name was ever created.
-pub fn is_known(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool, StoreError> {
+pub fn is_known(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool> {
     Ok(tx.setting(&name.setting())?.is_some())
 }
 
 /// Returns the owner of a token; `None` if it is not valid.
-pub fn who_shows(
-    tx: &mut dyn Transaction,
-    now_ms: u64,
-    token: &str,
-) -> Result<Option<Operator>, StoreError> {
+pub fn who_shows(tx: &mut dyn Transaction, now_ms: u64, token: &str) -> Result<Option<Operator>> {
     let name = token.split('.').nth(1).unwrap_or_default();
     who_has(tx, now_ms, name, &hash(token))
 }
@@ -120,7 +116,7 @@ pub fn who_has(
     now_ms: u64,
     name: &str,
     sha256: &str,
-) -> Result<Option<Operator>, StoreError> {
+) -> Result<Option<Operator>> {
     let Ok(name) = TokenName::new(name) else { return Ok(None) };
     let Some(bytes) = tx.setting(&name.setting())? else { return Ok(None) };
     let stored: Stored = serde_json::from_slice(&bytes)
@@ -131,7 +127,7 @@ pub fn who_has(
 }
 
 /// Revokes a token. Returns false if the name is unknown.
-pub fn revoke(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool, StoreError> {
+pub fn revoke(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool> {
     let is_known = is_known(tx, name)?;
     if is_known {
         let none = Stored { role: Role::Viewer, sha256: String::new(), expires_ms: 0 };

@@ -10,6 +10,9 @@ use crate::scenario::ScenarioError;
 /// Any error, with the errors that caused it.
 type Cause = Box<dyn Error + Send + Sync>;
 
+/// The result of a step of a run.
+pub(crate) type Result<T, E = RunError> = std::result::Result<T, E>;
+
 /// Why a run cannot begin, or ended before it was complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -68,18 +71,18 @@ impl RunError {
 
 pub(crate) trait Doing<T> {
     /// Adds the step that failed to the error.
-    fn doing(self, step: impl Into<String>) -> Result<T, RunError>;
+    fn doing(self, step: impl Into<String>) -> Result<T>;
 
     /// Keeps the error's message as it is.
-    fn of_world(self) -> Result<T, RunError>;
+    fn of_world(self) -> Result<T>;
 }
 
 impl<T, E: Into<Cause>> Doing<T> for Result<T, E> {
-    fn doing(self, step: impl Into<String>) -> Result<T, RunError> {
+    fn doing(self, step: impl Into<String>) -> Result<T> {
         self.map_err(|error| RunError::Step { doing: step.into(), source: error.into() })
     }
 
-    fn of_world(self) -> Result<T, RunError> {
+    fn of_world(self) -> Result<T> {
         self.map_err(|error| RunError::World(error.into()))
     }
 }

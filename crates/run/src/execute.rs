@@ -5,7 +5,7 @@ use underload_sim::trial::TrialLabel;
 use underload_store::{Resumed, RunDir, host};
 
 use crate::cache::Cache;
-use crate::error::{Doing as _, RunError, chain};
+use crate::error::{Doing as _, Result, RunError, chain};
 use crate::progress::Progress;
 use crate::results::{Results, Run};
 use crate::scenario::{Arm, Cohort, Scenario};
@@ -22,11 +22,7 @@ use crate::world::{self, World};
 /// Returns an error with [`RunError::is_refusal`] if the scenario or the settings are not possible;
 /// then nothing has begun. After an error on the way, [`RunError::remains`] is what is left of the
 /// run.
-pub fn run(
-    scenario: &Scenario,
-    settings: &Settings,
-    progress: &mut dyn Progress,
-) -> Result<Run, RunError> {
+pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress) -> Result<Run> {
     let choice = world_choice(settings)?;
     // Before anything starts a thread, as a process with several cannot enter a user namespace.
     let world = world::choose(choice, scenario, &settings.own)?;
@@ -67,7 +63,7 @@ const MOST_WITH_CURVES: usize = 2_000;
 const WORTH_CACHING: usize = 32;
 
 /// Returns the requested world; packets are recorded in virtual time only.
-fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
+fn world_choice(settings: &Settings) -> Result<WorldChoice> {
     match (settings.world, &settings.destination) {
         (world, _) if settings.packets.is_empty() => Ok(world),
         (WorldChoice::Live | WorldChoice::Kernel | WorldChoice::KernelTcp, _) => {
@@ -88,7 +84,7 @@ fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
 }
 
 /// Rejects to resume a run with the caller's algorithms, whose code may have changed since.
-fn check_own(scenario: &Scenario, settings: &Settings) -> Result<(), RunError> {
+fn check_own(scenario: &Scenario, settings: &Settings) -> Result<()> {
     match (&settings.destination, scenario.own()) {
         (Destination::Resume(_), Some(own)) => Err(RunError::Refused(format!(
             "{own}: a run with an algorithm in Python cannot be resumed, as its code may have \
@@ -99,11 +95,7 @@ fn check_own(scenario: &Scenario, settings: &Settings) -> Result<(), RunError> {
 }
 
 /// Opens the destination of the trials.
-fn begin(
-    settings: &Settings,
-    record: RunRecord,
-    progress: &mut dyn Progress,
-) -> Result<Results, RunError> {
+fn begin(settings: &Settings, record: RunRecord, progress: &mut dyn Progress) -> Result<Results> {
     let directory = match &settings.destination {
         Destination::Memory => return Ok(Results::in_memory(record, false)),
         Destination::Caller => return Ok(Results::in_memory(record, true)),

@@ -139,16 +139,13 @@ impl Replay {
     }
 
     /// Settles the remaining packets after the last one was sent.
-    pub fn finish<E>(
-        &mut self,
-        settle: &mut impl FnMut(Settled) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn finish<E>(&mut self, take: &mut impl FnMut(Settled) -> Result<(), E>) -> Result<(), E> {
         while let Some(event) = self.link.next_event() {
             self.deliver(event);
-            self.fates.settle(settle)?;
+            self.fates.settle(take)?;
         }
         while let Some(row) = self.fates.take_first() {
-            settle(row)?;
+            take(row)?;
         }
         Ok(())
     }

@@ -61,12 +61,12 @@ macro_rules! kinds {
             /// Reads the next `rows` rows.
             pub(crate) fn read(
                 kind: Kind,
-                reader: ColumnReader,
+                from: ColumnReader,
                 rows: usize,
             ) -> ParquetResult<Self> {
                 match kind {
                     $(Kind::$kind => {
-                        $read(&mut get_typed_column_reader::<$parquet>(reader), rows)
+                        $read(&mut get_typed_column_reader::<$parquet>(from), rows)
                             .map(Self::$kind)
                     })*
                 }

@@ -6,6 +6,9 @@ use std::{fmt, io};
 /// The newest supported version of the format of runs, with trials in a table.
 pub(crate) const NEWEST_VERSION: u32 = 2;
 
+/// The result of reading or writing a run directory.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

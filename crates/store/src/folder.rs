@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use underload_disk::{self as disk, Access, GrowingFile};
 
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::files::{JOURNAL, RECORD};
 
 /// Checks that a directory is empty or missing.
@@ -17,7 +17,7 @@ use crate::files::{JOURNAL, RECORD};
 /// # Errors
 /// Returns [`StoreError::Exists`] if it has a run, and [`StoreError::Foreign`] if it has anything
 /// else.
-pub(crate) fn check_vacant(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn check_vacant(path: &Path) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         read => read.map_err(StoreError::io(path, "use as a directory"))?,
@@ -43,7 +43,7 @@ pub(crate) fn check_vacant(path: &Path) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// Returns [`StoreError::Busy`] if another program has the lock.
-pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
+pub(crate) fn lock(path: &Path) -> Result<File> {
     disk::lock_directory(path, Duration::ZERO).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => StoreError::Busy { path: path.to_owned() },
         _ => StoreError::io(path, "lock")(error),
@@ -66,7 +66,7 @@ struct CreatedPaths {
 }
 
 impl Folder {
-    pub(crate) fn create(path: PathBuf) -> Result<Folder, StoreError> {
+    pub(crate) fn create(path: PathBuf) -> Result<Folder> {
         check_vacant(&path)?;
         let made = disk::create_directory(&path, Access::Usual);
         let is_made = made.map_err(StoreError::io(&path, "create"))?;
@@ -83,7 +83,7 @@ impl Folder {
     }
 
     /// Returns the path of a folder in the directory, which is created if it is missing.
-    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, StoreError> {
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
         disk::refuse_links(&self.path, &path).map_err(StoreError::io(&path, "create"))?;
         let is_new = disk::create_directory(&path, Access::Usual);
@@ -101,18 +101,14 @@ impl Folder {
     }
 
     /// Creates a file that must not exist, and grows.
-    pub(crate) fn begin(&self, path: &Path) -> Result<GrowingFile, StoreError> {
+    pub(crate) fn begin(&self, path: &Path) -> Result<GrowingFile> {
         let file = disk::create_new(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         self.made().files.insert(path.to_owned());
         Ok(file)
     }
 
     /// Removes a file that could not be written completely, to free a full disk.
-    pub(crate) fn or_remove<T>(
-        &self,
-        path: &Path,
-        written: Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(crate) fn or_remove<T>(&self, path: &Path, written: Result<T>) -> Result<T> {
         if written.is_err() && self.made().files.remove(path) {
             // This error is ignored: the caller needs the first one.
             let _ = disk::remove(path);
@@ -121,7 +117,7 @@ impl Folder {
     }
 
     /// Removes the run's files that `wanted` accepts, and the run's folders that are empty then.
-    pub(crate) fn remove(&self, wanted: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
+    pub(crate) fn remove(&self, wanted: impl Fn(&Path) -> bool) -> Result<()> {
         let mut made = self.made();
         let files: Vec<PathBuf> = made.files.iter().filter(|path| wanted(path)).cloned().collect();
         let mut removed = Ok(());
@@ -138,7 +134,7 @@ impl Folder {
     }
 
     /// Removes everything that was created for the run.
-    pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
+    pub(crate) fn remove_all(&self) -> Result<()> {
         self.remove(|_| true)?;
         if self.is_made {
             let gone = disk::remove_empty_directory(&self.path);

@@ -9,7 +9,7 @@ use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialR
 use underload_record::{LatencyPools, conclude};
 
 use crate::columns::{Column, Schema as _};
-use crate::error::{NEWEST_VERSION, StoreError};
+use crate::error::{NEWEST_VERSION, Result, StoreError};
 use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, SWEEP, TEXT_LIMIT, part, read_text};
 use crate::records::{self, Apart, TrialsIn};
 use crate::rows::{Points, Samples, to_samples, to_series};
@@ -27,12 +27,12 @@ impl RunDir {
     /// Reads a run directory with all samples and series. An incomplete run is read as the trials
     /// that it finished, with new summaries, without damaged trials, which [`RunData::left_out`]
     /// describes.
-    pub fn read(path: impl AsRef<Path>) -> Result<RunData, StoreError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<RunData> {
         RunDir::read_trials(path, |_| true)
     }
 
     /// Reads the record without samples and series.
-    pub fn read_record(path: impl AsRef<Path>) -> Result<RunRecord, StoreError> {
+    pub fn read_record(path: impl AsRef<Path>) -> Result<RunRecord> {
         RunDir::read_trials(path, |_| false).map(|data| data.record)
     }
 
@@ -41,7 +41,7 @@ impl RunDir {
     pub fn read_trials(
         path: impl AsRef<Path>,
         wanted: impl Fn(&TrialRecord) -> bool,
-    ) -> Result<RunData, StoreError> {
+    ) -> Result<RunData> {
         RunDir::read_chosen(path, |run| {
             let wanted = run.record.trials.iter().filter(|trial| wanted(trial));
             wanted.map(|trial| trial.index).collect()
@@ -53,16 +53,12 @@ impl RunDir {
     pub fn read_chosen(
         path: impl AsRef<Path>,
         choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
-    ) -> Result<RunData, StoreError> {
+    ) -> Result<RunData> {
         read_with(path.as_ref(), None, choose)
     }
 
     /// Replaces the samples and series of `data`, of this directory, by those of one trial.
-    pub fn read_trial(
-        path: impl AsRef<Path>,
-        trial: u32,
-        data: &mut RunData,
-    ) -> Result<(), StoreError> {
+    pub fn read_trial(path: impl AsRef<Path>, trial: u32, data: &mut RunData) -> Result<()> {
         let path = path.as_ref();
         (data.samples, data.series) = (Vec::new(), Vec::new());
         if data.record.complete {
@@ -82,7 +78,7 @@ impl RunDir {
         path: impl AsRef<Path>,
         mut reduce: impl FnMut(&RunRecord, &mut TrialRecord),
         choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
-    ) -> Result<RunData, StoreError> {
+    ) -> Result<RunData> {
         read_with(path.as_ref(), Some(&mut reduce), choose)
     }
 }
@@ -93,7 +89,7 @@ fn read_with(
     path: &Path,
     reduce: Option<Reduce<'_>>,
     choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
-) -> Result<RunData, StoreError> {
+) -> Result<RunData> {
     let record_path = path.join(RECORD);
     let (mut record, trials_in) = parse(&record_path, &record_text(path)?)?;
     if !record.complete {
@@ -125,7 +121,7 @@ fn is_empty(path: &Path, name: &str) -> bool {
 }
 
 /// Reads `run.json`, which has no trials if the run is incomplete or has too many.
-pub(super) fn head(path: &Path) -> Result<RunRecord, StoreError> {
+pub(super) fn head(path: &Path) -> Result<RunRecord> {
     parse(&path.join(RECORD), &record_text(path)?).map(|(record, _)| record)
 }
 
@@ -134,7 +130,7 @@ pub(super) fn head(path: &Path) -> Result<RunRecord, StoreError> {
 /// # Errors
 /// Returns [`StoreError::Inconsistent`] if the trials are in a table instead, and other errors if
 /// the text is not a record.
-pub fn parse_run_json(text: &[u8]) -> Result<RunRecord, StoreError> {
+pub fn parse_run_json(text: &[u8]) -> Result<RunRecord> {
     let path = Path::new(RECORD);
     match parse(path, text)? {
         (record, None) => Ok(record),
@@ -147,7 +143,7 @@ pub fn parse_run_json(text: &[u8]) -> Result<RunRecord, StoreError> {
 
 /// Parses a record of any version, converts it to [`FORMAT_VERSION`], and returns the table with
 /// its trials if there is one.
-fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>), StoreError> {
+fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>)> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         format_version: u64,
@@ -190,7 +186,7 @@ fn check(record: &RunRecord) -> Result<(), String> {
 }
 
 /// Reads an incomplete run: the trials whose lines and parts are complete.
-fn incomplete(path: &Path, mut record: RunRecord) -> Result<RunData, StoreError> {
+fn incomplete(path: &Path, mut record: RunRecord) -> Result<RunData> {
     let (trials, mut left_out) = journal(&path.join(JOURNAL), &arm_names(&record.arms))?;
     let keeps_samples = trials.iter().any(|trial| part_of(path, trial, SAMPLES).exists());
     let (mut samples, mut series) = (Vec::new(), Vec::new());
@@ -225,7 +221,7 @@ fn parts(
     path: &Path,
     trial: &TrialRecord,
     keeps_samples: bool,
-) -> Result<(Vec<Sample>, Vec<Series>), StoreError> {
+) -> Result<(Vec<Sample>, Vec<Series>)> {
     let (mut samples, mut series) = (Vec::new(), Vec::new());
     let trials = std::slice::from_ref(trial);
     let file = part_of(path, trial, SAMPLES);
@@ -249,10 +245,7 @@ fn part_of(path: &Path, trial: &TrialRecord, name: &str) -> PathBuf {
 
 /// Reads the finished trials of an incomplete run, and the errors of other lines. Ignores a last
 /// line without its end, which was being written when the run was cut short.
-fn journal(
-    path: &Path,
-    arms: &BTreeSet<String>,
-) -> Result<(Vec<TrialRecord>, Vec<String>), StoreError> {
+fn journal(path: &Path, arms: &BTreeSet<String>) -> Result<(Vec<TrialRecord>, Vec<String>)> {
     // A run may be cut short before it has a journal.
     let lines = Lines::from(read_text(path)?.unwrap_or_default());
     let (mut trials, mut wrong) = (Vec::<TrialRecord>::new(), Vec::new());
@@ -275,7 +268,7 @@ fn journal(
 }
 
 /// Reads a directory's `run.json`.
-fn record_text(path: &Path) -> Result<Vec<u8>, StoreError> {
+fn record_text(path: &Path) -> Result<Vec<u8>> {
     let text = read_text(&path.join(RECORD))?;
     text.ok_or_else(|| StoreError::NoRun { path: path.to_owned(), why: why_no_run(path) })
 }
@@ -290,7 +283,7 @@ fn why_no_run(path: &Path) -> &'static str {
     }
 }
 
-fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<(), StoreError> {
+fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<()> {
     if kept.is_empty() {
         return Ok(());
     }

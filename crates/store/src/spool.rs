@@ -6,7 +6,7 @@ use std::path::Path;
 
 use underload_record::schema::TrialRecord;
 
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::files::open_file;
 use crate::run_data::check_trial;
 
@@ -25,10 +25,7 @@ impl Spool<'_> {
     ///
     /// # Errors
     /// Returns [`StoreError::Inconsistent`] if another program has changed the journal.
-    pub(super) fn read(
-        &self,
-        take: &mut dyn FnMut(TrialRecord) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn read(&self, take: &mut dyn FnMut(TrialRecord) -> Result<()>) -> Result<()> {
         let mut lines = BufReader::new(open_file(self.path)?.take(self.bytes));
         let mut line = Vec::new();
         for index in 0..self.trials {

@@ -16,7 +16,7 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use underload_disk::{Access, NewFile};
 
 use crate::columns::{Column, Kind, Layout};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::files::open_file;
 use crate::values::{as_differences, compressed, guarded};
 
@@ -30,45 +30,38 @@ pub(crate) struct TableWriter<W: Write + Send> {
 pub(crate) type NewTable = TableWriter<NewFile>;
 
 impl<W: Write + Send> TableWriter<W> {
-    pub(crate) fn new<S: AsRef<str>>(
-        path: &Path,
-        file: W,
-        layout: &Layout<S>,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn new<S: AsRef<str>>(path: &Path, file: W, layout: &Layout<S>) -> Result<Self> {
         let writer = file_writer(file, layout).map_err(|error| write_error(path, &error))?;
         Ok(Self { path: path.to_owned(), writer })
     }
 
     /// Adds a row group of columns of equal length.
-    pub(crate) fn write(&mut self, columns: &[Column]) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, columns: &[Column]) -> Result<()> {
         append_columns(&mut self.writer, columns).map_err(|error| write_error(&self.path, &error))
     }
 
-    pub(crate) fn finish(self) -> Result<W, StoreError> {
+    pub(crate) fn finish(self) -> Result<W> {
         self.writer.into_inner().map_err(|error| write_error(&self.path, &error))
     }
 }
 
 impl NewTable {
-    pub(crate) fn begin<S: AsRef<str>>(
-        path: &Path,
-        layout: &Layout<S>,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn begin<S: AsRef<str>>(path: &Path, layout: &Layout<S>) -> Result<Self> {
         let file = NewFile::beside(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         Self::new(path, file, layout)
     }
 
     /// Names the finished table, unless a file of its name exists.
-    pub(crate) fn claim(self) -> Result<(), StoreError> {
+    pub(crate) fn claim(self) -> Result<()> {
         self.place(NewFile::claim)
     }
 
     /// Names the finished table, and replaces a file of its name.
-    pub(crate) fn replace(self) -> Result<(), StoreError> {
+    pub(crate) fn replace(self) -> Result<()> {
         self.place(NewFile::replace)
     }
 
-    fn place(self, place: fn(NewFile) -> io::Result<()>) -> Result<(), StoreError> {
+    fn place(self, place: fn(NewFile) -> io::Result<()>) -> Result<()> {
         let path = self.path.clone();
         place(self.finish()?).map_err(StoreError::io(&path, "write"))
     }
@@ -114,7 +107,7 @@ pub(crate) fn merge(
     path: &Path,
     layout: &Layout,
     parts: impl Iterator<Item = PathBuf>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let mut table = NewTable::begin(path, layout)?;
     for part in parts {
         let input = File::open(&part).map_err(StoreError::io(&part, "open"))?;
@@ -152,7 +145,7 @@ pub(crate) fn read(
     row_limit: u64,
     wanted: &dyn Fn(i64) -> bool,
     take: &mut dyn FnMut(&[Column]) -> Result<(), String>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let damaged = |reason: String| StoreError::damaged(path, reason);
     let reader = open(path, layout)?;
     let mut rows_left = row_limit;
@@ -175,7 +168,7 @@ pub(crate) fn read(
 pub(crate) fn open<S: AsRef<str>>(
     path: &Path,
     layout: &Layout<S>,
-) -> Result<SerializedFileReader<File>, StoreError> {
+) -> Result<SerializedFileReader<File>> {
     reader(open_file(path)?, layout).map_err(|reason| StoreError::damaged(path, reason))
 }
 

@@ -18,6 +18,9 @@ use ring::{aead, agreement, digest, hmac, rand, signature};
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
+/// The result of a step of DTLS.
+type Result<T, E = CryptoError> = std::result::Result<T, E>;
+
 pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
         kx_groups: &[&Group::X25519, &Group::P256],
@@ -39,20 +42,14 @@ fn crypto_error(operation: CryptoOperation) -> CryptoError {
 }
 
 impl SecureRandom for Ring {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), CryptoError> {
+    fn fill(&self, bytes: &mut [u8]) -> Result<()> {
         let filled = rand::SystemRandom::new().fill(bytes);
         filled.map_err(|_| crypto_error(CryptoOperation::FillRandom))
     }
 }
 
 impl HmacProvider for Ring {
-    fn hmac(
-        &self,
-        hash: HashAlgorithm,
-        key: &[u8],
-        data: &[u8],
-        out: &mut [u8],
-    ) -> Result<usize, CryptoError> {
+    fn hmac(&self, hash: HashAlgorithm, key: &[u8], data: &[u8], out: &mut [u8]) -> Result<usize> {
         let algorithm = match hash {
             HashAlgorithm::SHA256 => hmac::HMAC_SHA256,
             HashAlgorithm::SHA384 => hmac::HMAC_SHA384,
@@ -110,7 +107,7 @@ impl SupportedKxGroup for Group {
         }
     }
 
-    fn start_exchange(&self, _buf: Buf) -> Result<Box<dyn ActiveKeyExchange>, CryptoError> {
+    fn start_exchange(&self, _buf: Buf) -> Result<Box<dyn ActiveKeyExchange>> {
         let algorithm = match self {
             Self::X25519 => &agreement::X25519,
             Self::P256 => &agreement::ECDH_P256,
@@ -141,7 +138,7 @@ impl ActiveKeyExchange for Exchange {
         self.public.as_ref()
     }
 
-    fn complete(self: Box<Self>, peer_pub: &[u8], out: &mut Buf) -> Result<(), CryptoError> {
+    fn complete(self: Box<Self>, peer_pub: &[u8], out: &mut Buf) -> Result<()> {
         let peer = agreement::UnparsedPublicKey::new(self.secret.algorithm(), peer_pub);
         out.clear();
         agreement::agree_ephemeral(self.secret, &peer, |shared| out.extend_from_slice(shared))
@@ -154,7 +151,7 @@ impl ActiveKeyExchange for Exchange {
 }
 
 impl KeyProvider for Ring {
-    fn load_private_key(&self, key_der: &[u8]) -> Result<Box<dyn SigningKey>, CryptoError> {
+    fn load_private_key(&self, key_der: &[u8]) -> Result<Box<dyn SigningKey>> {
         let random = rand::SystemRandom::new();
         let algorithm = &signature::ECDSA_P256_SHA256_ASN1_SIGNING;
         let pair = signature::EcdsaKeyPair::from_pkcs8(algorithm, key_der, &random);
@@ -166,12 +163,7 @@ impl KeyProvider for Ring {
 struct Key(signature::EcdsaKeyPair);
 
 impl SigningKey for Key {
-    fn sign(
-        &mut self,
-        data: &[u8],
-        hash_alg: HashAlgorithm,
-        out: &mut Buf,
-    ) -> Result<(), CryptoError> {
+    fn sign(&mut self, data: &[u8], hash_alg: HashAlgorithm, out: &mut Buf) -> Result<()> {
         if hash_alg != HashAlgorithm::SHA256 {
             let group = NamedGroup::Secp256r1;
             return Err(CryptoError::SigningKeyUnsupportedHash { group, hash: hash_alg });
@@ -203,7 +195,7 @@ impl SignatureVerifier for Ring {
         signature: &[u8],
         hash_alg: HashAlgorithm,
         sig_alg: SignatureAlgorithm,
-    ) -> Result<(), CryptoError> {
+    ) -> Result<()> {
         let group = NamedGroup::Secp256r1;
         check_verify_scheme(sig_alg, hash_alg, group)?;
         let algorithm = match hash_alg {
@@ -227,10 +219,7 @@ impl SignatureVerifier for Ring {
 struct Aead(aead::LessSafeKey);
 
 impl Aead {
-    fn boxed(
-        algorithm: &'static aead::Algorithm,
-        key: &[u8],
-    ) -> Result<Box<dyn Cipher>, CryptoError> {
+    fn boxed(algorithm: &'static aead::Algorithm, key: &[u8]) -> Result<Box<dyn Cipher>> {
         let key = aead::UnboundKey::new(algorithm, key);
         let key = key.map_err(|_| crypto_error(CryptoOperation::CreateCipher))?;
         Ok(Box::new(Self(aead::LessSafeKey::new(key))))
@@ -240,7 +229,7 @@ impl Aead {
 const TAG_BYTES: usize = 16;
 
 impl Cipher for Aead {
-    fn encrypt(&mut self, plaintext: &mut Buf, aad: Aad, nonce: Nonce) -> Result<(), CryptoError> {
+    fn encrypt(&mut self, plaintext: &mut Buf, aad: Aad, nonce: Nonce) -> Result<()> {
         let nonce = aead::Nonce::assume_unique_for_key(nonce.0);
         let tag = self.0.seal_in_place_separate_tag(nonce, aead::Aad::from(&aad[..]), plaintext);
         let tag = tag.map_err(|_| crypto_error(CryptoOperation::Encrypt))?;
@@ -248,12 +237,7 @@ impl Cipher for Aead {
         Ok(())
     }
 
-    fn decrypt(
-        &mut self,
-        ciphertext: &mut TmpBuf<'_>,
-        aad: Aad,
-        nonce: Nonce,
-    ) -> Result<(), CryptoError> {
+    fn decrypt(&mut self, ciphertext: &mut TmpBuf<'_>, aad: Aad, nonce: Nonce) -> Result<()> {
         let nonce = aead::Nonce::assume_unique_for_key(nonce.0);
         let opened = self.0.open_in_place(nonce, aead::Aad::from(&aad[..]), ciphertext.as_mut());
         let len = opened.map_err(|_| crypto_error(CryptoOperation::Decrypt))?.len();
@@ -287,7 +271,7 @@ impl SupportedDtls12CipherSuite for Aes128Gcm {
         TAG_BYTES
     }
 
-    fn create_cipher(&self, key: &[u8]) -> Result<Box<dyn Cipher>, CryptoError> {
+    fn create_cipher(&self, key: &[u8]) -> Result<Box<dyn Cipher>> {
         Aead::boxed(&aead::AES_128_GCM, key)
     }
 }
@@ -316,7 +300,7 @@ impl SupportedDtls13CipherSuite for ChaCha20Poly1305 {
         TAG_BYTES
     }
 
-    fn create_cipher(&self, key: &[u8]) -> Result<Box<dyn Cipher>, CryptoError> {
+    fn create_cipher(&self, key: &[u8]) -> Result<Box<dyn Cipher>> {
         Aead::boxed(&aead::CHACHA20_POLY1305, key)
     }
 

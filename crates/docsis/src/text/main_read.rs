@@ -1,7 +1,7 @@
 //! The `Main { ... }` form to model.
 
 use super::lexer::{Token, tokens};
-use super::{TextError, check_size, closest, normalise};
+use super::{Result, TextError, check_size, closest, normalise};
 use crate::decode::Limits;
 use crate::schema::{self, Kind, Scope};
 use crate::tlv::{Config, Tlv};
@@ -11,7 +11,7 @@ use crate::value;
 ///
 /// A name must be one of the enclosing aggregate, so a misplaced setting is an error. Object
 /// identifiers must be numeric. Settings that read another file are refused.
-pub fn from_main(text: &str) -> Result<Config, TextError> {
+pub fn from_main(text: &str) -> Result<Config> {
     check_size(text)?;
     let tokens = tokens(text)?;
     let last_line = text.matches('\n').count() + 1;
@@ -41,11 +41,11 @@ impl Parser {
         token.map(|(_, token)| token)
     }
 
-    fn fail<T>(&self, problem: impl Into<String>) -> Result<T, TextError> {
+    fn fail<T>(&self, problem: impl Into<String>) -> Result<T> {
         Err(TextError::at(format!("line {}", self.line), problem))
     }
 
-    fn expect(&mut self, wanted: &Token, what: &str) -> Result<(), TextError> {
+    fn expect(&mut self, wanted: &Token, what: &str) -> Result<()> {
         if self.next().as_ref() == Some(wanted) {
             Ok(())
         } else {
@@ -54,12 +54,7 @@ impl Parser {
     }
 
     /// Parses settings up to and including the closing brace.
-    fn settings(
-        &mut self,
-        scope: Scope,
-        inside: &str,
-        depth: usize,
-    ) -> Result<Vec<Tlv>, TextError> {
+    fn settings(&mut self, scope: Scope, place: &str, depth: usize) -> Result<Vec<Tlv>> {
         let limit = Limits::default().depth;
         if depth > limit + 1 {
             return self.fail(format!("settings nested more than {limit} deep"));
@@ -71,22 +66,16 @@ impl Parser {
                 Some(Token::Word(word)) if word == "GenericTLV" => {
                     tlvs.push(self.generic(depth)?);
                 }
-                Some(Token::Word(name)) => tlvs.push(self.named(&name, scope, inside, depth)?),
+                Some(Token::Word(name)) => tlvs.push(self.named(&name, scope, place, depth)?),
                 Some(_) => return self.fail("expected the name of a setting or }"),
                 None => {
-                    return self.fail(format!("the text ends inside {inside}: a }} is missing"));
+                    return self.fail(format!("the text ends inside {place}: a }} is missing"));
                 }
             }
         }
     }
 
-    fn named(
-        &mut self,
-        name: &str,
-        scope: Scope,
-        inside: &str,
-        depth: usize,
-    ) -> Result<Tlv, TextError> {
+    fn named(&mut self, name: &str, scope: Scope, inside: &str, depth: usize) -> Result<Tlv> {
         let by_main_name = scope.iter().find(|field| field.main_name == name);
         let found = by_main_name.or_else(|| scope.iter().find(|field| field.name == name));
         let Some(field) = found else { return self.fail(unknown(name, scope, inside)) };
@@ -102,7 +91,7 @@ impl Parser {
     }
 
     /// Joins the words up to the semicolon to one spelling of a value.
-    fn value_text(&mut self, kind: &Kind, name: &str) -> Result<String, TextError> {
+    fn value_text(&mut self, kind: &Kind, name: &str) -> Result<String> {
         let (mut words, mut quoted) = (Vec::new(), false);
         loop {
             match self.next() {
@@ -126,12 +115,12 @@ impl Parser {
         Ok(words.join(" "))
     }
 
-    fn number(&mut self, keyword: &str, most: usize) -> Result<usize, TextError> {
+    fn number(&mut self, keyword: &str, most: usize) -> Result<usize> {
         self.expect(&Token::Word(keyword.into()), keyword)?;
         self.plain_number(keyword, most)
     }
 
-    fn plain_number(&mut self, keyword: &str, most: usize) -> Result<usize, TextError> {
+    fn plain_number(&mut self, keyword: &str, most: usize) -> Result<usize> {
         match self.next() {
             Some(Token::Word(word)) => match word.parse() {
                 Ok(number) if number <= most => Ok(number),
@@ -142,7 +131,7 @@ impl Parser {
     }
 
     /// Parses the text after the keyword `GenericTLV`.
-    fn generic(&mut self, depth: usize) -> Result<Tlv, TextError> {
+    fn generic(&mut self, depth: usize) -> Result<Tlv> {
         let code = self.number("TlvCode", usize::from(u8::MAX))? as u8;
         let value = match self.next() {
             Some(Token::Open) => {
@@ -165,7 +154,7 @@ impl Parser {
         Ok(Tlv::bytes(code, value))
     }
 
-    fn generic_bytes(&mut self, length: usize) -> Result<Vec<u8>, TextError> {
+    fn generic_bytes(&mut self, length: usize) -> Result<Vec<u8>> {
         let Some(Token::Word(word)) = self.next() else { return self.fail("expected 0x bytes") };
         match value::unhex(&word) {
             Ok(bytes) if bytes.len() == length => Ok(bytes),
@@ -176,14 +165,14 @@ impl Parser {
         }
     }
 
-    fn generic_string(&mut self, end: &str) -> Result<Vec<u8>, TextError> {
+    fn generic_string(&mut self, end: &str) -> Result<Vec<u8>> {
         match self.next() {
             Some(Token::Text(text)) => Ok((text + end).into_bytes()),
             _ => self.fail("expected a string in double quotes"),
         }
     }
 
-    fn generic_typed(&mut self) -> Result<Vec<u8>, TextError> {
+    fn generic_typed(&mut self) -> Result<Vec<u8>> {
         let number = |width| Kind::Number { width, low: 0, high: u32::MAX };
         let word = match self.next() {
             Some(Token::Word(word)) => word,

@@ -24,6 +24,9 @@ use crate::tlv::Config;
 
 pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
+/// The result of reading a text.
+type Result<T, E = TextError> = std::result::Result<T, E>;
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TextError {
@@ -50,14 +53,14 @@ impl TextError {
 }
 
 /// Parses a text of either form.
-pub fn read(text: &str) -> Result<Config, TextError> {
+pub fn read(text: &str) -> Result<Config> {
     let start = text.trim_start();
     let is_main = start.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("main"))
         || start.starts_with("/*");
     if is_main { from_main(text) } else { from_toml(text) }
 }
 
-fn check_size(text: &str) -> Result<(), TextError> {
+fn check_size(text: &str) -> Result<()> {
     match text.len() {
         bytes if bytes > MAX_TEXT_BYTES => Err(TextError::TooLarge { bytes }),
         _ => Ok(()),
@@ -65,7 +68,7 @@ fn check_size(text: &str) -> Result<(), TextError> {
 }
 
 /// Encodes and decodes the model, so that aggregates given as raw bytes become settings.
-fn normalise(config: &Config) -> Result<Config, TextError> {
+fn normalise(config: &Config) -> Result<Config> {
     let bytes = config.encode()?;
     Ok(Config::decode_lenient(&bytes, &Limits::default())?.0)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use toml::{Table, Value as Toml};
 
-use super::{TextError, check_size, closest, normalise, toml_place};
+use super::{Result, TextError, check_size, closest, normalise, toml_place};
 use crate::code::top;
 use crate::encode::standard_pads;
 use crate::schema::{self, Field, Kind, Scope};
@@ -18,7 +18,7 @@ use crate::value;
 /// `Order` lists their types; settings missing in `Order` follow the listed ones (before the MICs).
 /// The file ends with the marker and pads to a multiple of four, unless `EndOfData` or `EndPads`
 /// override this.
-pub fn from_toml(text: &str) -> Result<Config, TextError> {
+pub fn from_toml(text: &str) -> Result<Config> {
     check_size(text)?;
     read(text).map_err(|error| match error {
         TextError::At { place, problem } => match toml_place::line_of(text, &place) {
@@ -29,7 +29,7 @@ pub fn from_toml(text: &str) -> Result<Config, TextError> {
     })
 }
 
-fn read(text: &str) -> Result<Config, TextError> {
+fn read(text: &str) -> Result<Config> {
     let mut table: Table =
         text.parse().map_err(|error: toml::de::Error| TextError::Toml(error.to_string()))?;
     let marked = match table.remove("EndOfData") {
@@ -67,7 +67,7 @@ fn scope(
     place: &str,
     scope: Scope,
     parent: Option<&'static Field>,
-) -> Result<Vec<(u8, Option<Tlv>)>, TextError> {
+) -> Result<Vec<(u8, Option<Tlv>)>> {
     let mut tlvs = Vec::new();
     for (key, value) in table.iter().filter(|(key, _)| *key != "Order") {
         let place = format!("{place}{key}");
@@ -85,7 +85,7 @@ fn named(
     place: &str,
     scope: Scope,
     parent: Option<&'static Field>,
-) -> Result<(u8, Option<&'static Field>), TextError> {
+) -> Result<(u8, Option<&'static Field>)> {
     if let Some(field) = scope.iter().find(|field| field.name == key) {
         return Ok((field.code, Some(field)));
     }
@@ -105,7 +105,7 @@ fn named(
     Err(TextError::at(place, format!("unknown name here; {hint}")))
 }
 
-fn reorder(tlvs: Vec<Tlv>, order: &Toml, place: &str) -> Result<Vec<(u8, Option<Tlv>)>, TextError> {
+fn reorder(tlvs: Vec<Tlv>, order: &Toml, place: &str) -> Result<Vec<(u8, Option<Tlv>)>> {
     let error = || TextError::at(place, "accepted: a list of types from 0 to 255");
     let mut waiting: BTreeMap<u8, VecDeque<(usize, Tlv)>> = BTreeMap::new();
     for (position, tlv) in tlvs.into_iter().enumerate() {
@@ -135,7 +135,7 @@ fn settings(
     field: Option<&'static Field>,
     place: &str,
     out: &mut Vec<Tlv>,
-) -> Result<(), TextError> {
+) -> Result<()> {
     let is_list = matches!(field.map(|field| &field.kind), Some(Kind::List { .. }));
     let single_list = |values: &[Toml]| is_list && values.iter().all(Toml::is_integer);
     match value {
@@ -150,12 +150,7 @@ fn settings(
     Ok(())
 }
 
-fn setting(
-    value: &Toml,
-    code: u8,
-    field: Option<&'static Field>,
-    place: &str,
-) -> Result<Tlv, TextError> {
+fn setting(value: &Toml, code: u8, field: Option<&'static Field>, place: &str) -> Result<Tlv> {
     if let Toml::Table(table) = value {
         if let (Some(bytes), 1) = (table.get("Bytes"), table.len()) {
             return Ok(Tlv::bytes(code, hex_bytes(bytes, &format!("{place}.Bytes"))?));
@@ -195,7 +190,7 @@ fn wrong_kind(field: &Field, place: &str) -> TextError {
     TextError::at(place, format!("accepted: {accepted}{quotes}"))
 }
 
-fn aggregate(table: &Table, field: &'static Field, place: &str) -> Result<Tlv, TextError> {
+fn aggregate(table: &Table, field: &'static Field, place: &str) -> Result<Tlv> {
     let vendor = table.get("VendorIdentifier").and_then(Toml::as_str);
     let vendor = vendor.and_then(|text| value::unhex(text).ok());
     let inner = schema::inside(Some(field), vendor.as_deref());
@@ -206,7 +201,7 @@ fn aggregate(table: &Table, field: &'static Field, place: &str) -> Result<Tlv, T
     Ok(Tlv::nested(field.code, children.into_iter().map(child).collect::<Result<Vec<_>, _>>()?))
 }
 
-fn hex_bytes(value: &Toml, place: &str) -> Result<Vec<u8>, TextError> {
+fn hex_bytes(value: &Toml, place: &str) -> Result<Vec<u8>> {
     let text = value.as_str().ok_or_else(|| {
         TextError::at(place, "accepted: 0x and an even number of hexadecimal digits, in quotes")
     })?;

@@ -37,6 +37,9 @@ use crate::gateway::{
 use crate::machine::privilege::{INSIDE_PASTA, Privilege};
 use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
 
+/// The result of a step of the command.
+type Result<T, E = LinkError> = std::result::Result<T, E>;
+
 /// A command, and the links that it runs behind.
 #[derive(Clone, Debug)]
 pub struct LinkCommand {
@@ -119,7 +122,7 @@ impl LinkCommand {
         privilege: Privilege,
         note: &mut dyn FnMut(&str),
         watcher: Option<Box<dyn Watch>>,
-    ) -> Result<LinkOutcome, LinkError> {
+    ) -> Result<LinkOutcome> {
         let signals = forwarded_signals();
         // Threads inherit the mask, so that only this one receives the signals.
         let _ = signals.thread_block();
@@ -133,7 +136,7 @@ impl LinkCommand {
         note: &mut dyn FnMut(&str),
         signals: SigSet,
         watcher: Option<Box<dyn Watch>>,
-    ) -> Result<LinkOutcome, LinkError> {
+    ) -> Result<LinkOutcome> {
         let (program, arguments) = self.command.split_first().ok_or(LinkError::NoCommand)?;
         let uplink = Uplink::create()?;
         uplink.notes.iter().for_each(|text| note(text));
@@ -181,12 +184,7 @@ impl LinkCommand {
     }
 
     /// Returns the command, with an address of this machine in its environment.
-    fn command_at(
-        &self,
-        program: &OsStr,
-        arguments: &[OsString],
-        base: &str,
-    ) -> Result<Command, LinkError> {
+    fn command_at(&self, program: &OsStr, arguments: &[OsString], base: &str) -> Result<Command> {
         let mut command = Command::new(program);
         command.args(arguments).env("UNDERLOAD_BASE", base).env("MAHIMAHI_BASE", base);
         command.env_remove(INSIDE_PASTA);
@@ -200,7 +198,7 @@ impl LinkCommand {
     fn open_logs(
         &self,
         is_abandoned: &Arc<AtomicBool>,
-    ) -> Result<([Option<Journal>; 2], Vec<LogWriter>), LinkError> {
+    ) -> Result<([Option<Journal>; 2], Vec<LogWriter>)> {
         let Some(directory) = &self.log else { return Ok(([None, None], Vec::new())) };
         fs::create_dir_all(directory)
             .map_err(|source| LinkError::Log { path: directory.clone(), source })?;
@@ -244,7 +242,7 @@ const TERMINATION_MAX: Duration = Duration::from_secs(5);
 
 /// Refuses a directory with earlier logs before the command starts. A pipe is accepted, because
 /// writing to it destroys nothing.
-fn check_new(directory: &Path) -> Result<(), LinkError> {
+fn check_new(directory: &Path) -> Result<()> {
     for name in ["uplink.log", "downlink.log", SAMPLES] {
         let path = directory.join(name);
         if path.is_file() {
@@ -265,11 +263,7 @@ struct LogWriter {
     thread: JoinHandle<io::Result<u64>>,
 }
 
-fn finish_logs(
-    directory: &Path,
-    logs: Vec<LogWriter>,
-    report: &GatewayReport,
-) -> Result<(), LinkError> {
+fn finish_logs(directory: &Path, logs: Vec<LogWriter>, report: &GatewayReport) -> Result<()> {
     for log in logs {
         let outcome = log.thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         outcome.map_err(|source| LinkError::Log { path: log.path, source })?;
@@ -279,13 +273,9 @@ fn finish_logs(
 }
 
 /// Returns the address under which the command reaches this machine; notes what it cannot.
-fn base_address(
-    uplink: &Uplink,
-    privilege: Privilege,
-    note: &mut dyn FnMut(&str),
-) -> Result<String, LinkError> {
+fn base_address(uplink: &Uplink, rights: Privilege, note: &mut dyn FnMut(&str)) -> Result<String> {
     let outer = uplink.range().outer_v4().to_string();
-    match privilege {
+    match rights {
         Privilege::Root => Ok(outer),
         Privilege::UserNamespace => {
             uplink.host().configure("link set lo up")?;
@@ -306,10 +296,7 @@ fn base_address(
     }
 }
 /// Creates the command's namespace and both devices, and connects it to the host's network.
-fn connect(
-    uplink: &Uplink,
-    note: &mut dyn FnMut(&str),
-) -> Result<(Namespace, (Tun, Tun)), LinkError> {
+fn connect(uplink: &Uplink, note: &mut dyn FnMut(&str)) -> Result<(Namespace, (Tun, Tun))> {
     let range = uplink.range();
     let (outer_v4, inner_v4) = (range.outer_v4(), range.inner_v4());
     let (outer_v6, inner_v6) = (range.outer_v6(), range.inner_v6());

@@ -72,21 +72,18 @@ fn relay_at(inside: SocketAddr, client: Ipv4Addr, outside: SocketAddr) -> io::Re
 
 /// Runs one query in its own thread, unless too many are under way. Errors are ignored, because the
 /// client repeats a failed query.
-fn in_thread(
-    under_way: &Arc<AtomicUsize>,
-    query: impl FnOnce() -> io::Result<()> + Send + 'static,
-) {
-    if under_way.load(Relaxed) >= QUERIES_MAX {
+fn in_thread(running: &Arc<AtomicUsize>, query: impl FnOnce() -> io::Result<()> + Send + 'static) {
+    if running.load(Relaxed) >= QUERIES_MAX {
         return;
     }
-    under_way.fetch_add(1, Relaxed);
-    let count = Arc::clone(under_way);
+    running.fetch_add(1, Relaxed);
+    let count = Arc::clone(running);
     let started = std::thread::Builder::new().spawn(move || {
         let _ = query();
         count.fetch_sub(1, Relaxed);
     });
     if started.is_err() {
-        under_way.fetch_sub(1, Relaxed);
+        running.fetch_sub(1, Relaxed);
     }
 }
 

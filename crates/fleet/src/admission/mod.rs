@@ -174,27 +174,22 @@ impl Admission {
     ///
     /// # Errors
     /// Returns why the run is refused; nothing is reserved then.
-    pub fn reserve(
-        &mut self,
-        now: Time,
-        request: &Request,
-        rng: &mut Rng,
-    ) -> Result<Lease, Refusal> {
+    pub fn reserve(&mut self, now: Time, asked: &Request, rng: &mut Rng) -> Result<Lease, Refusal> {
         self.expire(now);
-        let segment = request.is_loaded.then_some(request.segment);
-        let rates = Rates { up: request.up_bit_per_s, down: request.down_bit_per_s };
+        let segment = asked.is_loaded.then_some(asked.segment);
+        let rates = Rates { up: asked.up_bit_per_s, down: asked.down_bit_per_s };
         let demand = Demand {
             rates,
-            has_lease: self.is_running(request.line),
+            has_lease: self.is_running(asked.line),
             loaded_in_segment: segment.map(|segment| self.loaded_in(segment)),
         };
         let choice = self.rules.decide(now, &demand, &self.servers, rng)?;
         self.servers[choice.first()].reserve(rates);
         let server = ServerId(choice.first() as u32);
-        let expires = now + request.lasts + self.rules.lease_grace;
-        let reservation = Reservation { line: request.line, segment, server, rates };
+        let expires = now + asked.lasts + self.rules.lease_grace;
+        let reservation = Reservation { line: asked.line, segment, server, rates };
         let id = self.leases.add(reservation, expires);
-        let (word, bit) = word_and_bit(request.line);
+        let (word, bit) = word_and_bit(asked.line);
         *grown(&mut self.lines, word) |= bit;
         if let Some(segment) = segment {
             *grown(&mut self.segments, segment.0 as usize) += 1;

@@ -18,7 +18,7 @@ use crate::message::{
     ServerAddress,
 };
 use crate::plan::{ENTRIES_MAX, Plan, RUN_LASTS_MAX, Tier};
-use crate::store::{Device, HeldLease, Leases, Server, StoreError, Transaction};
+use crate::store::{Device, HeldLease, Leases, Result, Server, Transaction};
 
 /// Maximum number of leases that one request ends because they expired.
 const ENDED_MAX: usize = 64;
@@ -33,7 +33,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    fn read(tx: &mut dyn Transaction) -> Result<Self, StoreError> {
+    fn read(tx: &mut dyn Transaction) -> Result<Self> {
         let servers = tx.servers()?.into_iter().map(|server| (server, false)).collect();
         Ok(Self { servers })
     }
@@ -73,13 +73,13 @@ impl Pool {
     }
 
     /// Ends a lease and frees its reservation.
-    fn end(&mut self, tx: &mut dyn Transaction, lease: &HeldLease) -> Result<(), StoreError> {
+    fn end(&mut self, tx: &mut dyn Transaction, lease: &HeldLease) -> Result<()> {
         tx.end_lease(lease.id)?;
         self.change(&lease.server, |load| load.release(rates(lease)));
         Ok(())
     }
 
-    pub(super) fn write(self, tx: &mut dyn Transaction) -> Result<(), StoreError> {
+    pub(super) fn write(self, tx: &mut dyn Transaction) -> Result<()> {
         let changed = self.servers.iter().filter(|(_, has_changed)| *has_changed);
         changed.map(|(server, _)| server).try_for_each(|server| tx.put_server(server))
     }
@@ -127,7 +127,7 @@ pub(super) struct Admitted {
 
 impl Orchestrator {
     /// Reads all servers and frees leases that expired, or whose server is silent.
-    pub(super) fn freed(&self, tx: &mut dyn Transaction, now_ms: u64) -> Result<Pool, StoreError> {
+    pub(super) fn freed(&self, tx: &mut dyn Transaction, now_ms: u64) -> Result<Pool> {
         let mut pool = Pool::read(tx)?;
         for lease in tx.leases(Leases::ExpiredAt(now_ms), ENDED_MAX)? {
             pool.end(tx, &lease)?;
@@ -154,11 +154,7 @@ impl Orchestrator {
 
     /// Dates leases that a clock granted which was ahead and has been set back: they would last for
     /// as long as the clock was ahead. They begin now; no run that has begun lasts longer.
-    pub(super) fn redate_future_leases(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-    ) -> Result<(), StoreError> {
+    pub(super) fn redate_future_leases(&self, tx: &mut dyn Transaction, now_ms: u64) -> Result<()> {
         let latest_ms = now_ms + 2 * SKEW_MS;
         let lasts_ms = START_MS
             + span_ms(RUN_LASTS_MAX)
@@ -181,7 +177,7 @@ impl Orchestrator {
         device: &Device,
         applied: &Applied,
         run: u64,
-    ) -> Result<Result<Admitted, Refusal>, StoreError> {
+    ) -> Result<Result<Admitted, Refusal>> {
         let mut pool = self.freed(tx, now_ms)?;
         let plan = &applied.plan;
         let decided = self.decide(tx, now_ms, rng, device, plan, &pool)?;
@@ -222,7 +218,7 @@ impl Orchestrator {
         device: &Device,
         plan: &Plan,
         pool: &Pool,
-    ) -> Result<Result<(Vec<ServerAddress>, Rates, Option<String>), Refusal>, StoreError> {
+    ) -> Result<Result<(Vec<ServerAddress>, Rates, Option<String>), Refusal>> {
         let is_loaded = plan.loads_lines();
         let name = &device.attributes.segment;
         if is_loaded && name.is_empty() && plan.lines.per_segment > 1 {
@@ -251,7 +247,7 @@ impl Orchestrator {
         tx: &mut dyn Transaction,
         now_ms: u64,
         first: Option<&str>,
-    ) -> Result<Vec<ServerAddress>, StoreError> {
+    ) -> Result<Vec<ServerAddress>> {
         let timeout = self.settings.rules.heartbeat_timeout;
         let mut servers = tx.servers()?;
         let is_first = |server: &Server| first == Some(server.address.name.as_str());
@@ -430,7 +426,7 @@ fn free_unused(
     now_ms: u64,
     server: &str,
     held: &HeldLeases,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let made_ms = held.at_ms.min(now_ms);
     let held: BTreeSet<u64> = held.ids.iter().copied().collect();
     for lease in tx.leases(Leases::At(server), HEARTBEAT_ENDED_MAX)? {
@@ -443,7 +439,7 @@ fn free_unused(
 }
 
 /// Ends a lease and frees its reservation.
-pub(super) fn end(tx: &mut dyn Transaction, lease: &HeldLease) -> Result<(), StoreError> {
+pub(super) fn end(tx: &mut dyn Transaction, lease: &HeldLease) -> Result<()> {
     let mut pool = Pool::read(tx)?;
     pool.end(tx, lease)?;
     pool.write(tx)
@@ -463,7 +459,7 @@ fn lease_of_sender(
 }
 
 /// Draws a number that no lease has, below 2^63 because databases store signed integers.
-fn fresh_id(tx: &mut dyn Transaction, rng: &mut Rng) -> Result<u64, StoreError> {
+fn fresh_id(tx: &mut dyn Transaction, rng: &mut Rng) -> Result<u64> {
     loop {
         let id = rng.next_u64() >> 1;
         if id > 0 && tx.lease(id)?.is_none() {

@@ -9,7 +9,7 @@ use crate::device::{Attributes, DeviceId, is_within};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
 use crate::removal::Removed;
 use crate::request::{FRESH_MS, SESSION_MS, open_session};
-use crate::store::{Code, CodeFor, Device, Server, StoreError, Transaction};
+use crate::store::{Code, CodeFor, Device, Result, Server, StoreError, Transaction};
 
 const TEXT_MAX: usize = 256;
 const SERVER_NAME_MAX: usize = 64;
@@ -79,14 +79,14 @@ const CHANGES_MAX: u64 = 4;
 const DAY_MS: u64 = 86_400_000;
 
 impl LineRecord {
-    fn read(tx: &mut dyn Transaction, device: DeviceId) -> Result<Self, StoreError> {
+    fn read(tx: &mut dyn Transaction, device: DeviceId) -> Result<Self> {
         let name = line_setting(device);
         let Some(bytes) = tx.setting(&name)? else { return Ok(Self::default()) };
         serde_json::from_slice(&bytes)
             .map_err(|error| StoreError::broken(name.as_str()).because(error))
     }
 
-    fn write(&self, tx: &mut dyn Transaction, device: DeviceId) -> Result<(), StoreError> {
+    fn write(&self, tx: &mut dyn Transaction, device: DeviceId) -> Result<()> {
         let name = line_setting(device);
         let bytes = serde_json::to_vec(self)
             .map_err(|error| StoreError::broken(name.as_str()).because(error))?;
@@ -106,10 +106,7 @@ impl LineRecord {
 }
 
 /// Whether the device claims the segment of its line, and no operator wrote it.
-pub(super) fn is_segment_claimed(
-    tx: &mut dyn Transaction,
-    device: DeviceId,
-) -> Result<bool, StoreError> {
+pub(super) fn is_segment_claimed(tx: &mut dyn Transaction, device: DeviceId) -> Result<bool> {
     let operator = LineRecord::read(tx, device)?.operator;
     Ok(operator.is_some_and(|operator| operator.segment.is_empty()))
 }
@@ -121,7 +118,7 @@ pub(super) fn changed_attributes(
     now_ms: u64,
     device: &Device,
     reported: &Attributes,
-) -> Result<Attributes, StoreError> {
+) -> Result<Attributes> {
     let known = &device.attributes;
     let told = updated(known, reported);
     if told == *known {
@@ -184,29 +181,24 @@ pub(super) fn acceptable_address(address: &ServerAddress) -> Result<(), Rejectio
 
 impl Orchestrator {
     /// Enrols a device or a server with a code.
-    pub fn enrol(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        request: &Enrol,
-    ) -> Answer<Enrolled> {
+    pub fn enrol(&self, tx: &mut dyn Transaction, now_ms: u64, asked: &Enrol) -> Answer<Enrolled> {
         answer(|| {
-            acceptable(&request.attributes)?;
+            acceptable(&asked.attributes)?;
             let bad = |message| Rejection::new(Kind::BadRequest, "bad-key", message);
             let key: [u8; 32] =
-                hex(&request.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
+                hex(&asked.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
             let proof: [u8; 64] =
-                hex(&request.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
-            if request.code.len() > CODE_MAX || !is_signed(&key, &request.code, &proof) {
+                hex(&asked.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
+            if asked.code.len() > CODE_MAX || !is_signed(&key, &asked.code, &proof) {
                 let message = "the code is not signed by this key";
                 return reject(Kind::Unauthorized, "bad-proof", message);
             }
             let device = DeviceId::of_key(&key);
-            let code = usable(tx.code(&hash_of(&request.code))?, device, now_ms)?;
+            let code = usable(tx.code(&hash_of(&asked.code))?, device, now_ms)?;
             let is_again = code.used_by.is_some();
-            let enrolled_ms = match (code.makes, &request.server) {
+            let enrolled_ms = match (code.makes, &asked.server) {
                 (CodeFor::Device, None) => {
-                    Some(enrol_device(tx, now_ms, key, &code, request, is_again)?)
+                    Some(enrol_device(tx, now_ms, key, &code, asked, is_again)?)
                 }
                 (CodeFor::Server, Some(address)) => {
                     enrol_server(tx, key, address, is_again)?;

@@ -188,21 +188,16 @@ impl Orchestrator {
         }
     }
 
-    fn assignment(
-        &self,
-        lease: &HeldLease,
-        servers: Vec<ServerAddress>,
-        plan: &Plan,
-    ) -> Assignment {
-        let claims = claims(lease, plan);
+    fn assignment(&self, held: &HeldLease, servers: Vec<ServerAddress>, plan: &Plan) -> Assignment {
+        let claims = claims(held, plan);
         Assignment {
-            plan: lease.plan.clone(),
-            run: lease.run,
+            plan: held.plan.clone(),
+            run: held.run,
             not_before_ms: claims.not_before_ms,
             not_after_ms: claims.not_after_ms,
             steps: plan.steps.iter().map(assigned).collect(),
             lease: claims.sign(&self.lease_key),
-            lease_id: lease.id,
+            lease_id: held.id,
             servers,
         }
     }

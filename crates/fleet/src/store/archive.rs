@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Device, LogEntry, PlanRow, Server, StoredResult};
-use super::transaction::StoreError;
+use super::transaction::Result;
 use crate::bins::Bins;
 use crate::device::{Attributes, DeviceId};
 use crate::outcome::{Outcome, SeriesResult, StepResult};
@@ -124,9 +124,9 @@ pub struct Summed {
 /// [`RunResult::pooled_series`]: crate::outcome::RunResult::pooled_series
 pub trait Archive: Send {
     /// Counts the outcomes of runs that were due ([`StoredResult::was_due`]).
-    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError>;
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes>;
     /// Sums up series, grouped by `by`.
-    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError>;
+    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>>;
     /// Returns at most `limit` devices after `after`, ordered by identifier. Of the filter only the
     /// attributes apply.
     fn devices(
@@ -134,25 +134,17 @@ pub trait Archive: Send {
         filter: &Filter,
         after: Option<DeviceId>,
         limit: usize,
-    ) -> Result<Vec<Device>, StoreError>;
+    ) -> Result<Vec<Device>>;
     /// Counts the devices with the attributes of the filter.
-    fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError>;
+    fn count_devices(&mut self, filter: &Filter) -> Result<u64>;
     /// Returns the values of an attribute with the number of devices, the most frequent first and
     /// equally frequent ones in byte order. Empty for an unknown attribute.
-    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError>;
+    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>>;
     /// Returns the newest results of a device, newest first.
-    fn results_of(
-        &mut self,
-        device: DeviceId,
-        limit: usize,
-    ) -> Result<Vec<StoredResult>, StoreError>;
+    fn results_of(&mut self, device: DeviceId, limit: usize) -> Result<Vec<StoredResult>>;
     /// Calls `see` for each selected result until it returns false: first for archived results, day
     /// by day, then for the others in the order in which they were stored.
-    fn visit(
-        &mut self,
-        filter: &Filter,
-        see: &mut dyn FnMut(&StoredResult) -> bool,
-    ) -> Result<(), StoreError>;
+    fn visit(&mut self, filter: &Filter, see: &mut dyn FnMut(&StoredResult) -> bool) -> Result<()>;
     /// Calls `see` as [`Archive::visit`] does, for sums and studies. A result has its device,
     /// cohort, day, outcome and series, and of the attributes of its line those in `attributes` and
     /// in the filter. Other fields may be empty.
@@ -161,17 +153,17 @@ pub trait Archive: Send {
         filter: &Filter,
         attributes: &[&str],
         see: &mut dyn FnMut(&StoredResult) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let _ = attributes;
         self.visit(filter, see)
     }
     /// Returns the selected days whose results [`Archive::visit`] no longer has, except for those
     /// stored after the day was summed up. Of the filter only the plan and days apply.
-    fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError>;
+    fn summed(&mut self, filter: &Filter) -> Result<Summed>;
     /// Returns all servers, by name.
-    fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
+    fn servers(&mut self) -> Result<Vec<Server>>;
     /// Returns all plans, by name.
-    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;
+    fn plans(&mut self) -> Result<Vec<PlanRow>>;
     /// Returns the newest entries of the operators' log, newest first.
-    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError>;
+    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>>;
 }

@@ -13,6 +13,9 @@ pub const SEEN_ROWS: usize = 64;
 /// Epoch of the outcomes that orchestrators make.
 pub const MADE_EPOCH: u32 = u32::MAX;
 
+/// The result of a step of a transaction, or of a query.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// Why a transaction failed. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -75,7 +78,7 @@ pub struct Needs {
 /// A database of one fleet.
 pub trait Store: Send {
     /// Begins a transaction that will read the rows of `needs`.
-    fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError>;
+    fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,39 +121,39 @@ impl Leases<'_> {
 
 /// Changes that are committed together. Dropping a transaction reverts all of them.
 pub trait Transaction {
-    fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
+    fn device(&mut self, id: DeviceId) -> Result<Option<Device>>;
     /// Inserts or replaces a device.
-    fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;
+    fn put_device(&mut self, device: &Device) -> Result<()>;
     /// Returns at most `limit` devices with [`Device::settle_ms`] up to `now_ms`, earliest first.
-    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError>;
+    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>>;
     /// Returns a code for enrolment by the SHA-256 of its text.
-    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError>;
+    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>>;
     /// Inserts or replaces a code.
-    fn put_code(&mut self, code: &Code) -> Result<(), StoreError>;
+    fn put_code(&mut self, code: &Code) -> Result<()>;
     /// Returns all servers, by name.
-    fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
+    fn servers(&mut self) -> Result<Vec<Server>>;
     /// Inserts or replaces a server.
-    fn put_server(&mut self, server: &Server) -> Result<(), StoreError>;
-    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError>;
+    fn put_server(&mut self, server: &Server) -> Result<()>;
+    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>>;
     /// Returns at most `limit` leases, as [`Leases::first`] orders them.
-    fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
+    fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>>;
     /// Inserts or replaces a lease.
-    fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError>;
+    fn put_lease(&mut self, lease: &HeldLease) -> Result<()>;
     /// Removes the lease with this number.
-    fn end_lease(&mut self, id: u64) -> Result<(), StoreError>;
+    fn end_lease(&mut self, id: u64) -> Result<()>;
     /// Returns all plans, by name.
-    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;
+    fn plans(&mut self) -> Result<Vec<PlanRow>>;
     /// Inserts or replaces a plan.
-    fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError>;
+    fn put_plan(&mut self, plan: &PlanRow) -> Result<()>;
     /// Stores results. Returns for each whether it is new: no result of the same device, epoch and
     /// sequence was stored before, and it is not older than [`SEEN_ROWS`] rows.
-    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError>;
+    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>>;
     /// Returns a secret or a setting by its name.
-    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>>;
     /// Inserts or replaces a secret or a setting.
-    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError>;
+    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<()>;
     /// Records what an operator did.
-    fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError>;
+    fn log(&mut self, entry: &LogEntry) -> Result<()>;
     /// Commits all changes; they are on disk when this returns.
-    fn commit(self: Box<Self>) -> Result<(), StoreError>;
+    fn commit(self: Box<Self>) -> Result<()>;
 }

@@ -29,11 +29,8 @@ pub enum CertificateError {
 /// Configures TLS with a certificate and its chain in one file and the key in another, both PEM.
 /// Files that are replaced later are read again; while they cannot be used, the old ones stay in
 /// use.
-pub fn server_config(
-    certificate: &Path,
-    key: &Path,
-) -> Result<Arc<ServerConfig>, CertificateError> {
-    let resolver = Reloaded::new(certificate, key)?;
+pub fn server_config(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
+    let resolver = Reloaded::new(chain, key)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&resolver.provider));
     let versions = [&version::TLS13, &version::TLS12];
     let builder = builder.with_protocol_versions(&versions)?.with_no_client_auth();

@@ -59,12 +59,7 @@ impl Description {
             "$ref": format!("#/components/schemas/{}", T::name()) } } })
     }
 
-    fn post<M: ToSchema, A: ToSchema>(
-        &mut self,
-        path: &'static str,
-        sender: Sender,
-        summary: &str,
-    ) {
+    fn post<M: ToSchema, A: ToSchema>(&mut self, path: &'static str, sender: Sender, about: &str) {
         let id = path.trim_start_matches("/v1/").replace('/', "-");
         let answer = self.schema::<A>();
         let mut responses = json!({ "200": { "description": "Done", "content": answer } });
@@ -85,7 +80,7 @@ impl Description {
             path,
             json!({ "post": {
             "operationId": id,
-            "summary": summary,
+            "summary": about,
             "requestBody": { "required": true, "content": message },
             "responses": responses,
             "security": security,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use underload_probe::network::CustomerNetwork;
 
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use crate::http::Frequency;
 
 /// Maximum number of attempts with one form per minute.
@@ -28,12 +28,7 @@ impl Default for Attempts {
 
 impl Attempts {
     /// Counts an attempt with an authentic form.
-    pub(super) fn admit(
-        &self,
-        form: &str,
-        from: Option<IpAddr>,
-        now_ms: u64,
-    ) -> Result<(), Problem> {
+    pub(super) fn admit(&self, form: &str, from: Option<IpAddr>, now_ms: u64) -> Result<()> {
         let network = from.map(CustomerNetwork::of_host);
         let admitted = self.of_form.admit(form, now_ms);
         let admitted = admitted.and_then(|()| self.of_network.admit(network, now_ms));

@@ -14,7 +14,7 @@ use maud::{Markup, html};
 use ring::digest::{SHA256, digest};
 use tokio::time::timeout;
 
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::sessions::{Claim, Cookie, FORM_MS, SESSION_MS};
 use super::state::{Action, Shared, blocking};
 use super::visitor::Visitor;
@@ -26,7 +26,7 @@ const TOKEN_MAX: usize = 256;
 struct Fields(HashMap<String, String>);
 
 impl Fields {
-    fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Problem> {
+    fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self> {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let is_form =
             kind.is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
@@ -42,7 +42,7 @@ impl Fields {
 }
 
 /// Rejects a form that a page of another origin sent.
-fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+fn check_origin(headers: &HeaderMap) -> Result<()> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
@@ -54,13 +54,13 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-pub(super) async fn form(State(pages): State<Shared>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn form(State(pages): State<Shared>, uri: Uri) -> Result<Response> {
     let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let next = pairs.into_owned().find(|(name, _)| name == "next").map(|(_, next)| next);
     login_page(&pages, next.as_deref().unwrap_or("/"), "")
 }
 
-fn login_page(pages: &Shared, next: &str, fault: &str) -> Result<Response, Problem> {
+fn login_page(pages: &Shared, next: &str, fault: &str) -> Result<Response> {
     let stranger = pages.sessions.stranger(random::bytes()?, (pages.clock)());
     let content = login_form(&pages.sessions.form_token(&stranger), next, fault);
     let status = if fault.is_empty() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
@@ -90,10 +90,7 @@ fn login_form(form_token: &str, next: &str, fault: &str) -> Markup {
 }
 
 /// Checks a token, and sets the session's cookie.
-pub(super) async fn log_in(
-    State(pages): State<Shared>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn log_in(State(pages): State<Shared>, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|from| from.0.ip());
     let now_ms = (pages.clock)();
@@ -147,14 +144,14 @@ pub(super) async fn log_out(
     visitor: Visitor,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     check_form(&visitor, &headers, &body)?;
     let cookie = pages.sessions.cookie(Cookie::Session, "", 0);
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }
 
 /// Returns the fields of a form after checking that the visitor's session sent it.
-fn check_form(visitor: &Visitor, headers: &HeaderMap, body: &[u8]) -> Result<Fields, Problem> {
+fn check_form(visitor: &Visitor, headers: &HeaderMap, body: &[u8]) -> Result<Fields> {
     use subtle::ConstantTimeEq as _;
     check_origin(headers)?;
     let fields = Fields::read(headers, body)?;
@@ -171,7 +168,7 @@ pub(super) async fn act(
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Problem> {
+) -> Result<Response> {
     let fields = check_form(&visitor, &headers, &body)?;
     if !visitor.is_operator() {
         return Err(Problem::NotAllowed("Only operators may change something."));

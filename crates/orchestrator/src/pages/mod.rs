@@ -49,7 +49,7 @@ use underload_fleet::plan;
 
 use options::OfferedValues;
 use page::Page;
-use problem::Problem;
+use problem::{Problem, Result};
 use question::{Ask, Format, Question};
 use state::{Pages, Shared};
 use visitor::Visitor;
@@ -80,15 +80,11 @@ pub fn router(settings: Settings) -> Router {
         .with_state(Pages::new(settings))
 }
 
-async fn events(State(pages): State<Shared>, visitor: Visitor) -> Result<Response, Problem> {
+async fn events(State(pages): State<Shared>, visitor: Visitor) -> Result<Response> {
     pages.live.stream(visitor.operator.name, &pages.readers, pages.clock)
 }
 
-async fn show(
-    State(pages): State<Shared>,
-    visitor: Visitor,
-    uri: Uri,
-) -> Result<Response, Problem> {
+async fn show(State(pages): State<Shared>, visitor: Visitor, uri: Uri) -> Result<Response> {
     let (page, format) = Page::from_uri(&uri).ok_or(Problem::NotFound("There is no such page."))?;
     let is_operator = visitor.is_operator();
     if page.is_for_operators() && !is_operator {

@@ -7,6 +7,9 @@ use underload_fleet::store::StoreError;
 
 use super::shell;
 
+/// The result of making a page.
+pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
+
 #[derive(Debug)]
 pub(super) enum Problem {
     /// The visitor is not logged in. The address is the one to open after the login.

@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use axum::http::Method;
 use axum::http::request::Parts;
 use underload_fleet::device::DeviceId;
-use underload_fleet::store::{Archive, StoreError};
+use underload_fleet::store::{Archive, Result, StoreError};
 
 use super::attempts::Attempts;
 use super::live::Live;
@@ -22,20 +22,10 @@ use crate::operator::Operator;
 pub trait Operate: Send + Sync + 'static {
     /// Returns the operator whose token has this name and this SHA-256, in hexadecimal digits;
     /// `None` if no token matches, or if the token was revoked or has expired by `now_ms`.
-    fn who_has(
-        &self,
-        now_ms: u64,
-        name: &str,
-        sha256: &str,
-    ) -> Result<Option<Operator>, StoreError>;
+    fn who_has(&self, now_ms: u64, name: &str, sha256: &str) -> Result<Option<Operator>>;
 
     /// Executes an action and logs it. The inner error is the reason why it was rejected.
-    fn act(
-        &self,
-        now_ms: u64,
-        operator: &Operator,
-        action: &Action,
-    ) -> Result<Result<(), String>, StoreError>;
+    fn act(&self, now_ms: u64, operator: &Operator, action: &Action) -> Result<Result<(), String>>;
 }
 
 /// An action that an operator triggers on a page.
@@ -122,7 +112,7 @@ impl FromRequestParts<Shared> for Visitor {
 
 /// Runs `work` on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T, Problem> {
     let broken = |_| StoreError::broken("a request to the store panicked");
     Ok(tokio::task::spawn_blocking(work).await.map_err(broken)??)

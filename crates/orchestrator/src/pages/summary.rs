@@ -8,7 +8,7 @@ use underload_fleet::store::{Archive, Dimension, Filter, PlanRow, Sum, Summed};
 use underload_report::diagram::Curve;
 use underload_report::{one_line, thousands};
 
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::question::{Ask, LOADS};
 use super::table::{Cell, Column, count, number};
 use crate::store;
@@ -46,15 +46,9 @@ pub(super) fn cumulative(bins: &Bins, lost: u64) -> Vec<(f64, f64)> {
 }
 
 /// The percentage of all probes, lost ones included, in `count` bars of `width_ms`.
-pub(super) fn shares(
-    bins: &Bins,
-    lost: u64,
-    from_ms: f64,
-    width_ms: f64,
-    count: usize,
-) -> Vec<f64> {
+pub(super) fn shares(bins: &Bins, lost: u64, from_ms: f64, width_ms: f64, bars: usize) -> Vec<f64> {
     let all = bins.count().saturating_add(lost).max(1) as f64;
-    let mut shares = vec![0.0; count];
+    let mut shares = vec![0.0; bars];
     for (bin, counted) in bins.iter() {
         let part = (value_of(bin) / 1e3 - from_ms) / width_ms;
         if part >= 0.0
@@ -67,7 +61,7 @@ pub(super) fn shares(
 }
 
 /// The dimensions of a query, with the cohort, because cohorts can differ within a marking.
-pub(super) fn dimensions(archive: &mut dyn Archive, ask: &Ask) -> Result<Vec<Dimension>, Problem> {
+pub(super) fn dimensions(archive: &mut dyn Archive, ask: &Ask) -> Result<Vec<Dimension>> {
     let mut by = ask.question.dimensions()?;
     let filter = &ask.question.filter;
     if by.contains(&Dimension::Dscp) && !by.contains(&Dimension::Cohort) {
@@ -201,7 +195,7 @@ impl Loaded {
         ask: &Ask,
         filter: &Filter,
         by: &[Dimension],
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self> {
         let dscp = ask.question.dscp()?.map(|dscp| dscp.to_string());
         // An archive cannot filter by load and marking, so they are dimensions first.
         let mut dimensions = vec![Dimension::Kind];
@@ -289,11 +283,7 @@ impl Loaded {
 }
 
 /// Rejects a filter that selects fewer devices than a viewer may see.
-pub(super) fn check_group(
-    archive: &mut dyn Archive,
-    ask: &Ask,
-    filter: &Filter,
-) -> Result<(), Problem> {
+pub(super) fn check_group(archive: &mut dyn Archive, ask: &Ask, filter: &Filter) -> Result<()> {
     if ask.visitor.is_operator() {
         return Ok(());
     }

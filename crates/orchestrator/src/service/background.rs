@@ -20,18 +20,14 @@ const RETRY_AFTER: Duration = Duration::from_mins(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 impl Background {
-    pub fn start(
-        mut housekeeping: Housekeeping,
-        clock: Clock,
-        tell: Tell,
-    ) -> std::io::Result<Self> {
-        let stop = housekeeping.stop_flag();
+    pub fn start(mut keeper: Housekeeping, clock: Clock, tell: Tell) -> std::io::Result<Self> {
+        let stop = keeper.stop_flag();
         let stopped = Arc::clone(&stop);
         let work = move || {
             let mut told = String::new();
             while !stopped.load(Ordering::Relaxed) {
                 let (now_ms, start) = (clock(), Instant::now());
-                let pause = match housekeeping.step(now_ms) {
+                let pause = match keeper.step(now_ms) {
                     Ok(did) => {
                         told.clear();
                         // A pause in which uploads may write, between two changes of sums.

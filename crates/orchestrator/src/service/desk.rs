@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use underload_fleet::orchestrator::Answer;
-use underload_fleet::store::{Needs, StoreError};
+use underload_fleet::store::{Needs, Result, StoreError};
 
 use crate::http::{Core, NotDone, Turn};
 use crate::operator::{self, Operator};
@@ -25,8 +25,8 @@ impl Desk {
     fn ask<A: Send + 'static>(
         &self,
         needs: Needs,
-        work: impl FnMut(&mut Turn<'_>) -> Result<A, StoreError> + Send + 'static,
-    ) -> Result<A, StoreError> {
+        work: impl FnMut(&mut Turn<'_>) -> Result<A> + Send + 'static,
+    ) -> Result<A> {
         let done = Handle::current().block_on(self.core.writers.ask(0, needs, work));
         done.map_err(|error| match error {
             NotDone::Broken { what } => StoreError::broken(what),
@@ -36,22 +36,12 @@ impl Desk {
 }
 
 impl Operate for Desk {
-    fn who_has(
-        &self,
-        now_ms: u64,
-        name: &str,
-        sha256: &str,
-    ) -> Result<Option<Operator>, StoreError> {
+    fn who_has(&self, now_ms: u64, name: &str, sha256: &str) -> Result<Option<Operator>> {
         let (name, sha256) = (name.to_owned(), sha256.to_owned());
         self.ask(Needs::default(), move |turn| operator::who_has(turn.tx, now_ms, &name, &sha256))
     }
 
-    fn act(
-        &self,
-        _now_ms: u64,
-        operator: &Operator,
-        action: &Action,
-    ) -> Result<Result<(), String>, StoreError> {
+    fn act(&self, _now: u64, operator: &Operator, action: &Action) -> Result<Result<(), String>> {
         let (core, who, action) = (Arc::clone(&self.core), operator.name.clone(), action.clone());
         let needs = Needs { admits: true, ..Needs::default() };
         let done = self.ask(needs, move |turn| act(&core, turn, &who, &action))?;

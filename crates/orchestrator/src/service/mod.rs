@@ -11,7 +11,7 @@ use ring::hmac;
 use rustls::ServerConfig;
 use underload_disk::{self as disk, Access};
 use underload_fleet::retention::Retention;
-use underload_fleet::store::{Needs, Store, StoreError};
+use underload_fleet::store::{Needs, Result, Store, StoreError};
 use underload_probe::network::raise_descriptor_limit;
 
 use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, system_clock, system_ms};
@@ -100,12 +100,7 @@ pub fn first_token(state: &Path) -> PathBuf {
     state.join(FIRST_TOKEN)
 }
 
-fn first_operator(
-    store: &mut dyn Store,
-    now_ms: u64,
-    state: &Path,
-    tell: &Tell,
-) -> Result<(), StoreError> {
+fn first_operator(store: &mut dyn Store, now_ms: u64, state: &Path, tell: &Tell) -> Result<()> {
     let broken = |error: &dyn std::fmt::Display| StoreError::broken(error.to_string());
     let name = TokenName::new(FIRST_OPERATOR).map_err(|error| broken(&error))?;
     let mut tx = store.begin(&Needs { admits: true, ..Needs::default() })?;

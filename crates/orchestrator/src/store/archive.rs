@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{
-    Archive, Device, Dimension, Filter, LogEntry, Outcomes, PlanRow, Server, StoreError,
-    StoredResult, Sum, Summed,
+    Archive, Device, Dimension, Filter, LogEntry, Outcomes, PlanRow, Result, Server, StoredResult,
+    Sum, Summed,
 };
 
 use super::database::{Begin, Database, Row, Value, values};
@@ -30,32 +30,25 @@ impl SqlArchive {
     }
 
     /// Opens the existing store in a directory for reading.
-    pub fn sqlite(directory: &Path) -> Result<Self, StoreError> {
+    pub fn sqlite(directory: &Path) -> Result<Self> {
         Ok(Self::new(Box::new(Sqlite::reader(directory)?)))
     }
 
     /// Starts a query of the series that the plans have.
-    fn question<'a>(
-        &mut self,
-        filter: &'a Filter,
-        by: &'a [Dimension],
-    ) -> Result<Question<'a>, StoreError> {
+    fn question<'a>(&mut self, filter: &'a Filter, by: &'a [Dimension]) -> Result<Question<'a>> {
         self.planned = planned(&mut *self.database, &self.planned)?;
         Ok(Question::new(filter, by, Arc::clone(&self.planned)))
     }
 
     /// Opens the files that days were moved to, if any. Must be called before results are read:
     /// while the files are open, none is deleted.
-    fn files(&mut self) -> Result<Option<Files>, StoreError> {
+    fn files(&mut self) -> Result<Option<Files>> {
         let location: Option<Location> = setting(&mut *self.database, LOCATION)?;
         location.map(|location| Files::open(&location, self.database.folder())).transpose()
     }
 
     /// Runs queries on a consistent view of the store.
-    fn ask<T>(
-        &mut self,
-        ask: impl FnOnce(&mut dyn Database) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut dyn Database) -> Result<T>) -> Result<T> {
         self.database.begin(Begin::View)?;
         let answer = ask(&mut *self.database);
         self.database.roll_back();
@@ -68,7 +61,7 @@ impl SqlArchive {
         filter: &Filter,
         attributes: Option<&[&str]>,
         see: &mut dyn FnMut(&StoredResult) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let files = self.files()?;
         if let Some(files) = &files
             && !files.visit(filter, attributes, see)?
@@ -88,14 +81,14 @@ impl SqlArchive {
         &mut self,
         sql: &str,
         values: Vec<Value>,
-        read: impl FnMut(Row) -> Result<T, StoreError>,
-    ) -> Result<Vec<T>, StoreError> {
+        read: impl FnMut(Row) -> Result<T>,
+    ) -> Result<Vec<T>> {
         self.database.query(sql, &[values])?.into_iter().map(read).collect()
     }
 }
 
 impl Archive for SqlArchive {
-    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes> {
         let mut question = self.question(filter, &[])?;
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
@@ -114,7 +107,7 @@ impl Archive for SqlArchive {
         })
     }
 
-    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
+    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>> {
         let mut question = self.question(filter, by)?;
         let Some(level) = question.level() else {
             let attributes: Vec<&str> = by.iter().filter_map(Dimension::attribute).collect();
@@ -142,7 +135,7 @@ impl Archive for SqlArchive {
         filter: &Filter,
         after: Option<DeviceId>,
         limit: usize,
-    ) -> Result<Vec<Device>, StoreError> {
+    ) -> Result<Vec<Device>> {
         let Some((condition, mut values)) = condition(filter) else { return Ok(Vec::new()) };
         // Empty bytes sort before all identifiers.
         values.push(after.map_or(Value::Bytes(Vec::new()), Value::from));
@@ -155,13 +148,13 @@ impl Archive for SqlArchive {
         self.rows(&sql, values, device_of)
     }
 
-    fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError> {
+    fn count_devices(&mut self, filter: &Filter) -> Result<u64> {
         let Some((condition, values)) = condition(filter) else { return Ok(0) };
         let sql = format!("SELECT count(*) FROM devices WHERE {condition} true");
         Ok(self.rows(&sql, values, |mut row| row.number())?.pop().unwrap_or(0))
     }
 
-    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError> {
+    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>> {
         let Some(column) = attribute_column(attribute) else { return Ok(Vec::new()) };
         // Orders equal counts by the bytes of the value, in both databases.
         let sql = format!(
@@ -171,11 +164,7 @@ impl Archive for SqlArchive {
         self.rows(&sql, values![limit], |mut row| Ok((row.text()?, row.number()?)))
     }
 
-    fn results_of(
-        &mut self,
-        device: DeviceId,
-        limit: usize,
-    ) -> Result<Vec<StoredResult>, StoreError> {
+    fn results_of(&mut self, device: DeviceId, limit: usize) -> Result<Vec<StoredResult>> {
         let files = self.files()?;
         let sql = "SELECT number, body FROM results WHERE device = $1 AND number < $2
             ORDER BY number DESC LIMIT $3";
@@ -201,11 +190,7 @@ impl Archive for SqlArchive {
         Ok(results.into_iter().map(|kept| kept.result).collect())
     }
 
-    fn visit(
-        &mut self,
-        filter: &Filter,
-        see: &mut dyn FnMut(&StoredResult) -> bool,
-    ) -> Result<(), StoreError> {
+    fn visit(&mut self, filter: &Filter, see: &mut dyn FnMut(&StoredResult) -> bool) -> Result<()> {
         self.visit_all(filter, None, see)
     }
 
@@ -214,28 +199,28 @@ impl Archive for SqlArchive {
         filter: &Filter,
         attributes: &[&str],
         see: &mut dyn FnMut(&StoredResult) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let of_filter = filter.attributes.keys().map(String::as_str);
         let attributes: Vec<&str> = attributes.iter().copied().chain(of_filter).collect();
         self.visit_all(filter, Some(&attributes), see)
     }
 
-    fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError> {
+    fn summed(&mut self, filter: &Filter) -> Result<Summed> {
         Ok(self.files()?.map(|files| files.summed(filter)).unwrap_or_default())
     }
 
-    fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
+    fn servers(&mut self) -> Result<Vec<Server>> {
         let mut servers: Vec<Server> =
             self.rows("SELECT body FROM servers", vec![], |mut row| row.json())?;
         servers.sort_by(|one, next| one.address.name.cmp(&next.address.name));
         Ok(servers)
     }
 
-    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
+    fn plans(&mut self) -> Result<Vec<PlanRow>> {
         plans(&mut *self.database)
     }
 
-    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
+    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>> {
         let sql = "SELECT at_ms, who, what FROM log ORDER BY number DESC LIMIT $1";
         self.rows(sql, values![limit], |mut row| {
             Ok(LogEntry { at_ms: row.number()?, who: row.text()?, what: row.text()? })
@@ -256,10 +241,7 @@ fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
 }
 
 /// Returns the plans of a store: `known`, if they have not changed.
-pub(super) fn planned(
-    database: &mut dyn Database,
-    known: &Arc<Planned>,
-) -> Result<Arc<Planned>, StoreError> {
+pub(super) fn planned(database: &mut dyn Database, known: &Arc<Planned>) -> Result<Arc<Planned>> {
     let rows = plans(database)?;
     Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
 }
@@ -269,7 +251,7 @@ pub(super) fn planned(
 pub(super) fn numbers(
     database: &mut dyn Database,
     devices: &BTreeSet<DeviceId>,
-) -> Result<HashMap<DeviceId, u32>, StoreError> {
+) -> Result<HashMap<DeviceId, u32>> {
     let keys: Vec<_> = devices.iter().map(|device| values![*device]).collect();
     let sql = "SELECT device, number FROM numbers WHERE device IN ({rows bytea})";
     let rows = database.query(sql, &keys)?;
@@ -279,11 +261,7 @@ pub(super) fn numbers(
 /// The keys of a query by their numbers, each with its line of the answer.
 type Keys = BTreeMap<i64, (Key, u32)>;
 
-fn keys(
-    view: &mut dyn Database,
-    kind: i16,
-    question: &mut Question<'_>,
-) -> Result<Keys, StoreError> {
+fn keys(view: &mut dyn Database, kind: i16, question: &mut Question<'_>) -> Result<Keys> {
     let (mut keys, mut after) = (Keys::new(), i64::MIN);
     loop {
         let page = keys_after(view, after, PAGE)?;
@@ -308,7 +286,7 @@ pub(super) fn keys_after(
     database: &mut dyn Database,
     after: i64,
     limit: usize,
-) -> Result<Vec<(i64, Key)>, StoreError> {
+) -> Result<Vec<(i64, Key)>> {
     let sql = "SELECT number, body FROM keys WHERE number > $1 ORDER BY number LIMIT $2";
     let rows = database.query(sql, &[values![after, limit]])?;
     rows.into_iter().map(|mut row| Ok((row.long()?, row.json()?))).collect()
@@ -321,8 +299,8 @@ fn visit_cells(
     (level, kind): (Level, i16),
     filter: &Filter,
     keys: &Keys,
-    mut see: impl FnMut((u32, u8, &(Key, u32)), &CellBytes) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+    mut see: impl FnMut((u32, u8, &(Key, u32)), &CellBytes) -> Result<()>,
+) -> Result<()> {
     let sql = "SELECT day, hour, key, bins, devices, sent, lost, tests FROM sums
         WHERE level = $1 AND kind = $2 AND (day, hour, key) > ($3, $4, $5) AND day < $6
             AND key IN ({numbers $7})
@@ -353,7 +331,7 @@ fn visit_late(
     view: &mut dyn Database,
     filter: &Filter,
     see: &mut dyn FnMut(&StoredResult, Option<u32>),
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let after = rolled_up(view, "")?.unwrap_or_default();
     visit_results(view, filter, after, &mut |view, page| {
         let devices: BTreeSet<DeviceId> = page.iter().map(|(_, stored)| stored.device).collect();
@@ -367,10 +345,7 @@ fn visit_late(
 
 /// Returns the transaction and number of the last result that was folded, in whose order results
 /// are folded. `None` if `lock` skipped the row because another keeper is at work.
-pub(super) fn rolled_up(
-    database: &mut dyn Database,
-    lock: &str,
-) -> Result<Option<(i64, i64)>, StoreError> {
+pub(super) fn rolled_up(database: &mut dyn Database, lock: &str) -> Result<Option<(i64, i64)>> {
     let row = database.query(&format!("{{progress}}{lock}"), &[vec![]])?.pop();
     row.map(|mut row| Ok((row.long()?, row.long()?))).transpose()
 }
@@ -384,8 +359,8 @@ fn visit_results(
     view: &mut dyn Database,
     filter: &Filter,
     (from_change, from_number): (i64, i64),
-    see: &mut dyn FnMut(&mut dyn Database, &Page) -> Result<bool, StoreError>,
-) -> Result<(), StoreError> {
+    see: &mut dyn FnMut(&mut dyn Database, &Page) -> Result<bool>,
+) -> Result<()> {
     let (from, until) = days(filter);
     // Without the first number a query planner may scan all results to find the last ones.
     let sql = "SELECT coalesce(min(number), 1) - 1, coalesce(max(number), 0) FROM results
@@ -403,7 +378,7 @@ fn visit_results(
             let row = encoded(row)?;
             Ok((row.number, row.decode()?))
         };
-        let page: Vec<_> = rows.into_iter().map(result).collect::<Result<_, StoreError>>()?;
+        let page: Vec<_> = rows.into_iter().map(result).collect::<Result<_>>()?;
         let Some((last, _)) = page.last() else { return Ok(()) };
         after = *last;
         if !see(view, &page)? {

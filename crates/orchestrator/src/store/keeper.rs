@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underload_fleet::device::DeviceId;
-use underload_fleet::store::StoreError;
+use underload_fleet::store::{Result, StoreError};
 
 use super::archive::{numbers, planned, rolled_up};
 use super::database::{Begin, Database, Value, values};
@@ -34,7 +34,7 @@ impl Keeper {
 
     /// Folds at most `limit` results into the sums, fewer if they are large; none while another
     /// keeper is at work. An error changes nothing.
-    pub fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
+    pub fn roll_up(&mut self, limit: usize) -> Result<RolledUp> {
         let done = self.fold(Batch::with_results(limit));
         if !matches!(done, Ok(Some(_))) {
             self.database.roll_back();
@@ -43,7 +43,7 @@ impl Keeper {
     }
 
     /// Folds a batch. Returns `None` if the stop flag was set before the batch was stored.
-    fn fold(&mut self, batch: Batch) -> Result<Option<RolledUp>, StoreError> {
+    fn fold(&mut self, batch: Batch) -> Result<Option<RolledUp>> {
         let planned = self.planned()?;
         self.database.begin(Begin::Fold)?;
         let Some(after) = rolled_up(&mut *self.database, SKIP)? else {
@@ -81,17 +81,14 @@ impl Keeper {
         &mut self,
         (change, number): (i64, i64),
         batch: Batch,
-    ) -> Result<Vec<(i64, Encoded)>, StoreError> {
+    ) -> Result<Vec<(i64, Encoded)>> {
         let values = values![change, number, batch.results, batch.bytes];
         let rows = self.database.query(RESULTS, &[values])?;
         rows.into_iter().map(|mut row| Ok((row.long()?, encoded(row)?))).collect()
     }
 
     /// Returns the numbers of devices. Numbers the devices that have none.
-    fn number_devices(
-        &mut self,
-        devices: BTreeSet<DeviceId>,
-    ) -> Result<HashMap<DeviceId, u32>, StoreError> {
+    fn number_devices(&mut self, devices: BTreeSet<DeviceId>) -> Result<HashMap<DeviceId, u32>> {
         let mut known = numbers(&mut *self.database, &devices)?;
         let unknown: BTreeSet<DeviceId> =
             devices.into_iter().filter(|device| !known.contains_key(device)).collect();
@@ -101,10 +98,7 @@ impl Keeper {
         Ok(known)
     }
 
-    fn number_keys<'a>(
-        &mut self,
-        keys: BTreeSet<&'a Key>,
-    ) -> Result<BTreeMap<&'a Key, i64>, StoreError> {
+    fn number_keys<'a>(&mut self, keys: BTreeSet<&'a Key>) -> Result<BTreeMap<&'a Key, i64>> {
         let bodies = keys.iter().map(|key| to_json(*key)).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.keys_of(&bodies)?;
         let new = bodies.iter().filter(|body| !known.contains_key(*body));
@@ -117,7 +111,7 @@ impl Keeper {
         Ok(numbered.filter_map(|(key, body)| Some((key, *known.get(body)?))).collect())
     }
 
-    fn keys_of(&mut self, bodies: &[String]) -> Result<BTreeMap<String, i64>, StoreError> {
+    fn keys_of(&mut self, bodies: &[String]) -> Result<BTreeMap<String, i64>> {
         let sql = "SELECT body, number FROM keys WHERE body IN ({rows text})";
         let bodies: Vec<_> = bodies.iter().map(|body| values![body.as_str()]).collect();
         let rows = self.database.query(sql, &bodies)?;
@@ -125,7 +119,7 @@ impl Keeper {
     }
 
     /// Merges cells into the stored sums.
-    fn write(&mut self, cells: &BTreeMap<Place, Cell>) -> Result<(), StoreError> {
+    fn write(&mut self, cells: &BTreeMap<Place, Cell>) -> Result<()> {
         let numbers = self.number_keys(cells.keys().map(|place| &place.key).collect())?;
         let sums = cells.iter().filter_map(|(place, cell)| {
             let (level, kind) = (place.level.number(), place.key.of.number());
@@ -152,17 +146,13 @@ impl Keeper {
     }
 
     /// The series that the plans request. Returns the same allocation until the plans change.
-    pub(super) fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
+    pub(super) fn planned(&mut self) -> Result<Arc<Planned>> {
         self.planned = planned(&mut *self.database, &self.planned)?;
         Ok(Arc::clone(&self.planned))
     }
 
     /// Reads the first `limit` places of sums after `after`, in their order.
-    pub(super) fn sums(
-        &mut self,
-        after: SumPlace,
-        limit: usize,
-    ) -> Result<Vec<SumPlace>, StoreError> {
+    pub(super) fn sums(&mut self, after: SumPlace, limit: usize) -> Result<Vec<SumPlace>> {
         let sql = "SELECT level, kind, day, hour, key FROM sums
             WHERE (level, kind, day, hour, key) > ($1, $2, $3, $4, $5)
             ORDER BY level, kind, day, hour, key LIMIT $6";
@@ -172,13 +162,13 @@ impl Keeper {
         rows.into_iter().map(|mut row| SumPlace::from_row(&mut row)).collect()
     }
 
-    pub(super) fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError> {
+    pub(super) fn delete_sums(&mut self, places: &[SumPlace]) -> Result<()> {
         let places: Vec<_> = places.iter().map(SumPlace::values).collect();
         self.database.change(&SUMS.delete(), &places).map(drop)
     }
 
     /// Deletes keys that no sum has.
-    pub(super) fn delete_keys(&mut self, numbers: &[i64]) -> Result<(), StoreError> {
+    pub(super) fn delete_keys(&mut self, numbers: &[i64]) -> Result<()> {
         let numbers: Vec<_> = numbers.iter().map(|number| values![*number]).collect();
         let sql = "DELETE FROM keys WHERE number IN ({rows bigint})";
         self.database.change(sql, &numbers).map(drop)
@@ -188,7 +178,7 @@ impl Keeper {
     pub(super) fn day_after(
         &mut self,
         after: Option<&(u32, String)>,
-    ) -> Result<Option<(u32, String)>, StoreError> {
+    ) -> Result<Option<(u32, String)>> {
         let sql = "SELECT day, plan FROM results WHERE (day, plan) > ($1, $2)
             ORDER BY day, plan LIMIT 1";
         let (day, plan) = after.map_or((-1, ""), |(day, plan)| (i64::from(*day), plan.as_str()));
@@ -202,7 +192,7 @@ impl Keeper {
         (plan, day): (&str, u32),
         (after, up_to): (i64, i64),
         limit: usize,
-    ) -> Result<Vec<Encoded>, StoreError> {
+    ) -> Result<Vec<Encoded>> {
         let sql = "SELECT number, device, body FROM results
             WHERE day = $1 AND plan = $2 AND number > $3 AND number <= $4
             ORDER BY number LIMIT $5";
@@ -216,7 +206,7 @@ impl Keeper {
         (plan, day): (&str, u32),
         up_to: i64,
         limit: usize,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64> {
         let sql = "DELETE FROM results WHERE number IN (SELECT number FROM results
             WHERE day = $1 AND plan = $2 AND number <= $3 ORDER BY number LIMIT $4)";
         self.database.change(sql, &[values![day, plan, up_to, limit]])

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use underload_fleet::retention::Retention;
-use underload_fleet::store::{Archive, Store, StoreError};
+use underload_fleet::store::{Archive, Result, Store};
 
 use super::archive::SqlArchive;
 use super::housekeeping::Housekeeping;
@@ -40,17 +40,13 @@ const READERS: usize = 3;
 impl Place {
     /// Opens the store for an orchestrator, and creates it if it is missing. `archive` is that of
     /// [`SqlStore::housekeeping`].
-    pub fn open(
-        &self,
-        archive: Option<&Path>,
-        retention: Retention,
-    ) -> Result<Connections, StoreError> {
+    pub fn open(&self, archive: Option<&Path>, retention: Retention) -> Result<Connections> {
         let (store, writers) = match self {
             Self::Sqlite(directory) => (SqlStore::sqlite(directory)?, 1),
             Self::Postgres(url) => (SqlStore::postgres(url)?, WRITERS),
         };
         let reader = |_| Ok(Box::new(store.archive()?) as Box<dyn Archive>);
-        let archives = (0..READERS).map(reader).collect::<Result<_, StoreError>>()?;
+        let archives = (0..READERS).map(reader).collect::<Result<_>>()?;
         let housekeeping = store.housekeeping(archive, retention)?;
         let mut stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
         for _ in 1..writers {
@@ -60,7 +56,7 @@ impl Place {
     }
 
     /// Opens the store for a short change, also while an orchestrator uses it.
-    pub fn beside(&self) -> Result<Box<dyn Store>, StoreError> {
+    pub fn beside(&self) -> Result<Box<dyn Store>> {
         Ok(Box::new(match self {
             Self::Sqlite(directory) => SqlStore::beside(directory)?,
             Self::Postgres(url) => SqlStore::postgres(url)?,
@@ -68,7 +64,7 @@ impl Place {
     }
 
     /// Opens the store for queries, also while an orchestrator uses it.
-    pub fn archive(&self) -> Result<Box<dyn Archive>, StoreError> {
+    pub fn archive(&self) -> Result<Box<dyn Archive>> {
         Ok(Box::new(match self {
             Self::Sqlite(directory) => SqlArchive::sqlite(directory)?,
             Self::Postgres(url) => SqlStore::postgres(url)?.archive()?,
@@ -115,6 +111,7 @@ impl fmt::Debug for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use underload_fleet::store::StoreError;
 
     #[test]
     fn a_place_is_read_and_its_password_is_not_told() {

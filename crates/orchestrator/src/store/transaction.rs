@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use underload_fleet::device::DeviceId;
 use underload_fleet::orchestrator::{MADE_EPOCH, line_setting};
 use underload_fleet::store::{
-    Code, Device, HeldLease, Leases, LogEntry, Needs, PlanRow, SEEN_ROWS, Server, StoreError,
-    StoredResult, Transaction,
+    Code, Device, HeldLease, Leases, LogEntry, Needs, PlanRow, Result, SEEN_ROWS, Server,
+    StoreError, StoredResult, Transaction,
 };
 
 use super::database::{Begin, Database, Row, Value, values};
@@ -114,8 +114,8 @@ impl<V: Clone> Swapped<V> {
         &self,
         database: &mut dyn Database,
         (table, what): (&Table, &str),
-        to_value: impl Fn(&V) -> Result<Value, StoreError>,
-    ) -> Result<(), StoreError> {
+        to_value: impl Fn(&V) -> Result<Value>,
+    ) -> Result<()> {
         let (mut new, mut known) = (Vec::new(), Vec::new());
         for name in &self.rows.changed {
             let Some(value) = self.rows.get(name) else { continue };
@@ -134,7 +134,7 @@ impl<V: Clone> Swapped<V> {
 }
 
 impl<'a> SqlTransaction<'a> {
-    pub(super) fn begin(database: &'a mut dyn Database, needs: &Needs) -> Result<Self, StoreError> {
+    pub(super) fn begin(database: &'a mut dyn Database, needs: &Needs) -> Result<Self> {
         database.begin(if needs.admits { Begin::Admission } else { Begin::Change })?;
         let mut begun = Self {
             database,
@@ -162,7 +162,7 @@ impl<'a> SqlTransaction<'a> {
         Ok(begun)
     }
 
-    fn load_devices(&mut self, ids: &[DeviceId]) -> Result<(), StoreError> {
+    fn load_devices(&mut self, ids: &[DeviceId]) -> Result<()> {
         let keys: Vec<_> = ids.iter().map(|id| values![*id]).collect();
         for row in self.database.query(&format!("{} FOR UPDATE", DEVICES.get()), &keys)? {
             let device = device_of(row)?;
@@ -175,7 +175,7 @@ impl<'a> SqlTransaction<'a> {
     }
 
     /// Loads the needed leases, and those of the needed devices and their segments.
-    fn load_needed_leases(&mut self) -> Result<(), StoreError> {
+    fn load_needed_leases(&mut self) -> Result<()> {
         let lines = self.devices.present();
         let segments = lines.map(|device| device.attributes.segment.clone());
         let segments: BTreeSet<String> = segments.filter(|segment| !segment.is_empty()).collect();
@@ -195,13 +195,13 @@ impl<'a> SqlTransaction<'a> {
 
     /// Loads the line settings of the needed devices that have a segment. They record whether the
     /// device claimed the segment or an operator set it.
-    fn load_needed_lines(&mut self) -> Result<(), StoreError> {
+    fn load_needed_lines(&mut self) -> Result<()> {
         let lines = self.devices.present().filter(|it| !it.attributes.segment.is_empty());
         let names: Vec<String> = lines.map(|device| line_setting(device.id)).collect();
         self.load_settings(&names)
     }
 
-    fn load_settings(&mut self, names: &[String]) -> Result<(), StoreError> {
+    fn load_settings(&mut self, names: &[String]) -> Result<()> {
         let keys: Vec<_> = names.iter().map(|name| values![name.as_str()]).collect();
         for mut row in self.database.query(&SETTINGS.get(), &keys)? {
             let (name, value) = (row.text()?, row.bytes()?);
@@ -215,7 +215,7 @@ impl<'a> SqlTransaction<'a> {
     }
 
     /// Loads the leases that meet a condition, for each row of values.
-    fn leases_where(&mut self, condition: &str, rows: &[Vec<Value>]) -> Result<(), StoreError> {
+    fn leases_where(&mut self, condition: &str, rows: &[Vec<Value>]) -> Result<()> {
         let sql = format!("SELECT body FROM leases WHERE {condition}");
         for mut row in self.database.query(&sql, rows)? {
             let lease: HeldLease = row.json()?;
@@ -224,7 +224,7 @@ impl<'a> SqlTransaction<'a> {
         Ok(())
     }
 
-    fn load_seen(&mut self, results: &[StoredResult]) -> Result<(), StoreError> {
+    fn load_seen(&mut self, results: &[StoredResult]) -> Result<()> {
         if self.seen_until.is_none() {
             self.load_last_seen()?;
         }
@@ -248,10 +248,7 @@ impl<'a> SqlTransaction<'a> {
     }
 
     /// Returns the oldest stored row of each sender that has [`SEEN_ROWS`] rows.
-    fn oldest_seen(
-        &mut self,
-        places: &[seen::Place],
-    ) -> Result<BTreeMap<Sender, (u32, u64)>, StoreError> {
+    fn oldest_seen(&mut self, places: &[seen::Place]) -> Result<BTreeMap<Sender, (u32, u64)>> {
         let senders: BTreeSet<Sender> =
             places.iter().map(|(device, epoch, _)| (*device, *epoch == MADE_EPOCH)).collect();
         let mut oldest = BTreeMap::new();
@@ -265,7 +262,7 @@ impl<'a> SqlTransaction<'a> {
     }
 
     /// Loads the last row of each needed device, to which its next results most likely belong.
-    fn load_last_seen(&mut self) -> Result<(), StoreError> {
+    fn load_last_seen(&mut self) -> Result<()> {
         let mut until: BTreeMap<DeviceId, Option<(u32, u64)>> =
             self.needs.devices.iter().map(|device| (*device, None)).collect();
         let devices: Vec<_> = until.keys().map(|device| values![*device]).collect();
@@ -284,7 +281,7 @@ impl<'a> SqlTransaction<'a> {
         is_beyond || self.seen.has(place)
     }
 
-    fn write(&mut self) -> Result<(), StoreError> {
+    fn write(&mut self) -> Result<()> {
         let database = &mut *self.database;
         let devices = self.devices.changed().map(device_values).collect::<Result<Vec<_>, _>>()?;
         database.change(&DEVICES.put(), &devices)?;
@@ -298,10 +295,10 @@ impl<'a> SqlTransaction<'a> {
         self.servers.write(database, changed, |server| Ok(to_json(server)?.into()))?;
         database.change(&RESULTS.insert(), &self.results)?;
         let code = |code: &Code| Ok(values![&code.hash[..], to_json(code)?]);
-        let codes = self.codes.changed().map(code).collect::<Result<Vec<_>, StoreError>>()?;
+        let codes = self.codes.changed().map(code).collect::<Result<Vec<_>>>()?;
         database.change(&CODES.put(), &codes)?;
         let plan = |plan: &PlanRow| Ok(values![plan.name.as_str(), to_json(plan)?]);
-        let plans = self.plans.changed().map(plan).collect::<Result<Vec<_>, StoreError>>()?;
+        let plans = self.plans.changed().map(plan).collect::<Result<Vec<_>>>()?;
         database.change(&PLANS.put(), &plans)?;
         // If two orchestrators start at once and each create a secret, the later write fails, so
         // that its orchestrator uses the secret of the other.
@@ -312,7 +309,7 @@ impl<'a> SqlTransaction<'a> {
     }
 
     /// Writes the seen numbers, and deletes all but the newest [`SEEN_ROWS`] rows of a sender.
-    fn write_seen(&mut self) -> Result<(), StoreError> {
+    fn write_seen(&mut self) -> Result<()> {
         let (mut new, mut known) = (Vec::new(), Vec::new());
         for (place, row) in self.seen.changed() {
             let mut values = seen_key(place);
@@ -340,19 +337,19 @@ impl<'a> SqlTransaction<'a> {
 }
 
 impl Transaction for SqlTransaction<'_> {
-    fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError> {
+    fn device(&mut self, id: DeviceId) -> Result<Option<Device>> {
         if !self.devices.is_known(&id) {
             self.load_devices(&[id])?;
         }
         Ok(self.devices.get(&id))
     }
 
-    fn put_device(&mut self, device: &Device) -> Result<(), StoreError> {
+    fn put_device(&mut self, device: &Device) -> Result<()> {
         self.devices.put(device.id, Some(device.clone()));
         Ok(())
     }
 
-    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError> {
+    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>> {
         // Skips devices that another orchestrator is settling.
         let sql = format!(
             "SELECT {} FROM devices WHERE settle_ms <= $1
@@ -370,7 +367,7 @@ impl Transaction for SqlTransaction<'_> {
         Ok(found.into_iter().take(limit).map(|(_, id)| id).collect())
     }
 
-    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError> {
+    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>> {
         if !self.codes.is_known(hash) {
             let sql = format!("{} FOR UPDATE", CODES.get());
             let found = self.database.query(&sql, &[values![&hash[..]]])?.pop();
@@ -380,12 +377,12 @@ impl Transaction for SqlTransaction<'_> {
         Ok(self.codes.get(hash))
     }
 
-    fn put_code(&mut self, code: &Code) -> Result<(), StoreError> {
+    fn put_code(&mut self, code: &Code) -> Result<()> {
         self.codes.put(code.hash, Some(code.clone()));
         Ok(())
     }
 
-    fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
+    fn servers(&mut self) -> Result<Vec<Server>> {
         if !self.servers.is_whole {
             for mut row in self.database.query("SELECT body FROM servers", &[vec![]])? {
                 let text = row.text()?;
@@ -397,7 +394,7 @@ impl Transaction for SqlTransaction<'_> {
         Ok(self.servers.rows.present().cloned().collect())
     }
 
-    fn put_server(&mut self, server: &Server) -> Result<(), StoreError> {
+    fn put_server(&mut self, server: &Server) -> Result<()> {
         // Loads the stored rows: the write fails if another orchestrator has changed the server
         // since, and so does not overwrite a change that this one is not based on.
         self.servers()?;
@@ -405,7 +402,7 @@ impl Transaction for SqlTransaction<'_> {
         Ok(())
     }
 
-    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError> {
+    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>> {
         if !self.leases.is_known(&id) {
             self.leases_where("id = $1", &[values![id]])?;
             self.leases.load(id, None);
@@ -413,7 +410,7 @@ impl Transaction for SqlTransaction<'_> {
         Ok(self.leases.get(&id))
     }
 
-    fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
+    fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>> {
         let (condition, value): (_, Value) = match of {
             Leases::Of(device) => ("device = $1", device.into()),
             Leases::LoadedIn(segment) => ("segment = $1", segment.into()),
@@ -442,19 +439,19 @@ impl Transaction for SqlTransaction<'_> {
         Ok(of.first(self.leases.present(), limit))
     }
 
-    fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError> {
+    fn put_lease(&mut self, lease: &HeldLease) -> Result<()> {
         self.database.take_turn()?;
         self.leases.put(lease.id, Some(lease.clone()));
         Ok(())
     }
 
-    fn end_lease(&mut self, id: u64) -> Result<(), StoreError> {
+    fn end_lease(&mut self, id: u64) -> Result<()> {
         self.database.take_turn()?;
         self.leases.put(id, None);
         Ok(())
     }
 
-    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
+    fn plans(&mut self) -> Result<Vec<PlanRow>> {
         if !self.are_plans_known {
             for plan in plans(self.database)? {
                 self.plans.load(plan.name.clone(), Some(plan));
@@ -464,12 +461,12 @@ impl Transaction for SqlTransaction<'_> {
         Ok(self.plans.present().cloned().collect())
     }
 
-    fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError> {
+    fn put_plan(&mut self, plan: &PlanRow) -> Result<()> {
         self.plans.put(plan.name.clone(), Some(plan.clone()));
         Ok(())
     }
 
-    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError> {
+    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>> {
         self.load_seen(results)?;
         let mut are_new = Vec::with_capacity(results.len());
         for stored in results {
@@ -483,7 +480,7 @@ impl Transaction for SqlTransaction<'_> {
         Ok(are_new)
     }
 
-    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_owned();
         if !self.settings.rows.is_known(&name) {
             self.load_settings(std::slice::from_ref(&name))?;
@@ -491,18 +488,18 @@ impl Transaction for SqlTransaction<'_> {
         Ok(self.settings.rows.get(&name))
     }
 
-    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<()> {
         self.setting(name)?;
         self.settings.rows.put(name.to_owned(), Some(value.to_vec()));
         Ok(())
     }
 
-    fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
+    fn log(&mut self, entry: &LogEntry) -> Result<()> {
         self.log.push(values![entry.at_ms, entry.who.as_str(), entry.what.as_str()]);
         Ok(())
     }
 
-    fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
+    fn commit(mut self: Box<Self>) -> Result<()> {
         self.write()?;
         self.database.commit()?;
         self.is_open = false;
@@ -519,7 +516,7 @@ impl Drop for SqlTransaction<'_> {
 }
 
 /// Returns all plans, ordered by name.
-pub(super) fn plans(database: &mut dyn Database) -> Result<Vec<PlanRow>, StoreError> {
+pub(super) fn plans(database: &mut dyn Database) -> Result<Vec<PlanRow>> {
     let rows = database.query("SELECT body FROM plans", &[vec![]])?;
     let plans = rows.into_iter().map(|mut row| row.json());
     let mut plans: Vec<PlanRow> = plans.collect::<Result<_, _>>()?;
@@ -528,19 +525,14 @@ pub(super) fn plans(database: &mut dyn Database) -> Result<Vec<PlanRow>, StoreEr
 }
 
 /// Writes rows, and fails if another orchestrator has changed one of them since it was read.
-fn write_all(
-    database: &mut dyn Database,
-    sql: &str,
-    rows: &[Vec<Value>],
-    what: &str,
-) -> Result<(), StoreError> {
-    if database.change(sql, rows)? == rows.len() as u64 {
+fn write_all(store: &mut dyn Database, sql: &str, rows: &[Vec<Value>], what: &str) -> Result<()> {
+    if store.change(sql, rows)? == rows.len() as u64 {
         return Ok(());
     }
     Err(StoreError::temporary(format!("{what} by another orchestrator just now")))
 }
 
-fn lease_values(lease: &HeldLease) -> Result<Vec<Value>, StoreError> {
+fn lease_values(lease: &HeldLease) -> Result<Vec<Value>> {
     let HeldLease { id, device, server, segment, expires_ms, .. } = lease;
     let (server, segment) = (server.as_str(), segment.as_deref());
     Ok(values![*id, *device, server, segment, to_instant(*expires_ms), to_json(lease)?])
@@ -550,7 +542,7 @@ fn seen_key((device, epoch, part): &seen::Place) -> Vec<Value> {
     values![*device, *epoch, *part]
 }
 
-fn seen_of(mut row: Row) -> Result<(seen::Place, Vec<u8>), StoreError> {
+fn seen_of(mut row: Row) -> Result<(seen::Place, Vec<u8>)> {
     Ok(((DeviceId(row.array()?), row.small()?, row.number()?), row.bytes()?))
 }
 

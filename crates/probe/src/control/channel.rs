@@ -183,18 +183,15 @@ pub fn read_message<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, Se
 }
 
 /// Writes one message to `stream`, a TLS connection over a [`Limited`].
-pub fn write_message(
-    stream: &mut impl Write,
-    message: &impl Serialize,
-) -> Result<(), ServiceError> {
+pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> Result<(), ServiceError> {
     let bytes = encode(message)?;
     let mut rest = bytes.as_slice();
     while !rest.is_empty() {
-        let written = stream.write(rest);
+        let written = out.write(rest);
         rest = rest.get(progress(written, WRITING)?..).unwrap_or_default();
     }
     loop {
-        let flushed = stream.flush().map(|()| 1);
+        let flushed = out.flush().map(|()| 1);
         if progress(flushed, WRITING)? == 1 {
             return Ok(());
         }

@@ -15,7 +15,7 @@ use super::channel::{
     CONVERSATION_MAX, Flagged, Limited, NoLease, prepare, read_message, write_message,
 };
 use super::claims::server_of;
-use super::error::ServiceError;
+use super::error::{Result, ServiceError};
 use super::fingerprint::{Fingerprint, from_hex};
 use super::join::join;
 use super::message::{Answer, Ask, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode};
@@ -88,11 +88,7 @@ impl Remote {
     /// # Errors
     /// Returns an error if no address answers, the key differs from the known one, the token is for
     /// another server, the server is busy or refuses, or the user cancels.
-    pub fn connect(
-        host: &str,
-        addresses: &[SocketAddr],
-        options: &ConnectOptions,
-    ) -> Result<Self, ServiceError> {
+    pub fn connect(host: &str, addresses: &[SocketAddr], options: &ConnectOptions) -> Result<Self> {
         let expected = Expected::new(host, options)?;
         let mut left = addresses.to_vec();
         let mut silent = None;
@@ -125,7 +121,7 @@ impl Remote {
         (socket, address): (TcpStream, SocketAddr),
         expected: &Expected,
         options: &ConnectOptions,
-    ) -> Result<Self, ServiceError> {
+    ) -> Result<Self> {
         let pin = Pin::new(&expected.all());
         let mut control = secure(socket, address, options, &pin)?;
         let conversation = converse(&mut control, options);
@@ -214,7 +210,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn new(host: &str, options: &ConnectOptions) -> Result<Self, ServiceError> {
+    fn new(host: &str, options: &ConnectOptions) -> Result<Self> {
         let known = options.trust.expected(host)?;
         let named = options.token.as_deref().and_then(server_of);
         let known_servers = options.trust.known_servers().map(Path::to_owned);
@@ -233,7 +229,7 @@ impl Expected {
         self.known.into_iter().chain(self.named).collect()
     }
 
-    fn check(&self, host: &str, seen: &Names) -> Result<(), ServiceError> {
+    fn check(&self, host: &str, seen: &Names) -> Result<()> {
         let host = || host.to_owned();
         match (self.known, self.named) {
             (Some(known), _) if !seen.matches(known) => Err(ServiceError::Imposter {
@@ -254,7 +250,7 @@ fn reach(
     host: &str,
     addresses: &[SocketAddr],
     options: &ConnectOptions,
-) -> Result<(TcpStream, SocketAddr), ServiceError> {
+) -> Result<(TcpStream, SocketAddr)> {
     let is_cancelled = || options.cancel.load(Ordering::Relaxed);
     let error = |source| ServiceError::Socket { step: "connecting to the server", source };
     connect_first(addresses, &*options.network, CONVERSATION_MAX, &is_cancelled).map_err(
@@ -274,7 +270,7 @@ fn secure(
     address: SocketAddr,
     options: &ConnectOptions,
     pin: &Arc<Pin>,
-) -> Result<Control, ServiceError> {
+) -> Result<Control> {
     prepare(&socket).map_err(|source| ServiceError::Socket {
         step: "preparing the control connection",
         source,
@@ -287,7 +283,7 @@ fn secure(
     Ok(StreamOwned::new(connection, limited))
 }
 
-fn converse(control: &mut Control, options: &ConnectOptions) -> Result<Answer, ServiceError> {
+fn converse(control: &mut Control, options: &ConnectOptions) -> Result<Answer> {
     let question = Question {
         protocol: PROTOCOL,
         token: options.token.clone(),
@@ -299,7 +295,7 @@ fn converse(control: &mut Control, options: &ConnectOptions) -> Result<Answer, S
     read_message(control)
 }
 
-fn granted(answer: Answer) -> Result<(Token, u16, Granted), ServiceError> {
+fn granted(answer: Answer) -> Result<(Token, u16, Granted)> {
     match answer {
         Answer::Granted {
             session,
@@ -329,11 +325,7 @@ fn granted(answer: Answer) -> Result<(Token, u16, Granted), ServiceError> {
 
 /// Proves to the server that our UDP address belongs to the session, and that UDP reaches the
 /// server.
-fn join_over_udp(
-    reflector: SocketAddr,
-    options: &ConnectOptions,
-    token: &Token,
-) -> Result<(), ServiceError> {
+fn join_over_udp(reflector: SocketAddr, options: &ConnectOptions, token: &Token) -> Result<()> {
     let blocked = |source| ServiceError::UdpBlocked { port: reflector.port(), source };
     let socket = options
         .network

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use super::fingerprint::Fingerprint;
 
+/// The result of talking to a server, or of its keys and files.
+pub type Result<T, E = ServiceError> = std::result::Result<T, E>;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     #[error("{step}")]

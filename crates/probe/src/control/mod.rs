@@ -23,7 +23,7 @@ pub use channel::{
     write_message,
 };
 pub use client::{ConnectOptions, Granted, Remote, SessionNews, next_notice};
-pub use error::{ServiceError, in_full};
+pub use error::{Result, ServiceError, in_full};
 pub use fingerprint::{Fingerprint, from_hex};
 pub use message::{
     Answer, Ask, FLOWS_PER_SESSION_MAX, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode,

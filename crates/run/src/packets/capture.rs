@@ -18,7 +18,7 @@ use underload_sim::net::{Event, Sighting};
 use super::header::{self, Passed, TcpFacts};
 use super::point::{HopNames, Point};
 use super::sequence::Offsets;
-use crate::error::{Doing as _, RunError};
+use crate::error::{Doing as _, Result};
 
 pub struct Capture {
     path: PathBuf,
@@ -32,12 +32,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    pub fn begin(
-        path: PathBuf,
-        file: GrowingFile,
-        point: Point,
-        what: &str,
-    ) -> Result<Self, RunError> {
+    pub fn begin(path: PathBuf, file: GrowingFile, point: Point, what: &str) -> Result<Self> {
         let begin = || -> Result<_, PcapError> {
             let program = concat!("underload ", env!("CARGO_PKG_VERSION"));
             let section = SectionHeaderBlock {
@@ -69,7 +64,7 @@ impl Capture {
         names: &HopNames,
         facts: &TcpFacts,
         offsets: &Offsets,
-    ) -> Result<(), RunError> {
+    ) -> Result<()> {
         if self.point.misses(sighting, names) {
             self.missed += 1;
         }
@@ -99,7 +94,7 @@ impl Capture {
         self.packets
     }
 
-    pub fn finish(mut self) -> Result<(), RunError> {
+    pub fn finish(mut self) -> Result<()> {
         let file = self.writer.get_mut();
         let flushed = file.flush().and_then(|()| file.get_ref().sync());
         flushed.doing(format!("writing {}", self.path.display()))

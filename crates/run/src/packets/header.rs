@@ -149,15 +149,9 @@ impl Tcp {
         Self { sequence: 0, acknowledged, flags, window: u16::MAX, options }
     }
 
-    fn data(
-        data: Data,
-        half: Half,
-        facts: &TcpFacts,
-        offsets: &Offsets,
-        passed: &mut Passed,
-    ) -> Self {
-        let sequence = offsets.start(half, data.sequence, facts.segment_bytes);
-        let numbers = passed.numbers(half);
+    fn data(data: Data, way: Half, facts: &TcpFacts, offsets: &Offsets, seen: &mut Passed) -> Self {
+        let sequence = offsets.start(way, data.sequence, facts.segment_bytes);
+        let numbers = seen.numbers(way);
         let end = sequence.wrapping_add(data.len.into());
         if is_later(end, numbers.end) {
             numbers.end = end;

@@ -279,11 +279,7 @@ fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
 }
 
 /// Reads the scenario with the overrides of the sweep file.
-fn scenario_of(
-    file: &SweepFile,
-    source: &Source,
-    files: &Files,
-) -> Result<Scenario, ScenarioErrors> {
+fn scenario_of(file: &SweepFile, from: &Source, files: &Files) -> Result<Scenario, ScenarioErrors> {
     let options = Options {
         short: file.short,
         set: file.set.clone(),
@@ -293,8 +289,8 @@ fn scenario_of(
         keeps_tables: true,
         ..Options::default()
     };
-    let load = &mut |wanted: &str| files.note(&source.name, wanted);
-    Scenario::read(&source.text, &source.name, &options, load)
+    let load = &mut |wanted: &str| files.note(&from.name, wanted);
+    Scenario::read(&from.text, &from.name, &options, load)
 }
 
 /// Rejects a scenario that another machine or a later program could not compute.

@@ -10,7 +10,7 @@ use rustls::ServerConfig;
 
 use underload_probe::Counters;
 use underload_probe::control::{
-    Answer, Ask, Fingerprint, Flagged, Lease, PROTOCOL, Question, ServiceError,
+    Answer, Ask, Fingerprint, Flagged, Lease, PROTOCOL, Question, Result,
 };
 use underload_probe::load::{FlowHost, Token};
 
@@ -57,12 +57,7 @@ impl Host {
         }
     }
 
-    fn try_converse(
-        &self,
-        socket: TcpStream,
-        from: IpAddr,
-        place: StrangerPlace,
-    ) -> Result<(), ServiceError> {
+    fn try_converse(&self, socket: TcpStream, from: IpAddr, place: StrangerPlace) -> Result<()> {
         let tls = Arc::clone(&lock(&self.tls));
         let mut conversation = Conversation::begin(tls, socket, Flagged::new(&self.stop))?;
         let question = conversation.question()?;
@@ -147,7 +142,7 @@ impl Host {
         ask: Ask,
         from: IpAddr,
         admitted: Option<Admitted>,
-        note: impl FnOnce() -> Result<Option<LeaseHeld>, ServiceError>,
+        note: impl FnOnce() -> Result<Option<LeaseHeld>>,
     ) -> Decided {
         let session = Token(random()?);
         match self.sessions.open(ask, from, session, admitted) {
@@ -180,7 +175,7 @@ impl Host {
     }
 
     /// Replaces the server's identity for new connections.
-    pub(crate) fn serve_as(&self, identity: Identity) -> Result<Fingerprint, ServiceError> {
+    pub(crate) fn serve_as(&self, identity: Identity) -> Result<Fingerprint> {
         let names = identity.names();
         let tls = identity.server_config()?;
         *lock(&self.tls) = tls;
@@ -214,7 +209,7 @@ impl Lease for Share {
 }
 
 /// An answer, and the session that it grants.
-type Decided = Result<(Answer, Option<Opened>), ServiceError>;
+type Decided = Result<(Answer, Option<Opened>)>;
 
 /// A session and the lease that it was opened with. The session ends before the lease does.
 struct Opened {

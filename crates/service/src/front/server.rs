@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use underload_probe::control::{Fingerprint, SERVER_PORT, ServiceError, in_full};
+use underload_probe::control::{Fingerprint, Result, SERVER_PORT, ServiceError, in_full};
 use underload_probe::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 use underload_probe::load::{FlowHost, LoadServerConfig, UdpFlows, UdpPort};
 use underload_probe::network::{Line, current_network};
@@ -109,7 +109,7 @@ impl Service {
     /// # Errors
     /// Returns an error if an address is in use or not this machine's, a thread cannot be started,
     /// the certificate is unusable, or others can read the keys.
-    pub fn start(config: ServiceConfig) -> Result<Self, ServiceError> {
+    pub fn start(config: ServiceConfig) -> Result<Self> {
         let (listeners, addresses) = bind_tcp(&config.addresses, config.tcp_port)?;
         let (sockets, udp_port) = bind_udp(&config.addresses, config.udp_port)?;
         let (fingerprint, files) = (config.identity.fingerprint(), config.identity.files());
@@ -289,7 +289,7 @@ fn start_reflector(
     config: &ServiceConfig,
     sessions: &Arc<Sessions>,
     flows: &Arc<UdpFlows>,
-) -> Result<Reflector, ServiceError> {
+) -> Result<Reflector> {
     let (sessions, flows) = (Arc::clone(sessions), Arc::clone(flows));
     let (proof, clock) = (Arc::new(AddressProof::new(&random()?)), RunClock::start());
     let openings = Arc::new(Openings::new());
@@ -333,10 +333,7 @@ fn load_config(config: &ServiceConfig) -> LoadServerConfig {
     }
 }
 
-fn bind_tcp(
-    addresses: &[IpAddr],
-    mut port: u16,
-) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), ServiceError> {
+fn bind_tcp(addresses: &[IpAddr], mut port: u16) -> Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
     let (mut listeners, mut bound) = (Vec::new(), Vec::new());
     for address in addresses {
         let (socket, local) = bind(SocketAddr::new(*address, port), Type::STREAM, |socket, at| {
@@ -351,7 +348,7 @@ fn bind_tcp(
     Ok((listeners, bound))
 }
 
-fn bind_udp(addresses: &[IpAddr], mut port: u16) -> Result<(Vec<UdpSocket>, u16), ServiceError> {
+fn bind_udp(addresses: &[IpAddr], mut port: u16) -> Result<(Vec<UdpSocket>, u16)> {
     let mut sockets = Vec::new();
     for address in addresses {
         let (socket, local) = bind(SocketAddr::new(*address, port), Type::DGRAM, |socket, at| {
@@ -370,7 +367,7 @@ fn bind(
     address: SocketAddr,
     kind: Type,
     bind: impl FnOnce(&Socket, &SockAddr) -> std::io::Result<()>,
-) -> Result<(Socket, SocketAddr), ServiceError> {
+) -> Result<(Socket, SocketAddr)> {
     let open = || {
         let socket = Socket::new(Domain::for_address(address), kind, None)?;
         if address.is_ipv6() {

@@ -14,7 +14,7 @@ use ring::hmac;
 use underload_disk as disk;
 use underload_probe::control::claims::{Claims, PREFIX};
 use underload_probe::control::private::{self, LOCK_PATIENCE};
-use underload_probe::control::{Ask, Fingerprint, Names, ServiceError, from_hex, in_full};
+use underload_probe::control::{Ask, Fingerprint, Names, Result, ServiceError, from_hex, in_full};
 
 use super::uses::{SKEW, Uses};
 use crate::admission::Admitted;
@@ -61,7 +61,7 @@ impl TokenKeys {
     /// # Errors
     /// Returns [`ServiceError::File`] if reading fails, [`ServiceError::Keys`] if others can read
     /// or own the file, or it does not have one or two well-formed keys.
-    pub fn load(path: &Path) -> Result<Self, ServiceError> {
+    pub fn load(path: &Path) -> Result<Self> {
         let error = |what: String| ServiceError::Keys { path: path.to_owned(), what };
         let text = String::from_utf8(private::read_secret(path)?);
         let text = text.map_err(|_| error("it is not text".to_owned()))?;
@@ -83,7 +83,7 @@ impl TokenKeys {
     }
 
     /// Adds a new key to the file, created if missing, and keeps the newest of the old ones.
-    pub fn rotate(path: &Path) -> Result<Self, ServiceError> {
+    pub fn rotate(path: &Path) -> Result<Self> {
         let directory = disk::directory_of(path);
         let error = |source| ServiceError::File { path: directory.to_owned(), source };
         let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(error)?;
@@ -100,16 +100,11 @@ impl TokenKeys {
     }
 
     /// Returns a new token for the server with this key, signed with the newest key.
-    pub fn issue(&self, server: Fingerprint, terms: &TokenTerms) -> Result<String, ServiceError> {
+    pub fn issue(&self, server: Fingerprint, terms: &TokenTerms) -> Result<String> {
         self.issue_at(server, terms, unix_seconds())
     }
 
-    fn issue_at(
-        &self,
-        server: Fingerprint,
-        terms: &TokenTerms,
-        now: u64,
-    ) -> Result<String, ServiceError> {
+    fn issue_at(&self, server: Fingerprint, terms: &TokenTerms, now: u64) -> Result<String> {
         let key = &self.newest;
         let claims = Claims {
             key: key.name.clone(),
@@ -148,7 +143,7 @@ impl TokenKeys {
 #[cfg(feature = "fuzzing")]
 impl TokenKeys {
     /// Returns one key that no input can know.
-    pub(crate) fn for_fuzzing() -> Result<Self, ServiceError> {
+    pub(crate) fn for_fuzzing() -> Result<Self> {
         let newest = Key { name: "fuzz".to_owned(), secret: random()? };
         Ok(Self { newest, previous: None })
     }
@@ -182,11 +177,7 @@ impl TokenDesk {
     /// Loads the keys of `path`, which is read again when it changes. Uses are stored in the
     /// directory
     /// `state`; without one, in memory.
-    pub(crate) fn open(
-        path: &Path,
-        server: Names,
-        state: Option<&Path>,
-    ) -> Result<Self, ServiceError> {
+    pub(crate) fn open(path: &Path, server: Names, state: Option<&Path>) -> Result<Self> {
         let stamp = Stamp::read(path);
         let keys = Some(TokenKeys::load(path)?);
         let opened = state.map(|directory| Uses::open(directory, unix_seconds())).transpose()?;
@@ -215,7 +206,7 @@ impl TokenDesk {
     ///
     /// # Errors
     /// Returns [`ServiceError::File`] if recording fails; the caller must then grant nothing.
-    pub(crate) fn note(&mut self, admitted: &Admitted) -> Result<(), ServiceError> {
+    pub(crate) fn note(&mut self, admitted: &Admitted) -> Result<()> {
         let noted = self.uses.note(admitted.id, admitted.expires);
         if let Err(error) = &noted {
             let words = format!("uses of tokens cannot be recorded: {}", in_full(error));

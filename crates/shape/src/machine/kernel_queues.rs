@@ -27,6 +27,9 @@ const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// A function of the kernel that only BPF queues call.
 const KFUNC: &[u8] = b"bpf_qdisc_skb_drop";
 
+/// The result of changing a queue that is a BPF program.
+type Result<T, E = KernelQueueError> = std::result::Result<T, E>;
+
 /// Why a queue was not added, changed, shown or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelQueueError {
@@ -98,7 +101,7 @@ pub struct Kernel {
 }
 
 /// Checks that the running kernel has BPF queues.
-fn check_kernel() -> Result<(), KernelQueueError> {
+fn check_kernel() -> Result<()> {
     let release = || {
         let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         text.trim().to_owned()
@@ -115,7 +118,7 @@ impl Kernel {
     ///
     /// # Errors
     /// Returns what the kernel lacks.
-    pub fn open() -> Result<Self, KernelQueueError> {
+    pub fn open() -> Result<Self> {
         check_kernel()?;
         let network = std::fs::metadata("/proc/self/ns/net").map_or(0, |facts| facts.ino() as u32);
         Ok(Self { network })
@@ -127,12 +130,7 @@ impl Kernel {
     }
 
     /// Attaches a queue at the root of a device. After an error the device is as before.
-    pub fn add(
-        &self,
-        device: &str,
-        queue: &KernelQueue,
-        may_replace: bool,
-    ) -> Result<(), KernelQueueError> {
+    pub fn add(&self, device: &str, queue: &KernelQueue, may_replace: bool) -> Result<()> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;
         let snapshot = Snapshot::take(device)?;
@@ -154,7 +152,7 @@ impl Kernel {
 
     /// Gives the queue of a device other settings, which apply from the next packet on. Stored
     /// packets stay.
-    pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<(), KernelQueueError> {
+    pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<()> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;
         let snapshot = Snapshot::take(device)?;
@@ -168,7 +166,7 @@ impl Kernel {
     }
 
     /// Returns the queues of this network.
-    pub fn show(&self) -> Result<Vec<Report>, KernelQueueError> {
+    pub fn show(&self) -> Result<Vec<Report>> {
         let devices = devices()?;
         let mut reports = Vec::new();
         for law in Law::ALL {
@@ -186,7 +184,7 @@ impl Kernel {
     }
 
     /// Removes the queue of a device, which has the kernel's default then.
-    pub fn remove(&self, device: &str) -> Result<(), KernelQueueError> {
+    pub fn remove(&self, device: &str) -> Result<()> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;
         let snapshot = Snapshot::take(device)?;
@@ -207,11 +205,7 @@ fn root(snapshot: &Snapshot) -> Option<&Qdisc> {
     snapshot.queues.first().map(|queue| &queue.qdisc)
 }
 
-fn check_root(
-    device: &str,
-    root: Option<&Qdisc>,
-    may_replace: bool,
-) -> Result<(), KernelQueueError> {
+fn check_root(device: &str, root: Option<&Qdisc>, may_replace: bool) -> Result<()> {
     let device = device.to_owned();
     match root {
         Some(root) if Law::of_kind(&root.kind).is_some() => {
@@ -231,7 +225,7 @@ fn absent(device: &str, present: Option<Law>) -> KernelQueueError {
 }
 
 /// Returns the maps of a law's object, which is loaded unless a queue uses it already.
-fn load(queue: &KernelQueue) -> Result<Maps, KernelQueueError> {
+fn load(queue: &KernelQueue) -> Result<Maps> {
     let law = queue.law;
     remove_unused(law)?;
     if let Some(maps) = registered(law)? {
@@ -254,12 +248,12 @@ fn object(law: Law) -> io::Result<File> {
 }
 
 /// Returns the maps of the registered object of a law; `None` if none is registered.
-fn registered(law: Law) -> Result<Option<Maps>, KernelQueueError> {
+fn registered(law: Law) -> Result<Option<Maps>> {
     Ok(Maps::find(law, &tools::run(&Command::bpftool("-j map show"))?)?)
 }
 
 /// Unregisters the object of a law if no queue uses it. The caller has the lock.
-fn remove_unused(law: Law) -> Result<(), KernelQueueError> {
+fn remove_unused(law: Law) -> Result<()> {
     let Some(maps) = registered(law)? else { return Ok(()) };
     if !maps.reports(&tools::run(&maps.dump())?)?.is_empty() {
         return Ok(());
@@ -268,13 +262,13 @@ fn remove_unused(law: Law) -> Result<(), KernelQueueError> {
     Ok(())
 }
 
-fn check_version(maps: &Maps, queue: &KernelQueue) -> Result<(), KernelQueueError> {
+fn check_version(maps: &Maps, queue: &KernelQueue) -> Result<()> {
     let error = || KernelQueueError::OtherVersion(queue.law.kind());
     maps.has_layout_of(queue).then_some(()).ok_or_else(error)
 }
 
 /// Writes the settings of a device.
-fn set(maps: &Maps, place: Place, queue: &KernelQueue) -> Result<(), KernelQueueError> {
+fn set(maps: &Maps, place: Place, queue: &KernelQueue) -> Result<()> {
     let since_start = clock_gettime(ClockId::CLOCK_BOOTTIME).map(std::time::Duration::from);
     let version = since_start.map_or(0, |time| time.as_nanos() as u64);
     tools::run(&maps.set(place, &queue.words(version)))?;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use underload_record::schema::{RunRecord, TrialRecord};
 
 use crate::columns::{Column, Kind, Schema as _};
-use crate::error::{NEWEST_VERSION, StoreError};
+use crate::error::{NEWEST_VERSION, Result, StoreError};
 use crate::files::{self, RECORD, TRIALS};
 use crate::run_data::check_trial;
 use crate::table_file::{self, NewTable};
@@ -52,11 +52,7 @@ struct Head<'a> {
 }
 
 /// Returns `run.json` of a run whose `count` trials are in the table.
-pub(crate) fn encode(
-    path: &Path,
-    record: &mut RunRecord,
-    count: usize,
-) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn encode(path: &Path, record: &mut RunRecord, count: usize) -> Result<Vec<u8>> {
     let version = mem::replace(&mut record.format_version, NEWEST_VERSION);
     let trials_in = TrialsIn { file: TRIALS.to_owned(), count };
     let json = files::encode(path, &Head { record, trials_in });
@@ -79,25 +75,25 @@ pub(crate) struct NewRecords {
 }
 
 impl NewRecords {
-    pub(crate) fn begin(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn begin(path: &Path) -> Result<Self> {
         let table = NewTable::begin(path, &layout())?;
         Ok(Self { path: path.to_owned(), table, group: Vec::new() })
     }
 
-    pub(crate) fn push(&mut self, trial: TrialRecord) -> Result<(), StoreError> {
+    pub(crate) fn push(&mut self, trial: TrialRecord) -> Result<()> {
         self.group.push(trial);
         if self.group.len() < GROUP_ROWS { Ok(()) } else { self.write_group() }
     }
 
     /// Completes and names the table, unless a file of its name exists.
-    pub(crate) fn claim(mut self) -> Result<(), StoreError> {
+    pub(crate) fn claim(mut self) -> Result<()> {
         if !self.group.is_empty() {
             self.write_group()?;
         }
         self.table.claim()
     }
 
-    fn write_group(&mut self) -> Result<(), StoreError> {
+    fn write_group(&mut self) -> Result<()> {
         let texts = self.group.iter().map(|it| serde_json::to_vec(it).map(ByteArray::from));
         let texts: Result<Vec<ByteArray>, _> = texts.collect();
         let texts = texts.map_err(StoreError::json(&self.path))?;
@@ -116,7 +112,7 @@ pub(crate) fn read(
     arms: &BTreeSet<String>,
     limit: u64,
     reduce: &mut dyn FnMut(&mut TrialRecord),
-) -> Result<Vec<TrialRecord>, StoreError> {
+) -> Result<Vec<TrialRecord>> {
     let TrialsIn { file, count } = trials_in;
     if file != TRIALS {
         let reason = format!("its trials are in {file:?}; expected {TRIALS:?}");

@@ -10,7 +10,7 @@ use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{Conclusion, LatencyPools, conclude};
 
 use crate::columns::{Column, Layout, Schema as _};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::files::{JOURNAL, PACKETS, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
 use crate::folder::{self, Folder};
 use crate::packets::{PacketTable, Packets};
@@ -53,7 +53,7 @@ impl RunDir {
     /// # Errors
     /// Returns [`StoreError::Exists`] if it has a run, and [`StoreError::Foreign`] if it has
     /// anything else.
-    pub fn check_vacant(path: impl AsRef<Path>) -> Result<(), StoreError> {
+    pub fn check_vacant(path: impl AsRef<Path>) -> Result<()> {
         folder::check_vacant(path.as_ref())
     }
 
@@ -63,7 +63,7 @@ impl RunDir {
     /// # Errors
     /// As [`RunDir::check_vacant`]; also [`StoreError::Busy`] if another program has the lock. Then
     /// nothing has changed.
-    pub fn create(path: impl Into<PathBuf>, mut record: RunRecord) -> Result<RunDir, StoreError> {
+    pub fn create(path: impl Into<PathBuf>, mut record: RunRecord) -> Result<RunDir> {
         record.complete = false;
         record.trials.clear();
         record.summaries.clear();
@@ -111,7 +111,7 @@ impl RunDir {
 
     /// As [`RunDir::create`]; if `path` is taken, in `path-2`, `path-3` and so on, because two runs
     /// that begin in the same second have the same name.
-    pub fn create_unused(path: &Path, record: &RunRecord) -> Result<RunDir, StoreError> {
+    pub fn create_unused(path: &Path, record: &RunRecord) -> Result<RunDir> {
         let numbered = |number: u32| {
             let mut name = path.as_os_str().to_owned();
             name.push(format!("-{number}"));
@@ -140,7 +140,7 @@ impl RunDir {
     }
 
     /// Creates a file of one trial in a folder of the run, such as a capture. It must not exist.
-    pub fn begin_file(&self, folder: &str, name: &str) -> Result<GrowingFile, StoreError> {
+    pub fn begin_file(&self, folder: &str, name: &str) -> Result<GrowingFile> {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
@@ -163,7 +163,7 @@ impl RunDir {
 
     /// Creates a table for the packets of a trial, which must be finished before the trial is
     /// appended. A run without such tables has no `packets.parquet`.
-    pub fn packet_table(&self, trial: u32) -> Result<PacketTable, StoreError> {
+    pub fn packet_table(&self, trial: u32) -> Result<PacketTable> {
         let path = part(self.path(), trial as usize, PACKETS);
         let file = self.folder.begin(&path)?;
         PacketTable::new(path, file)
@@ -179,7 +179,7 @@ impl RunDir {
         trial: &TrialRecord,
         samples: &[Sample],
         series: &[Series],
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let path = self.path().to_owned();
         let wrong = |reason: String| StoreError::inconsistent(&path, reason);
         let next = self.trials;
@@ -222,7 +222,7 @@ impl RunDir {
     }
 
     /// Syncs all appended trials to the disk.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
+    pub fn sync(&mut self) -> Result<()> {
         if !self.unsynced.is_empty() {
             let parts = self.path().join(PARTS);
             disk::sync_files(&self.unsynced)
@@ -236,7 +236,7 @@ impl RunDir {
     /// Completes the run: summaries, verdicts, merged tables, `run.json`. Returns the record as
     /// [`RunDir::record`] does. After an error, the trials are readable as those of an incomplete
     /// run.
-    pub fn finish(mut self, duration_s: f64) -> Result<RunRecord, StoreError> {
+    pub fn finish(mut self, duration_s: f64) -> Result<RunRecord> {
         self.record.host.duration_s = duration_s;
         let conclusion = self.conclusion.take();
         if conclusion.is_none() {
@@ -247,7 +247,7 @@ impl RunDir {
 
     /// Writes a run in memory to a directory, which must be new or empty. An incomplete run stays
     /// incomplete. Removes everything again after an error.
-    pub fn write(path: impl Into<PathBuf>, run: &RunData) -> Result<(), StoreError> {
+    pub fn write(path: impl Into<PathBuf>, run: &RunData) -> Result<()> {
         let mut directory = RunDir::create(path, run.record.clone())?;
         for trial in &run.record.trials {
             let series = run.series_of_trial(trial.index);
@@ -270,7 +270,7 @@ impl RunDir {
     }
 
     /// Writes tables and `run.json`, with the summaries of `conclusion` unless the record has them.
-    fn close(mut self, conclusion: Option<Conclusion>) -> Result<RunRecord, StoreError> {
+    fn close(mut self, conclusion: Option<Conclusion>) -> Result<RunRecord> {
         self.record.complete = true;
         let path = self.folder.path();
         let layouts = [Samples::layout(), Points::layout(), Packets::layout()];
@@ -313,16 +313,11 @@ impl RunDir {
 
     /// Discards the run: removes the files that it created, and the directory if it created it and
     /// no other files are in it. A resumed run stays unchanged. Returns the first error.
-    pub fn abandon(self) -> Result<(), StoreError> {
+    pub fn abandon(self) -> Result<()> {
         if self.record.host.resumed.is_empty() { self.folder.remove_all() } else { Ok(()) }
     }
 
-    fn write_part(
-        &mut self,
-        name: &str,
-        layout: &Layout,
-        columns: &[Column],
-    ) -> Result<(), StoreError> {
+    fn write_part(&mut self, name: &str, layout: &Layout, columns: &[Column]) -> Result<()> {
         let path = part(self.path(), self.trials, name);
         let file = self.folder.begin(&path)?;
         let written = TableWriter::new(&path, file, layout).and_then(|mut table| {
@@ -334,7 +329,7 @@ impl RunDir {
         Ok(())
     }
 
-    fn append_line(&mut self, trial: &TrialRecord) -> Result<(), StoreError> {
+    fn append_line(&mut self, trial: &TrialRecord) -> Result<()> {
         let path = self.path().join(JOURNAL);
         let mut line = serde_json::to_vec(trial).map_err(StoreError::json(&path))?;
         line.push(b'\n');
@@ -343,7 +338,7 @@ impl RunDir {
 }
 
 /// Claims the directory with `run.json`, then creates what the first trial needs.
-fn begin(folder: &Folder, record: &RunRecord) -> Result<Journal, StoreError> {
+fn begin(folder: &Folder, record: &RunRecord) -> Result<Journal> {
     let path = folder.path().join(RECORD);
     folder.write(&path, &encode(&path, record)?).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => StoreError::Exists { path: folder.path().to_owned() },

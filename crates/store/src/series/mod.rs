@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
 
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::files::{self, PACKETS, RECORD, SAMPLES, SERIES, TRIALS};
 
 const NAME: &str = "series.json";
@@ -86,7 +86,7 @@ impl Series {
     ///
     /// # Errors
     /// Returns [`StoreError::Inconsistent`] if another program wrote `series.json`.
-    pub fn open(path: &Path, name: &str) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, name: &str) -> Result<Self> {
         if let Some(series) = Self::find(path)? {
             return Ok(series);
         }
@@ -100,7 +100,7 @@ impl Series {
     }
 
     /// Returns the series of a directory, if there is one.
-    pub fn find(path: &Path) -> Result<Option<Self>, StoreError> {
+    pub fn find(path: &Path) -> Result<Option<Self>> {
         let file = path.join(NAME);
         match fs::symlink_metadata(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -125,7 +125,7 @@ impl Series {
     ///
     /// # Errors
     /// Returns [`StoreError::Inconsistent`] if `run` is not a directory of the series.
-    pub fn adopt(&self, run: &Path, started: &str) -> Result<(), StoreError> {
+    pub fn adopt(&self, run: &Path, started: &str) -> Result<()> {
         let wrong = |reason: &str| StoreError::inconsistent(run, reason);
         let name = name_of(run).ok_or_else(|| wrong("its name is not UTF-8"))?;
         let is_here = run.parent().is_some_and(|parent| parent == self.path);
@@ -146,7 +146,7 @@ impl Series {
     }
 
     /// Returns the content of the directory, without files beside the runs.
-    pub fn members(&self) -> Result<Members, StoreError> {
+    pub fn members(&self) -> Result<Members> {
         let mut members = Members::default();
         let read = || StoreError::io(&self.path, "read");
         for entry in fs::read_dir(&self.path).map_err(read())? {
@@ -174,11 +174,7 @@ impl Series {
     /// Returns [`StoreError::Inconsistent`] if the run has changed or is not of the series, or the
     /// error of `before`. After an error, a run without its pages is left, or one with
     /// [`Member::is_headless`].
-    pub fn remove(
-        &self,
-        member: &Member,
-        before: impl FnOnce() -> io::Result<()>,
-    ) -> Result<(), StoreError> {
+    pub fn remove(&self, member: &Member, before: impl FnOnce() -> io::Result<()>) -> Result<()> {
         let path = &member.path;
         // The run may have changed since `members`.
         let now = self.examine(path).map_err(|reason| StoreError::inconsistent(path, reason))?;
@@ -305,7 +301,7 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
     serde_json::from_slice(&text).map_err(|_| "not a file of this program".to_owned())
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
+fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let json = files::encode(path, value)?;
     disk::write_new(path, &json, Access::Usual).map_err(StoreError::io(path, "create"))
 }

@@ -13,13 +13,13 @@ use super::cells::{self, CellFold, CellRows, SweepCell};
 use super::rows::{self, SweepRows};
 use super::{CELLS, SweepDir, SweepManifest, read_whole, remove};
 use crate::columns::{Column, Kind};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::files::{SWEEP, TRIALS, encode};
 use crate::table_file::{self, NewTable};
 
 const GROUP_ROWS: usize = 1 << 14;
 
-type Take<'a, T> = &'a mut dyn FnMut(T) -> Result<(), StoreError>;
+type Take<'a, T> = &'a mut dyn FnMut(T) -> Result<()>;
 /// Names and kinds of columns, and their values.
 pub type CellTable = (std::sync::Arc<[(String, Kind)]>, Vec<Column>);
 
@@ -30,7 +30,7 @@ impl SweepDir {
     /// # Errors
     /// Returns [`StoreError::Inconsistent`] if units are missing, and [`StoreError::Damaged`] if a
     /// part was damaged since [`SweepDir::open`], which then finds the units that are left.
-    pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool, StoreError> {
+    pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool> {
         self.flush()?;
         if self.manifest.complete {
             return Ok(true);
@@ -88,7 +88,7 @@ impl SweepDir {
     }
 
     /// Calls `take` with every cell that has trials on disk, in order. False if it was stopped.
-    pub fn cells(&self, stop: &AtomicBool, take: Take<'_, SweepCell>) -> Result<bool, StoreError> {
+    pub fn cells(&self, stop: &AtomicBool, take: Take<'_, SweepCell>) -> Result<bool> {
         if self.manifest.complete {
             let (path, columns) = (self.path.join(CELLS), &self.manifest.columns);
             let layout = cells::layout(columns);
@@ -107,7 +107,7 @@ impl SweepDir {
     }
 
     /// Returns the cells as a table with the columns of `cells.parquet`.
-    pub fn cell_columns(&self, stop: &AtomicBool) -> Result<CellTable, StoreError> {
+    pub fn cell_columns(&self, stop: &AtomicBool) -> Result<CellTable> {
         let mut rows = CellRows::new(&self.manifest.columns);
         self.cells(stop, &mut |cell| {
             rows.push(&cell);
@@ -118,11 +118,7 @@ impl SweepDir {
 
     /// Calls `take` with all rows on the disk, in the order of their trials, some at a time.
     /// Returns false if it was stopped.
-    pub fn ordered(
-        &self,
-        stop: &AtomicBool,
-        take: Take<'_, SweepRows>,
-    ) -> Result<bool, StoreError> {
+    pub fn ordered(&self, stop: &AtomicBool, take: Take<'_, SweepRows>) -> Result<bool> {
         if self.manifest.complete {
             let layout = self.manifest.columns.layout();
             return table(&self.path.join(TRIALS), &layout, stop, &mut |columns| {
@@ -161,7 +157,7 @@ impl SweepDir {
         Ok(true)
     }
 
-    fn load(&self, number: usize) -> Result<SweepRows, StoreError> {
+    fn load(&self, number: usize) -> Result<SweepRows> {
         let path = &self.parts[number].path;
         let rows = SweepRows::from_parquet(&self.manifest.columns, read_whole(path)?);
         rows.map_err(|reason| StoreError::damaged(path, reason))
@@ -174,7 +170,7 @@ fn table(
     layout: &rows::Layout,
     stop: &AtomicBool,
     take: Take<'_, Vec<Column>>,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let reader = table_file::open(path, layout)?;
     for position in 0..reader.num_row_groups() {
         if stop.load(Ordering::Relaxed) {

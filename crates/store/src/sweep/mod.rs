@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
 
 use crate::columns::Value as _;
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::files::{SWEEP, TRIALS, encode};
 use crate::{folder, table_file};
 
@@ -140,10 +140,7 @@ impl SweepDir {
     /// # Errors
     /// Returns [`StoreError::OtherSweep`], [`StoreError::Exists`] or [`StoreError::Foreign`] if the
     /// directory has another content, and [`StoreError::Busy`] if another program writes it.
-    pub fn open(
-        path: &Path,
-        manifest: SweepManifest,
-    ) -> Result<(SweepDir, Vec<String>), StoreError> {
+    pub fn open(path: &Path, manifest: SweepManifest) -> Result<(SweepDir, Vec<String>)> {
         let wanted = SweepManifest { format_version: SWEEP_VERSION, complete: false, ..manifest };
         let file = path.join(SWEEP);
         if !file.exists() {
@@ -208,7 +205,7 @@ impl SweepDir {
     ///
     /// # Errors
     /// Returns [`StoreError::Inconsistent`] for rows of another sweep.
-    pub fn append(&mut self, rows: SweepRows) -> Result<(), StoreError> {
+    pub fn append(&mut self, rows: SweepRows) -> Result<()> {
         if rows.layout() != self.manifest.columns.layout() {
             return Err(StoreError::inconsistent(&self.path, "rows of another sweep"));
         }
@@ -227,7 +224,7 @@ impl SweepDir {
     }
 
     /// Writes all rows to the disk.
-    pub fn flush(&mut self) -> Result<(), StoreError> {
+    pub fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -247,7 +244,7 @@ impl SweepDir {
     }
 
     /// Reads which units the directory's files have. Removes and returns notes on damaged files.
-    fn find_parts(&mut self) -> Result<Vec<String>, StoreError> {
+    fn find_parts(&mut self) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         let mut names = Vec::new();
         let entries = fs::read_dir(&self.path).map_err(StoreError::io(&self.path, "read"))?;
@@ -291,7 +288,7 @@ impl SweepDir {
         Ok(notes)
     }
 
-    fn read_part(&self, path: &Path) -> Result<Vec<Segment>, StoreError> {
+    fn read_part(&self, path: &Path) -> Result<Vec<Segment>> {
         let bytes = Bytes::from(read_whole(path)?);
         let layout = self.manifest.columns.layout();
         let read = || {
@@ -308,7 +305,7 @@ impl SweepDir {
 }
 
 /// Reads a part, and compares its bytes with the checksum in its name.
-fn read_whole(path: &Path) -> Result<Vec<u8>, StoreError> {
+fn read_whole(path: &Path) -> Result<Vec<u8>> {
     let facts = fs::symlink_metadata(path).map_err(StoreError::io(path, "read"))?;
     if !facts.is_file() || facts.len() > MOST_PART_BYTES {
         return Err(StoreError::damaged(path, "not a file of a sweep"));
@@ -349,7 +346,7 @@ fn part_number(name: &str) -> Option<u64> {
     number.parse().ok()
 }
 
-fn remove(path: &Path) -> Result<(), StoreError> {
+fn remove(path: &Path) -> Result<()> {
     disk::remove(path).map_err(StoreError::io(path, "remove"))
 }
 
@@ -359,7 +356,7 @@ struct Version {
     format_version: u32,
 }
 
-fn read_manifest(path: &Path) -> Result<Option<SweepManifest>, StoreError> {
+fn read_manifest(path: &Path) -> Result<Option<SweepManifest>> {
     let bytes = match fs::read(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => return Ok(None),
         read => read.map_err(StoreError::io(path, "read"))?,

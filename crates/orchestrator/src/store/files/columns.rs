@@ -19,7 +19,7 @@ use parquet::schema::types::{ColumnPath, TypePtr};
 use ring::digest::{Context, SHA256};
 use underload_disk::{Access, NewFile};
 use underload_fleet::bins::Bins;
-use underload_fleet::store::StoreError;
+use underload_fleet::store::{Result, StoreError};
 use underload_store::values::{
     as_differences, compressed, guarded, optional, required, write_optional, write_required,
 };
@@ -153,7 +153,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Creates the file, and the directories above it.
-    pub(super) fn new(path: &Path, layout: &Layout) -> Result<Self, StoreError> {
+    pub(super) fn new(path: &Path, layout: &Layout) -> Result<Self> {
         let directory = underload_disk::directory_of(path);
         underload_disk::create_directory(directory, Access::Owner).map_err(failed(directory))?;
         let file = NewFile::beside(path, Access::Owner).map_err(failed(path))?;
@@ -169,10 +169,7 @@ impl Writer {
     }
 
     /// Adds a row, with a value for each column of the layout.
-    pub(super) fn row<'a>(
-        &mut self,
-        values: impl Iterator<Item = Value<'a>>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn row<'a>(&mut self, values: impl Iterator<Item = Value<'a>>) -> Result<()> {
         for (column, value) in self.columns.iter_mut().zip(values) {
             column.push(value);
         }
@@ -181,7 +178,7 @@ impl Writer {
         if self.buffered >= ROWS_OF_GROUP { self.write_group() } else { Ok(()) }
     }
 
-    fn write_group(&mut self) -> Result<(), StoreError> {
+    fn write_group(&mut self) -> Result<()> {
         let written = append(&mut self.table, &self.columns);
         written.map_err(|error| unwritten(&self.path, error))?;
         self.columns = self.kinds.iter().copied().map(Column::empty).collect();
@@ -190,7 +187,7 @@ impl Writer {
     }
 
     /// Syncs the file to disk and moves it to its path. Removes it after an error.
-    pub(super) fn finish(mut self) -> Result<Written, StoreError> {
+    pub(super) fn finish(mut self) -> Result<Written> {
         if self.buffered > 0 {
             self.write_group()?;
         }
@@ -472,7 +469,7 @@ impl Reader {
         path: &Path,
         layout: &Layout,
         is_read: impl Fn(&str) -> bool,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let file = File::open(path).map_err(missing(path))?;
         let opened = guarded(|| {
             let file = SerializedFileReader::new(file)?;
@@ -490,7 +487,7 @@ impl Reader {
     }
 
     /// Reads the columns of the next rows; `None` at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<Column>>, StoreError> {
+    pub(super) fn next(&mut self) -> Result<Option<Vec<Column>>> {
         let path = self.path.clone();
         guarded(|| self.next_batch()).map_err(|error| damaged(&path, &error.to_string()))
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use underload_fleet::retention::{Form, Retention};
-use underload_fleet::store::StoreError;
+use underload_fleet::store::{Result, StoreError};
 
 use super::encode::Encoded;
 use super::files::{self, Location, Manifest, Numbered, Part, Rows, RunsWriter};
@@ -70,7 +70,7 @@ impl Housekeeping {
         mut keeper: Keeper,
         folder: Option<&Path>,
         retention: Retention,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let archive = folder.map(|folder| locate(&mut keeper, folder)).transpose()?;
         let stop = keeper.stop_flag();
         Ok(Self {
@@ -110,7 +110,7 @@ impl Housekeeping {
     /// # Errors
     /// Returns [`StoreError`] if the piece failed: no result is lost or duplicated. The caller may
     /// retry after [`StoreError::Temporary`].
-    pub fn step(&mut self, now_ms: u64) -> Result<Did, StoreError> {
+    pub fn step(&mut self, now_ms: u64) -> Result<Did> {
         let RolledUp { results: count, has_more } = self.roll_up()?;
         if has_more {
             return Ok(Did { what: Work::PutTogether(count), next_ms: now_ms });
@@ -138,7 +138,7 @@ impl Housekeeping {
 
     /// Folds a batch of results. After a process that died while folding, the next one begins with
     /// half as many, until a batch fits into memory.
-    fn roll_up(&mut self) -> Result<RolledUp, StoreError> {
+    fn roll_up(&mut self) -> Result<RolledUp> {
         let size = match self.batch {
             Some(size) => size,
             None => {
@@ -158,7 +158,7 @@ impl Housekeeping {
         Ok(done)
     }
 
-    fn archive_step(&mut self, now_ms: u64) -> Result<Work, StoreError> {
+    fn archive_step(&mut self, now_ms: u64) -> Result<Work> {
         let Some(Archive { folder, .. }) = &self.archive else { return Ok(Work::Nothing) };
         let folder = folder.clone();
         let _lock = match underload_disk::lock_directory(&folder, Duration::ZERO) {
@@ -187,7 +187,7 @@ impl Housekeeping {
     }
 
     /// Removes files that the manifest does not name, unless there are readers.
-    fn remove_garbage(&mut self, folder: &Path, manifest: &Manifest) -> Result<usize, StoreError> {
+    fn remove_garbage(&mut self, folder: &Path, manifest: &Manifest) -> Result<usize> {
         let Some(archive) = &mut self.archive else { return Ok(0) };
         if !archive.is_swept {
             // The manifest may not be synced if its writer died. Its predecessor, which a power cut
@@ -208,12 +208,7 @@ impl Housekeeping {
     }
 
     /// Takes the next step of moving a day out of the database.
-    fn move_day(
-        &mut self,
-        folder: &Path,
-        manifest: &mut Manifest,
-        today: u32,
-    ) -> Result<Work, StoreError> {
+    fn move_day(&mut self, folder: &Path, manifest: &mut Manifest, today: u32) -> Result<Work> {
         let mut after = None;
         while let Some((day, plan)) = self.keeper.day_after(after.as_ref())? {
             if self.retention.form(day, today) != Form::Raw {
@@ -232,7 +227,7 @@ impl Housekeeping {
         folder: &Path,
         manifest: &mut Manifest,
         (plan, day): (&str, u32),
-    ) -> Result<Work, StoreError> {
+    ) -> Result<Work> {
         let settled = match self.settled {
             Some(settled) => settled,
             None => *self.settled.insert(self.keeper.database.settled()?),
@@ -271,14 +266,14 @@ fn write_part(
     (plan, day): (&str, u32),
     rows: &[Encoded],
     stop: &AtomicBool,
-) -> Result<Part, StoreError> {
+) -> Result<Part> {
     // Decoded twice, because encoded results take a tenth of the memory.
     let order = |row: &Encoded| {
         let result = row.decode()?;
         Ok(Numbered { number: row.number, result }.order())
     };
     let places = rows.iter().enumerate().map(|(place, row)| Ok((order(row)?, place)));
-    let mut places: Vec<_> = places.collect::<Result<_, StoreError>>()?;
+    let mut places: Vec<_> = places.collect::<Result<_>>()?;
     places.sort();
     let file = manifest.name(plan, day, Rows::Runs);
     let mut writer = RunsWriter::new(&folder.join(&file))?;
@@ -293,10 +288,10 @@ fn write_part(
 }
 
 /// Finds or creates the archive of a store, and stores its location.
-fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
+fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive> {
     underload_disk::private_directory(folder).map_err(|error| temporary(folder, error))?;
     // If several programs start at once, one creates the archive and the others wait.
-    let stored = |keeper: &mut Keeper| -> Result<Option<Location>, StoreError> {
+    let stored = |keeper: &mut Keeper| -> Result<Option<Location>> {
         setting(&mut *keeper.database, LOCATION)
     };
     let is_ready = match stored(keeper)? {
@@ -308,7 +303,7 @@ fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
     let known = stored(keeper)?;
     if let Some(known) = &known {
         let before = files::resolve(&known.folder, keeper.database.folder());
-        let is_in = |folder: &Path| -> Result<bool, StoreError> {
+        let is_in = |folder: &Path| -> Result<bool> {
             Ok(files::archive_in(folder)?.as_ref() == Some(&known.archive))
         };
         let is_here = is_in(folder)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags};
-use underload_fleet::store::StoreError;
+use underload_fleet::store::{Result, StoreError};
 
 use super::database::{Access, Begin, Database, Row, Value, statement};
 
@@ -24,7 +24,7 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     /// See [`super::SqlStore::sqlite`].
-    pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(directory: &Path) -> Result<Self> {
         underload_disk::private_directory(directory).map_err(exposed(directory))?;
         let lock = underload_disk::lock_directory(directory, LOCK_PATIENCE).map_err(|error| {
             if error.kind() != std::io::ErrorKind::WouldBlock {
@@ -48,7 +48,7 @@ impl Sqlite {
     }
 
     /// See [`super::SqlStore::beside`].
-    pub(super) fn beside(directory: &Path) -> Result<Self, StoreError> {
+    pub(super) fn beside(directory: &Path) -> Result<Self> {
         let opened = Self::connected(directory, EXISTING, None).map_err(|error| match error {
             missing @ StoreError::Temporary { .. } => {
                 let step = format!("no store in {}", directory.display());
@@ -61,7 +61,7 @@ impl Sqlite {
     }
 
     /// Opens an existing store for queries.
-    pub(super) fn reader(directory: &Path) -> Result<Self, StoreError> {
+    pub(super) fn reader(directory: &Path) -> Result<Self> {
         let opened = Self::connected(directory, EXISTING, None)?;
         opened.connection.execute_batch("PRAGMA query_only = ON").map_err(failed)?;
         opened.version()?;
@@ -70,11 +70,7 @@ impl Sqlite {
 
     /// Opens the database in `directory` once its access rights are checked. Keeps `lock` open as
     /// long as the connection.
-    fn connected(
-        directory: &Path,
-        flags: OpenFlags,
-        lock: Option<File>,
-    ) -> Result<Self, StoreError> {
+    fn connected(directory: &Path, flags: OpenFlags, lock: Option<File>) -> Result<Self> {
         underload_disk::check_directory(directory).map_err(exposed(directory))?;
         let connection = Connection::open_with_flags(directory.join(FILE), flags);
         let connection = connection.map_err(failed)?;
@@ -85,7 +81,7 @@ impl Sqlite {
     }
 
     /// Configures the connection for writing, and migrates the tables to this program's version.
-    fn prepare(&self) -> Result<(), StoreError> {
+    fn prepare(&self) -> Result<()> {
         self.connection.execute_batch(SETTINGS).map_err(failed)?;
         if self.version()? == VERSION {
             return Ok(());
@@ -108,7 +104,7 @@ impl Sqlite {
     }
 
     /// Returns the version of the tables; an error if it is above this program's.
-    fn version(&self) -> Result<i64, StoreError> {
+    fn version(&self) -> Result<i64> {
         let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
         let version = version.map_err(failed)?;
         if version > VERSION {
@@ -121,7 +117,7 @@ impl Sqlite {
         Ok(version)
     }
 
-    fn prepared(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
+    fn prepared(&self, sql: &str) -> Result<CachedStatement<'_>> {
         let table = |types: &[&str]| {
             let values: Vec<_> = (1..=types.len()).map(|number| format!("${number}")).collect();
             format!("VALUES ({})", values.join(", "))
@@ -129,13 +125,13 @@ impl Sqlite {
         self.connection.prepare_cached(&statement(sql, WORDS, table)).map_err(failed)
     }
 
-    fn run(&self, sql: &str) -> Result<(), StoreError> {
+    fn run(&self, sql: &str) -> Result<()> {
         self.prepared(sql)?.execute([]).map(drop).map_err(failed)
     }
 }
 
 impl Database for Sqlite {
-    fn begin(&mut self, kind: Begin) -> Result<(), StoreError> {
+    fn begin(&mut self, kind: Begin) -> Result<()> {
         match kind {
             Begin::View => self.run("BEGIN"),
             Begin::Change | Begin::Admission => self.run("BEGIN IMMEDIATE"),
@@ -144,7 +140,7 @@ impl Database for Sqlite {
         }
     }
 
-    fn commit(&mut self) -> Result<(), StoreError> {
+    fn commit(&mut self) -> Result<()> {
         self.run("COMMIT")
     }
 
@@ -155,7 +151,7 @@ impl Database for Sqlite {
         }
     }
 
-    fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError> {
+    fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>> {
         let mut found = Vec::new();
         if rows.is_empty() {
             return Ok(found);
@@ -173,7 +169,7 @@ impl Database for Sqlite {
         Ok(found)
     }
 
-    fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
+    fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         if rows.is_empty() {
             return Ok(0);
         }
@@ -204,13 +200,13 @@ impl Database for Sqlite {
         Ok(changed)
     }
 
-    fn settled(&mut self) -> Result<i64, StoreError> {
+    fn settled(&mut self) -> Result<i64> {
         // SQLite allows one writer at a time, so results appear in the order of their numbers.
         let row = self.query("SELECT max(number) FROM ({progress})", &[vec![]])?.pop();
         row.map_or(Ok(0), |mut row| row.long())
     }
 
-    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+    fn count_from(&mut self, number: i64) -> Result<()> {
         let stale = "DELETE FROM sqlite_sequence WHERE name = 'results' AND seq < $1";
         let missing = "INSERT INTO sqlite_sequence (name, seq) SELECT 'results', $1
             WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'results')";
@@ -228,7 +224,7 @@ impl Database for Sqlite {
         Some(&self.folder)
     }
 
-    fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError> {
+    fn connect(&self, access: Access) -> Result<Box<dyn Database>> {
         Ok(Box::new(match access {
             Access::Read => Self::reader(&self.folder)?,
             Access::Write => Self::beside(&self.folder)?,

@@ -314,12 +314,8 @@ impl Application for CloudGameKeys {
 }
 
 /// Returns the lowest rate of a video that adapts; `None` for a constant rate.
-fn least_rate(
-    marking: GameMarking,
-    given: Option<Rate>,
-    rate: Rate,
-) -> Result<Option<Rate>, Fault> {
-    if marking != GameMarking::L4s {
+fn least_rate(marks: GameMarking, given: Option<Rate>, rate: Rate) -> Result<Option<Rate>, Fault> {
+    if marks != GameMarking::L4s {
         let problem = "needs marking = \"l4s\": only then does the rate adapt";
         return given.map_or(Ok(None), |_| Err(Fault::new("min_rate", problem)));
     }

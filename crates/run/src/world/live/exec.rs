@@ -9,7 +9,7 @@ use underload_emu::machine::{CLIENT_V4, Ends, Namespace, Process, SERVER_V4};
 use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 
 use super::plan::duration;
-use crate::error::{Doing as _, RunError};
+use crate::error::{Doing as _, Result};
 use crate::scenario::{Arm, ExecFlow, FlowKind};
 use crate::trial::Output;
 
@@ -43,7 +43,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl<'a> Commands<'a> {
     /// Starts the servers of an arm's commands.
-    pub(super) fn start(ends: &'a Ends, arm: &'a Arm) -> Result<Self, RunError> {
+    pub(super) fn start(ends: &'a Ends, arm: &'a Arm) -> Result<Self> {
         let mut flows = Vec::new();
         for flow in &arm.flows {
             let FlowKind::Exec(exec) = &flow.kind else { continue };
@@ -68,7 +68,7 @@ impl<'a> Commands<'a> {
     }
 
     /// Starts and stops the clients that are due. Called ten times a second.
-    pub(super) fn start_and_stop(&mut self, phase: Phase) -> Result<(), RunError> {
+    pub(super) fn start_and_stop(&mut self, phase: Phase) -> Result<()> {
         if matches!(phase, Phase::Ramp | Phase::Load) && self.ramp_start.is_none() {
             self.ramp_start = Some(Instant::now());
         }
@@ -90,7 +90,7 @@ impl<'a> Commands<'a> {
     }
 
     /// Ends all commands and collects their output.
-    pub(super) fn finish(mut self) -> Result<Finished, RunError> {
+    pub(super) fn finish(mut self) -> Result<Finished> {
         let (mut records, mut incomplete, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
         for running in &mut self.flows {
             running.stop();
@@ -149,11 +149,7 @@ impl Running<'_> {
     }
 }
 
-fn spawn(
-    namespace: &Namespace,
-    words: &[String],
-    output: Option<&File>,
-) -> Result<Process, RunError> {
+fn spawn(namespace: &Namespace, words: &[String], output: Option<&File>) -> Result<Process> {
     let word = |word: &String| {
         word.replace("{client}", &CLIENT_V4.to_string()).replace("{server}", &SERVER_V4.to_string())
     };

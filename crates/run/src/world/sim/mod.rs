@@ -14,7 +14,7 @@ use underload_sim::trial::{
 use underload_store::RunDir;
 
 use super::World;
-use crate::error::{Doing as _, RunError};
+use crate::error::{Doing as _, Result, RunError};
 use crate::own::Own;
 use crate::packets::{TrialLog, Wanted};
 use crate::scenario::Scenario;
@@ -28,7 +28,7 @@ pub(super) struct Sim {
 
 impl Sim {
     /// Rejects a scenario that the simulator cannot run, before anything starts.
-    pub(super) fn new(scenario: &Scenario, own: &Own, why: &str) -> Result<Self, RunError> {
+    pub(super) fn new(scenario: &Scenario, own: &Own, why: &str) -> Result<Self> {
         for arm in &scenario.arms {
             configure_with(arm, 0, TrialLabel::default(), own).map_err(|error| {
                 RunError::Refused(format!("{}: variant {}: {error}", scenario.name, arm.name))
@@ -53,7 +53,7 @@ impl World for Sim {
         trials: &[Trial<'_>],
         _: &mut dyn FnMut(&str),
         setting: Setting<'_>,
-    ) -> Result<Vec<Option<TrialData>>, RunError> {
+    ) -> Result<Vec<Option<TrialData>>> {
         let mut outcomes: Vec<Option<TrialData>> = trials.iter().map(|_| None).collect();
         let mut failure = None;
         let work = |index: usize| simulate(&trials[index], setting);
@@ -66,10 +66,7 @@ impl World for Sim {
 }
 
 /// Simulates one trial; `None` if it was interrupted.
-pub(crate) fn simulate(
-    trial: &Trial<'_>,
-    setting: Setting<'_>,
-) -> Result<Option<TrialData>, RunError> {
+pub(crate) fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> Result<Option<TrialData>> {
     let config = configure_with(trial.arm, trial.seed, label(trial), setting.own).of_world()?;
     let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
     let config = SimConfig { sample_interval, ..config };
@@ -93,7 +90,7 @@ fn simulate_and_log(
     stop: Option<&AtomicBool>,
     trial: u32,
     (packets, directory): (&Wanted, &RunDir),
-) -> Result<(Result<TrialOutcome, SimError>, Option<String>), RunError> {
+) -> Result<(Result<TrialOutcome, SimError>, Option<String>)> {
     let log = TrialLog::open(packets, directory, trial, &config)?;
     let log = Rc::new(RefCell::new(log));
     let outcome = run_attended(

@@ -27,6 +27,9 @@ use crate::scenario::{
     simulated_controls,
 };
 
+/// The result of configuring a trial.
+type Result<T, E = PlanError> = std::result::Result<T, E>;
+
 /// Why an arm cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -47,17 +50,12 @@ pub enum PlanError {
 }
 
 /// Returns the trial of an arm. Its outcome depends on the arm and the seed alone.
-pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, PlanError> {
+pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig> {
     configure_with(arm, seed, label, &Own::default())
 }
 
 /// As [`configure`], with the caller's algorithms that the arm names.
-pub fn configure_with(
-    arm: &Arm,
-    seed: u64,
-    label: TrialLabel,
-    own: &Own,
-) -> Result<SimConfig, PlanError> {
+pub fn configure_with(arm: &Arm, seed: u64, label: TrialLabel, own: &Own) -> Result<SimConfig> {
     let hop = |lane: &Lane| hop(lane, own, &label);
     let up = arm.path.up.iter().map(hop).collect::<Result<_, _>>()?;
     let down = arm.path.down.iter().map(hop).collect::<Result<_, _>>()?;
@@ -98,7 +96,7 @@ fn halves(extra_rtt: Span) -> ExtraDelay {
     ExtraDelay { up, down: extra_rtt.saturating_sub(up) }
 }
 
-fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig, PlanError> {
+fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig> {
     let queue = match &lane.queue {
         LaneQueue::Known(setup) => QueueSetup::clone(setup),
         LaneQueue::Own(spec) => own_queue(spec, own, label)?,
@@ -107,7 +105,7 @@ fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig, PlanErro
 }
 
 /// Returns a queue of the caller, which is created with the label of the trial.
-fn own_queue(spec: &OwnSpec, own: &Own, label: &TrialLabel) -> Result<QueueSetup, PlanError> {
+fn own_queue(spec: &OwnSpec, own: &Own, label: &TrialLabel) -> Result<QueueSetup> {
     let OwnSpec { label: name, limit } = spec;
     let text = name.to_string();
     let Some(provided) = own.queues.get(&text) else {
@@ -148,7 +146,7 @@ fn add_tcp(
     tcp: &TcpFlow,
     ramp: (&Phases, u64),
     (own, label): (&Own, &TrialLabel),
-) -> Result<(), PlanError> {
+) -> Result<()> {
     let kind = if tcp.congestion_control == sprout::NAME {
         FlowKind::Sprout
     } else {
@@ -160,12 +158,7 @@ fn add_tcp(
     Ok(())
 }
 
-fn tcp_config(
-    flow: &str,
-    tcp: &TcpFlow,
-    own: &Own,
-    label: &TrialLabel,
-) -> Result<TcpConfig, PlanError> {
+fn tcp_config(flow: &str, tcp: &TcpFlow, own: &Own, label: &TrialLabel) -> Result<TcpConfig> {
     let wish = if tcp.ecn { EcnUse::Classic } else { EcnUse::Off };
     let default = TcpConfig::default();
     let receive_window_bytes =

@@ -8,7 +8,7 @@ use underload_record::schema::{FlowDirection, FlowRecord, Metric};
 use super::caddy::Caddy;
 use super::record;
 use super::server::{Content, Server, Serving};
-use crate::error::{Doing as _, RunError};
+use crate::error::{Doing as _, Result};
 use crate::scenario::PageProtocol;
 
 /// A running site, which ends when this is dropped.
@@ -23,11 +23,7 @@ pub(super) struct Website {
 }
 
 impl Website {
-    pub(super) fn start(
-        ends: &Ends,
-        serving: Serving<'_>,
-        content: impl Content,
-    ) -> Result<Self, RunError> {
+    pub(super) fn start(ends: &Ends, serving: Serving<'_>, content: impl Content) -> Result<Self> {
         let listener = ends
             .server()
             .open(|| TcpListener::bind((SERVER_V4, 0)))
