@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use underload_record::schema::RunRecord;
 use underload_run::packets::{Point, Wanted};
@@ -119,7 +119,7 @@ pub struct Arguments {
     pub pcap: Vec<Point>,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &Arguments) -> Result<()> {
     // An occupied directory is refused before anything takes time or writes a file.
     if let Some(out) = &arguments.out {
         refuse_occupied(RunDir::check_vacant(out))?;
@@ -136,11 +136,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Runs a scenario with progress on stderr, and prints its result.
-pub fn run_and_show(
-    scenario: &Scenario,
-    settings: Settings,
-    mut outcome: Outcome,
-) -> anyhow::Result<()> {
+pub fn run_and_show(scenario: &Scenario, settings: Settings, mut outcome: Outcome) -> Result<()> {
     print_details(scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
@@ -158,7 +154,7 @@ pub fn run_and_show(
 }
 
 /// Runs a scenario and returns its record, with progress on stderr and without a report.
-pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunRecord> {
+pub fn record(scenario: &Scenario, settings: Settings) -> Result<RunRecord> {
     check_size(scenario.trials(), false)?;
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
@@ -202,7 +198,7 @@ const MOST_TRIALS: usize = 1_000_000;
 const TRIAL_BYTES: usize = 3_000;
 
 /// Refuses too many trials without --yes. Prints a note if the report will need much memory.
-fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
+fn check_size(trials: usize, yes: bool) -> Result<()> {
     const NOTE_BYTES: usize = 2_000_000_000;
     if trials > MOST_TRIALS && !yes {
         refuse!(
@@ -219,13 +215,13 @@ fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    fn scenario(&self) -> anyhow::Result<Scenario> {
+    fn scenario(&self) -> Result<Scenario> {
         let source = Source::find(&self.scenario).or_bad_input()?;
         let options = self.options().or_bad_input()?;
         source.scenario(&options, &self.traces).or_bad_input()
     }
 
-    fn settings(&self) -> anyhow::Result<Settings> {
+    fn settings(&self) -> Result<Settings> {
         let packets = Wanted { rows: self.packets.clone(), captures: self.pcap.clone() };
         Ok(Settings {
             world: self.world(&packets)?,
@@ -243,7 +239,7 @@ impl Arguments {
     }
 
     /// Returns the world. Packets can only be recorded in virtual time.
-    fn world(&self, packets: &Wanted) -> anyhow::Result<WorldChoice> {
+    fn world(&self, packets: &Wanted) -> Result<WorldChoice> {
         match self.world {
             World::Auto if packets.is_empty() => Ok(WorldChoice::Auto),
             World::Live if packets.is_empty() => Ok(WorldChoice::Live),
@@ -257,12 +253,12 @@ impl Arguments {
         }
     }
 
-    fn options(&self) -> anyhow::Result<Options> {
+    fn options(&self) -> Result<Options> {
         let links = self.traces.iter().map(|file| recorded_link(file));
         Ok(Options {
             short: self.short,
             set: self.overrides.clone(),
-            links: links.collect::<anyhow::Result<_>>()?,
+            links: links.collect::<Result<_>>()?,
             arms: self.arms.clone(),
             repeats: self.repeats,
             seed: self.seed,
@@ -282,7 +278,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Prints a complete run. Fails if it has no valid trial.
-    fn present(self, run: &Run) -> anyhow::Result<()> {
+    fn present(self, run: &Run) -> Result<()> {
         if let Some(directory) = &run.directory {
             show_run(directory, self.show)?;
         }
@@ -296,22 +292,17 @@ impl Outcome {
     }
 
     /// Shows the finished trials of a run that ended early. Returns the error of the run.
-    fn present_rest(
-        self,
-        error: RunError,
-        can_resume: bool,
-        interrupt: &Interrupt,
-    ) -> anyhow::Error {
+    fn present_rest(self, error: RunError, resumes: bool, interrupt: &Interrupt) -> anyhow::Error {
         match error {
             RunError::Interrupted { of, remains } => {
                 let trials = remains.trials;
-                let shown = self.show_remains(remains, can_resume);
+                let shown = self.show_remains(remains, resumes);
                 let remains = Remains { trials, ..Remains::default() };
                 let interrupted = RunError::Interrupted { of, remains };
                 interrupt.stopped(shown.err().unwrap_or_else(|| interrupted.into()))
             }
             RunError::Failed { source, remains } => {
-                if let Err(second) = self.show_remains(remains, can_resume) {
+                if let Err(second) = self.show_remains(remains, resumes) {
                     warning!("no report of the finished trials: {second:#}");
                 }
                 (*source).into()
@@ -320,7 +311,7 @@ impl Outcome {
         }
     }
 
-    fn show_remains(self, remains: Remains, can_resume: bool) -> anyhow::Result<()> {
+    fn show_remains(self, remains: Remains, can_resume: bool) -> Result<()> {
         if let Some(error) = remains.unremoved {
             return Err(error).context("removing the files of a run without a trial");
         }
@@ -335,7 +326,7 @@ impl Outcome {
 }
 
 /// Returns name and SPEC of a recording: its file's name without directories and endings.
-fn recorded_link(file: &str) -> anyhow::Result<(String, String)> {
+fn recorded_link(file: &str) -> Result<(String, String)> {
     if file.contains(['[', ']', ',', '=']) {
         bail!("--traces {file}: expected a file name without [ ] , =");
     }

@@ -273,15 +273,10 @@ pub(crate) fn wire_bytes(payload: u64) -> u64 {
 }
 
 /// Returns whether the load is UDP and almost all that was sent in the load phase arrived.
-fn is_capped(
-    flows: &[LoadFlow],
-    logs: &[FlowLog],
-    window: &PhaseWindow,
-    direction: Direction,
-) -> bool {
+fn is_capped(flows: &[LoadFlow], logs: &[FlowLog], window: &PhaseWindow, way: Direction) -> bool {
     let seconds = window.length_ns() as f64 / 1e9;
     let (mut sent, mut arrived, mut uncertain) = (0.0, 0.0, 0.0);
-    for (flow, log) in flows.iter().zip(logs).filter(|(flow, _)| flow.direction == direction) {
+    for (flow, log) in flows.iter().zip(logs).filter(|(flow, _)| flow.direction == way) {
         let Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } = flow.transport else {
             return false;
         };

@@ -18,7 +18,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, Result};
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::registry::QueueSetup;
@@ -101,7 +101,7 @@ struct Bench {
     steps: Option<Steps>,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(page) = &arguments.html {
         picture::check(page, &arguments.input)?;
     }
@@ -124,7 +124,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    fn benches(&self) -> anyhow::Result<Vec<Bench>> {
+    fn benches(&self) -> Result<Vec<Bench>> {
         let link = Spec::parse(&self.link)
             .and_then(|link| modem_file::link(&link, &mut named_file))
             .context("--link")
@@ -159,7 +159,7 @@ impl Arguments {
         is_alone: bool,
         number: usize,
         queue: &QueueSetup,
-    ) -> anyhow::Result<(Option<OutputFile>, Box<dyn Write>, String)> {
+    ) -> Result<(Option<OutputFile>, Box<dyn Write>, String)> {
         let path = match &self.out {
             Some(path) if is_alone => path.clone(),
             Some(folder) => {
@@ -178,7 +178,7 @@ impl Arguments {
     }
 
     /// Writes the page, if one is wanted.
-    fn draw(&self, benches: &[Bench], is_complete: bool) -> anyhow::Result<()> {
+    fn draw(&self, benches: &[Bench], is_complete: bool) -> Result<()> {
         let (Some(path), Some(first)) = (&self.html, benches.first()) else { return Ok(()) };
         let (offered, step_s) = first.steps.as_ref().map_or((Vec::new(), 0.0), picture::offered);
         let drawn = |bench: &Bench| {
@@ -206,7 +206,7 @@ impl Arguments {
     }
 
     /// Prints the summary of one queue, or the table of several.
-    fn print(&self, benches: &[Bench]) -> anyhow::Result<()> {
+    fn print(&self, benches: &[Bench]) -> Result<()> {
         let numbers = |bench: &Bench| fates::numbers(&bench.replay, &bench.queue, &self.link);
         let numbers: Vec<Numbers> = benches.iter().map(numbers).collect();
         match benches {
@@ -255,10 +255,7 @@ fn filter(text: &str) -> Result<Filter, String> {
 }
 
 /// Sends every arrival through each link, also those before damage of the input.
-fn drive(
-    benches: &mut [Bench],
-    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
-) -> anyhow::Result<()> {
+fn drive(benches: &mut [Bench], arrivals: impl Iterator<Item = Result<Arrival>>) -> Result<()> {
     let input = feed(benches, arrivals);
     for Bench { replay, output, steps, .. } in benches {
         replay.finish(&mut |row: Settled| settled(output, steps.as_mut(), &row))?;
@@ -266,10 +263,7 @@ fn drive(
     input
 }
 
-fn feed(
-    benches: &mut [Bench],
-    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
-) -> anyhow::Result<()> {
+fn feed(benches: &mut [Bench], arrivals: impl Iterator<Item = Result<Arrival>>) -> Result<()> {
     for arrival in arrivals {
         let Arrival { id, time, meta, .. } = arrival.or_bad_input()?;
         let arrival = replay::Arrival { id, time, meta };

@@ -6,7 +6,7 @@ mod progress;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use underload_record::schema::{PlotKind, PlotRecord, Quantile};
 use underload_report::{
@@ -59,7 +59,7 @@ pub struct Arguments {
 const MOST_PARTS: usize = 16;
 
 impl Arguments {
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub fn run(&self) -> Result<()> {
         let name = self.file.to_string_lossy();
         let text = source::read_text(&name).or_bad_input()?;
         let program = sweep::program(COMMIT).context("identifying this program")?;
@@ -114,12 +114,7 @@ impl Arguments {
         self.output.clone().unwrap_or_else(|| Path::new("sweeps").join(stem()))
     }
 
-    fn present(
-        &self,
-        sweep: &Sweep,
-        outcome: &SweepOutcome,
-        directory: &Path,
-    ) -> anyhow::Result<()> {
+    fn present(&self, sweep: &Sweep, outcome: &SweepOutcome, directory: &Path) -> Result<()> {
         let page = write_sweep_report(directory, outcome).context("writing the report")?;
         if self.json {
             console::print(&(outcome.to_json(directory).context("writing JSON")? + "\n"))?;

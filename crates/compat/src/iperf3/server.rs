@@ -116,12 +116,7 @@ fn serve(host: &Arc<Host>, listener: &TcpListener) {
     });
 }
 
-fn welcome(
-    host: &Arc<Host>,
-    index: u64,
-    stream: TcpStream,
-    address: IpAddr,
-) -> Option<JoinHandle<()>> {
+fn welcome(host: &Arc<Host>, index: u64, stream: TcpStream, ip: IpAddr) -> Option<JoinHandle<()>> {
     let place = stream.try_clone().ok().and_then(|same| {
         let evicting = Arc::clone(host);
         let evict = move || {
@@ -129,7 +124,7 @@ fn welcome(
             // The thread that reads from the connection sees its end.
             let _ = same.shutdown(Shutdown::Both);
         };
-        let network = CustomerNetwork::of(address);
+        let network = CustomerNetwork::of(ip);
         host.connections.take(Instant::now(), network, Some(Box::new(evict)))
     });
     let Some(place) = place else {
@@ -138,7 +133,7 @@ fn welcome(
     };
     let host = Arc::clone(host);
     let body = move || {
-        host.greet(index, stream, address.to_canonical(), &place);
+        host.greet(index, stream, ip.to_canonical(), &place);
     };
     Builder::new().name("iperf3-test".to_owned()).spawn(body).ok()
 }

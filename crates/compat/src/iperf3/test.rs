@@ -199,20 +199,17 @@ impl Test {
         Ok(())
     }
 
-    fn transfer(
-        &mut self,
-        parameters: &Parameters,
-        streams: &mut Streams,
-    ) -> Result<Results, Ended> {
-        let wanted = parameters.streams_in_all();
+    fn transfer(&mut self, settings: &Parameters, streams: &mut Streams) -> Result<Results, Ended> {
+        let wanted = settings.streams_in_all();
         let counters: Vec<Arc<Counters>> = (0..wanted).map(|_| Arc::default()).collect();
         let over = AtomicBool::new(false);
         let limit_of_one =
-            self.limits.bit_per_s_max.map(|limit| limit / u64::from(parameters.streams));
+            self.limits.bit_per_s_max.map(|limit| limit / u64::from(settings.streams));
         let clock = RunClock::start();
-        let amount = Amount::new(parameters.amount, !parameters.omit.is_zero());
+        let amount = Amount::new(settings.amount, !settings.omit.is_zero());
         let share = self.share.clone();
-        let transfer = Transfer { parameters, streams, counters: &counters, share, amount, clock };
+        let transfer =
+            Transfer { parameters: settings, streams, counters: &counters, share, amount, clock };
         transfer.streams.run_udp(true);
         let watched = std::thread::scope(|scope| {
             let (transfer, over) = (&transfer, &over);

@@ -120,12 +120,9 @@ impl<N: Clone + Ord> Places<N> {
     }
 
     /// Changes the places, and evicts holders after the lock is released.
-    fn change<T>(
-        &self,
-        change: impl FnOnce(&mut Taken<N>, &PlaceLimits, &mut Vec<Evict>) -> T,
-    ) -> T {
+    fn change<T>(&self, edit: impl FnOnce(&mut Taken<N>, &PlaceLimits, &mut Vec<Evict>) -> T) -> T {
         let mut evicted = Vec::new();
-        let done = change(&mut self.lock(), &self.0.limits, &mut evicted);
+        let done = edit(&mut self.lock(), &self.0.limits, &mut evicted);
         for evict in evicted {
             evict();
         }

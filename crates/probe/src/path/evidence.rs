@@ -475,18 +475,13 @@ fn loss_share(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
 }
 
 /// Returns the share of the phase's probes with `ecn` that arrived with CE in the loaded direction.
-fn ce_share(
-    direction: Direction,
-    stages: &[Option<Stage<'_>>],
-    ecn: Ecn,
-    phase: Phase,
-) -> Option<f64> {
+fn ce_share(way: Direction, stages: &[Option<Stage<'_>>], ecn: Ecn, phase: Phase) -> Option<f64> {
     let (mut arrived, mut marked) = (0_u32, 0_u32);
     for sample in stages.iter().flatten().flat_map(|stage| stage.samples) {
         if sample.marking_sent.ecn != ecn || sample.phase != phase {
             continue;
         }
-        let seen = match direction {
+        let seen = match way {
             Direction::Up => sample.marking_far,
             Direction::Down => sample.marking_near,
         };

@@ -44,17 +44,13 @@ impl RouteProber {
     /// # Errors
     /// Returns an error without a socket, for example [`io::ErrorKind::PermissionDenied`] if this
     /// user may not send echoes.
-    pub fn start(
-        targets: Vec<EchoTarget>,
-        device: Option<&str>,
-        clock: RunClock,
-    ) -> io::Result<Self> {
+    pub fn start(hops: Vec<EchoTarget>, device: Option<&str>, clock: RunClock) -> io::Result<Self> {
         let open = |target: EchoTarget| {
             let start = |address| Echoes::start_through(address, device);
             let echoes = target.address.map(start).transpose()?;
             Ok(Course { target, echoes, sent: BTreeMap::new() })
         };
-        let courses = targets.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let courses = hops.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
         let sender = Sender { courses, clock, stop: Arc::clone(&stop) };
         let thread = thread::Builder::new().name("route".to_owned()).spawn(move || sender.run())?;

@@ -246,17 +246,13 @@ mod errors {
 }
 
 /// Sends one echo and returns its round trip.
-pub(crate) fn echo(
-    address: SocketAddr,
-    device: Option<&str>,
-    allowed: Duration,
-) -> io::Result<Duration> {
-    let socket = EchoSocket::open(address, device)?;
+pub(crate) fn echo(to: SocketAddr, device: Option<&str>, limit: Duration) -> io::Result<Duration> {
+    let socket = EchoSocket::open(to, device)?;
     let mut payload = [0; ECHO_BYTES];
     fill(&mut payload)?;
     let start = Instant::now();
     socket.send(&payload)?;
-    until(start, allowed, &mut |left| Ok(socket.receive(left)? == Some(payload)))
+    until(start, limit, &mut |left| Ok(socket.receive(left)? == Some(payload)))
 }
 
 /// Returns the ICMP message of a received packet. A raw socket for IPv4 includes the IP header.

@@ -100,22 +100,17 @@ impl Account {
 
     /// Consumes bytes before they are transferred. If they may not be transferred now, consumes
     /// nothing and returns how long to wait.
-    pub(crate) fn take(
-        &self,
-        now_ns: u64,
-        direction: Direction,
-        bytes: u64,
-    ) -> Result<(), Duration> {
+    pub(crate) fn take(&self, now_ns: u64, way: Direction, bytes: u64) -> Result<(), Duration> {
         if self.is_over(now_ns) {
             return Err(AHEAD_MAX);
         }
-        let allowance = self.allowance(direction);
+        let allowance = self.allowance(way);
         allowance.take(now_ns, bytes)?;
         if !self.take_volume(bytes) {
             allowance.give_back(bytes);
             return Err(AHEAD_MAX);
         }
-        self.moved[direction as usize].fetch_add(bytes, Ordering::Relaxed);
+        self.moved[way as usize].fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 

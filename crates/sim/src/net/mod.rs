@@ -289,19 +289,14 @@ impl Network {
     }
 }
 
-fn chain(
-    hops: &mut Vec<Hop>,
-    configs: Vec<HopConfig>,
-    direction: Direction,
-    rng: &Rng,
-) -> Option<usize> {
+fn chain(hops: &mut Vec<Hop>, configs: Vec<HopConfig>, way: Direction, rng: &Rng) -> Option<usize> {
     let first = hops.len();
     let last = first + configs.len();
     for config in configs {
         let next = hops.len() + 1;
-        let rng = hop_stream(rng, direction.name(), hops.len() - first);
+        let rng = hop_stream(rng, way.name(), hops.len() - first);
         hops.push(Hop {
-            direction,
+            direction: way,
             link: config.link.build(config.queue.build(&rng), &rng),
             recorder: Recorder::new(config.link.rate.varies()),
             offer: config.link.rate.started(&rng),
