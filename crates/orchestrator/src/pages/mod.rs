@@ -45,13 +45,12 @@ use axum::middleware;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use maud::html;
-use underload_fleet::plan;
-
 use options::OfferedValues;
 use page::Page;
 use problem::{Problem, Result};
 use question::{Ask, Format, Question};
 use state::{Pages, Shared};
+use underload_fleet::plan;
 use visitor::Visitor;
 
 pub use state::{Action, LEAST_DEVICES, Operate, Settings};

@@ -16,61 +16,11 @@ const OFFERED: usize = 200;
 /// How long the offered values are cached.
 const REMEMBERED_MS: u64 = 60_000;
 
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Field {
-    Plan,
-    Cohort,
-    Attribute(&'static str),
-    Dscp,
-    Hour,
-    Days,
-    By,
-    Load,
-    Scale,
-    Delays,
-}
-
-pub(super) const OVERVIEW: [Field; 10] = [
-    Field::Plan,
-    Field::By,
-    Field::Load,
-    Field::Dscp,
-    Field::Days,
-    Field::Cohort,
-    Field::Attribute("model"),
-    Field::Attribute("firmware"),
-    Field::Attribute("tier"),
-    Field::Attribute("region"),
-];
-
-pub(super) const STUDY: [Field; 16] = [
-    Field::Plan,
-    Field::By,
-    Field::Load,
-    Field::Dscp,
-    Field::Days,
-    Field::Delays,
-    Field::Scale,
-    Field::Cohort,
-    Field::Attribute("model"),
-    Field::Attribute("firmware"),
-    Field::Attribute("tier"),
-    Field::Attribute("region"),
-    Field::Attribute("segment"),
-    Field::Hour,
-    Field::Attribute("configured"),
-    Field::Attribute("measured"),
-];
-
-pub(super) const DEVICES: [Field; 7] = [
-    Field::Attribute("model"),
-    Field::Attribute("firmware"),
-    Field::Attribute("tier"),
-    Field::Attribute("region"),
-    Field::Attribute("segment"),
-    Field::Attribute("configured"),
-    Field::Attribute("measured"),
-];
+/// The controls of each page's form, in order; those of attributes by the attribute's name.
+pub(super) const OVERVIEW: &str = "plan by load dscp days cohort model firmware tier region";
+pub(super) const STUDY: &str = "plan by load dscp days delays scale cohort model firmware tier \
+    region segment hour configured measured";
+pub(super) const DEVICES: &str = "model firmware tier region segment configured measured";
 
 /// The values that a form offers, with the number of devices of each.
 #[derive(Debug, Default)]
@@ -105,10 +55,10 @@ impl OfferedValues {
     }
 
     /// Returns the form of the page at `path`.
-    pub(super) fn form(&self, ask: &Ask, path: &str, fields: &[Field]) -> Result<Markup, Problem> {
+    pub(super) fn form(&self, ask: &Ask, path: &str, fields: &str) -> Result<Markup, Problem> {
         let mut controls = Vec::new();
-        for field in fields {
-            controls.push(self.field(ask, *field)?);
+        for field in fields.split(' ') {
+            controls.push(self.field(ask, field)?);
         }
         Ok(html! {
             // The style sheet opens it on wide screens; on a phone it would fill the screen.
@@ -125,20 +75,48 @@ impl OfferedValues {
         })
     }
 
-    fn field(&self, ask: &Ask, field: Field) -> Result<Markup, Problem> {
+    fn field(&self, ask: &Ask, field: &str) -> Result<Markup, Problem> {
         let question = &ask.question;
         let said = |name: &str| question.text(name).unwrap_or_default().to_owned();
         Ok(match field {
-            Field::Plan => {
+            "plan" => {
                 let plans = self.plans.iter().map(|name| (name.as_str(), name.as_str()));
                 let all = std::iter::once((ALL_PLANS, "all"));
                 select("plan", "Plan", None, plans.chain(all), &said("plan"))
             }
-            Field::Cohort => {
+            "cohort" => {
                 let cohorts = visible(&self.cohorts, ask);
                 select("cohort", "Group", Some("all"), cohorts, &said("cohort"))
             }
-            Field::Attribute(name) => {
+            "dscp" => {
+                let dscps: Vec<String> = self.dscps.iter().map(u8::to_string).collect();
+                let dscps = dscps.iter().map(|dscp| (dscp.as_str(), dscp.as_str()));
+                select("dscp", "Marking (DSCP)", Some("all"), dscps, &said("dscp"))
+            }
+            "hour" => {
+                let hours: Vec<(String, String)> =
+                    (0..24).map(|hour| (hour.to_string(), format!("{hour:02}:00"))).collect();
+                let hours = hours.iter().map(|(hour, words)| (hour.as_str(), words.as_str()));
+                select("hour", "Hour, UTC", Some("all"), hours, &said("hour"))
+            }
+            "days" => html! {
+                (input("from", "From", "date", &said("from")))
+                (input("until", "Until", "date", &said("until")))
+            },
+            "delays" => html! {
+                (input("low_ms", "Delays from, ms", "number", &said("low_ms")))
+                (input("high_ms", "to, ms", "number", &said("high_ms")))
+            },
+            "by" => choices("by", "Grouped by", &GROUPS, question.group()?.key),
+            "load" => {
+                let choices = LOADS.iter().map(|choice| (choice.key, choice.words));
+                select("load", "Load", Some("the fullest"), choices, &said("load"))
+            }
+            "scale" => {
+                let scale = if question.is_logarithmic()? { "log" } else { "linear" };
+                choices("scale", "Scale", &SCALES, scale)
+            }
+            name => {
                 let values = self.attributes.iter().find(|(known, _)| *known == name);
                 let values = values.map_or(&[][..], |(_, values)| values);
                 let title = title(name);
@@ -147,34 +125,6 @@ impl OfferedValues {
                 } else {
                     typed(name, title, visible(values, ask), &said(name))
                 }
-            }
-            Field::Dscp => {
-                let dscps: Vec<String> = self.dscps.iter().map(u8::to_string).collect();
-                let dscps = dscps.iter().map(|dscp| (dscp.as_str(), dscp.as_str()));
-                select("dscp", "Marking (DSCP)", Some("all"), dscps, &said("dscp"))
-            }
-            Field::Hour => {
-                let hours: Vec<(String, String)> =
-                    (0..24).map(|hour| (hour.to_string(), format!("{hour:02}:00"))).collect();
-                let hours = hours.iter().map(|(hour, words)| (hour.as_str(), words.as_str()));
-                select("hour", "Hour, UTC", Some("all"), hours, &said("hour"))
-            }
-            Field::Days => html! {
-                (input("from", "From", "date", &said("from")))
-                (input("until", "Until", "date", &said("until")))
-            },
-            Field::Delays => html! {
-                (input("low_ms", "Delays from, ms", "number", &said("low_ms")))
-                (input("high_ms", "to, ms", "number", &said("high_ms")))
-            },
-            Field::By => choices("by", "Grouped by", &GROUPS, question.group()?.key),
-            Field::Load => {
-                let choices = LOADS.iter().map(|choice| (choice.key, choice.words));
-                select("load", "Load", Some("the fullest"), choices, &said("load"))
-            }
-            Field::Scale => {
-                let scale = if question.is_logarithmic()? { "log" } else { "linear" };
-                choices("scale", "Scale", &SCALES, scale)
             }
         })
     }

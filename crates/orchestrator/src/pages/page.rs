@@ -77,9 +77,9 @@ impl Page {
     /// Returns the form of the filters; empty without filters.
     pub(super) fn filters(self, ask: &Ask, options: &OfferedValues) -> Result<Markup, Problem> {
         match self {
-            Self::Overview => options.form(ask, "/", &options::OVERVIEW),
-            Self::Study => options.form(ask, "/study", &options::STUDY),
-            Self::Devices => options.form(ask, "/devices", &options::DEVICES),
+            Self::Overview => options.form(ask, "/", options::OVERVIEW),
+            Self::Study => options.form(ask, "/study", options::STUDY),
+            Self::Devices => options.form(ask, "/devices", options::DEVICES),
             Self::Device(_) | Self::Servers | Self::Plans => Ok(html! {}),
         }
     }
