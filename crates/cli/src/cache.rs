@@ -3,7 +3,6 @@
 use clap::{Args, Subcommand};
 use underload_run::cache::{Usage, prune, usage};
 use underload_terminal::console::{self, count};
-
 use underload_terminal::quantity::size;
 
 #[derive(Debug, Args)]

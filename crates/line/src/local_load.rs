@@ -22,26 +22,22 @@ const LOAD: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_millis(300);
 
 /// Returns the rates that the local network carries; none without a peer that answers as a server.
-pub(crate) fn measure(
-    request: &Request,
-    progress: &mut dyn Progress,
-    interrupt: &Interrupt,
-) -> LocalRates {
+pub(crate) fn measure(request: &Request, show: &mut dyn Progress, stop: &Interrupt) -> LocalRates {
     let Some(peer) = request.locate.as_ref().and_then(|it| it.peer.as_deref()) else {
         return LocalRates::default();
     };
-    progress.note(&format!("loading the local network alone, to {peer}"));
-    match try_measure(request, peer, interrupt) {
+    show.note(&format!("loading the local network alone, to {peer}"));
+    match try_measure(request, peer, stop) {
         Ok(rates) => {
             let told = [("down", rates.down_mbit_s), ("up", rates.up_mbit_s)];
             let told = told.into_iter().filter_map(|(way, rate)| Some((way, rate?)));
             let told: Vec<String> =
                 told.map(|(way, rate)| format!("{rate:.1} Mbit/s {way}")).collect();
-            progress.note(&format!("the local network alone carries {}", told.join(", ")));
+            show.note(&format!("the local network alone carries {}", told.join(", ")));
             rates
         }
         Err(error) => {
-            progress.note(&format!(
+            show.note(&format!(
                 "the local network is not loaded alone, which needs `underload serve` on the \
                  peer: {error:#}"
             ));

@@ -6,7 +6,6 @@ use underload_record::schema::{
     ArmLatency, ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, Quantile, TrialRecord,
     World,
 };
-
 use underload_store::RunData;
 
 /// Name of the only arm of a scenario without arms.

@@ -16,12 +16,11 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use line::{Line, State};
 use underload_disk::{self as disk, Access, Journal};
 use underload_fleet::agent::{Began, Memory, Usage};
 use underload_fleet::message::{Numbered, REQUEST_MAX};
 use underload_fleet::outcome::RunResult;
-
-use line::{Line, State};
 
 #[derive(Debug)]
 pub struct Spool {

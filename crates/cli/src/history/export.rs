@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use underload_record::history::{Followed, Trend};
-
 use underload_line::history::Collected;
+use underload_record::history::{Followed, Trend};
 
 /// Formats the newest run of each step that is still measured in Prometheus' text format.
 /// Prometheus assigns the time of collection to every number, so older steps are left out.

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use underload_disk as disk;
+use underload_line::history::removed::{self, RunNumbers};
 use underload_store::RunDir;
 use underload_store::series::{Member, Series};
 use underload_terminal::console::{count, note, warning};
-
-use underload_line::history::removed::{self, RunNumbers};
 use underload_terminal::quantity::{duration, size};
 
 /// The highest number of runs that are removed at a time, so that a clock that is wrong for an hour

@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
+use underload_line::connect::{connect, trust};
+use underload_line::target::{Target, resolve};
 use underload_probe::control::{Ask, ConnectOptions, Remote};
 use underload_probe::measure::Progress;
 use underload_probe::network::current_network;
@@ -23,9 +25,6 @@ use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
-
-use underload_line::connect::{connect, trust};
-use underload_line::target::{Target, resolve};
 use underload_terminal::quantity::rate;
 
 use crate::measure::FamilyOptions;

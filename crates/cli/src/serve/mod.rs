@@ -31,7 +31,6 @@ use underload_terminal::console::count;
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
 use underload_terminal::interrupt::held_back;
-
 use underload_terminal::quantity::{self, duration, rate};
 
 #[derive(Debug, Args)]

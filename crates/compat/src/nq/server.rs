@@ -21,7 +21,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-
 use underload_probe::Counters;
 use underload_probe::control::ServiceError;
 use underload_probe::load::{keep_little_unsent, set_congestion_control};

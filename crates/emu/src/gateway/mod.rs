@@ -11,7 +11,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-
 use underload_record::schema::{Direction, Phase};
 
 use crate::machine::{Clock, Tun};

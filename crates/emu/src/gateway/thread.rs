@@ -8,7 +8,6 @@ use std::sync::mpsc::Receiver;
 
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::eventfd::EventFd;
-
 use underload_aqm::link::tally::Curves;
 use underload_aqm::link::{Link, RateProcess};
 use underload_aqm::time::{Span, Time};

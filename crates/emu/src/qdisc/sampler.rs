@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
-
 use underload_aqm::time::Span;
 use underload_record::link::LinkName;
 use underload_record::schema::Phase;

@@ -1,7 +1,6 @@
 //! The counters of queues, as `tc -s -j qdisc show` prints them.
 
 use serde_json::Value;
-
 use underload_aqm::qdisc::{Backlog, Count, DropReason};
 
 /// The counters of a queue at one instant, since its creation.

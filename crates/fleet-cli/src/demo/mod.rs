@@ -17,8 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use access::{Internet, Line, ORCHESTRATOR, host_address};
 use anyhow::{Context, anyhow};
 use clap::Args;
+use collected::{Collected, held_back};
+use desk::Desk;
+use homes::{Fleet, Home};
 use underload_agent::Trust;
 use underload_disk::{self as disk, Access};
 use underload_emu::machine::privilege::{self, Privilege};
@@ -31,11 +35,6 @@ use underload_orchestrator::http::{Config, Limits, Running, serve};
 use underload_orchestrator::service::{Service, Setup};
 use underload_orchestrator::store::Place;
 use underload_service::Identity;
-
-use access::{Internet, Line, ORCHESTRATOR, host_address};
-use collected::{Collected, held_back};
-use desk::Desk;
-use homes::{Fleet, Home};
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::interrupt::Interrupt;
 

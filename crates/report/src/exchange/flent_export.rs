@@ -22,7 +22,6 @@ use serde_json::{Map, Value, json};
 use underload_record::schema::{
     Direction, FlowDirection, Phase, Sample, Series, SeriesKind, TrialRecord,
 };
-
 use underload_store::RunData;
 
 /// Step of the common grid, s.

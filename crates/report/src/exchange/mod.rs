@@ -24,9 +24,8 @@ mod numbers;
 mod rows;
 
 use flate2::read::MultiGzDecoder;
-use underload_store::RunData;
-
 use imported::{Imported, decompress};
+use underload_store::RunData;
 
 pub use flent_export::flent_file;
 pub(crate) use imported::BYTES_MAX;

@@ -15,9 +15,8 @@ use underload_sim::application::interactive_video::RateControl;
 use underload_sim::application::video::Player;
 use underload_sim::application::web::Browser;
 
-use crate::study::Quantity as Amount;
-
 use super::fault::{Fault, Faults, alternatives, did_you_mean};
+use crate::study::Quantity as Amount;
 
 pub(crate) trait Value: Sized {
     /// The type in a JSON schema; empty if several are accepted.

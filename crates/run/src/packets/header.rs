@@ -126,17 +126,11 @@ const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 
 impl Tcp {
-    fn new(
-        body: &Body,
-        half: Half,
-        facts: &TcpFacts,
-        offsets: &Offsets,
-        passed: &mut Passed,
-    ) -> Self {
+    fn new(body: &Body, way: Half, facts: &TcpFacts, offsets: &Offsets, seen: &mut Passed) -> Self {
         match body {
             Body::Syn => Self::opening(flag::SYN | on_request(facts.ecn), 0, facts),
-            Body::Data(data) => Self::data(*data, half, facts, offsets, passed),
-            Body::Ack(ack) => Self::acknowledgement(ack, half, facts, offsets, passed),
+            Body::Data(data) => Self::data(*data, way, facts, offsets, seen),
+            Body::Ack(ack) => Self::acknowledgement(ack, way, facts, offsets, seen),
             _ => Self::opening(flag::SYN | flag::ACK | on_answer(facts.ecn), 1, facts),
         }
     }

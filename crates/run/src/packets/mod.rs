@@ -23,7 +23,6 @@ use crate::error::{Doing as _, RunError};
 use capture::Capture;
 use header::TcpFacts;
 use point::HopNames;
-
 use sequence::{Offsets, half};
 
 pub use point::{At, Point};

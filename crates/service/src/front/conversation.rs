@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-
 use underload_probe::control::{
     Answer, CONVERSATION_MAX, Lease, Limited, Notice, Question, ServiceError, Watch, read_message,
     write_message,

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rustls::ServerConfig;
-
 use underload_probe::Counters;
 use underload_probe::control::{
     Answer, Ask, Fingerprint, Flagged, Lease, PROTOCOL, Question, Result,

@@ -7,7 +7,6 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
 use underload_probe::RunClock;
 use underload_probe::control::{LOOK_INTERVAL, prepare};
 use underload_probe::load::MAGIC;

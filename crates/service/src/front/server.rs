@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use socket2::{Domain, SockAddr, Socket, Type};
-
 use underload_probe::control::{Fingerprint, Result, SERVER_PORT, ServiceError, in_full};
 use underload_probe::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 use underload_probe::load::{FlowHost, LoadServerConfig, UdpFlows, UdpPort};

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use ring::hmac;
-
 use underload_disk as disk;
 use underload_probe::control::claims::{Claims, PREFIX};
 use underload_probe::control::private::{self, LOCK_PATIENCE};

@@ -18,7 +18,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
-
 use underload_disk::{Access, Journal, Lines};
 use underload_probe::control::{ServiceError, from_hex, private};
 

@@ -14,11 +14,10 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
-use crate::endpoint::{Endpoint, Port};
-use crate::net::{Body, Segment};
-
 use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
+use crate::endpoint::{Endpoint, Port};
+use crate::net::{Body, Segment};
 
 /// A game; it has no parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,9 +8,8 @@ use underload_aqm::packet::{Dscp, Ecn, Packet};
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Marking, Sample};
 
-use crate::net::{Body, Segment};
-
 use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
+use crate::net::{Body, Segment};
 
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeConfig {

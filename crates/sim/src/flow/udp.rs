@@ -8,9 +8,8 @@ use underload_aqm::time::{Span, Time};
 use underload_record::link::distribution;
 use underload_record::schema::{Direction, Metric};
 
-use crate::net::{Body, Datagram, Segment};
-
 use crate::endpoint::{BULK_QUANTILES, Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
+use crate::net::{Body, Datagram, Segment};
 
 #[derive(Clone, Debug)]
 pub struct UdpConfig {

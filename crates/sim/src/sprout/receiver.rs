@@ -2,9 +2,8 @@
 
 use underload_aqm::time::{Span, Time};
 
-use crate::net::{Flight, Forecast};
-
 use super::model::{Belief, TICK};
+use crate::net::{Flight, Forecast};
 
 #[derive(Debug, Default)]
 pub(super) struct Receiver {

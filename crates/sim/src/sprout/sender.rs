@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 
 use underload_aqm::time::{Span, Time};
 
-use crate::net::{Flight, Forecast};
-
 use super::model::{Belief, FORECAST_TICKS, PACKET_BYTES, TICK};
+use crate::net::{Flight, Forecast};
 
 #[derive(Debug, Default)]
 pub(super) struct Sender {

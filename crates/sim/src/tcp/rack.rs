@@ -3,10 +3,9 @@
 
 use underload_aqm::time::{Span, Time};
 
-use crate::congestion::State;
-
 use super::rtt::RttEstimator;
 use super::scoreboard::{Delivery, Newest, RackView, Scoreboard};
+use crate::congestion::State;
 
 #[derive(Debug, Default)]
 pub(super) struct Rack {

@@ -6,9 +6,8 @@ use std::num::NonZeroI16;
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 
-use crate::net::{Acknowledgement, Data, SackBlock, Stamp};
-
 use super::accurate_ecn::MarkCounter;
+use crate::net::{Acknowledgement, Data, SackBlock, Stamp};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Range {

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use parquet::data_type::ByteArray;
 use underload_record::CONFIDENCE;
 use underload_record::schema::Interval;
 use underload_record::stats::RunningMean;
-
-use parquet::data_type::ByteArray;
 
 use super::rows::{AxisColumn, AxisValue, Layout, SweepColumns, SweepRows, axis_cells};
 use crate::columns::{self, Cell, Column, Group, Kind, utf8};

@@ -9,10 +9,9 @@ mod picture;
 mod scatter;
 mod sweep;
 
-use underload_record::schema::{PlotKind, PlotRecord, names_arm};
-
 use grid::Grid;
 use picture::{Frame, Picture};
+use underload_record::schema::{PlotKind, PlotRecord, names_arm};
 
 use super::{Plot, Plotted, distribution, timeline};
 use crate::subject::Subject;

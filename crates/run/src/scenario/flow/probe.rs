@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use underload_aqm::time::Span;
-
 use underload_record::schema::Marking;
 
 use super::common::Kind;

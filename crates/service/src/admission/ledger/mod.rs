@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use underload_record::schema::Direction;
-
 use underload_probe::control::Ask;
+use underload_record::schema::Direction;
 
 use super::account::probes_bit_per_s;
 use super::grant::{Admitted, Denial, Grant};

@@ -13,13 +13,12 @@
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
+use super::fallback::Fallback;
 use crate::congestion::{
     Ack, Cause, CongestionControl, Loss, PacketRate, Prague, PragueConfig, Reno, Setup,
     SlowStartExit, State, Window,
 };
 use crate::net::Report;
-
-use super::fallback::Fallback;
 
 #[derive(Debug)]
 pub(super) struct RateControl {

@@ -33,12 +33,11 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
+use super::numbers::{metric, normal, percent};
+use super::samples::Samples;
 use crate::congestion::PacketRate;
 use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Segment};
-
-use super::numbers::{metric, normal, percent};
-use super::samples::Samples;
 use control::RateControl;
 use screen::{Frame, Screen};
 

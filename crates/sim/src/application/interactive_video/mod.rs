@@ -27,11 +27,10 @@ use underload_record::schema::{Direction, Metric};
 
 pub use control::RateControl;
 
-use crate::endpoint::{Endpoint, Port};
-use crate::net::{Body, Message, Segment};
-
 use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
+use crate::endpoint::{Endpoint, Port};
+use crate::net::{Body, Message, Segment};
 use control::{Controller, Fate};
 
 /// A direction of a video call.

@@ -18,13 +18,12 @@ use underload_record::schema::{Direction, Metric};
 
 pub use adaptation::Player;
 
+use super::connection::Connection;
+use super::numbers::metric;
 use crate::congestion::Algorithm;
 use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::TcpConfig;
-
-use super::connection::Connection;
-use super::numbers::metric;
 use adaptation::{Adaptation, REBUFFERING_PENALTY, View};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,10 +15,9 @@ use underload_record::schema::{Direction, Metric};
 
 pub use playout::JitterBuffer;
 
+use super::numbers::{metric, percent};
 use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
-
-use super::numbers::{metric, percent};
 use playout::Playout;
 use quality::Impairment;
 

@@ -20,13 +20,12 @@ use underload_record::schema::{Direction, Metric};
 
 pub use browser::Browser;
 
+use super::connection::Connection;
+use super::numbers::metric;
 use crate::congestion::Algorithm;
 use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::TcpConfig;
-
-use super::connection::Connection;
-use super::numbers::metric;
 
 /// A page, loaded several times.
 #[derive(Clone, Debug, PartialEq, Eq)]

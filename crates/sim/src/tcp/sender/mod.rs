@@ -11,13 +11,6 @@ use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
 
-use crate::congestion::{
-    Ack, Cause, CongestionControl, Controller, Loss, PacketRate, State, Steered, Window,
-};
-use crate::endpoint::Port;
-use crate::net::{Acknowledgement, Body, Data, Stamp};
-use crate::sys::prefetch_start;
-
 use super::accurate_ecn::MarkReader;
 use super::config::{SYN_BYTES, TcpConfig};
 use super::rack::Rack;
@@ -25,6 +18,12 @@ use super::recovery::{Probe, Reduction, Step, Turn};
 use super::rtt::{INITIAL_TIMEOUT, RttEstimator};
 use super::scoreboard::{Delivery, Losses, Scoreboard};
 use super::undo::{Premature, Prior, Undo};
+use crate::congestion::{
+    Ack, Cause, CongestionControl, Controller, Loss, PacketRate, State, Steered, Window,
+};
+use crate::endpoint::Port;
+use crate::net::{Acknowledgement, Body, Data, Stamp};
+use crate::sys::prefetch_start;
 use pacer::Pacer;
 use rate_sampler::RateSampler;
 use timer::{Alarm, LossTimer};

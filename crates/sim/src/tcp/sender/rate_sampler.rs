@@ -3,9 +3,8 @@
 
 use underload_aqm::time::{Span, Time};
 
-use crate::congestion::Delivered;
-
 use super::super::scoreboard::{Delivery, Departure};
+use crate::congestion::Delivered;
 
 /// Counts deliveries, and records the count with each departure.
 #[derive(Debug, Default)]

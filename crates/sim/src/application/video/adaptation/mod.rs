@@ -6,10 +6,9 @@ mod festive;
 mod robust_mpc;
 mod view;
 
+use robust_mpc::RobustMpc;
 use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
-
-use robust_mpc::RobustMpc;
 use view::Choice;
 pub(super) use view::{REBUFFERING_PENALTY, View};
 
