@@ -49,8 +49,7 @@ pub trait Carrier: Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     pub packets: u64,
-    /// Packets delivered later than the line would have, by more than the default of
-    /// [`ValidityLimits::lateness_p99_ns`].
+    /// Packets later than the line by more than [`ValidityLimits::lateness_p99_ns`]'s default.
     pub late: u64,
     /// Packets lost outside of the line's own queues.
     pub lost: u64,

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 /// The result of talking to a browser.
 type Result<T, E = DevToolsError> = std::result::Result<T, E>;
 
-/// A connection to a browser. Its `session` arguments name the page that a command is for; an empty
-/// one means the browser.
+/// A connection to a browser. `session` names the page of a command; empty for the browser.
 #[derive(Debug)]
 pub struct DevTools {
     input: ChildStdin,

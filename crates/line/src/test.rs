@@ -85,8 +85,7 @@ pub fn measure(
 }
 
 impl Measured {
-    /// Writes `findings.json` and the report into the run directory. Returns the run, and the path
-    /// of the report.
+    /// Writes `findings.json` and the report of the run. Returns the run and the report's path.
     pub fn write_files(&self) -> anyhow::Result<(Vec<RunData>, PathBuf)> {
         let path = self.directory.join("findings.json");
         let mut text = serde_json::json!({ "verdict": self.verdict, "findings": self.findings });

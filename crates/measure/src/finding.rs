@@ -255,8 +255,7 @@ fn moved_bytes(step: &PresetStep, measured: &MeasurementResult) -> u64 {
     wire_bytes(payload).saturating_add(probes)
 }
 
-/// Returns the payload that the load of a step may move, so that with its probes it moves at most
-/// `bytes` of IP packets.
+/// Returns the payload that a load may move so that, with probes, `bytes` of packets do.
 pub fn payload_within(bytes: u64, config: &MeasurementConfig) -> u64 {
     let (Ramp::Fixed(ramp) | Ramp::Detected { at_most: ramp }) = config.ramp;
     let length = config.idle + ramp + config.load + config.drain;

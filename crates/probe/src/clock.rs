@@ -45,8 +45,7 @@ impl RunClock {
             let monotonic_ns = self.start_monotonic_ns.saturating_add(deadline_ns);
             let deadline = nix::sys::time::TimeSpec::from(Duration::from_nanos(monotonic_ns));
             let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
-            // Fails only after a signal, which the caller's loop tolerates: the arguments are
-            // valid.
+            // Fails only after a signal, which the caller's loop tolerates.
             let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &deadline);
         }
         #[cfg(not(target_os = "linux"))]

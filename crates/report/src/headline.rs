@@ -40,8 +40,7 @@ pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// Takes the element with the same statistic from each list: the one that most lists have, and of
-/// several the highest.
+/// Takes from each list the statistic that most lists have, and of several the highest.
 fn together<T>(lists: Vec<Vec<T>>, quantile: impl Fn(&T) -> Option<Quantile>) -> Vec<T> {
     let has = |list: &&Vec<T>, wanted| list.iter().any(|element| quantile(element) == wanted);
     let all: BTreeSet<Option<Quantile>> = lists.iter().flatten().map(&quantile).collect();

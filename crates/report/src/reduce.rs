@@ -64,8 +64,7 @@ impl Reducer {
     }
 }
 
-/// Returns the latency of a metric, named as in [`underload_record::schema::Expectation`]; `None`
-/// for other metrics.
+/// Returns the latency of a metric, as in [`underload_record::schema::Expectation`], if any.
 fn latency_of(metric: &str) -> Option<(LatencyMeasure, Phase)> {
     let of_probe = metric.split_once('/').map_or(metric, |(_, of_probe)| of_probe);
     let (phase, rest) = of_probe.split_once('.')?;

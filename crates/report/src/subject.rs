@@ -132,8 +132,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the numbers of each application, in the order of the flows, without counters of
-    /// probes and bulk flows.
+    /// Returns the numbers of each application, ordered by flow, without counters of other flows.
     pub(crate) fn applications(&self) -> Vec<(&'a str, Vec<&'a ArmMetric>)> {
         let mut applications: Vec<(&str, Vec<&ArmMetric>)> = Vec::new();
         for metric in self.summary.metrics.iter().filter(|metric| self.is_application(metric)) {

@@ -286,8 +286,7 @@ fn count_more(arms: usize) -> String {
     if arms == 1 { "one more variant".to_owned() } else { format!("{arms} more variants") }
 }
 
-/// Returns sentences about arms that are not compared with the first: each step of a measurement,
-/// otherwise their range.
+/// Returns sentences about arms not compared with the first: each step, or their range.
 fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<String> {
     let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
     if is_measured {

@@ -48,8 +48,7 @@ pub struct Present<'a> {
 }
 
 impl Present<'_> {
-    /// Checks that the root may be replaced and could be restored. `may_replace` accepts foreign
-    /// shapers.
+    /// Checks that the root may be replaced and restored. `may_replace` accepts foreign shapers.
     pub fn check_root(self, may_replace: bool) -> Result<(), Refusal> {
         let device = self.device.to_owned();
         let Some(root) = self.tree.first() else { return Ok(()) };

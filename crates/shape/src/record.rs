@@ -146,8 +146,7 @@ pub fn watch(phase: Option<Phase>, is_applier_alive: bool, now_ms: u64) -> Actio
     }
 }
 
-/// Whether a change has no watcher any more. The caller holds the lock, which the process that
-/// applies a change holds, too.
+/// Whether a change has no watcher any more. The caller has the lock, as who applies one.
 pub fn is_abandoned(phase: Phase, now_ms: u64) -> bool {
     match phase {
         Phase::Confirmed => false,

@@ -35,8 +35,7 @@ pub const WAYS: Ways<&str> = ["up", "down"];
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
     pub goodput: Rate,
-    /// The p99 of all probes sent under load minus the idle median, ms; infinite if the percentile
-    /// is a lost probe.
+    /// The p99 of all loaded probes minus the idle median, ms; infinite for a lost probe.
     pub beside_ms: f64,
     /// The p99 of the loading connections' round trips minus the idle median, ms, if known.
     pub inside_ms: Option<f64>,

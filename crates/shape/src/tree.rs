@@ -179,8 +179,7 @@ fn entries(command: &'static str, text: &str) -> Result<Vec<Map<String, Value>>,
 /// Marks a queue with options that `tc` does not know.
 const UNKNOWN: &str = "_unknown";
 
-/// Replaces `{[Unknown qdisc, optlen=112] }`, which is no JSON and what `tc` prints for a kind that
-/// is newer than itself.
+/// Replaces `{[Unknown qdisc, optlen=112] }`, which `tc` prints for a newer kind, by JSON.
 fn without_unknown_options(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

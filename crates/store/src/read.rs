@@ -25,8 +25,7 @@ const REDUCED_TEXT_LIMIT: u64 = 16 << 30;
 
 impl RunDir {
     /// Reads a run directory with all samples and series. An incomplete run is read as the trials
-    /// that it finished, with new summaries, without damaged trials, which [`RunData::left_out`]
-    /// describes.
+    /// that it finished, with new summaries, without damaged ones ([`RunData::left_out`]).
     pub fn read(path: impl AsRef<Path>) -> Result<RunData> {
         RunDir::read_trials(path, |_| true)
     }
@@ -48,8 +47,7 @@ impl RunDir {
         })
     }
 
-    /// As [`RunDir::read_trials`], of the trials whose indices `choose` returns for the run without
-    /// samples and series.
+    /// As [`RunDir::read_trials`], of the trials that `choose` returns for the bare run.
     pub fn read_chosen(
         path: impl AsRef<Path>,
         choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
@@ -72,8 +70,7 @@ impl RunDir {
     }
 
     /// As [`RunDir::read_chosen`], with less memory: if a run has more than 2,000 trials without
-    /// samples and series, calls `reduce` with the record without trials and each trial as it is
-    /// read.
+    /// samples and series, calls `reduce` with the record and each trial.
     pub fn read_reduced(
         path: impl AsRef<Path>,
         mut reduce: impl FnMut(&RunRecord, &mut TrialRecord),

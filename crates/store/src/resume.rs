@@ -106,8 +106,7 @@ fn is_other_kernel(found: &RunRecord, wanted: &RunRecord) -> bool {
         && found.host.kernel != wanted.host.kernel
 }
 
-/// Removes all but the trials of `record` from the directory. Returns the files of the run, and the
-/// length of the journal.
+/// Removes all trials but those of `record`. Returns the run's files and the journal's length.
 fn keep_only(path: &Path, record: &RunRecord) -> Result<(Folder, u64), StoreError> {
     let count = record.trials.len();
     // The lines are cut first: a trial without its line does not count, whatever other files exist.

@@ -54,8 +54,7 @@ impl Account {
         disk::write_whole(&path, &text, Access::Usual).with_context(|| path.display().to_string())
     }
 
-    /// Returns the account as of a day: a later day or month starts at 0. A clock that was set back
-    /// changes nothing.
+    /// Returns the account as of a day: a later day or month starts at 0, an earlier is ignored.
     #[must_use]
     pub fn on(&self, today: Date) -> Self {
         let today = today.to_string();
@@ -71,8 +70,7 @@ impl Account {
     }
 
     /// Charges a measurement that is about to start with the bytes of the last one, the first one
-    /// with all that it may use (`bytes_max`), on the disk: a measurement that is killed has used
-    /// them.
+    /// with all that it may use (`bytes_max`), on the disk: a killed one has used them.
     pub fn reserve(directory: &Path, today: Date, bytes_max: u64) -> Result<u64> {
         let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);

@@ -109,8 +109,7 @@ impl Hours {
     }
 }
 
-/// Returns the end of the quiet hours that include `now`; `None` if none does. Hours that follow
-/// each other are one.
+/// Returns the end of the quiet hours that include `now`, if any. Hours that adjoin are one.
 fn quiet_until(not: &[Hours], now: &Zoned) -> Option<Zoned> {
     let mut at = now.clone();
     let mut until = None;
@@ -152,8 +151,7 @@ pub struct Courtesy {
     zone: TimeZone,
 }
 
-/// The permission for one measurement. While it exists, no other process measures within the
-/// budget of the series.
+/// The permission for one measurement, which no other process shares in the series' budget.
 pub struct Grant {
     /// Bytes that the measurement may move; `None` without a budget.
     bytes_max: Option<u64>,

@@ -67,8 +67,7 @@ const COOKIE_MAX: Duration = Duration::from_secs(5);
 const ENTRY_GRACE: Duration = Duration::from_mins(1);
 
 impl Iperf3Server {
-    /// Serves on `listener` and on `socket`, which have the same port, within the limits of
-    /// `ledger`.
+    /// Serves on `listener` and `socket`, of the same port, within the limits of `ledger`.
     pub fn start(
         listener: TcpListener,
         socket: UdpSocket,
@@ -80,8 +79,7 @@ impl Iperf3Server {
         listener.set_nonblocking(true).map_err(error("making its socket non-blocking"))?;
         let hub = Arc::new(UdpHub::new(socket).map_err(error("preparing the UDP socket"))?);
         let mut threads = Threads::default();
-        // The streams of a test arrive one after the other, and free their places as soon as they
-        // have sent their cookie.
+        // The streams of a test arrive in turn, and free their places once their cookie is sent.
         let connections = limits.streams_max as usize * 2 + 1;
         let host = Arc::new(Host {
             limits,

@@ -75,8 +75,7 @@ struct Mark {
 
 const PARAMETERS_BYTES_MAX: usize = 8 << 10;
 const RESULTS_BYTES_MAX: usize = 256 << 10;
-/// How long a test may run after its declared end: its start may be late, and its last bytes may
-/// wait in a queue.
+/// How long a test may outlast its declared end, for a late start and bytes in a queue.
 const LEASE_GRACE: Duration = Duration::from_secs(5);
 /// Time over which UDP from the client, which cannot be paced, may exceed the rate limit.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
@@ -345,8 +344,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Ends the server's streams: a client that waits for the rest of a block reads the end and
-    /// continues with the results.
+    /// Ends the server's streams: a client that waits for the rest of a block reads the end.
     fn end_streams(&self) {
         let Streams::Tcp(streams) = self.streams else { return };
         for (place, stream) in streams.iter().enumerate() {

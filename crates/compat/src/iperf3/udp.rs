@@ -207,8 +207,7 @@ impl UdpHub {
         }
     }
 
-    /// Returns true if a hello is answered: of a known stream, or from the address of a test that
-    /// waits for streams.
+    /// Whether a hello is answered: of a known stream, or of a test that waits for streams.
     fn welcome(&self, peer: SocketAddr) -> bool {
         let mut inner = self.lock();
         if inner.streams.contains_key(&peer) {

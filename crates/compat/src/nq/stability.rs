@@ -1,7 +1,6 @@
 //! The draft's criterion for stable results.
 
-/// Decides whether a value is stable: the standard deviation of the last moving averages is below
-/// 5 % of their mean.
+/// Decides whether a value is stable: its last moving averages deviate by less than 5 %.
 #[derive(Clone, Debug, Default)]
 pub struct Stability {
     values: Vec<f64>,

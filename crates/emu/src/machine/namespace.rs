@@ -173,8 +173,7 @@ impl Network {
     }
 }
 
-/// Appends the directories of administration programs to a search path; on Debian, only root's path
-/// contains `nft`.
+/// Appends directories of administration to a search path: Debian has `nft` in root's only.
 pub(crate) fn with_system_programs(path: Option<OsString>) -> OsString {
     let mut path = path.unwrap_or_default();
     if !path.is_empty() {

@@ -23,8 +23,7 @@ pub struct Realtime {
 }
 
 impl Realtime {
-    /// Requests timers without slack for the calling thread and, if `wanted`, real-time priority
-    /// and resident memory.
+    /// Requests timers without slack and, if `wanted`, real-time priority and resident memory.
     pub fn request(wanted: bool) -> Self {
         // Sets the timer slack to one microsecond. The default of 50 would lengthen every wait.
         let _ = prctl::set_timerslack(1_000);

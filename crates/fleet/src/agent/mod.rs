@@ -2,8 +2,7 @@
 //!
 //! The agent has no socket, clock or file. [`Agent::next`] returns the next task, the caller
 //! executes it, and [`Agent::hear`] receives the result. Times are of a monotonic clock; the agent
-//! learns the orchestrator's clock from answers, so a step of the device's own clock changes
-//! nothing.
+//! learns the orchestrator's clock from answers, so a step of the device's clock is harmless.
 //!
 //! - One task at a time: nothing is sent while a line is measured.
 //! - A run that loads the line needs a lease. While no orchestrator answers, the device measures

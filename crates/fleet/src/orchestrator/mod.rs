@@ -244,8 +244,7 @@ impl Orchestrator {
         removed.sign(&self.lease_key, now_ms)
     }
 
-    /// Reads all plans, also those that are over. A plan that cannot be read is an error, because
-    /// its limits are unknown.
+    /// Reads all plans, also those that are over. Fails without one of them and its limits.
     fn plans(&self, tx: &mut dyn Transaction) -> Result<Vec<Applied>, StoreError> {
         let rows = tx.plans()?;
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);

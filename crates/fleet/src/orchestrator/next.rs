@@ -202,8 +202,7 @@ impl Orchestrator {
         }
     }
 
-    /// Returns what the device may measure while no orchestrator answers: the latency steps of its
-    /// first plan that has any.
+    /// Returns what to measure while no orchestrator answers: a plan's latency steps.
     fn alone(
         &self,
         tx: &mut dyn Transaction,

@@ -54,8 +54,7 @@ impl Orchestrator {
     }
 }
 
-/// Stores the parts of a result that its plan measures. Returns whether the result was new; `None`
-/// if it is refused.
+/// Stores the parts of a result that its plan measures. Whether it was new; `None` if refused.
 fn store_result(
     tx: &mut dyn Transaction,
     now_ms: u64,

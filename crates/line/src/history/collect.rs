@@ -197,8 +197,7 @@ fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<Pa
 /// it is `None` if the time cannot be parsed.
 fn run_of(numbers: &RunNumbers, prefix: &str, now_s: i64) -> Result<Run, Option<String>> {
     let at_s = numbers.at_s().ok_or(None)?;
-    // A run with such a time would sort as the first or the latest of all, and every other run
-    // would be compared with it.
+    // Such a time would sort as the first or the latest of all, to be compared with all others.
     let when = if at_s < EARLIEST_S {
         Some("which is before this program was written: the clock was wrong")
     } else if at_s > now_s.saturating_add(AHEAD_MAX_S) {

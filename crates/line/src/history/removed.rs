@@ -96,8 +96,7 @@ pub fn read(directory: &Path) -> io::Result<Vec<RunNumbers>> {
     lines::open(&directory.join(FILE)).map(|(_, kept)| kept)
 }
 
-/// Appends the numbers of a run. They are on disk when this returns. An error or a kill leaves all
-/// earlier numbers intact.
+/// Appends the numbers of a run, synced to disk. Whatever happens, earlier ones are intact.
 pub fn add(directory: &Path, kept: &RunNumbers) -> io::Result<()> {
     let (mut journal, mut all): (_, Vec<RunNumbers>) = lines::open(&directory.join(FILE))?;
     if all.len() >= LINES_MAX + LINES_SLACK {

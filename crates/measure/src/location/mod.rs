@@ -78,8 +78,7 @@ pub struct PathProbes<'a> {
     pub far_echoes: &'a [PathProbe],
     pub idle: PhaseWindow,
     pub load: PhaseWindow,
-    /// Rate of the load as a share of what the local network carried when it was loaded alone;
-    /// `None` if it was not.
+    /// Rate of the load as a share of the local network's own, if that was loaded alone.
     pub local_share: Option<f64>,
 }
 

@@ -103,8 +103,7 @@ impl Host {
         Ok(Json(ruled.map_err(|rejection| self.rejected(rejection))?).into_response())
     }
 
-    /// Converts a rule's rejection into an HTTP failure, with a signed removal if the rejection
-    /// names a removed device.
+    /// Converts a rule's rejection into an HTTP failure, with the removal of a named device.
     fn rejected(&self, rejection: Rejection) -> Failure {
         let now_ms = self.core.now_ms();
         let removal = rejection.removed.map(|it| self.core.rules.sign_removal(it, now_ms));

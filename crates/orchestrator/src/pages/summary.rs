@@ -169,8 +169,7 @@ fn known(value: &str, none: &str) -> String {
     }
 }
 
-/// Describes a marking with its class, if known: 45 uses the low latency queue (RFC 9956), 0 and 8
-/// the classic one.
+/// Describes a marking: 45 uses the low latency queue (RFC 9956), 0 and 8 the classic one.
 pub(super) fn marking_words(dscp: &str) -> String {
     match dscp {
         "0" | "8" => format!("DSCP {dscp} (classic)"),

@@ -246,8 +246,7 @@ pub(super) fn planned(database: &mut dyn Database, known: &Arc<Planned>) -> Resu
     Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
 }
 
-/// Returns the numbers that represent `devices` in sets of devices. Devices without a number are
-/// absent from the map.
+/// Returns the numbers of `devices` in sets of devices, without those that have none.
 pub(super) fn numbers(
     database: &mut dyn Database,
     devices: &BTreeSet<DeviceId>,

@@ -195,8 +195,7 @@ pub(super) fn attribute_column(name: &str) -> Option<&'static str> {
     Attributes::NAMES.into_iter().find(|known| *known == name)
 }
 
-/// Converts an instant for comparisons in a database, which has only signed numbers: subtracts
-/// 2^63, which keeps the order.
+/// Converts an instant for a database of signed numbers: less 2^63, which keeps the order.
 pub(super) fn to_instant(at_ms: u64) -> i64 {
     at_ms.wrapping_sub(1 << 63) as i64
 }

@@ -261,8 +261,7 @@ fn add_means(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> 
     (sums.strata.len() - groups) * CELLS_OF_GROUP
 }
 
-/// Adds a histogram to ascending `sums`, which have most of its bins already. Returns the number of
-/// new bins.
+/// Adds a histogram to ascending `sums`, which have most bins. Returns how many are new.
 fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) -> usize {
     let (known, mut place) = (sums.len(), 0);
     for (bin, count) in bins.iter() {

@@ -54,8 +54,7 @@ impl Days {
             self.late += 1;
             return;
         }
-        // Only loads have lag, and only steps of the plan count, so that devices cannot use up
-        // memory by invented names.
+        // Only loads have lag, and only steps of the plan count: invented names use no memory.
         let is_loaded = |step: &StepResult| {
             let kind = step.kind.name();
             kind != IDLE && names.iter().any(|name| name.step == step.step && name.load == kind)

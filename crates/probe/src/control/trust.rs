@@ -30,8 +30,7 @@ impl Fingerprint {
         Ok(names.key())
     }
 
-    /// Returns the TLS 1.3 configuration of a client that accepts only the server of this
-    /// fingerprint.
+    /// Returns the TLS 1.3 configuration of a client that accepts only this fingerprint.
     pub fn client_config(self) -> Result<Arc<ClientConfig>, ServiceError> {
         Pin::new(&[self]).client_config()
     }
@@ -141,8 +140,7 @@ impl Trust {
     }
 }
 
-/// Reads the file of known servers. Other users may read it; one who could write it could
-/// impersonate every server.
+/// Reads the file of known servers. Others may read it, not write: they could impersonate.
 fn read_lines(path: &Path) -> Result<String, ServiceError> {
     if !path.exists() {
         return Ok(String::new());

@@ -13,8 +13,7 @@ use crate::wire::{Arrival, MarkingPolicy, NtpTimestamp, reflect};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflectorConfig {
-    /// Most answers per second to all senders; others are dropped and counted. A burst of a tenth
-    /// of a second passes.
+    /// Most answers per second to all senders; others are counted. A tenth may come in a burst.
     pub packets_per_second_max: u32,
     /// The DSCP and ECN values that answers may carry.
     pub policy: MarkingPolicy,
@@ -85,8 +84,7 @@ const REQUEST_BYTES_MAX: usize = 1472;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl Reflector {
-    /// Answers on each of `sockets`, which the caller has bound, with a thread each. The rate limit
-    /// is per socket.
+    /// Answers on each of the bound `sockets`, with a thread and a rate limit each.
     pub fn start(sockets: Vec<UdpSocket>, config: ReflectorConfig) -> Result<Self, EndpointError> {
         Self::start_for(sockets, config, |_: &[u8], _, _: &mut [u8]| Gate::Reflect)
     }
@@ -138,8 +136,7 @@ fn run(
     let mut request = [0; REQUEST_BYTES_MAX];
     let mut answer = [0; REQUEST_BYTES_MAX];
     while !shared.stop.load(Ordering::Relaxed) {
-        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
-        // still arrive.
+        // The timeout, a signal, or an ICMP error of an earlier answer: more may arrive.
         let Ok(received) = socket.recv(&mut request) else { continue };
         let bytes = &request[..received.len];
         let Some(peer) = received.peer else { continue };

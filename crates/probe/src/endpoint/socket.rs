@@ -35,8 +35,7 @@ impl ProbeSocket {
             let asked = ancillary::ask_ipv6(&socket);
             asked.map_err(error("asking for the traffic class and the hop limit"))?;
         }
-        // On a dual-stack IPv6 socket these serve IPv4 peers; a socket for IPv6 alone may refuse
-        // them.
+        // On a dual-stack IPv6 socket these serve IPv4 peers; others may refuse them.
         let for_ipv4 = ancillary::ask_ipv4(&socket);
         if local.is_ipv4() {
             for_ipv4.map_err(error("asking for the type of service and the time to live"))?;

@@ -6,8 +6,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::LoadError;
 
-/// Returns the kernel's loaded congestion controls, separated by spaces, with those of
-/// `tcp_allowed` if they differ.
+/// Returns the kernel's congestion controls, and those of `tcp_allowed` if they differ.
 pub fn available_congestion_controls() -> String {
     match (kernel_list("available"), kernel_list("allowed")) {
         (Ok(available), Ok(allowed)) if available != allowed => {

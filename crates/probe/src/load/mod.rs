@@ -96,13 +96,11 @@ pub struct FlowLog {
     pub delivered: Vec<Delivered>,
     /// The sender's state, whichever end sends; empty for UDP.
     pub tcp: Vec<TcpSample>,
-    /// The sender's round trips, whichever end sends; empty for UDP and if the sender's system does
-    /// not report them.
+    /// The sender's round trips, whichever end sends; empty for UDP or if not reported.
     pub round_trips: RoundTripLog,
     /// The congestion control in use if the near end sends over TCP; else `None`.
     pub congestion_control: Option<String>,
-    /// Payload bytes that this end sent, including those that the far end has not reported as
-    /// arrived.
+    /// Payload bytes that this end sent, with those that the far end has not reported.
     pub bytes_sent: u64,
     /// Datagrams sent; `None` for TCP.
     pub packets_sent: Option<u64>,

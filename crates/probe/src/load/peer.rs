@@ -162,8 +162,7 @@ pub(super) fn set_marking(socket: &SockRef<'_>, domain: Domain, mark: Marking) -
     let class = u32::from(mark.to_byte());
     if domain == Domain::IPV6 {
         set_class_v6(socket, class)?;
-        // For IPv4 peers of a dual-stack socket; a socket for IPv6 alone rejects the option and
-        // needs none.
+        // For IPv4 peers of a dual-stack socket; one for IPv6 alone rejects the option.
         let _ = socket.set_tos_v4(class);
         return Ok(());
     }

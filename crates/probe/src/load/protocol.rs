@@ -183,8 +183,7 @@ impl Response {
         }
     }
 
-    /// Decodes a response from its head and its reason; control characters in the reason become
-    /// '?'.
+    /// Decodes a response from its head and its reason, whose control characters become '?'.
     pub fn decode(head: &[u8; Self::HEAD_LEN], reason: &[u8]) -> Result<Self, LoadError> {
         Self::reason_len(head)?;
         if head[4] == 0 {

@@ -280,8 +280,7 @@ impl<N: Clone + Ord + fmt::Debug> fmt::Debug for Place<N> {
     }
 }
 
-/// Returns the output of `wanted`, or `None` if `end` is ready first. A holder that waits for both
-/// can be evicted.
+/// Returns the output of `wanted`, or `None` if `end`, such as an eviction, is ready first.
 pub async fn unless<W: Future>(
     mut end: Pin<&mut impl Future>,
     mut wanted: Pin<&mut W>,

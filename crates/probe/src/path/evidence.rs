@@ -161,8 +161,7 @@ const OVERRUN_LOST_MIN: f64 = 0.1;
 const UDP_HELD_BACK: f64 = 1.05;
 
 impl Evidence {
-    /// Reads the stages of one direction. Returns `None` if an idle or loaded round trip or the
-    /// goodput is missing.
+    /// Reads the stages of a direction; `None` without a round trip, idle or loaded, or goodput.
     pub fn from_stages(
         direction: Direction,
         congestion_control: &str,
@@ -346,8 +345,7 @@ impl Stage<'_> {
         Some(best / seconds * TCP_PACKET_BYTES / (TCP_PACKET_BYTES - header))
     }
 
-    /// Returns the bits that all TCP flows together have delivered since the start of the ramp,
-    /// every [`STEP_NS`].
+    /// Returns the bits that all TCP flows delivered since the ramp began, every [`STEP_NS`].
     fn delivered_bits(&self) -> Option<Vec<f64>> {
         let last = self.window(Phase::Load)?;
         let start_ns = self.window(Phase::Ramp).unwrap_or(last).start_ns;

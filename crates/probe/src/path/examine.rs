@@ -80,8 +80,7 @@ pub enum TreatmentVerdict {
 
 pub const FLOWS: usize = 4;
 const TREATMENT_FLOWS: usize = 2;
-/// A class with more than this share of the rate has priority. By chance, two pairs of CUBIC flows
-/// differ by less.
+/// A class with more than this share has priority; two pairs of CUBIC flows differ by less.
 pub const PRIORITY_SHARE: f64 = 0.68;
 /// A load that reached this share of the granted rate was limited by the grant.
 const GRANT_REACHED: f64 = 0.9;

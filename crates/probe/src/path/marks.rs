@@ -60,8 +60,7 @@ pub struct MarkRow {
 pub enum Fate {
     /// At least nine of ten packets arrived with one marking, which may have changed.
     Seen { dscp: Change, ecn: Change },
-    /// No marking arrived on nine of ten packets: several paths, or a policy that varies. `mostly`
-    /// is the most frequent.
+    /// No marking, `mostly` the most frequent, arrived on nine of ten packets: several paths.
     Mixed { mostly: Marking },
     /// Only packets with this marking were not answered. Which direction lost them is unknown.
     Lost,

@@ -22,8 +22,7 @@ pub enum Policy {
     DscpCleared,
     /// DSCP 45 becomes zero, others do not change: the edge of a network that uses 45 itself.
     NqbBleached,
-    /// 45 is unchanged, and the DSCPs in `from`, which homes use for low latency, become 45: an
-    /// edge that supports NQB.
+    /// 45 is unchanged, and the DSCPs in `from`, used by homes, become 45: an edge with NQB.
     TranslatedToNqb { from: Vec<u8> },
     /// The upper three bits of each DSCP survive: a path over Wi-Fi user priorities (RFC 8325).
     ClassOnly,

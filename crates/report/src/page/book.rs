@@ -80,8 +80,7 @@ pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<Path
 }
 
 /// Writes the Markdown pages of [`figure_pages`] into a directory, and returns the path of the
-/// index. `command` is the command that writes them. Replaces the files of an earlier run, each
-/// atomically.
+/// index. `command` is the command that writes them. Replaces earlier files, each atomically.
 ///
 /// # Errors
 /// Returns [`PageError::Io`] if writing fails, [`PageError::NotOurs`] if a file with such a name is

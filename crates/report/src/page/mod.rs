@@ -93,8 +93,7 @@ pub struct LiveState {
     pub patience: Duration,
 }
 
-/// Renders the page of a run under way: a page that reloads itself and begins with the sentence of
-/// `state`.
+/// Renders the page of a run under way, which reloads itself and begins with `state`.
 pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError> {
     let page = render(std::slice::from_ref(run))?;
     // Without a script, nothing on the page can find that the run was killed.
@@ -171,8 +170,7 @@ const PAGE_MARK: &str = ": latency under load</title>";
 const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
 
-/// Rejects links below `directory`, which another user may have created, then checks `path` as
-/// [`check_replaceable`] does.
+/// Rejects links below `directory`, maybe of another user; then as [`check_replaceable`].
 fn check_file_of(directory: &Path, path: &Path, mark: &str) -> Result<(), PageError> {
     disk::refuse_links(directory, path).map_err(PageError::io(path, "write"))?;
     check_replaceable(path, mark)

@@ -104,8 +104,7 @@ impl Sweep {
         self.cells() * self.repeats
     }
 
-    /// Returns the number of units that [`Sweep::compute`] accepts, from 0: with
-    /// [`SweepFile::stop`] cells, or else trials.
+    /// Returns the units of [`Sweep::compute`]: with [`SweepFile::stop`] cells, or else trials.
     pub fn units(&self) -> u64 {
         if self.file.stop.is_some() { self.cells() } else { self.trials() }
     }

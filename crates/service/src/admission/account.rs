@@ -22,8 +22,7 @@ pub(crate) struct Account {
     up: Allowance,
     down: Allowance,
     probes: Allowance,
-    /// Limits, at the rate as granted, for bytes that arrived and could not be delayed. The current
-    /// rate may be lower.
+    /// Limits at the granted rate, for bytes that could not be delayed; the current may be lower.
     arrived: [Allowance; 2],
     moved: [AtomicU64; 2],
 }

@@ -231,8 +231,7 @@ impl ProbeIndex {
         Self { sessions: Arc::clone(sessions), generation: None, shares: BTreeMap::new() }
     }
 
-    /// Returns whether a probe of `bytes` from this address may be answered now; `None` if the
-    /// address has no session.
+    /// Whether a probe of `bytes` from this address may be answered; `None` without a session.
     pub(crate) fn admits(&mut self, address: IpAddr, bytes: usize) -> Option<bool> {
         self.refresh();
         let now_ns = self.sessions.now_ns();

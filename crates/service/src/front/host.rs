@@ -164,8 +164,7 @@ impl Host {
         self.leases.is_some() && !self.admits_anonymous && question.token.is_none()
     }
 
-    /// Returns messages for the operator. Those about tokens wait for the next call if a slow disk
-    /// blocks the tokens' lock.
+    /// Returns messages for the operator. Those about tokens wait while a slow disk has the lock.
     pub(crate) fn news(&self) -> Vec<String> {
         let desk = self.tokens.as_ref().and_then(|desk| desk.try_lock().ok());
         let mut news = desk.map(|mut desk| desk.news()).unwrap_or_default();

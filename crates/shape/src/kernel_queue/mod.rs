@@ -89,8 +89,7 @@ impl Law {
 }
 
 impl KernelQueue {
-    /// Parses a SPEC. `bode` has a parameter `rate` here, to which it shapes; DOCSIS-PIE shapes to
-    /// its own.
+    /// Parses a SPEC. `bode` has a parameter `rate` to shape to; DOCSIS-PIE has its own.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let mut spec = Spec::parse(text)?;
         let law = Law::find(&spec.name).ok_or_else(|| SpecError::Unknown(spec.name.clone()))?;

@@ -2,8 +2,7 @@
 //!
 //! `bpftool` loads and registers an object, `tc` attaches its queue. An object serves all devices,
 //! so it is registered once, and removed with the last queue of it. Nothing is pinned: a process
-//! that is killed leaves at most a registered object without a queue, which the next command
-//! removes.
+//! that is killed leaves at most a registered object without a queue, removed by the next command.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -150,8 +149,7 @@ impl Kernel {
         attached
     }
 
-    /// Gives the queue of a device other settings, which apply from the next packet on. Stored
-    /// packets stay.
+    /// Gives a device's queue other settings from the next packet on. Stored packets stay.
     pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<()> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;

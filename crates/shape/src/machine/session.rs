@@ -271,8 +271,7 @@ impl Session {
         Ok(record)
     }
 
-    /// Undoes the change of a device, or the only one. Returns its record, and what differs from
-    /// before.
+    /// Undoes the change of a device, or the only one. Returns its record and what differs.
     pub fn off(&self, device: Option<&str>) -> Result<(Record, Option<String>), UndoError> {
         let _lock = self.folder.lock()?;
         let cleaned = self.clean_up()?;

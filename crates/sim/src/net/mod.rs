@@ -37,8 +37,7 @@ pub struct HopConfig {
 }
 
 impl HopConfig {
-    /// Parses a hop without a name from SPEC strings such as `codel:profile=linux` and
-    /// `20mbit:delay=20ms`.
+    /// Parses a hop without a name: `codel:profile=linux` and `20mbit:delay=20ms`.
     pub fn parse(queue: &str, link: &str) -> Result<Self, ConfigError> {
         let link = LinkSetup::parse(link)?;
         let queue = QueueSetup::parse(queue, &link.facts())?;

@@ -83,8 +83,7 @@ impl RunDir {
         }
     }
 
-    /// Returns a run with the trials of `record`, whose samples are in `pools` and whose lines are
-    /// in the journal.
+    /// Returns a run with the trials of `record`, their samples' `pools` and their journal.
     pub(crate) fn new(
         folder: Folder,
         record: RunRecord,
@@ -234,8 +233,7 @@ impl RunDir {
     }
 
     /// Completes the run: summaries, verdicts, merged tables, `run.json`. Returns the record as
-    /// [`RunDir::record`] does. After an error, the trials are readable as those of an incomplete
-    /// run.
+    /// [`RunDir::record`] does. After an error, the trials are those of an incomplete run.
     pub fn finish(mut self, duration_s: f64) -> Result<RunRecord> {
         self.record.host.duration_s = duration_s;
         let conclusion = self.conclusion.take();

@@ -68,8 +68,7 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Opens the database in `directory` once its access rights are checked. Keeps `lock` open as
-    /// long as the connection.
+    /// Opens the database in `directory` with safe access rights. Keeps `lock` open meanwhile.
     fn connected(directory: &Path, flags: OpenFlags, lock: Option<File>) -> Result<Self> {
         underload_disk::check_directory(directory).map_err(exposed(directory))?;
         let connection = Connection::open_with_flags(directory.join(FILE), flags);
