@@ -18,7 +18,7 @@ use crate::message::{
     ServerAddress,
 };
 use crate::plan::{ENTRIES_MAX, Plan, RUN_LASTS_MAX, Tier};
-use crate::store::{Device, HeldLease, Leases, Result, Server, Transaction};
+use crate::store::{Device, HeldLease, Leases, Result, Server, Tx};
 
 /// Maximum number of leases that one request ends because they expired.
 const ENDED_MAX: usize = 64;
@@ -33,7 +33,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    fn read(tx: &mut dyn Transaction) -> Result<Self> {
+    fn read(tx: Tx<'_>) -> Result<Self> {
         let servers = tx.servers()?.into_iter().map(|server| (server, false)).collect();
         Ok(Self { servers })
     }
@@ -72,13 +72,13 @@ impl Pool {
     }
 
     /// Ends a lease and frees its reservation.
-    fn end(&mut self, tx: &mut dyn Transaction, lease: &HeldLease) -> Result<()> {
+    fn end(&mut self, tx: Tx<'_>, lease: &HeldLease) -> Result<()> {
         tx.end_lease(lease.id)?;
         self.change(&lease.server, |load| load.release(rates(lease)));
         Ok(())
     }
 
-    pub(super) fn write(self, tx: &mut dyn Transaction) -> Result<()> {
+    pub(super) fn write(self, tx: Tx<'_>) -> Result<()> {
         let changed = self.servers.iter().filter(|(_, has_changed)| *has_changed);
         changed.map(|(server, _)| server).try_for_each(|server| tx.put_server(server))
     }
@@ -126,7 +126,7 @@ pub(super) struct Admitted {
 
 impl Orchestrator {
     /// Reads all servers and frees leases that expired, or whose server is silent.
-    pub(super) fn freed(&self, tx: &mut dyn Transaction, now_ms: u64) -> Result<Pool> {
+    pub(super) fn freed(&self, tx: Tx<'_>, now_ms: u64) -> Result<Pool> {
         let mut pool = Pool::read(tx)?;
         for lease in tx.leases(Leases::ExpiredAt(now_ms), ENDED_MAX)? {
             pool.end(tx, &lease)?;
@@ -153,7 +153,7 @@ impl Orchestrator {
 
     /// Dates leases that a clock granted which was ahead and has been set back: they would last for
     /// as long as the clock was ahead. They begin now; no run that has begun lasts longer.
-    pub(super) fn redate_future_leases(&self, tx: &mut dyn Transaction, now_ms: u64) -> Result<()> {
+    pub(super) fn redate_future_leases(&self, tx: Tx<'_>, now_ms: u64) -> Result<()> {
         let latest_ms = now_ms + 2 * SKEW_MS;
         let lasts_ms = START_MS
             + span_ms(RUN_LASTS_MAX)
@@ -170,7 +170,7 @@ impl Orchestrator {
     /// Grants a lease, with all reservations of the run, or changes nothing.
     pub(super) fn admit(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         rng: &mut Rng,
         device: &Device,
@@ -211,7 +211,7 @@ impl Orchestrator {
     #[expect(clippy::type_complexity, reason = "three values that only `admit` needs")]
     fn decide(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         rng: &mut Rng,
         device: &Device,
@@ -243,7 +243,7 @@ impl Orchestrator {
     /// Returns servers that are alive, after the server named `first`.
     pub(super) fn servers_for(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         first: Option<&str>,
     ) -> Result<Vec<ServerAddress>> {
@@ -261,7 +261,7 @@ impl Orchestrator {
     /// Moves the lease of a device whose server refused the run to another server.
     pub fn move_lease(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         rng: &mut Rng,
         sender: DeviceId,
@@ -318,7 +318,7 @@ impl Orchestrator {
     /// Stores what a server reports, and frees leases that it does not use.
     pub fn heartbeat(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         sender: DeviceId,
         request: &Heartbeat,
@@ -346,12 +346,7 @@ impl Orchestrator {
     }
 
     /// Ends a lease for its device.
-    pub fn release(
-        &self,
-        tx: &mut dyn Transaction,
-        sender: DeviceId,
-        request: &Release,
-    ) -> Answer<Released> {
+    pub fn release(&self, tx: Tx<'_>, sender: DeviceId, request: &Release) -> Answer<Released> {
         answer(|| {
             enrolled(tx, sender)?;
             let lease = lease_of_sender(tx, sender, request.lease_id)?;
@@ -418,7 +413,7 @@ impl Pool {
 /// Ends the leases at a server that no session held when the server made the list, and that were
 /// too old to begin by then. A device may use a lease one heartbeat longer.
 fn free_unused(
-    tx: &mut dyn Transaction,
+    tx: Tx<'_>,
     pool: &mut Pool,
     now_ms: u64,
     server: &str,
@@ -436,18 +431,14 @@ fn free_unused(
 }
 
 /// Ends a lease and frees its reservation.
-pub(super) fn end(tx: &mut dyn Transaction, lease: &HeldLease) -> Result<()> {
+pub(super) fn end(tx: Tx<'_>, lease: &HeldLease) -> Result<()> {
     let mut pool = Pool::read(tx)?;
     pool.end(tx, lease)?;
     pool.write(tx)
 }
 
 /// Returns a lease if it exists; rejects it if it is not the sender's.
-fn lease_of_sender(
-    tx: &mut dyn Transaction,
-    sender: DeviceId,
-    id: u64,
-) -> Result<Option<HeldLease>, Stop> {
+fn lease_of_sender(tx: Tx<'_>, sender: DeviceId, id: u64) -> Result<Option<HeldLease>, Stop> {
     let lease = tx.lease(id)?;
     if lease.as_ref().is_some_and(|lease| lease.device != sender) {
         return reject(Kind::Forbidden, "not-yours", "this lease is of another device");
@@ -456,7 +447,7 @@ fn lease_of_sender(
 }
 
 /// Draws a number that no lease has, below 2^63 because databases store signed integers.
-fn fresh_id(tx: &mut dyn Transaction, rng: &mut Rng) -> Result<u64> {
+fn fresh_id(tx: Tx<'_>, rng: &mut Rng) -> Result<u64> {
     loop {
         let id = rng.next_u64() >> 1;
         if id > 0 && tx.lease(id)?.is_none() {

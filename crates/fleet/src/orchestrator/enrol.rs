@@ -9,7 +9,7 @@ use crate::device::{Attributes, DeviceId, is_within};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
 use crate::removal::Removed;
 use crate::request::{FRESH_MS, SESSION_MS, open_session};
-use crate::store::{Code, CodeFor, Device, Result, Server, StoreError, Transaction};
+use crate::store::{Code, CodeFor, Device, Result, Server, StoreError, Tx};
 
 const TEXT_MAX: usize = 256;
 const SERVER_NAME_MAX: usize = 64;
@@ -79,14 +79,14 @@ const CHANGES_MAX: u64 = 4;
 const DAY_MS: u64 = 86_400_000;
 
 impl LineRecord {
-    fn read(tx: &mut dyn Transaction, device: DeviceId) -> Result<Self> {
+    fn read(tx: Tx<'_>, device: DeviceId) -> Result<Self> {
         let name = line_setting(device);
         let Some(bytes) = tx.setting(&name)? else { return Ok(Self::default()) };
         serde_json::from_slice(&bytes)
             .map_err(|error| StoreError::broken(name.as_str()).because(error))
     }
 
-    fn write(&self, tx: &mut dyn Transaction, device: DeviceId) -> Result<()> {
+    fn write(&self, tx: Tx<'_>, device: DeviceId) -> Result<()> {
         let name = line_setting(device);
         let bytes = serde_json::to_vec(self)
             .map_err(|error| StoreError::broken(name.as_str()).because(error))?;
@@ -106,7 +106,7 @@ impl LineRecord {
 }
 
 /// Whether the device claims the segment of its line, and no operator wrote it.
-pub(super) fn is_segment_claimed(tx: &mut dyn Transaction, device: DeviceId) -> Result<bool> {
+pub(super) fn is_segment_claimed(tx: Tx<'_>, device: DeviceId) -> Result<bool> {
     let operator = LineRecord::read(tx, device)?.operator;
     Ok(operator.is_some_and(|operator| operator.segment.is_empty()))
 }
@@ -114,7 +114,7 @@ pub(super) fn is_segment_claimed(tx: &mut dyn Transaction, device: DeviceId) -> 
 /// Returns the attributes of a line after its device reported `reported`. Attributes that an
 /// operator wrote stay; all stay if the device has used up its changes.
 pub(super) fn changed_attributes(
-    tx: &mut dyn Transaction,
+    tx: Tx<'_>,
     now_ms: u64,
     device: &Device,
     reported: &Attributes,
@@ -181,7 +181,7 @@ pub(super) fn acceptable_address(address: &ServerAddress) -> Result<(), Rejectio
 
 impl Orchestrator {
     /// Enrols a device or a server with a code.
-    pub fn enrol(&self, tx: &mut dyn Transaction, now_ms: u64, asked: &Enrol) -> Answer<Enrolled> {
+    pub fn enrol(&self, tx: Tx<'_>, now_ms: u64, asked: &Enrol) -> Answer<Enrolled> {
         answer(|| {
             acceptable(&asked.attributes)?;
             let bad = |message| Rejection::new(Kind::BadRequest, "bad-key", message);
@@ -222,12 +222,7 @@ impl Orchestrator {
     }
 
     /// Opens a session for a device or a server that proves its key.
-    pub fn open_session(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        request: &OpenSession,
-    ) -> Answer<Session> {
+    pub fn open_session(&self, tx: Tx<'_>, now_ms: u64, request: &OpenSession) -> Answer<Session> {
         answer(|| {
             if now_ms.abs_diff(request.at_ms) > FRESH_MS {
                 let message = format!("the time is more than five minutes off: it is {now_ms}");
@@ -256,7 +251,7 @@ impl Orchestrator {
 }
 
 fn enrol_device(
-    tx: &mut dyn Transaction,
+    tx: Tx<'_>,
     now_ms: u64,
     public_key: [u8; 32],
     code: &Code,
@@ -292,7 +287,7 @@ struct Sender {
     removed: Option<Removed>,
 }
 
-fn sender(tx: &mut dyn Transaction, id: DeviceId) -> Result<Option<Sender>, Stop> {
+fn sender(tx: Tx<'_>, id: DeviceId) -> Result<Option<Sender>, Stop> {
     if let Some(device) = tx.device(id)? {
         let removed = device.is_removed.then(|| device.enrolment());
         return Ok(Some(Sender { key: device.public_key, removed }));
@@ -321,7 +316,7 @@ fn usable(code: Option<Code>, by: DeviceId, now_ms: u64) -> Result<Code, Rejecti
 }
 
 fn enrol_server(
-    tx: &mut dyn Transaction,
+    tx: Tx<'_>,
     public_key: [u8; 32],
     address: &ServerAddress,
     is_again: bool,

@@ -40,7 +40,7 @@ use crate::device::DeviceId;
 use crate::lease::Claims;
 use crate::plan::Plan;
 use crate::removal::{Removal, Removed};
-use crate::store::{Device, HeldLease, PlanRow, StoreError, Transaction};
+use crate::store::{Device, HeldLease, PlanRow, StoreError, Tx};
 
 pub use crate::store::MADE_EPOCH;
 pub use operate::{NewCode, applicable};
@@ -245,7 +245,7 @@ impl Orchestrator {
     }
 
     /// Reads all plans, also those that are over. Fails without one of them and its limits.
-    fn plans(&self, tx: &mut dyn Transaction) -> Result<Vec<Applied>, StoreError> {
+    fn plans(&self, tx: Tx<'_>) -> Result<Vec<Applied>, StoreError> {
         let rows = tx.plans()?;
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut read = |row: PlanRow| {
@@ -269,7 +269,7 @@ impl Orchestrator {
 }
 
 /// Returns the device that sent a request.
-fn enrolled(tx: &mut dyn Transaction, sender: DeviceId) -> Result<Device, Stop> {
+fn enrolled(tx: Tx<'_>, sender: DeviceId) -> Result<Device, Stop> {
     let Some(device) = tx.device(sender)? else {
         return reject(Kind::Forbidden, "not-a-device", "not a device");
     };

@@ -16,7 +16,7 @@ use crate::device::DeviceId;
 use crate::lease::SKEW_MS;
 use crate::message::{Alone, AssignedStep, Assignment, Next, NextAnswer, ServerAddress};
 use crate::plan::{Kind as Load, Plan, Step};
-use crate::store::{Device, HeldLease, Leases, OpenRun, Schedule, StoreError, Transaction};
+use crate::store::{Device, HeldLease, Leases, OpenRun, Schedule, StoreError, Tx};
 
 /// Shortest interval between two requests for a run.
 const POLL_LEAST_MS: u64 = 1_000;
@@ -35,7 +35,7 @@ impl Orchestrator {
     /// Assigns a device the run that is due, if it is admitted.
     pub fn next(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         rng: &mut Rng,
         sender: DeviceId,
@@ -87,7 +87,7 @@ impl Orchestrator {
     /// Answers a repeated request: the same run while it may still begin. Changes nothing.
     fn answer_again(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         device: &Device,
         plans: &[Applied],
@@ -115,7 +115,7 @@ impl Orchestrator {
 
     fn take_turn(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         rng: &mut Rng,
         mut turn: Turn<'_>,
         request: &Next,
@@ -156,7 +156,7 @@ impl Orchestrator {
     /// Assigns the run that is due, or holds it back.
     fn try_to_run(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         rng: &mut Rng,
         turn: &mut Turn<'_>,
         place: usize,
@@ -205,7 +205,7 @@ impl Orchestrator {
     /// Returns what to measure while no orchestrator answers: a plan's latency steps.
     fn alone(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         device: &Device,
         plans: &[Applied],

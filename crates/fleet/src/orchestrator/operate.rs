@@ -7,7 +7,7 @@ use super::settle::{REMOVED, missed, settle, store_outcomes, study_key};
 use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, answer, enrol, reject};
 use crate::device::{Attributes, DeviceId};
 use crate::plan::{Load, Plan};
-use crate::store::{Code, CodeFor, LogEntry, PlanRow, Server, Transaction};
+use crate::store::{Code, CodeFor, LogEntry, PlanRow, Server, Tx};
 
 /// A code for enrolment to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ fn not_found<T>(message: String) -> Result<T, Stop> {
     reject(Kind::NotFound, "not-found", message)
 }
 
-fn log(tx: &mut dyn Transaction, at_ms: u64, who: &str, what: String) -> Result<(), Stop> {
+fn log(tx: Tx<'_>, at_ms: u64, who: &str, what: String) -> Result<(), Stop> {
     Ok(tx.log(&LogEntry { at_ms, who: who.to_owned(), what })?)
 }
 
@@ -55,13 +55,7 @@ pub fn applicable(text: &str, now_ms: u64) -> Result<Plan, Rejection> {
 
 impl Orchestrator {
     /// Makes a code for enrolment, and returns its text, of which only a hash is stored.
-    pub fn new_code(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        who: &str,
-        new: &NewCode,
-    ) -> Answer<String> {
+    pub fn new_code(&self, tx: Tx<'_>, now_ms: u64, who: &str, new: &NewCode) -> Answer<String> {
         answer(|| {
             enrol::acceptable(&new.attributes)?;
             let text = BASE32_NOPAD.encode(&new.secret);
@@ -87,7 +81,7 @@ impl Orchestrator {
     /// used again. `secret` is random and makes the plan's pseudonyms.
     pub fn apply_plan(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         who: &str,
         text: &str,
@@ -125,13 +119,7 @@ impl Orchestrator {
     }
 
     /// Stops a plan for good. Runs that are under way end.
-    pub fn stop_plan(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        who: &str,
-        name: &str,
-    ) -> Answer<PlanRow> {
+    pub fn stop_plan(&self, tx: Tx<'_>, now_ms: u64, who: &str, name: &str) -> Answer<PlanRow> {
         answer(|| {
             let found = tx.plans()?.into_iter().find(|row| row.name == name);
             let Some(mut row) = found else { return not_found(format!("no plan `{name}`")) };
@@ -147,7 +135,7 @@ impl Orchestrator {
     /// Removes a device or a server, which then stops for good.
     pub fn remove_device(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         rng: &mut Rng,
         who: &str,
@@ -178,7 +166,7 @@ impl Orchestrator {
     /// Sends agents to another address of a server, which its own heartbeats do not change.
     pub fn set_server_address(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         who: &str,
         name: &str,
@@ -197,12 +185,7 @@ impl Orchestrator {
     }
 }
 
-fn remove_server(
-    tx: &mut dyn Transaction,
-    now_ms: u64,
-    who: &str,
-    id: DeviceId,
-) -> Result<(), Stop> {
+fn remove_server(tx: Tx<'_>, now_ms: u64, who: &str, id: DeviceId) -> Result<(), Stop> {
     let Some(server) = tx.servers()?.into_iter().find(|server| server.device == id) else {
         return not_found(format!("no device or server {id}"));
     };

@@ -9,7 +9,7 @@ use crate::device::DeviceId;
 use crate::message::{Numbered, RESULTS_MAX, Results, Stored};
 use crate::outcome::RunResult;
 use crate::plan::Kind as Load;
-use crate::store::{Device, Schedule, StoreError, Transaction};
+use crate::store::{Device, Schedule, StoreError, Tx};
 
 /// The run that a result belongs to.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ impl Orchestrator {
     /// Stores the results of a device.
     pub fn results(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         sender: DeviceId,
         request: &Results,
@@ -56,7 +56,7 @@ impl Orchestrator {
 
 /// Stores the parts of a result that its plan measures. Whether it was new; `None` if refused.
 fn store_result(
-    tx: &mut dyn Transaction,
+    tx: Tx<'_>,
     now_ms: u64,
     device: &mut Device,
     plans: &[Applied],

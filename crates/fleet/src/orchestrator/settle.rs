@@ -9,7 +9,7 @@ use crate::lease::SKEW_MS;
 use crate::outcome::{Outcome, RunResult};
 use crate::plan::Plan;
 use crate::schedule::{next_attempt, next_run};
-use crate::store::{Device, Schedule, StoreError, StoredResult, Transaction};
+use crate::store::{Device, Schedule, StoreError, StoredResult, Tx};
 
 /// A run whose outcome the orchestrator makes.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,7 +194,7 @@ impl Orchestrator {
     /// seconds. Returns the number of devices: if it is `limit`, there may be more.
     pub fn settle(
         &self,
-        tx: &mut dyn Transaction,
+        tx: Tx<'_>,
         now_ms: u64,
         rng: &mut Rng,
         limit: usize,
@@ -215,7 +215,7 @@ impl Orchestrator {
 
 /// Stores a device, and the outcomes of its runs that ended.
 pub(super) fn store_outcomes(
-    tx: &mut dyn Transaction,
+    tx: Tx<'_>,
     now_ms: u64,
     mut device: Device,
     plans: &[Applied],
@@ -249,7 +249,7 @@ pub(super) fn store_outcomes(
 
 /// A result as it is stored, with the line's pseudonym and cohort in the plan.
 pub(super) fn stored_result(
-    tx: &mut dyn Transaction,
+    tx: Tx<'_>,
     now_ms: u64,
     device: &Device,
     plans: &[Applied],

@@ -18,5 +18,6 @@ pub use rows::{
     Code, CodeFor, Device, HeldLease, LogEntry, OpenRun, PlanRow, Schedule, Server, StoredResult,
 };
 pub use transaction::{
-    Cause, Leases, MADE_EPOCH, Needs, Result, SEEN_ROWS, SEEN_WIDTH, Store, StoreError, Transaction,
+    Cause, Leases, MADE_EPOCH, Needs, Result, SEEN_ROWS, SEEN_WIDTH, Store, StoreError,
+    Transaction, Tx,
 };

@@ -119,6 +119,9 @@ impl Leases<'_> {
     }
 }
 
+/// A transaction under way.
+pub type Tx<'a> = &'a mut dyn Transaction;
+
 /// Changes that are committed together. Dropping a transaction reverts all of them.
 pub trait Transaction {
     fn device(&mut self, id: DeviceId) -> Result<Option<Device>>;

@@ -45,7 +45,7 @@ pub(super) fn cumulative(bins: &Bins, lost: u64) -> Vec<(f64, f64)> {
     points
 }
 
-/// The percentage of all probes, lost ones included, in `count` bars of `width_ms`.
+/// The percentage of all probes, lost ones included, in `bars` bars of `width_ms`.
 pub(super) fn shares(bins: &Bins, lost: u64, from_ms: f64, width_ms: f64, bars: usize) -> Vec<f64> {
     let all = bins.count().saturating_add(lost).max(1) as f64;
     let mut shares = vec![0.0; bars];

@@ -181,7 +181,7 @@ pub fn read_message<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, Se
     decode(&body)
 }
 
-/// Writes one message to `stream`, a TLS connection over a [`Limited`].
+/// Writes one message to `out`, a TLS connection over a [`Limited`].
 pub fn write_message(out: &mut impl Write, message: &impl Serialize) -> Result<(), ServiceError> {
     let bytes = encode(message)?;
     let mut rest = bytes.as_slice();

@@ -18,7 +18,7 @@ pub trait Admission: Send + Sync + 'static {
     /// Whether clients may be strangers, which must not make this machine load a kernel module.
     const ADMITS_STRANGERS: bool;
 
-    /// Admits a flow with `token` from `address`.
+    /// Admits a flow with `token` from `ip`.
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the client.

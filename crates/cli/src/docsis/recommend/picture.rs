@@ -1,18 +1,13 @@
 //! The candidates as a diagram: latency against utilisation, and against the call's score.
 
-use anyhow::Context;
+use anyhow::{Context, Result};
 use underload_report::Plot;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 
 use super::choose::{Outcome, front};
 
 /// Draws both panels with the Pareto front, the choice and the size of Table 2.
-pub fn picture(
-    title: String,
-    outcomes: &[Outcome],
-    choice: usize,
-    table: &str,
-) -> anyhow::Result<Plot> {
+pub fn picture(title: String, outcomes: &[Outcome], choice: usize, table: &str) -> Result<Plot> {
     let latency = |outcome: &Outcome| outcome.added_p99_ms.max(0.1);
     let low = outcomes.iter().map(latency).fold(f64::INFINITY, f64::min);
     let high = outcomes.iter().map(latency).fold(f64::NEG_INFINITY, f64::max);

@@ -89,7 +89,7 @@ impl Fleet {
 
     fn change<T>(
         &mut self,
-        by: impl FnOnce(&Orchestrator, &mut dyn Transaction, u64, &mut Rng) -> Answer<T>,
+        by: impl FnOnce(&Orchestrator, Tx<'_>, u64, &mut Rng) -> Answer<T>,
     ) -> Result<T, Rejection> {
         let mut tx = self.store.begin(&Needs::default()).expect("memory");
         let done = by(&self.orchestrator, &mut *tx, self.now, &mut self.rng).expect("memory");

@@ -460,7 +460,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Opens a file to read the columns whose names `is_read` accepts; the others are
+    /// Opens a file to read the columns whose names `reads` accepts; the others are
     /// [`Column::Skipped`].
     ///
     /// # Errors
