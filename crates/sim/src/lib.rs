@@ -16,11 +16,12 @@
 //! | [`env`](mod@env) | a trial that a caller controls step by step |
 //! | [`shaped`] | a line behind a shaper whose rates a caller changes as time passes |
 //! | [`runner`] | trials spread over cores |
+//! | `inside`, `ce_watch`, `flow_curves` | what a trial reads of a running simulation |
+//! | `simulation` | the event loop |
 //! | [`flow`] | the configuration of flows: transports, datagrams, probes, applications |
 //! | [`application`] | calls, web pages, games and video with their users' quality metrics |
 //! | [`tcp`], [`sprout`] | the transports: TCP, and Sprout for cellular links |
 //! | [`congestion`] | congestion control, one file per algorithm |
-//! | `inside` | round trips of the TCP flows that are the load |
 //! | `endpoint` | the interface of every flow, and its port to the network |
 //! | [`net`] | links in chains, delays, packets |
 //!
