@@ -94,6 +94,16 @@ impl Arguments {
         let session = Session::open()?;
         let plan = || Plan { start_s: now_s(), slots, seed: measure::seed() };
         let new = || Settings::new(plan(), measurement.shown_host(), command_line(&request));
+        // Shapes for an instant, so that a device that cannot be shaped is refused now.
+        let try_shaping = || -> anyhow::Result<()> {
+            applied(Temporary::apply(&session, &request, self.replace, SLACK))?.end()
+        };
+        let is_new = !directory.join(FILE).exists();
+        if is_new {
+            // Before the plan is written: the corrected command would not match it.
+            refuse_occupied(RunDir::check_vacant(&directory))?;
+            try_shaping()?;
+        }
         let (_lock, journal, log) = open(&directory, new)?;
         let mut trial = Trial {
             arguments: self,
@@ -110,8 +120,9 @@ impl Arguments {
             note!("{}: this trial is over; nothing is changed", directory.display());
             return trial.result().map(drop);
         }
-        // Shapes for an instant, so that a device that cannot be shaped is refused now.
-        applied(Temporary::apply(&session, &request, self.replace, SLACK))?.end()?;
+        if !is_new {
+            try_shaping()?;
+        }
         trial.run()?;
         trial.conclude()
     }
@@ -144,9 +155,6 @@ impl Arguments {
 fn open(directory: &Path, new: impl FnOnce() -> Settings) -> anyhow::Result<(File, Journal, Log)> {
     let path = directory.join(FILE);
     let name = || path.display().to_string();
-    if !path.exists() {
-        refuse_occupied(RunDir::check_vacant(directory))?;
-    }
     let created = disk::create_directory(directory, Access::Usual);
     created.with_context(|| directory.display().to_string())?;
     match disk::create_new(&path, Access::Usual) {

@@ -480,6 +480,7 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
     fs::create_dir(&foreign).expect("a directory");
     fs::write(foreign.join("letter"), "dear").expect("a file");
     let (path, file) = (|path: &Path| path.display().to_string(), foreign.join("letter"));
+    let trial = folder.path().join("trial");
     let before = world.state();
     let queue = ["--queue", FIFO[1]];
     let up = ["--up", "5mbit", "--queue", FIFO[1]];
@@ -502,6 +503,7 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
             2,
             "foreign",
         ),
+        (&[&["trial", "a", "--dev", "vv", "--out", &path(&trial)][..], &up].concat(), 2, "vv"),
     ] {
         let mut command = Command::new(PROGRAM_PATH);
         command.arg("shape").args(words).env("HOME", folder.path());
@@ -510,6 +512,7 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
         assert_eq!((world.state(), world.records()), (before.clone(), String::new()), "{words:?}");
     }
     assert_eq!(fs::read_to_string(file).expect("a file"), "dear");
+    assert!(!trial.exists(), "a plan that was never begun");
 }
 
 /// Nothing is measured: that begins two minutes after the hour.

@@ -31,13 +31,14 @@ pub enum ToolError {
     Forbidden,
     #[error(
         "this kernel has no queue `{kind}`: load it (`modprobe sch_{}`; OpenWrt: opkg install \
-         kmod-sched-cake kmod-sched), or choose another --queue (cake, fq-codel, fifo)",
-        kind.trim_end_matches("_mq")
+         kmod-sched-cake kmod-sched), or choose {}",
+        kind.trim_end_matches("_mq"),
+        without(kind)
     )]
     NoQueue { kind: String },
     #[error(
-        "this `tc` is older than the queue `{kind}`: install a newer iproute2, or choose another \
-         --queue (cake, fq-codel, fifo)"
+        "this `tc` is older than the queue `{kind}`: install a newer iproute2, or choose {}",
+        without(kind)
     )]
     OldTool { kind: String },
     #[error(
@@ -52,6 +53,15 @@ pub enum ToolError {
     NoRedirect { message: String },
     #[error("`{command}`: {message}")]
     Failed { command: Command, message: String },
+}
+
+/// Returns what shapes without a kind of queue.
+fn without(kind: &str) -> &'static str {
+    match kind {
+        // It limits the rate of every queue but `cake`.
+        "tbf" => "`shape apply --engine own`, which has its own queues",
+        _ => "`--queue fifo`, or `shape apply --engine own`, which has its own queues",
+    }
 }
 
 /// Runs a command and returns its output.
@@ -166,6 +176,7 @@ mod tests {
         let filter = Command::tc("filter add dev eth0 ingress protocol all pref 49152 u32");
         for (command, errors, expected) in [
             (&cake, "Error: Specified qdisc kind is unknown.", "modprobe sch_cake"),
+            (&cake, "Error: Specified qdisc kind is unknown.", "choose `--queue fifo`, or"),
             (&cake, "Unknown qdisc \"cake\", hence option \"x\" is unparsable", "newer iproute2"),
             (&cake, "RTNETLINK answers: Operation not permitted", "run as root"),
             (&clsact, "Error: Specified qdisc kind is unknown.", "sch_ingress"),
