@@ -115,7 +115,7 @@ impl NewFile {
         let mut file = step(Step::Create(&target), || {
             let mut builder = tempfile::Builder::new();
             rights::set_mode(builder.prefix(UNFINISHED), mode);
-            builder.tempfile_in(directory)
+            builder.tempfile_in(directory).map_err(without_path)
         })?;
         // Removing the file has to be a `step`.
         file.disable_cleanup(true);
@@ -198,6 +198,14 @@ impl Drop for NewFile {
             // The caller receives the first error.
             let _ = remove(&self.file.path);
         }
+    }
+}
+
+/// Removes the name of the temporary file from an error; callers name the file that they write.
+fn without_path(error: io::Error) -> io::Error {
+    match error.to_string().split_once(" at path ") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause),
+        None => error,
     }
 }
 

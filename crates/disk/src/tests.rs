@@ -36,6 +36,9 @@ fn a_file_is_the_old_one_or_the_new_one_after_any_fault() {
 #[test]
 fn a_new_file_never_replaces_another() {
     let directory = tempfile::tempdir().unwrap();
+    let missing = write_new(&directory.path().join("none/file"), b"", Access::Usual).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    assert!(!missing.to_string().contains(UNFINISHED), "{missing}");
     let path = directory.path().join("run.json");
     write_new(&path, b"mine", Access::Usual).unwrap();
     let error = write_new(&path, b"yours", Access::Usual).unwrap_err();
