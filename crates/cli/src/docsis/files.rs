@@ -8,6 +8,7 @@ use anyhow::Context;
 use underload_disk::{self as disk, Access};
 use underload_docsis::text::MAX_TEXT_BYTES;
 use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::quantity;
 
 /// Reads a file of at most `limit` bytes.
 pub fn read(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
@@ -40,14 +41,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// Parses a size such as `1024`, `24KiB` or `1MiB`.
+/// Parses a size such as `1024`, `24KiB` or `1MB`.
 pub fn size(text: &str) -> Result<u64, String> {
-    let units = [("KiB", 1024), ("MiB", 1024 * 1024), ("B", 1), ("", 1)];
-    let parse = |(unit, factor): (&str, u64)| {
-        text.strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(factor)
-    };
-    let size = units.into_iter().find_map(parse).filter(|size| *size <= 1 << 40);
-    size.ok_or_else(|| "accepted: a size such as 24576, 24KiB or 1MiB".to_owned())
+    let text = text.replace(' ', "");
+    let size = text.parse().or_else(|_| quantity::size(&text));
+    let size = size.ok().filter(|size| *size <= 1 << 40);
+    size.ok_or_else(|| "accepted: a size such as 24576, 24KiB or 1MB".to_owned())
 }
 
 #[cfg(test)]
@@ -55,11 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_binary_units() {
+    fn sizes_have_units_or_are_bytes() {
         assert_eq!(size("24576"), Ok(24_576));
         assert_eq!(size("24KiB"), Ok(24_576));
         assert_eq!(size("1 MiB"), Ok(1_048_576));
-        assert!(size("24kB").is_err());
+        assert_eq!(size("10MB"), Ok(10_000_000));
+        assert!(size("24k").is_err());
         assert!(size("-1").is_err());
     }
 

@@ -10,6 +10,7 @@ mod sweep;
 mod words;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -156,9 +157,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let upstream = arguments.upstream()?;
     let sweep = arguments.sweep(upstream);
     let directory = arguments.directory();
-    fs::create_dir(&directory)
-        .with_context(|| format!("{}: expected the name of a new folder", directory.display()))
-        .or_bad_input()?;
+    let path = directory.display();
+    match fs::create_dir(&directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            refuse!(
+                "{path}: exists; expected the name of a new folder in --out, or remove this one"
+            );
+        }
+        created => created.with_context(|| path.to_string()).or_bad_input()?,
+    }
     let file = directory.join("sweep.toml");
     let scenario = sweep.scenario(&file);
     files::write(&file, scenario.text().as_bytes())?;
@@ -187,7 +194,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         console::print(&words::text(&recommendation, &upstream, position))?;
     }
-    note!("settings, picture and run: {}", directory.display());
+    note!("settings, picture and run: {path}");
     Ok(())
 }
 
