@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use underload_aqm::config::closest;
 
 /// Words that people try as a command, and the command that does it.
 const COMMANDS: [(&[&str], &str); 9] = [
@@ -62,14 +63,16 @@ const OPTIONS: [(&str, &[&str], &str); 34] = [
     ("run", &["--queue", "--qdisc"], "--set path.up_queue=codel"),
 ];
 
-/// Commands that are given a value without its option, and where the value goes.
-const VALUES: [(&str, &str); 3] = [
+/// Options that are followed by a value that they do not take, and where the value goes. Without
+/// options, every value at the command.
+const VALUES: [(&str, &[&str], &str); 3] = [
     (
         "measure",
+        &["--up", "--down"],
         "--up and --down take no value; the rates of the contract are --tier 40mbit/10mbit",
     ),
-    ("try", "a number of transfers follows `=`: --upload=4"),
-    ("link", "--up 10mbit --down 10mbit; the command follows `--`"),
+    ("try", &["--upload", "--download"], "a number of transfers follows `=`: --upload=4"),
+    ("link", &[], "--up 10mbit --down 10mbit; the command follows `--`"),
 ];
 
 /// Returns the error of a command line with a tip, if it is about a word of another tool.
@@ -78,8 +81,9 @@ pub fn with_tip(
     program: &Command,
     words: impl Iterator<Item = OsString>,
 ) -> Error {
-    let mut words = words.skip(1).filter_map(|word| word.into_string().ok());
-    let command = words.find(|word| program.find_subcommand(word).is_some()).unwrap_or_default();
+    let words: Vec<String> = words.skip(1).filter_map(|word| word.into_string().ok()).collect();
+    let path = path(program, &words);
+    let command = path.first().copied().unwrap_or_default();
     let wrong = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => word.as_str(),
         _ => "",
@@ -88,29 +92,41 @@ pub fn with_tip(
         ErrorKind::InvalidSubcommand if command.is_empty() => {
             of_command(wrong(ContextKind::InvalidSubcommand), program)
         }
-        ErrorKind::UnknownArgument => of_option(&command, wrong(ContextKind::InvalidArg)),
+        ErrorKind::UnknownArgument => {
+            let word = wrong(ContextKind::InvalidArg);
+            // Clap also suggests options that share some letters.
+            let is_near = closest(word, [wrong(ContextKind::SuggestedArg)]).is_some();
+            let is_helped = is_near || error.get(ContextKind::SuggestedSubcommand).is_some();
+            of_option(command, word, &words).or_else(|| {
+                let line = ["underload"].into_iter().chain(path).collect::<Vec<_>>().join(" ");
+                let all = || format!("`{line} --help-all` lists every option");
+                (!is_helped && command != "link").then(all)
+            })
+        }
         ErrorKind::MissingRequiredArgument if command == "measure" => Some(NO_HOST.to_owned()),
         _ => None,
     };
-    let is_helped = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
-    match tip {
-        Some(tip) => {
-            for kind in is_helped {
-                error.remove(kind);
-            }
-            let tip = ContextValue::StyledStrs(vec![tip.into()]);
-            error.insert(ContextKind::Suggested, tip);
+    if let Some(tip) = tip {
+        error.remove(ContextKind::SuggestedSubcommand);
+        if error.remove(ContextKind::SuggestedArg).is_some() {
+            // It has the suggested option.
+            error.remove(ContextKind::Usage);
         }
-        None if error.kind() == ErrorKind::UnknownArgument
-            && command != "link"
-            && is_helped.iter().all(|kind| error.get(*kind).is_none()) =>
-        {
-            let all = format!("`underload {command} --help-all` lists every option");
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![all.into()]));
-        }
-        None => {}
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// Returns the names of the command and of the subcommands in `words`.
+fn path<'a>(program: &'a Command, words: &[String]) -> Vec<&'a str> {
+    let (mut at, mut path) = (program, Vec::new());
+    for word in words {
+        if let Some(next) = at.find_subcommand(word) {
+            path.push(next.get_name());
+            at = next;
+        }
+    }
+    path
 }
 
 const NO_HOST: &str = "`measure ndt7` needs no server of yours; \
@@ -124,10 +140,11 @@ fn of_command(word: &str, program: &Command) -> Option<String> {
     Some(format!("here that is `underload {command}`{server}"))
 }
 
-fn of_option(command: &str, word: &str) -> Option<String> {
+fn of_option(command: &str, word: &str, words: &[String]) -> Option<String> {
     if !word.starts_with('-') {
-        let (_, tip) = VALUES.iter().find(|(known, _)| *known == command)?;
-        return Some((*tip).to_owned());
+        let (_, options, tip) = VALUES.iter().find(|(known, ..)| *known == command)?;
+        let is_before = |pair: &[String]| options.contains(&&*pair[0]) && pair[1] == word;
+        return (options.is_empty() || words.windows(2).any(is_before)).then(|| (*tip).to_owned());
     }
     let replaces =
         |(known, words, _): &&(&str, &[&str], &str)| *known == command && words.contains(&word);
@@ -157,9 +174,15 @@ mod tests {
             ("underload measure host -t 30", "--duration 30s"),
             ("underload measure host --up 10mbit", "--tier 40mbit/10mbit"),
             ("underload measure host --no-such-option", "`underload measure --help-all`"),
+            ("underload measure host --where word", "`underload measure --help-all`"),
+            ("underload measure host --budget", "`underload measure --help-all`"),
+            ("underload measure host --load", "`underload measure --help-all`"),
+            ("underload shape show eth0", "`underload shape show --help-all`"),
+            ("underload --no-such-option", "`underload --help-all`"),
         ] {
             let printed = printed(line);
             assert!(printed.contains("tip: ") && printed.contains(tip), "{line}: {printed}");
+            assert!(!printed.contains("similar"), "{line}: {printed}");
         }
     }
 
