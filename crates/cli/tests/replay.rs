@@ -106,8 +106,10 @@ fn a_file_that_is_no_packet_file_is_refused() {
         let said = refused(&input, &arguments);
         assert!(said.contains(expected), "{said}");
     }
-    let said = refused(&directory.path().join("absent.csv"), &arguments);
+    let absent = directory.path().join("absent.csv");
+    let said = refused(&absent, &arguments);
     assert!(said.contains("absent.csv: No such file"), "{said}");
+    assert_eq!(replay(&absent, &arguments).stdout, b"", "no header without an input");
 }
 
 #[test]

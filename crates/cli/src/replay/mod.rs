@@ -107,6 +107,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut benches = arguments.benches()?;
     let arrivals = input::open(&arguments.input, &arguments.filter).or_bad_input()?;
+    for Bench { output, name, .. } in &mut benches {
+        writeln!(output, "{}", fates::HEADER).with_context(|| name.clone())?;
+    }
     let outcome = drive(&mut benches, arrivals);
     for bench in &mut benches {
         // Even after a bad packet, the rows of the packets before it are written.
@@ -144,8 +147,7 @@ impl Arguments {
         let bench = |(number, queue): (usize, QueueSetup)| {
             let rng = Rng::new(self.seed);
             let built = link.build(queue.build(&rng), &rng);
-            let (file, mut output, name) = self.output(is_alone, number, &queue)?;
-            writeln!(output, "{}", fates::HEADER).with_context(|| name.clone())?;
+            let (file, output, name) = self.output(is_alone, number, &queue)?;
             let replay = Replay::new(built);
             let steps = self.html.is_some().then(Steps::default);
             Ok(Bench { rules: link.rule_names(), replay, queue, output, file, name, steps })
