@@ -128,28 +128,35 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn examine_target(arguments: &Arguments, target: &Target, interrupt: &Interrupt) -> Result<()> {
     let mut findings = Findings { host: target.name.clone(), ..Findings::default() };
     let loads = !arguments.stamp && !arguments.no_load;
-    let mut failed = None;
+    let mut failed = Vec::new();
     for family in target.families() {
         if arguments.no_marks || interrupt.is_requested() {
             break;
         }
         match arguments.marks(&family, interrupt) {
             Ok(marks) => findings.marks.push(marks),
-            Err(error) => {
-                warning!("markings to {}: {error:#}", family.addresses[0]);
-                failed.get_or_insert(error);
-            }
+            Err(error) => failed.push((family.addresses[0], error)),
         }
     }
+    let mut end = None;
     if loads && !interrupt.is_requested() {
-        arguments.load(target, interrupt, &mut findings)?;
+        end = arguments.load(target, interrupt, &mut findings).err();
+    }
+    if end.is_none() && findings.marks.is_empty() && findings.directions.is_empty() {
+        let first = (!failed.is_empty()).then(|| failed.remove(0).1);
+        end = Some(first.unwrap_or_else(|| anyhow!("interrupted before any result")));
+    }
+    // The caller prints the error that ends the command.
+    let last = end.as_ref().map(|error| format!("{error:#}"));
+    for (address, error) in failed.iter().filter(|it| Some(format!("{:#}", it.1)) != last) {
+        warning!("markings to {address}: {error:#}");
+    }
+    if let Some(error) = end {
+        return Err(error);
     }
     let surveys: Vec<&MarkSurvey> = findings.marks.iter().map(|marks| &marks.survey).collect();
     findings.advice = advice(&surveys, &findings.directions);
     findings.interrupted = interrupt.is_requested();
-    if findings.marks.is_empty() && findings.directions.is_empty() {
-        return Err(failed.unwrap_or_else(|| anyhow!("interrupted before any result")));
-    }
     if arguments.json {
         console::print_json(&findings)?;
     } else {
