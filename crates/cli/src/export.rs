@@ -74,10 +74,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if !record.trials.iter().any(is_wanted) {
         bail!("{}: no trial was finished", arguments.run.display());
     }
-    fs::create_dir_all(&arguments.out)
-        .with_context(|| format!("creating {}", arguments.out.display()))?;
     let mut files = Vec::new();
     let mut store = |name: String, content: &[u8], trial: Option<&TrialRecord>| {
+        fs::create_dir_all(&arguments.out)
+            .with_context(|| format!("creating {}", arguments.out.display()))?;
         let path = arguments.out.join(name);
         write(&path, content)?;
         if !arguments.json {
@@ -92,12 +92,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let scenario = scenario.strip_suffix(".toml").unwrap_or(scenario);
     let mut wanted = record.clone();
     wanted.trials.retain(is_wanted);
-    if let Some((ending, content)) = table_of_trials(arguments.format, &wanted)? {
-        store(plain(scenario) + ending, &content, None)?;
-    }
+    let mut table = table_of_trials(arguments.format, &wanted)?;
     for trial in &wanted.trials {
         // A single trial at a time, to bound the memory: a run may have thousands.
-        RunDir::read_trial(&arguments.run, trial.index, &mut data)?;
+        RunDir::read_trial(&arguments.run, trial.index, &mut data).or_bad_input()?;
+        // After the first trial was read: an export of a damaged run leaves no file.
+        if let Some((ending, content)) = table.take() {
+            store(plain(scenario) + ending, &content, None)?;
+        }
         let has_rows = !data.samples.is_empty() || !data.series.is_empty();
         let has_sent = trial.latencies.iter().any(|latency| latency.sent > 0);
         if !has_rows && has_sent && !matches!(arguments.format, Format::Flent) {

@@ -142,6 +142,8 @@ fn what_cannot_be_measured_is_refused_before_the_first_measurement() {
     let (status, _, errors) = measure(&["--congestion-control", "no-such-thing"]);
     assert_eq!(status, Some(2), "{errors}");
     assert!(errors.contains("--congestion-control") && !errors.contains("refused"), "{errors}");
+    let (status, _, errors) = outcome(&["measure", "https://"], folder.path());
+    assert_eq!(status, Some(2), "{errors}");
     let (status, _, errors) = measure(&["--every", "1min", "--times", "1"]);
     assert_eq!(status, Some(1), "{errors}");
     assert!(errors.contains("of 1 measurements none succeeded"), "{errors}");
@@ -355,6 +357,12 @@ fn a_row_per_trial_is_in_the_run_and_in_its_exports() {
         let path = folder.path().join(file["file"].as_str().expect("a path"));
         let bytes = std::fs::read(path).expect("it is there");
         assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{file}");
+    }
+    std::fs::write(folder.path().join("run/samples.parquet"), "damaged").expect("a file");
+    for format in ["flent", "csv"] {
+        let arguments = ["export", "run", "--format", format, "--out", "none"];
+        assert_eq!(outcome(&arguments, folder.path()).0, Some(2), "{format}");
+        assert!(!folder.path().join("none").exists(), "{format}");
     }
 }
 

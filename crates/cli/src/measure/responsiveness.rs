@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTrust};
+use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTarget, NqTrust};
 use underload_line::{Plan, Test, connect, store_step};
 use underload_measure::ForeignLoad;
 use underload_probe::control::Trust;
@@ -35,6 +35,7 @@ pub fn is_wanted(host: &str) -> bool {
 
 /// Refuses arguments that the test does not support.
 pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
+    NqTarget::parse(&arguments.host).or_bad_input()?;
     arguments.check_foreign().or_bad_input()
 }
 
