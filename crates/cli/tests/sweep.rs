@@ -174,6 +174,9 @@ fn what_is_wrong_is_told_before_anything_begins() {
     assert_eq!(other.status.code(), Some(2));
     let said = text(&other.stderr);
     assert!(said.contains("out: has another sweep: the sweep file differs"), "{said}");
+    fs::write(folder.join("out/sweep.json"), "{").expect("a file");
+    let damaged = text(&run(folder, &["right.toml", "--output", "out"]).stderr);
+    assert!(damaged.contains("damaged: ") && !damaged.contains("continues"), "{damaged}");
     let missing = run(folder, &["none.toml"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("none.toml"), "{}", text(&missing.stderr));

@@ -522,5 +522,6 @@ fn a_disk_that_fails_ends_a_sweep_of_millions_at_once() {
     let error = run(&sweep, &settings(&path, 2), &mut Vandal(&path), &mut |_| {});
     let error = error.expect_err("it cannot be written");
     assert!(matches!(error, SweepError::Store(_)) && !error.is_refusal(), "{error}");
+    assert!(error.can_continue(), "{error}");
     assert!(error.to_string().contains("sweep"), "{error}");
 }

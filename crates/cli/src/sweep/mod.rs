@@ -88,7 +88,7 @@ impl Arguments {
             Ok(end) => end,
             Err(error) if error.is_refusal() => return Err(bad_input(error)),
             Err(error) => {
-                if directory.is_dir() {
+                if error.can_continue() && directory.is_dir() {
                     let path = directory.display();
                     note!("{path}: finished trials are stored; the same command continues");
                 }

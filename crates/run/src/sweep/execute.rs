@@ -65,6 +65,12 @@ impl SweepError {
     pub fn is_refusal(&self) -> bool {
         matches!(self, SweepError::Store(error) if error.is_occupied())
     }
+
+    /// Whether the sweep may continue in its directory, as after an error of the disk.
+    pub fn can_continue(&self) -> bool {
+        use StoreError::{Io, Table};
+        matches!(self, SweepError::Damaged(_) | SweepError::Store(Io { .. } | Table { .. }))
+    }
 }
 
 /// Computes the missing units of a sweep's directory, and writes its tables. Calls `take` with
