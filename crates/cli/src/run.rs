@@ -14,6 +14,7 @@ use underload_store::RunDir;
 use underload_terminal::console::{self, detail, note, warning};
 use underload_terminal::exit::{OrBadInput, bad_input, refuse};
 use underload_terminal::interrupt::Interrupt;
+use underload_terminal::quantity;
 
 use crate::fail::{self, FailOn};
 use crate::live_page::LivePage;
@@ -101,7 +102,7 @@ pub struct Arguments {
     #[arg(long, hide_short_help = true)]
     pub yes: bool,
     /// Trials to simulate in parallel; does not change the result [default: one per core].
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = quantity::threads)]
     pub threads: Option<NonZeroUsize>,
     /// Records every simulated packet in packets.parquet, at these points or at all points.
     #[arg(

@@ -1,5 +1,6 @@
 //! Quantities with units on the command line, as in SPEC strings.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use underload_aqm::config::{Kind, Value};
@@ -35,6 +36,11 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses a number of threads.
+pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected 1 or more".to_owned())
+}
+
 /// Parses a percentage, with or without the sign.
 pub fn percent(text: &str) -> Result<f64, String> {
     let value = text.trim_end_matches('%').parse::<f64>().ok();
@@ -55,6 +61,8 @@ mod tests {
         assert_eq!(size("256KiB").unwrap(), 262_144);
         assert!(size("5").is_err() && size("GB").is_err());
         assert_eq!((percent("12.5").unwrap(), percent("12.5%").unwrap()), (12.5, 12.5));
+        assert_eq!(threads("2").map(NonZeroUsize::get), Ok(2));
+        assert_eq!(threads("0"), Err("expected 1 or more".to_owned()));
         assert!(percent("nan").is_err() && percent("101").is_err());
         for wrong in ["5", "", "h", "-1s", "1e99d"] {
             assert!(duration(wrong).is_err(), "{wrong}");

@@ -22,6 +22,7 @@ use progress::Terminal;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, bad_input};
 use underload_terminal::interrupt::Interrupt;
+use underload_terminal::quantity::threads;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -45,7 +46,7 @@ pub struct Arguments {
     #[arg(long, visible_alias = "out", value_name = "DIR")]
     output: Option<PathBuf>,
     /// Trials to simulate in parallel; does not change the result [default: one per core].
-    #[arg(long, visible_alias = "threads", value_name = "N")]
+    #[arg(long, visible_alias = "threads", value_name = "N", value_parser = threads)]
     workers: Option<NonZeroUsize>,
     /// Prints only the number of cells and trials, and an estimate of the time.
     #[arg(long)]
