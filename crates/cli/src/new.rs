@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Parser};
 use underload_run::scenario::Scenario;
-use underload_terminal::console::note;
+use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::refuse;
 
 use crate::question;
@@ -66,7 +66,7 @@ impl Arguments {
         }
         let scenario = ask(&mut std::io::stdin().lock(), &self.file)?;
         question::save(&self.file, &scenario.text)?;
-        note!("written: underload run {}", self.file.display());
+        note!("written: underload run {}", shell_word(&self.file));
         Ok(())
     }
 }

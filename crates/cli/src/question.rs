@@ -11,7 +11,7 @@ use underload_run::scenario::{Builder, Options, Scenario, ScenarioErrors};
 use underload_run::source::load_file;
 use underload_run::{Destination, Settings, WorldChoice};
 use underload_store::RunDir;
-use underload_terminal::console::note;
+use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::{bad_input, refuse};
 
 use crate::fail::FailOn;
@@ -130,7 +130,7 @@ impl Arguments {
         match &self.save {
             Some(file) => {
                 let world = if self.live { "live" } else { "sim" };
-                note!("the same again: underload run {} --world {world}", file.display());
+                note!("the same again: underload run {} --world {world}", shell_word(file));
             }
             None => note!("--save FILE writes this question as a scenario to change and repeat"),
         }

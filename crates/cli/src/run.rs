@@ -11,7 +11,7 @@ use underload_run::scenario::{Options, Scenario};
 use underload_run::source::Source;
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
 use underload_store::RunDir;
-use underload_terminal::console::{self, detail, note, warning};
+use underload_terminal::console::{self, detail, note, shell_word, warning};
 use underload_terminal::exit::{OrBadInput, bad_input, refuse};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
@@ -320,7 +320,7 @@ impl Outcome {
         let trials = console::count(remains.trials, "completed trial");
         note!("{trials} stored in {}", path.display());
         if can_resume {
-            note!("the same command with --resume {} continues", path.display());
+            note!("the same command with --resume {} continues", shell_word(&path));
         }
         show_run(&path, Show { open: false, ..self.show })
     }

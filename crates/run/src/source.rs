@@ -109,5 +109,21 @@ pub(crate) fn slug(scenario: &str) -> String {
         name.rsplit('/').next().unwrap_or(name)
     };
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    name.chars().map(plain).collect()
+    let name: String = name.chars().map(plain).collect();
+    // Commands would take a first `-` for an option.
+    match name.trim_start_matches('-') {
+        "" => "run".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_directory_begins_with_a_letter_or_a_digit() {
+        let names = ["comcast/upstream", "folder/ünï.toml", "ü.toml", "mine.toml"];
+        assert_eq!(names.map(slug), ["comcast-upstream", "n-", "run", "mine"]);
+    }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anstream::AutoStream;
@@ -123,6 +124,17 @@ pub fn say_error(error: &anyhow::Error) {
     say_warning(format_args!("error: {}", causes.join(between)));
 }
 
+/// Returns a path as one word of a shell's command line.
+pub fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let text = if text.starts_with('-') { format!("./{text}") } else { text };
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./+:=,%@".contains(c);
+    if text.chars().all(is_plain) && !text.is_empty() {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// Prints a note: see [`say_note`].
 #[macro_export]
 macro_rules! note {
@@ -228,6 +240,18 @@ mod tests {
         assert_eq!(asked(&["underload", "--color", "always"]), ColorChoice::Always);
         assert_eq!(asked(&["underload", "link", "--", "ls", "--color=always"]), ColorChoice::Auto);
         assert_eq!(asked(&["underload", "--color", "sometimes"]), ColorChoice::Auto);
+    }
+
+    #[test]
+    fn paths_are_quoted_for_a_shell() {
+        for (path, word) in [
+            ("runs/first.toml", "runs/first.toml"),
+            ("x z.toml", "'x z.toml'"),
+            ("it's", r"'it'\''s'"),
+            ("-x", "./-x"),
+        ] {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
     }
 
     #[test]
