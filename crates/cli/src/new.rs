@@ -2,10 +2,12 @@
 //!
 //! The answers become options of `underload try`, which checks them and builds the scenario.
 
+use std::error::Error;
 use std::io::{BufRead, IsTerminal as _};
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
+use clap::error::ContextKind;
 use clap::{Args, Parser};
 use underload_run::scenario::Scenario;
 use underload_terminal::console::{note, shell_word};
@@ -48,8 +50,13 @@ const QUESTIONS: [Asking; 7] = [
 
 /// Returns an option for each word of an answer; commas may be between the words.
 fn each(option: &str, words: &str) -> Vec<String> {
-    let words = words.split_whitespace().map(|word| word.trim_end_matches(','));
-    words.map(|word| format!("{option}{word}")).collect()
+    let words = words.split_whitespace().flat_map(|word| {
+        // Commas behind the colon of a SPEC separate its parameters.
+        let head = word.find(':').unwrap_or(word.len());
+        let last = word[..head].rfind(',').map_or(0, |comma| comma + 1);
+        word[..last].split(',').chain([word[last..].trim_end_matches(',')])
+    });
+    words.filter(|word| !word.is_empty()).map(|word| format!("{option}{word}")).collect()
 }
 
 fn count_of(option: &str, count: &str) -> Vec<String> {
@@ -64,8 +71,12 @@ impl Arguments {
         if self.file.exists() {
             refuse!("{}: the file exists; expected a new name", self.file.display());
         }
+        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            refuse!("{}: not a folder; expected a file in an existing one", folder.display());
+        }
         let scenario = ask(&mut std::io::stdin().lock(), &self.file)?;
-        question::save(&self.file, &scenario.text)?;
+        question::save(&self.file.display(), &self.file, &scenario.text)?;
         note!("written: underload run {}", shell_word(&self.file));
         Ok(())
     }
@@ -89,7 +100,7 @@ fn ask(input: &mut dyn BufRead, file: &std::path::Path) -> anyhow::Result<Scenar
                     options = more;
                     break;
                 }
-                Err(error) => eprintln!("error: {}", error.root_cause()),
+                Err(error) => eprintln!("error: {}", without_option(error.root_cause())),
             }
         }
     }
@@ -98,11 +109,23 @@ fn ask(input: &mut dyn BufRead, file: &std::path::Path) -> anyhow::Result<Scenar
 
 fn scenario(options: &[String]) -> anyhow::Result<Scenario> {
     let asked = Asked::try_parse_from(options).map_err(|error| {
-        let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        anyhow::anyhow!("{}", line.trim_start_matches("error: "))
+        match (error.get(ContextKind::InvalidValue), error.source()) {
+            (Some(value), Some(source)) => anyhow!("`{value}`: {source}"),
+            // Only uses become options by their names.
+            _ => anyhow!("expected some of call, game, page and video, or none"),
+        }
     })?;
     asked.question.scenario()
+}
+
+/// Returns an error of `try` without the names of options, which the questions do not have.
+fn without_option(error: &dyn Error) -> String {
+    let text = error.to_string();
+    let line = |line: &str| match line.trim_start_matches("error: ").split_once(": ") {
+        Some((option, problem)) if option.starts_with("--") => problem.to_owned(),
+        _ => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -122,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_asked_again() {
-        let answers = "fast\n5mbit\n\n\nfifo, fq_codel pie\nmany\n2\n1\nflight\ngame, page\n";
+        let answers = "fast\n5mbit\n\n\nfifo,fq_codel, pie\nmany\n2\n1\nflight\ngame, page\n";
         let asked = answered(answers).expect("a scenario");
         let names: Vec<&str> = asked.arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["fifo", "fq-codel", "pie"]);
@@ -131,5 +154,22 @@ mod tests {
         assert_eq!(flows, ["upload", "download", "game", "page", "probe"]);
         let error = format!("{:#}", answered("5mbit\n").expect_err("the answers end"));
         assert!(error.contains("nothing was written"), "{error}");
+    }
+
+    #[test]
+    fn errors_name_no_option() {
+        for (option, expected) in [
+            ("--down=20", "`20` has no unit; expected "),
+            ("--queue=cak", "there is no queue `cak`; "),
+            ("--upload=many", "`many`: "),
+            ("--flight", "expected some of call, "),
+        ] {
+            let options = ["try", "--save=mine.toml", option].map(str::to_owned);
+            let error = scenario(&options).expect_err("a wrong answer");
+            let error = without_option(error.root_cause());
+            assert!(error.starts_with(expected) && !error.contains("--"), "{option}: {error}");
+        }
+        let queues = each("", "fifo,codel:target=1ms,ecn=on, pie");
+        assert_eq!(queues, ["fifo", "codel:target=1ms,ecn=on", "pie"]);
     }
 }

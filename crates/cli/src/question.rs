@@ -1,6 +1,7 @@
 //! `underload try`: compares queues on a line that the options describe, without a file.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -110,9 +111,13 @@ impl Arguments {
         if let Some(out) = &self.out {
             refuse_occupied(RunDir::check_vacant(out))?;
         }
+        let mut controls = BTreeSet::new();
+        if let Some(twice) = self.congestion_controls.iter().find(|name| !controls.insert(*name)) {
+            refuse!("--congestion-control: `{twice}` is given twice; expected different ones");
+        }
         let scenario = self.scenario()?;
         if let Some(file) = self.save.as_ref().filter(|_| self.resume.is_none()) {
-            save(file, &scenario.text)?;
+            save(&format_args!("--save {}", file.display()), file, &scenario.text)?;
         }
         let settings = Settings {
             world: if self.live { WorldChoice::Live } else { WorldChoice::Sim },
@@ -223,11 +228,12 @@ fn option(key: &str) -> Option<&'static str> {
     })
 }
 
-pub fn save(file: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a scenario. `name` is the file's name in errors.
+pub fn save(name: &dyn Display, file: &Path, text: &str) -> anyhow::Result<()> {
     match disk::write_new(file, text.as_bytes(), Access::Usual) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            refuse!("--save {}: the file exists; expected a new name", file.display())
+            refuse!("{name}: the file exists; expected a new name")
         }
-        written => written.with_context(|| format!("--save {}", file.display())),
+        written => written.with_context(|| name.to_string()),
     }
 }

@@ -74,6 +74,10 @@ fn faults_name_the_options() {
         (&["--queue", "pie", "--queue", "pie"], "error: --queue: a second one is named `pie`"),
         (&["--queue", "pie", "--queue", "pie:profile=linux"], "error: --queue: `pie` and"),
         (&["--congestion-control", ""], "error: --congestion-control: expected the name of "),
+        (
+            &["--congestion-control", "bbr", "--congestion-control", "bbr"],
+            "error: --congestion-control: `bbr` is given twice",
+        ),
         (&["--save", "there.toml"], "error: --save there.toml: the file exists; expected a new"),
         (&["--live", "--call"], "cannot be used with"),
     ] {
