@@ -212,25 +212,43 @@ fn loss(load: &ArmLatency) -> Option<String> {
 }
 
 fn single(only: &Subject<'_>) -> String {
-    format!("With {} the working latency is {}.", only.called(), own_words(only))
+    format!("With {} {}.", only.called(), own_words(only))
 }
 
-/// Formats an arm's own latency: `24.1 ms at p50, 1.4 times the idle latency of 17.5 ms; 29 ms at
-/// p99`, and the loss.
+/// Describes an arm's own latency: `the working latency is 24.1 ms at p50, 1.4 times the idle
+/// latency of 17.5 ms; 29 ms at p99`, and the loss. If the p50 of all probes sent is a lost probe,
+/// how many were lost, and the p50 of the others.
 fn own_words(subject: &Subject<'_>) -> String {
-    let Some(load) = working(subject) else { return "unknown".to_owned() };
-    let Some(p50) = load.value_ns(Quantile::P50) else { return "unknown".to_owned() };
+    let unknown = || "the working latency is unknown".to_owned();
+    let Some(load) = working(subject) else { return unknown() };
+    let both = load.value_ns(Quantile::P50).zip(load.judged(Quantile::P50));
+    let Some((answered_ns, judged)) = both else { return unknown() };
     let idle = subject.summary.headline(Phase::Idle);
-    let idle = idle.and_then(|idle| idle.value_ns(Quantile::P50));
-    let against_idle = idle.map_or(String::new(), |idle| {
-        format!(", {} the idle latency of {} ms", times(p50, idle), ms(idle))
-    });
+    let idle = idle.and_then(|idle| idle.judged(Quantile::P50)).and_then(Judged::answered_ns);
+    let against_idle = |p50_ns: i64| {
+        idle.map_or(String::new(), |idle| {
+            format!(", {} the idle latency of {} ms", times(p50_ns, idle), ms(idle))
+        })
+    };
+    let Some(p50_ns) = judged.answered_ns() else {
+        let lost = significant(load.lost_percent());
+        return format!(
+            "more than half of the probes were lost ({lost} %); those answered took {} ms at p50{}",
+            ms(answered_ns),
+            against_idle(answered_ns)
+        );
+    };
     let high = load.highest_judged().filter(|(quantile, _)| *quantile != Quantile::P50);
     let high = high.map_or(String::new(), |(quantile, value)| {
         format!("; {} at {}", judged_ms(value), judged_by(quantile, [load]))
     });
     let lost = loss(load).map_or(String::new(), |words| format!("; {words}"));
-    format!("{} ms at p50{against_idle}{high}{lost}", ms(p50))
+    format!(
+        "the working latency is {} at {}{}{high}{lost}",
+        judged_ms(judged),
+        judged_by(Quantile::P50, [load]),
+        against_idle(p50_ns)
+    )
 }
 
 /// Returns the comparisons with the first arm, largest effect first.
@@ -290,9 +308,8 @@ fn count_more(arms: usize) -> String {
 fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<String> {
     let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
     if is_measured {
-        let line = |subject: &&Subject<'_>| {
-            format!("{}: the working latency is {}.", subject.called(), own_words(subject))
-        };
+        let line =
+            |subject: &&Subject<'_>| format!("{}: {}.", subject.called(), own_words(subject));
         let mut lines: Vec<String> = loaded.iter().take(MOST_LINES).map(line).collect();
         let untold = loaded.len().saturating_sub(MOST_LINES);
         lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
@@ -444,15 +461,16 @@ fn open_loop<'a>(subject: &Subject<'a>) -> Vec<&'a ArmLatency> {
 /// Compares an arm with the same arm in other runs of its scenario, such as a live run.
 fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     let load = working(arm)?;
-    let p50 = load.value_ns(Quantile::P50)?;
-    let words = |load: &ArmLatency, p50: i64, change: String| {
+    let p50 = load.judged(Quantile::P50)?;
+    let words = |load: &ArmLatency, p50: Judged, change: String| {
         let p99 = load.judged(Quantile::P99);
         let p99 = p99.map_or(String::new(), |p99| {
             let value = judged_ms(p99);
             format!(", {} at {}", value.trim_end_matches(" ms"), judged_by(Quantile::P99, [load]))
         });
         let lost = loss(load).map_or(String::new(), |words| format!(", {words}"));
-        format!("{} ms at p50{change}{p99}{lost}", ms(p50))
+        let by = judged_by(Quantile::P50, [load]);
+        format!("{} at {by}{change}{p99}{lost}", judged_ms(p50))
     };
     let same = |other: &&Subject<'_>| other.run_number != arm.run_number && is_same_arm(arm, other);
     let line = |other: &Subject<'_>| {
@@ -460,13 +478,13 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
             return Some(format!("{} lost all {}", other.name, count(load.sent, "probe")));
         }
         let load = working(other)?;
-        let others = load.value_ns(Quantile::P50)?;
-        let change = (others as f64 / (p50 as f64).max(1.0) - 1.0) * 100.0;
-        Some(format!(
-            "{} {}",
-            other.name,
-            words(load, others, format!(" ({} %)", signed_percent(change)))
-        ))
+        let others = load.judged(Quantile::P50)?;
+        let both = p50.answered_ns().zip(others.answered_ns());
+        let change = both.map_or(String::new(), |(own, others)| {
+            let change = (others as f64 / (own as f64).max(1.0) - 1.0) * 100.0;
+            format!(" ({} %)", signed_percent(change))
+        });
+        Some(format!("{} {}", other.name, words(load, others, change)))
     };
     let others: Vec<String> = all.iter().filter(same).filter_map(line).take(MOST_LINES).collect();
     (!others.is_empty()).then(|| {
@@ -696,6 +714,22 @@ fn signed_percent(change: f64) -> String {
 }
 
 fn times(value: i64, of: i64) -> String {
-    let ratio = value as f64 / (of as f64).max(1.0);
-    if ratio < ALIKE { "about".to_owned() } else { format!("{} times", factor(ratio)) }
+    match value as f64 / (of as f64).max(1.0) {
+        ratio if ratio * ALIKE <= 1.0 => "lower than".to_owned(),
+        ratio if ratio < ALIKE => "about".to_owned(),
+        ratio => format!("{} times", factor(ratio)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_below_the_idle_latency_is_lower() {
+        let cases = [(68, "lower than"), (146, "lower than"), (147, "about"), (177, "about")];
+        for (value, words) in cases.into_iter().chain([(178, "1.1 times"), (3907, "24 times")]) {
+            assert_eq!(times(value, 161), words, "{value}");
+        }
+    }
 }

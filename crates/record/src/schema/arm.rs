@@ -105,6 +105,14 @@ impl Judged {
         }
     }
 
+    /// Returns the quantile in ns; `None` for a lost probe.
+    pub fn answered_ns(self) -> Option<i64> {
+        match self {
+            Self::Answered(ns) => Some(ns),
+            Self::Lost => None,
+        }
+    }
+
     /// Returns the quantile in ns; infinite for a lost probe.
     pub fn as_ns(self) -> f64 {
         match self {
