@@ -412,8 +412,8 @@ impl<'a> Comparison<'a> {
         if self.effect() < ALIKE {
             let other_ms = other_ms.trim_end_matches(" ms");
             return format!(
-                "{other}{difference} hardly differs from {first}: the working latency{of_probe} \
-                 is {other_ms} against {first_ms} at {quantile}{besides}."
+                "With {other}{difference} the working latency{of_probe} hardly differs from that \
+                 with {first}: {other_ms} against {first_ms} at {quantile}{besides}."
             );
         }
         let than = if other_value < first_value { "lower" } else { "higher" };
