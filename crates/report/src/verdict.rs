@@ -332,8 +332,14 @@ fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
     };
     let mut highest_first = Quantile::HIGHEST_FIRST.into_iter();
     let (quantile, values) = highest_first.find_map(|quantile| Some((quantile, all(quantile)?)))?;
-    let (low, lowest) = values.iter().min_by_key(|(value, _)| *value)?;
-    let (high, highest) = values.iter().max_by_key(|(value, _)| *value)?;
+    // Of several lost probes, the variant that lost most has the highest latency.
+    let lost_percent =
+        |subject: &Subject<'_>| working(subject).map_or(0.0, ArmLatency::lost_percent);
+    let by_value = |a: &&(Judged, &Subject<'_>), b: &&(Judged, &Subject<'_>)| {
+        a.0.cmp(&b.0).then_with(|| lost_percent(a.1).total_cmp(&lost_percent(b.1)))
+    };
+    let (low, lowest) = values.iter().min_by(by_value)?;
+    let (high, highest) = values.iter().max_by(by_value)?;
     let of_arms = match values.len() {
         number if number == all_arms => format!("the {number} variants"),
         number => format!("the {number} variants of {all_arms} whose probes came back,"),
