@@ -195,12 +195,6 @@ impl<'a> Subject<'a> {
         delays
     }
 
-    /// Whether the arm was measured against a server that answers no probes of underload.
-    pub(crate) fn is_foreign(&self) -> bool {
-        let finding = |trial: &'a TrialRecord| trial.finding.as_ref();
-        self.trials().filter_map(finding).any(|finding| finding.foreign.is_some())
-    }
-
     /// Returns the valid trial with the middle median working latency, which plots show.
     pub(crate) fn representative(&self) -> Option<&'a TrialRecord> {
         let mut ranked: Vec<(i64, &TrialRecord)> = self

@@ -23,9 +23,7 @@ const SHOWN_METRICS: usize = 3;
 /// probe, milliseconds, all valid trials of an arm pooled. Each line ends with a newline.
 pub fn table(runs: &[RunData]) -> String {
     let subjects = subjects(runs);
-    // Without probes the latency table would be empty.
-    let is_probed = subjects.is_empty() || !subjects.iter().all(Subject::is_foreign);
-    let mut rows = if is_probed { vec![Row::Cells(head())] } else { Vec::new() };
+    let mut rows = Vec::new();
     for subject in &subjects {
         rows.push(Row::Title(one_line(&format!("{}, {}", subject.title(), trials(subject)))));
         let phases = [Phase::Idle, Phase::Load];
@@ -42,6 +40,11 @@ pub fn table(runs: &[RunData]) -> String {
             let shown = metrics.into_iter().take(SHOWN_METRICS).map(metric_words);
             rows.extend(notes(&format!("{flow:<5} {}", shown.collect::<Vec<_>>().join(", "))));
         }
+    }
+    // Without probes the latency table would be empty.
+    let is_probed = rows.iter().any(|row| matches!(row, Row::Cells(_)));
+    if is_probed {
+        rows.insert(0, Row::Cells(head()));
     }
     for (title, lines) in runs.iter().filter_map(|run| table_lines(&run.record)) {
         rows.push(Row::Title(one_line(&title)));
