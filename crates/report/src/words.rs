@@ -118,12 +118,25 @@ pub(crate) fn usual_unit(name: &str) -> &'static str {
     if unit == "1" { "" } else { unit }
 }
 
-/// Wraps at words, and inside words that are longer than a line: after commas or, without one, where
-/// the line is full. No name is cut off.
+/// Words that [`wrap`] leaves on the line of their number.
+const UNITS: [&str; 8] = ["%", "ms", "s", "Hz", "Mbit/s", "packets", "dropped", "marked"];
+
+/// Wraps at words, and inside words that are longer than a line: after commas or, without one, at
+/// the end of the line. No name is cut off, and no unit is separated from its number.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     let mut lines: Vec<String> = Vec::new();
+    let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
+        let is_unit = UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')']));
+        match words.last_mut() {
+            Some(number) if is_unit && number.ends_with(|c: char| c.is_ascii_digit()) => {
+                *number = format!("{number} {word}");
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    for word in &words {
         let is_whole = length(word) <= columns;
         let parts = word.split_inclusive(|letter| letter == ',' && !is_whole);
         for (part, gap) in parts.zip(std::iter::once(" ").chain(std::iter::repeat(""))) {
@@ -162,5 +175,11 @@ mod tests {
         assert_eq!(thousands(1234), "1234");
         assert_eq!(thousands(26_000), "26\u{202f}000");
         assert_eq!(count(1, "trial"), "1 trial");
+    }
+
+    #[test]
+    fn a_unit_is_on_the_line_of_its_number() {
+        assert_eq!(wrap("up 12 marked (0 %), 30 ms", 16), ["up 12 marked", "(0 %), 30 ms"]);
+        assert_eq!(wrap("at p50 of 30 ms", 12), ["at p50 of", "30 ms"]);
     }
 }
