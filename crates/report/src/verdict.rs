@@ -190,11 +190,7 @@ fn vanished<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
 /// Returns sentences on arms whose headline probes were all lost, which no other number shows.
 fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
     let line = |(subject, load): (&Subject<'_>, &ArmLatency)| {
-        let of_probe = if open_loop(subject).len() > 1 {
-            format!(" of the flow {}", load.probe)
-        } else {
-            String::new()
-        };
+        let of_probe = of_probe(subject, load);
         let (called, sent) = (subject.called(), count(load.sent, "probe"));
         format!("With {called} all {sent}{of_probe} under load were lost.")
     };
@@ -233,7 +229,9 @@ fn own_words(subject: &Subject<'_>) -> String {
     let Some(p50_ns) = judged.answered_ns() else {
         let lost = significant(load.lost_percent());
         return format!(
-            "more than half of the probes were lost ({lost} %); those answered took {} ms at p50{}",
+            "more than half of the probes{} were lost ({lost} %); those answered took {} ms at \
+             p50{}",
+            of_probe(subject, load),
             ms(answered_ns),
             against_idle(answered_ns)
         );
@@ -244,7 +242,8 @@ fn own_words(subject: &Subject<'_>) -> String {
     });
     let lost = loss(load).map_or(String::new(), |words| format!("; {words}"));
     format!(
-        "the working latency is {} at {}{}{high}{lost}",
+        "the working latency{} is {} at {}{}{high}{lost}",
+        of_probe(subject, load),
         judged_ms(judged),
         judged_by(Quantile::P50, [load]),
         against_idle(p50_ns)
@@ -346,9 +345,10 @@ fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
     };
     let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
     Some(format!(
-        "Of {of_arms} {} has the lowest working latency, {} at {name}, and {} the highest, \
+        "Of {of_arms} {} has the lowest working latency{}, {} at {name}, and {} the highest, \
          {}{lost}",
         lowest.called(),
+        working(lowest).map_or(String::new(), |load| of_probe(lowest, load)),
         judged_ms(*low),
         highest.called(),
         judged_ms(*high),
@@ -366,23 +366,18 @@ struct Comparison<'a> {
     quantile: Quantile,
     /// The compared values of both arms.
     values: (Judged, Judged),
-    /// Whether the compared probe is not the first arm's headline, so that it has to be named.
-    names_probe: bool,
 }
 
 impl<'a> Comparison<'a> {
     fn of(first: &'a Subject<'a>, (other, difference): &'a Like<'a>) -> Option<Self> {
-        let probes = open_loop(first);
-        let headline = probes.first()?.probe.as_str();
-        let of_probe = |own: &'a ArmLatency| {
+        let compared = |own: &'a ArmLatency| {
             let probe = Some(own.probe.as_str());
             let others = other.summary.latency(probe, LatencyMeasure::RoundTrip, Phase::Load)?;
             let (quantile, own_value, others_value) = highest(own, others)?;
             let (latencies, values) = ((own, others), (own_value, others_value));
-            let names_probe = own.probe != headline;
-            Some(Self { first, other, difference, latencies, quantile, values, names_probe })
+            Some(Self { first, other, difference, latencies, quantile, values })
         };
-        let all = probes.into_iter().filter_map(of_probe);
+        let all = open_loop(first).into_iter().filter_map(compared);
         // The first of equal effects wins, and the headline probe is the first.
         all.reduce(|most, next| if next.effect() > most.effect() { next } else { most })
     }
@@ -402,11 +397,7 @@ impl<'a> Comparison<'a> {
         let (own, others) = self.latencies;
         let quantile = judged_by(self.quantile, [own, others]);
         let difference = self.difference.beside(&first, &other);
-        let of_probe = if self.names_probe {
-            format!(" of {}", self.latencies.0.probe)
-        } else {
-            String::new()
-        };
+        let of_probe = of_probe(self.first, own);
         let mut besides = String::new();
         let rates = phrases::rates(&unequal_rates(self.first, self.other));
         let lost = losses(self.latencies.0, self.latencies.1)
@@ -450,6 +441,14 @@ impl<'a> Comparison<'a> {
         let known =
             Certainty::of_latencies((self.first, first), (self.other, other), self.quantile);
         known.as_ref().map(phrases::certainty)
+    }
+}
+
+/// Returns ` of probe-dscp-45` if the arm has several probes on a schedule, as one per class.
+fn of_probe(subject: &Subject<'_>, latency: &ArmLatency) -> String {
+    match open_loop(subject).len() {
+        0 | 1 => String::new(),
+        _ => format!(" of {}", latency.probe),
     }
 }
 

@@ -230,9 +230,13 @@ fn the_class_with_the_largest_effect_is_named() {
             &trial.samples, &trial.record.flows, &trial.record.phases,
         );
     }
-    let data = conclude_all(synthetic::record(World::Sim, &queues), trials);
-    let line = &summary_lines(&[data])[0];
+    let mut data = conclude_all(synthetic::record(World::Sim, &queues), trials);
+    let line = &summary_lines(std::slice::from_ref(&data))[0];
     assert!(line.contains("the working latency of probe-dscp-45 is 17.5 ms at p99"), "{line}");
+    // Among several classes the first is named, too.
+    data.record.arms.iter_mut().for_each(|arm| arm.factors.clear());
+    let line = &summary_lines(&[data])[0];
+    assert!(line.contains("has the lowest working latency of probe, 29.1 ms at p99"), "{line}");
 }
 
 #[test]
