@@ -430,16 +430,15 @@ fn with_more(
     let mut is_of_key = false;
     for (key, own, value) in more {
         if let Err(error) = modem_file::link(&link.clone().with(own, value), load) {
-            faults.add(match error {
-                ConfigError::Repeated { key: own, .. } => {
-                    let problem = format!("`{own}` is set by `{key}`; expected a link without it");
-                    Fault::new(direction, problem)
-                }
-                ConfigError::OutOfRange { .. } if *key == "rtt" => {
-                    Fault::new(*key, "expected 0s to 120s")
-                }
-                error if *key == "rtt" => Fault::new(*key, format!("half of it each way, {error}")),
-                error => Fault::new(*key, error.to_string()),
+            let is_given = link.items.iter().any(|item| item.key.as_deref() == Some(*own));
+            faults.add(if is_given {
+                let problem = format!("`{own}` is set by `{key}`; expected a link without it");
+                Fault::new(direction, problem)
+            } else if *key == "rtt" {
+                // Half of it goes each way.
+                Fault::new(*key, "expected 0s to 120s")
+            } else {
+                Fault::new(*key, error.to_string())
             });
             is_of_key = true;
         }
