@@ -585,6 +585,9 @@ fn with_most(subject: &Subject<'_>, metric: &ArmMetric) -> String {
     if metric.name == "pages_loaded" && metric.value.mean == 0.0 {
         return "no page loaded".to_owned();
     }
+    if has_no_picture(subject, metric) {
+        return "no picture".to_owned();
+    }
     let words = named_metric(metric, &spoken_name(metric));
     match statistic_of(subject, metric, "max") {
         Some(most) if without_name(most) != without_name(metric) => {
@@ -592,6 +595,15 @@ fn with_most(subject: &Subject<'_>, metric: &ArmMetric) -> String {
         }
         _ => words,
     }
+}
+
+/// Whether a delay of pictures is of an application that showed none. Each of its pictures counts
+/// with its age at the end, so the delay is that of the load.
+fn has_no_picture(subject: &Subject<'_>, metric: &ArmMetric) -> bool {
+    let is_blank = |other: &ArmMetric| {
+        other.flow == metric.flow && other.name == "frame_rate" && other.value.mean == 0.0
+    };
+    metric.name.starts_with("glass_to_glass") && subject.summary.metrics.iter().any(is_blank)
 }
 
 fn number_of<'a>(subject: &Subject<'a>, metric: &ArmMetric) -> Option<&'a ArmMetric> {
@@ -623,7 +635,8 @@ fn compared(
             return Some(format!("{flow}: {low} in every variant."));
         }
     }
-    if medians.len() == own.len() && are_alike(&medians) && are_alike(&maxima) {
+    let is_shown = !own.iter().any(|subject| has_no_picture(subject, metric));
+    if is_shown && medians.len() == own.len() && are_alike(&medians) && are_alike(&maxima) {
         return Some(format!("{flow}: {low} in every variant, within 10 %."));
     }
     if low == high {
@@ -634,9 +647,13 @@ fn compared(
     let news = |text: String| {
         if known.iter().any(|line| line.contains(&text)) { String::new() } else { text }
     };
+    let has_name = low.starts_with(&spoken_name(metric));
+    let short = |words: &str| {
+        if has_name { without_own_name(metric, words) } else { words.to_owned() }
+    };
     if (2..=MOST_VALUES).contains(&alike.others.len()) {
         let words = |(other, difference): &Like<'_>| {
-            let value = without_own_name(metric, &with_most(other, number_of(other, metric)?));
+            let value = short(&with_most(other, number_of(other, metric)?));
             let called = other.called();
             Some(format!("{value} with {called}{}", news(difference.beside(&base, &called))))
         };
@@ -646,7 +663,7 @@ fn compared(
     let rates = phrases::rates(&unequal_rates(first, other));
     let rates = rates.map_or(String::new(), |rates| format!("; {rates}"));
     let (difference, rates) = (news(difference.beside(&base, &others)), news(rates));
-    let high = without_own_name(metric, &high);
+    let high = short(&high);
     Some(format!("{flow}: {low} with {base}, {high} with {others}{difference}{rates}."))
 }
 

@@ -53,6 +53,28 @@ fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
 }
 
 #[test]
+fn a_call_that_showed_nothing_has_no_delay() {
+    let shown = "call: no picture with buffer-control, camera to screen p50 4.25 ms with";
+    for (blank, expected) in [(2, "call: no picture in every variant."), (1, shown)] {
+        let mut data = with_calls(&[BUFFER_CONTROL, DOCSIS_PIE]);
+        for (number, summary) in data.record.summaries.iter_mut().enumerate() {
+            for metric in summary.metrics.iter_mut().filter(|metric| metric.flow == "call") {
+                let (name, unit) = match metric.name.as_str() {
+                    "mos" => ("glass_to_glass_p50", "ms"),
+                    _ => ("frame_rate", "Hz"),
+                };
+                if name == "frame_rate" && number < blank {
+                    metric.value.mean = 0.0;
+                }
+                (metric.name, metric.unit) = (name.to_owned(), unit.to_owned());
+            }
+        }
+        let lines = summary_lines(&[data]);
+        assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:#?}");
+    }
+}
+
+#[test]
 fn the_page_has_them_below_the_latency_and_a_row_per_arm_where_arms_are_many()
 -> Result<(), Box<dyn Error>> {
     let few = render(&[with_calls(&[BUFFER_CONTROL, DOCSIS_PIE])])?;
