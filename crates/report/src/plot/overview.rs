@@ -48,9 +48,18 @@ fn caption(usual: Quantile, rows: &[Row<'_>]) -> String {
     let line = if rows.iter().any(|row| row.p999_ns.is_some()) { "line: to p99.9, " } else { "" };
     let parts = format!("{bar}{line}tick: p50, ring: idle p50. ");
     let fewest = Quantile::P99.fewest_samples();
+    let has_p99 = |row: &Row<'_>| {
+        let load = row.subject.summary.headline(Phase::Load);
+        load.is_some_and(|load| load.told_ns(Quantile::P99).is_some())
+    };
+    let who = match rows {
+        [only] if !has_p99(only) => "the variant does not have",
+        all if !all.iter().any(has_p99) => "no variant has",
+        _ => "most variants do not have",
+    };
     let left_out = match usual {
         Quantile::P99 => "A quantile of too few samples is left out.".to_owned(),
-        _ => format!("A p99 needs {fewest} samples, which most variants do not have."),
+        _ => format!("A p99 needs {fewest} samples, which {who}."),
     };
     let parts = parts[..1].to_uppercase() + &parts[1..];
     format!(

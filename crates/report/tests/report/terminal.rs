@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use underload_record::schema::World;
-use underload_report::{agreement_table, agreements, load, table};
+use underload_report::{agreement_table, agreements, load, render, table};
 use underload_store::RunDir;
 
 use crate::losses::lose;
@@ -57,6 +57,13 @@ fn high_quantiles_need_samples() {
     assert_eq!((few[3].as_str(), few[8].as_str()), ("350", "-"), "{few:?}");
     assert_eq!((enough[3].as_str(), enough[9].as_str()), ("700", "-"), "{enough:?}");
     assert_ne!(enough[8], "-", "{enough:?}");
+    for (queues, words) in [
+        (&[DOCSIS_PIE][..], "500 samples, which the variant does not have."),
+        (&[DOCSIS_PIE, FQ_CODEL], "500 samples, which no variant has."),
+    ] {
+        let page = render(&[run(World::Live, queues, 1, 20_000_000)]).expect("a page");
+        assert!(page.contains(words), "{words}");
+    }
 }
 
 #[test]
