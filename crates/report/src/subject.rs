@@ -13,6 +13,9 @@ const UNNAMED: &str = "default";
 /// Kinds of flow that are not applications.
 const PLAIN_KINDS: [&str; 5] = ["probe", "tcp", "udp", "exec", "line"];
 
+/// Longest label in sentences in place of a name, characters.
+const LONGEST_LABEL: usize = 40;
+
 /// One arm of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject<'a> {
@@ -118,14 +121,15 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the name for sentences; the label if the name is uninformative or the arm is alone.
+    /// Returns the name for sentences; the label if the name is uninformative, or if the arm is
+    /// alone and its label short.
     pub(crate) fn called(&self) -> String {
         let name = &self.arm.name;
         let is_alone = self.run.record.arms.len() == 1;
         let label = &self.arm.label;
         if name == UNNAMED && !label.is_empty() {
             format!("{}{}", label.replace("; ", " and "), &self.name[name.len()..])
-        } else if is_alone && self.is_in_label() {
+        } else if is_alone && self.is_in_label() && label.chars().count() <= LONGEST_LABEL {
             self.title()
         } else {
             self.name.clone()

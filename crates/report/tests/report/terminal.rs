@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use underload_record::schema::World;
-use underload_report::{agreement_table, agreements, load, render, table};
+use underload_report::{agreement_table, agreements, load, render, summary_lines, table};
 use underload_store::RunDir;
 
 use crate::losses::lose;
@@ -43,6 +43,10 @@ fn a_name_is_left_out_only_where_the_label_says_it() {
     for (name, label) in [("d", "diffserv:high=[]"), ("fifo:limit", "fifo:limit=180p")] {
         assert_eq!(title(name, label), format!("{name} ({label})"));
     }
+    let spec = "pie before 10mbit up; pie before 100mbit down";
+    let queue = Queue { name: "pie", spec, ..DOCSIS_PIE };
+    let lines = summary_lines(&[run(World::Sim, &[queue], 1, 20_000_000)]);
+    assert!(lines[0].starts_with("With pie the working latency is"), "{lines:?}");
 }
 
 #[test]
