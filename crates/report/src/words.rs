@@ -99,10 +99,9 @@ pub(crate) fn metric_words(metric: &ArmMetric) -> String {
 /// As [`metric_words`], with another name of the metric.
 pub(crate) fn named_metric(metric: &ArmMetric, name: &str) -> String {
     let value = significant(metric.value.mean);
+    let is_named = |unit: &str| metric.name.split('_').any(|word| unit.eq_ignore_ascii_case(word));
     match metric.unit.as_str() {
-        unit if unit.is_empty() || unit.eq_ignore_ascii_case(&metric.name) => {
-            format!("{name} {value}")
-        }
+        unit if unit.is_empty() || is_named(unit) => format!("{name} {value}"),
         unit => format!("{name} {value} {unit}"),
     }
 }
