@@ -61,8 +61,8 @@ pub enum KernelQueueError {
     )]
     OtherVersion(&'static str),
     #[error(
-        "this machine has {QUEUES_MAX} kernel queues `{0}` already, the most that one law can have: \
-         remove one first"
+        "this machine has {QUEUES_MAX} kernel queues `{0}` already, the most of one law: remove \
+         one first"
     )]
     Full(&'static str),
     #[error("`{0}` was registered, but bpftool does not list it with its maps")]
