@@ -463,7 +463,8 @@ const MAX_FLOWS: usize = 1 << 16;
 const MAX_LENGTH: Time = Time::from_secs(3_600);
 /// Virtual time between two checks of the stop flag.
 const BETWEEN_CHECKS: Span = Span::from_millis(100);
-/// Time after the last phase for answers to arrive.
-const GRACE: Span = Span::from_secs(10);
+/// Time after the last phase for answers to arrive, which is enough for an overloaded slow line.
+/// Without packets on their way it takes no time.
+const GRACE: Span = Span::from_secs(600);
 const MIN_SAMPLE_INTERVAL: Span = Span::from_micros(100);
 const MIN_PROBE_INTERVAL: Span = Span::from_micros(10);

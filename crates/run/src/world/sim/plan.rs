@@ -124,19 +124,25 @@ fn phases(phases: &scenario::Phases) -> Phases {
     Phases { idle: phases.idle, ramp, load: phases.load, drain: phases.drain }
 }
 
+/// Adds a probe of each class. They are spread over the interval, as in the live world: of packets
+/// that arrive at one instant, a full buffer would always lose the last class.
 fn add_probes(flows: &mut Vec<FlowConfig>, name: &str, probe: &ProbeFlow) {
-    let mut add = |name: String, class: Marking, schedule| {
+    let mut add = |name: String, class: Marking, schedule, start| {
         let config = ProbeConfig { schedule, ecn: class.ecn, ..ProbeConfig::default() };
         flows.push(FlowConfig {
             dscp: Dscp::new(class.dscp).unwrap_or(Dscp::DEFAULT),
+            start: Some(start),
             ..FlowConfig::new(name, FlowKind::Probe(config))
         });
     };
-    for (name, class) in flows::probes(name, &probe.classes) {
-        add(name, class, ProbeSchedule::Open { interval: probe.interval });
+    let classes = probe.classes.len() as u64;
+    for (position, (name, class)) in flows::probes(name, &probe.classes).enumerate() {
+        let offset_ns = probe.interval.as_nanos() * position as u64 / classes;
+        let schedule = ProbeSchedule::Open { interval: probe.interval };
+        add(name, class, schedule, Time::from_nanos(offset_ns));
     }
     if let Some((name, class)) = probe.request_response(name) {
-        add(name, class, ProbeSchedule::Closed { timeout: ANSWER_TIMEOUT });
+        add(name, class, ProbeSchedule::Closed { timeout: ANSWER_TIMEOUT }, Time::ZERO);
     }
 }
 
@@ -252,6 +258,7 @@ const ANSWER_TIMEOUT: Span = Span::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use underload_record::schema::{LatencyMeasure, Phase};
     use underload_sim::trial::run;
 
     use super::*;
@@ -338,6 +345,28 @@ mod tests {
         let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
         assert!((12_000_000..=19_400_000).contains(&up), "{up}");
         assert!(outcome.record.bottlenecks[0].queue.contains("codel"));
+    }
+
+    #[test]
+    fn a_full_buffer_loses_as_many_probes_of_each_class() {
+        let classes = "classes = [{ dscp = 0 }, { dscp = 1 }, { dscp = 2 }, { dscp = 3 }]";
+        let text =
+            SCENARIO.replace("classes = [{ dscp = 0 }, { dscp = 45, ecn = \"ect1\" }]", classes);
+        let text =
+            text.replace("count = 2", "count = 10").replace("load = \"3s\"", "load = \"60s\"");
+        let config = configure(&arms(&text)[1], 1, TrialLabel::default()).unwrap();
+        let starts: Vec<_> = config.flows.iter().take(4).filter_map(|flow| flow.start).collect();
+        assert_eq!(starts, [0, 2_500, 5_000, 7_500].map(Time::from_micros));
+        let latencies = run(config).unwrap().record.latencies.into_iter();
+        let of_class = latencies.filter(|it| {
+            it.window.phase == Phase::Load
+                && it.measure == LatencyMeasure::RoundTrip
+                && !it.closed_loop
+        });
+        let lost: Vec<u64> = of_class.map(|latency| latency.lost).collect();
+        assert_eq!(lost.len(), 4);
+        let (least, most) = (lost.iter().min().unwrap(), lost.iter().max().unwrap());
+        assert!(*least > 20 && *most < 2 * least, "{lost:?}");
     }
 
     #[test]
