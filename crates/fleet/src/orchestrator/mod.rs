@@ -1,4 +1,5 @@
-//! The rules of an orchestrator: its answers to requests, as changes of a [`Transaction`].
+//! The rules of an orchestrator: its answers to requests, as changes of a
+//! [`Transaction`](crate::store::Transaction).
 //!
 //! Each method handles one request: it reads and changes the store, and returns the answer. Time,
 //! randomness and the sender are arguments, so that the same code runs behind HTTPS and in
