@@ -46,7 +46,8 @@ pub struct Failure {
     /// How the device reacts.
     pub trouble: Trouble,
     pub words: String,
-    /// The orchestrator's name for the problem, such as `session-over`; empty from others.
+    /// The orchestrator's name for the problem, such as `session-over`; empty if the answer is not
+    /// an orchestrator's.
     pub code: String,
     /// The removal in the answer, not verified yet.
     removal: Option<Box<Removal>>,

@@ -105,7 +105,8 @@ impl Identity {
         self.enrolled.is_some()
     }
 
-    /// Stores that an orchestrator accepted this key, or remembers it until the program ends.
+    /// Stores that an orchestrator accepted this key. If that fails, the enrolment is known until
+    /// the program ends.
     pub fn note_enrolled(&mut self, enrolled: Enrolled) -> Result<(), IdentityError> {
         let written = self.write(ENROLLED, &enrolled);
         self.enrolled = Some(enrolled);

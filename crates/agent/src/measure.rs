@@ -49,7 +49,8 @@ pub trait Carrier: Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     pub packets: u64,
-    /// Packets later than the line by more than [`ValidityLimits::lateness_p99_ns`]'s default.
+    /// Packets delivered later than the line would have, by more than the default of
+    /// [`ValidityLimits::lateness_p99_ns`].
     pub late: u64,
     /// Packets lost outside of the line's own queues.
     pub lost: u64,

@@ -18,7 +18,8 @@ pub(crate) fn series_of(classes: &[u8], phase: Phase, samples: &[Sample]) -> Vec
     classes.iter().enumerate().map(of_series).collect()
 }
 
-/// Returns the round trips of the loading connections in the load phase, if reported.
+/// Returns the round trips of the loading connections in the load phase; `None` if the sender's
+/// system reports none.
 pub(crate) fn inside_of(measured: &MeasurementResult) -> Option<SeriesResult> {
     let window = measured.phases.iter().find(|it| it.phase == Phase::Load)?;
     let readings = measured.loads.iter().flat_map(|log| &log.round_trips.readings);

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 /// The result of talking to a browser.
 type Result<T, E = DevToolsError> = std::result::Result<T, E>;
 
-/// A connection to a browser. `session` names the page of a command; empty for the browser.
+/// A connection to a browser. Its `session` arguments name the page that a command is for; an empty
+/// one means the browser.
 #[derive(Debug)]
 pub struct DevTools {
     input: ChildStdin,
@@ -35,6 +36,9 @@ pub enum DevToolsError {
 impl DevTools {
     /// Speaks to a browser through the standard handles of [`crate::Chromium::command`]. Every
     /// answer and event is waited for `patience`.
+    ///
+    /// # Errors
+    /// Returns an error if the thread that reads cannot be started.
     pub fn new(input: ChildStdin, output: ChildStdout, patience: Duration) -> io::Result<Self> {
         let (sender, messages) = channel();
         std::thread::Builder::new().name("devtools".to_owned()).spawn(move || {
@@ -115,6 +119,9 @@ impl DevTools {
 
     /// Opens an empty page in a context, whose connections and cache no other context shares; an
     /// empty `context` means the browser's own. Returns the page's session.
+    ///
+    /// # Errors
+    /// As [`DevTools::call`].
     pub fn open_page(&mut self, context: &str) -> Result<String> {
         let mut page = json!({ "url": "about:blank" });
         if !context.is_empty() {

@@ -71,7 +71,8 @@ impl Chromium {
         Some(Self { program: program.to_owned(), version })
     }
 
-    /// Returns the command that starts the browser, with pipes for [`DevTools::new`].
+    /// Returns the command that starts the browser. Its standard input and output are the pipes of
+    /// [`DevTools::new`].
     pub fn command(&self, profile: Profile<'_>) -> Command {
         let mut command = match profile {
             Profile::Folder(_) => Command::new("sh"),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
@@ -59,7 +59,7 @@ pub enum Format {
     Parquet,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut data = RunDir::read_trials(&arguments.run, |_| false).or_bad_input()?;
     let record = data.record.clone();
     let known: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
@@ -114,7 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Writes a file atomically: flent would read half a file. Refuses to change an existing one.
-fn write(path: &Path, content: &[u8]) -> Result<()> {
+fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     match disk::write_new(path, content, Access::Usual) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             if is_same(path, content).with_context(|| path.display().to_string())? {
@@ -136,7 +136,7 @@ fn contents(
     format: Format,
     data: &RunData,
     trial: &TrialRecord,
-) -> Result<Vec<(&'static str, Vec<u8>)>> {
+) -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
     Ok(match format {
         Format::Flent => vec![(".flent.gz", flent_file(data, trial)?)],
         Format::Csv => {
@@ -156,7 +156,10 @@ fn contents(
 }
 
 /// Returns the table with a row per trial: the end of its name, and the content.
-fn table_of_trials(format: Format, record: &RunRecord) -> Result<Option<(&'static str, Vec<u8>)>> {
+fn table_of_trials(
+    format: Format,
+    record: &RunRecord,
+) -> anyhow::Result<Option<(&'static str, Vec<u8>)>> {
     Ok(match format {
         Format::Flent => None,
         Format::Csv => {

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use underload_record::schema::RunRecord;
 use underload_run::packets::{Point, Wanted};
@@ -120,7 +120,7 @@ pub struct Arguments {
     pub pcap: Vec<Point>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // An occupied directory is refused before anything takes time or writes a file.
     if let Some(out) = &arguments.out {
         refuse_occupied(RunDir::check_vacant(out))?;
@@ -137,7 +137,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Runs a scenario with progress on stderr, and prints its result.
-pub fn run_and_show(scenario: &Scenario, settings: Settings, mut outcome: Outcome) -> Result<()> {
+pub fn run_and_show(
+    scenario: &Scenario,
+    settings: Settings,
+    mut outcome: Outcome,
+) -> anyhow::Result<()> {
     print_details(scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
@@ -155,7 +159,7 @@ pub fn run_and_show(scenario: &Scenario, settings: Settings, mut outcome: Outcom
 }
 
 /// Runs a scenario and returns its record, with progress on stderr and without a report.
-pub fn record(scenario: &Scenario, settings: Settings) -> Result<RunRecord> {
+pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunRecord> {
     check_size(scenario.trials(), false)?;
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
@@ -199,7 +203,7 @@ const MOST_TRIALS: usize = 1_000_000;
 const TRIAL_BYTES: usize = 3_000;
 
 /// Refuses too many trials without --yes. Prints a note if the report will need much memory.
-fn check_size(trials: usize, yes: bool) -> Result<()> {
+fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
     const NOTE_BYTES: usize = 2_000_000_000;
     if trials > MOST_TRIALS && !yes {
         refuse!(
@@ -216,13 +220,13 @@ fn check_size(trials: usize, yes: bool) -> Result<()> {
 }
 
 impl Arguments {
-    fn scenario(&self) -> Result<Scenario> {
+    fn scenario(&self) -> anyhow::Result<Scenario> {
         let source = Source::find(&self.scenario).or_bad_input()?;
         let options = self.options().or_bad_input()?;
         source.scenario(&options, &self.traces).or_bad_input()
     }
 
-    fn settings(&self) -> Result<Settings> {
+    fn settings(&self) -> anyhow::Result<Settings> {
         let packets = Wanted { rows: self.packets.clone(), captures: self.pcap.clone() };
         Ok(Settings {
             world: self.world(&packets)?,
@@ -240,7 +244,7 @@ impl Arguments {
     }
 
     /// Returns the world. Packets can only be recorded in virtual time.
-    fn world(&self, packets: &Wanted) -> Result<WorldChoice> {
+    fn world(&self, packets: &Wanted) -> anyhow::Result<WorldChoice> {
         match self.world {
             World::Auto if packets.is_empty() => Ok(WorldChoice::Auto),
             World::Live if packets.is_empty() => Ok(WorldChoice::Live),
@@ -254,12 +258,12 @@ impl Arguments {
         }
     }
 
-    fn options(&self) -> Result<Options> {
+    fn options(&self) -> anyhow::Result<Options> {
         let links = self.traces.iter().map(|file| recorded_link(file));
         Ok(Options {
             short: self.short,
             set: self.overrides.clone(),
-            links: links.collect::<Result<_>>()?,
+            links: links.collect::<anyhow::Result<_>>()?,
             arms: self.arms.clone(),
             repeats: self.repeats,
             seed: self.seed,
@@ -279,7 +283,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Prints a complete run. Fails if it has no valid trial.
-    fn present(self, run: &Run) -> Result<()> {
+    fn present(self, run: &Run) -> anyhow::Result<()> {
         if let Some(directory) = &run.directory {
             show_run(directory, self.show)?;
         }
@@ -293,17 +297,22 @@ impl Outcome {
     }
 
     /// Shows the finished trials of a run that ended early. Returns the error of the run.
-    fn present_rest(self, error: RunError, resumes: bool, interrupt: &Interrupt) -> anyhow::Error {
+    fn present_rest(
+        self,
+        error: RunError,
+        can_resume: bool,
+        interrupt: &Interrupt,
+    ) -> anyhow::Error {
         match error {
             RunError::Interrupted { of, remains } => {
                 let trials = remains.trials;
-                let shown = self.show_remains(remains, resumes);
+                let shown = self.show_remains(remains, can_resume);
                 let remains = Remains { trials, ..Remains::default() };
                 let interrupted = RunError::Interrupted { of, remains };
                 interrupt.stopped(shown.err().unwrap_or_else(|| interrupted.into()))
             }
             RunError::Failed { source, remains } => {
-                if let Err(second) = self.show_remains(remains, resumes) {
+                if let Err(second) = self.show_remains(remains, can_resume) {
                     warning!("no report of the finished trials: {second:#}");
                 }
                 (*source).into()
@@ -312,7 +321,7 @@ impl Outcome {
         }
     }
 
-    fn show_remains(self, remains: Remains, can_resume: bool) -> Result<()> {
+    fn show_remains(self, remains: Remains, can_resume: bool) -> anyhow::Result<()> {
         if let Some(error) = remains.unremoved {
             return Err(error).context("removing the files of a run without a trial");
         }
@@ -327,7 +336,7 @@ impl Outcome {
 }
 
 /// Returns name and SPEC of a recording: its file's name without directories and endings.
-fn recorded_link(file: &str) -> Result<(String, String)> {
+fn recorded_link(file: &str) -> anyhow::Result<(String, String)> {
     if file.contains(['[', ']', ',', '=']) {
         bail!("--traces {file}: expected a file name without [ ] , =");
     }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use underload_disk::{self as disk, Access};
@@ -96,7 +96,7 @@ struct Row {
     trouble: Option<String>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let survey = prepare(arguments).or_bad_input()?;
     if !survey.is_local() && !arguments.may_ask {
         refuse!("hosts of others are probed only with --may-ask, if their operators agreed");
@@ -159,7 +159,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn prepare(arguments: &Arguments) -> Result<Survey> {
+fn prepare(arguments: &Arguments) -> anyhow::Result<Survey> {
     let mut names = Vec::new();
     for text in &arguments.hosts {
         let path = Path::new(text);
@@ -172,7 +172,7 @@ fn prepare(arguments: &Arguments) -> Result<Survey> {
             bail!("more than {HOSTS_MAX} hosts");
         }
     }
-    let hosts: Result<Vec<Host>> =
+    let hosts: anyhow::Result<Vec<Host>> =
         names.iter().map(|name| resolve(name, arguments.family)).collect();
     let asking = match arguments.probe {
         Kind::Tcp => Asking::Tcp,
@@ -188,7 +188,7 @@ fn prepare(arguments: &Arguments) -> Result<Survey> {
     Ok(survey)
 }
 
-fn listed(path: &Path) -> Result<Vec<String>> {
+fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
     if fs::metadata(path).with_context(|| shown(path))?.len() > LIST_BYTES_MAX {
         bail!("{}: expected a list of hosts with at most 64 KiB", path.display());
     }
@@ -208,7 +208,7 @@ fn listed(path: &Path) -> Result<Vec<String>> {
 }
 
 /// Resolves a name to the first address of each family.
-fn resolve(name: &str, family: FamilyOptions) -> Result<Host> {
+fn resolve(name: &str, family: FamilyOptions) -> anyhow::Result<Host> {
     if name.contains('/') {
         bail!("{name:?}: neither a host nor a file; networks are not accepted");
     }
@@ -295,7 +295,12 @@ fn as_text(document: &Document) -> String {
     text
 }
 
-fn write(out: &Path, document: &Document, survey: &Survey, answers: &[Answers]) -> Result<()> {
+fn write(
+    out: &Path,
+    document: &Document,
+    survey: &Survey,
+    answers: &[Answers],
+) -> anyhow::Result<()> {
     let path = out.join("survey.json");
     let text = serde_json::to_vec_pretty(document)?;
     disk::write_new(&path, &text, Access::Usual).with_context(|| shown(&path))?;
@@ -308,7 +313,7 @@ fn write(out: &Path, document: &Document, survey: &Survey, answers: &[Answers]) 
 }
 
 /// Draws the distributions of the hosts' medians and of all round trips, a curve per family.
-fn picture(survey: &Survey, answers: &[Answers]) -> Result<Option<String>> {
+fn picture(survey: &Survey, answers: &[Answers]) -> anyhow::Result<Option<String>> {
     let ms = |ns: &u64| *ns as f64 / 1e6;
     let mut panels = Vec::new();
     let all: Vec<f64> = answers.iter().flat_map(|it| &it.round_trips_ns).map(ms).collect();

@@ -3,7 +3,8 @@
 //! A lock is a file that is locked (`flock`) in a directory that only its user can write to:
 //! `/run/underload` for root, `$XDG_RUNTIME_DIR/underload` for others. Other users cannot take it,
 //! as they could take an abstract socket. If neither directory is available (in a user namespace),
-//! an abstract socket is used: only processes of the same network could take it, all of this user.
+//! an abstract socket is used: only processes of the same network could take it, and those are all
+//! of this user.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;

@@ -16,7 +16,8 @@ use super::{Access, create_directory};
 /// Access to a file for users other than its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// None. A group may read root's file, so that an administrator can give a service a secret.
+    /// None. A group may read a file of root's, so that an administrator can give a secret to a
+    /// service.
     Nobody,
     /// A group may read it, such as the group of all servers that use a certificate.
     GroupReads,

@@ -170,7 +170,8 @@ fn ipv4(bytes: &[u8]) -> Option<String> {
     Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).to_string())
 }
 
-/// Formats IPv4-mapped addresses without dots: the `Main` form does not read `::ffff:192.0.2.1`.
+/// Formats IPv4-mapped addresses without dots: the encoder of the `Main` form does not read
+/// `::ffff:192.0.2.1`.
 fn ipv6(bytes: &[u8]) -> Option<String> {
     let address = Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
     Some(match address.segments() {

@@ -25,7 +25,8 @@ pub fn bin_of(micros: f64) -> u16 {
     (bin as u16).min(BIN_MAX)
 }
 
-/// Returns the delay that represents a bin, microseconds: those of the bin are within 1 %.
+/// Returns the delay that represents a bin, microseconds: all delays of the bin are within 1 % of
+/// it.
 pub fn value_of(bin: u16) -> f64 {
     libm::pow(GAMMA, f64::from(bin)) * 2.0 / (1.0 + GAMMA)
 }

@@ -54,12 +54,16 @@ pub fn authenticate(key: &[u8; 32], method: &str, target: &str, at_ms: u64, body
     HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, key), &covered).as_ref())
 }
 
-/// Parses the time of a request: only decimal digits without a sign or leading zeros.
+/// Parses the time of a request. Only one spelling is accepted: decimal digits without a sign or
+/// leading zeros.
 pub fn parse_time(text: &str) -> Option<u64> {
     text.parse().ok().filter(|at_ms: &u64| at_ms.to_string() == text)
 }
 
 /// Returns the device of a valid session. [`verify`] checks that this device sent the request.
+///
+/// # Errors
+/// [`RequestError::Session`] or [`RequestError::Expired`].
 pub fn holder(fleet_secret: &[u8; 32], now_ms: u64, session: &str) -> Result<DeviceId> {
     let (claims, tag) = session.rsplit_once('.').ok_or(RequestError::Session)?;
     let tag = HEXLOWER.decode(tag.as_bytes()).map_err(|_| RequestError::Session)?;
@@ -76,6 +80,9 @@ pub fn holder(fleet_secret: &[u8; 32], now_ms: u64, session: &str) -> Result<Dev
 
 /// Verifies that the holder of the session's key sent exactly this request, at most [`FRESH_MS`]
 /// ago. [`holder`] checks the session itself.
+///
+/// # Errors
+/// [`RequestError::Stale`] or [`RequestError::Forged`].
 pub fn verify(fleet_secret: &[u8; 32], now_ms: u64, request: &Authenticated<'_>) -> Result<()> {
     if now_ms.abs_diff(request.at_ms) > FRESH_MS {
         return Err(RequestError::Stale);

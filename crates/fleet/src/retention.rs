@@ -42,7 +42,8 @@ pub enum Form {
 }
 
 impl Retention {
-    /// Returns the form of a day, counted since 1970. The present day is always [`Form::Raw`].
+    /// Returns the form of a day; both arguments count days since 1970. The present day is always
+    /// [`Form::Raw`].
     pub fn form(self, day: u32, today: u32) -> Form {
         match today.saturating_sub(day) {
             age if age < self.raw_days.max(1) => Form::Raw,

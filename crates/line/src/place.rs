@@ -29,6 +29,9 @@ impl Place<'_> {
     }
 
     /// Creates the run directory. `name` is that of the preset.
+    ///
+    /// # Errors
+    /// Returns an error if the directory is occupied or cannot be written.
     pub fn create(self, name: &str, record: RunRecord) -> Result<RunDir, StoreError> {
         // File names have no colons, and dates no hyphens: 20261121T013500Z.
         let time: String = record.host.started.chars().filter(|c| !"-:".contains(*c)).collect();

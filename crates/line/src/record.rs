@@ -51,6 +51,9 @@ fn title(request: &Request, server: &str) -> String {
 }
 
 /// Adds a step to a run. The step is on the disk when this returns.
+///
+/// # Errors
+/// Returns an error if the files of the run cannot be written.
 pub fn store_step(step: Step, directory: &mut RunDir) -> Result<Finding, StoreError> {
     let Outcome { trial, samples, series } = step.outcome;
     directory.append_trial(&trial, &samples, &series)?;

@@ -217,12 +217,18 @@ pub fn label(text: &str) -> Result<String, String> {
 }
 
 /// Parses `DOWN/UP`, such as `40mbit/10mbit`.
+///
+/// # Errors
+/// Returns what is accepted.
 pub fn tier(text: &str) -> Result<Tier, String> {
     let (down, up) = text.split_once('/').ok_or("expected DOWN/UP, such as 40mbit/10mbit")?;
     Ok(Tier { down_bit_per_s: rate(down)?, up_bit_per_s: rate(up)? })
 }
 
 /// Parses `DSCP` or `DSCP/ECN`, such as `45/ect1`.
+///
+/// # Errors
+/// Returns what is accepted.
 pub fn class(text: &str) -> Result<Marking, String> {
     let expected = || {
         "expected a DSCP from 0 to 63 (or ef), and after a slash not-ect, ect0, ect1 or ce, such \

@@ -27,7 +27,8 @@ pub struct Session<'a> {
     steps: Vec<Step>,
     /// Hops to probe beside the load; `None` without `--where`.
     route: Option<ProbedRoute>,
-    /// Rates of the local network when it alone was loaded; empty without a peer with a server.
+    /// Rates of the local network when it alone was loaded; empty without a peer that runs a
+    /// server.
     local: LocalRates,
     /// When the session's time is over.
     ends: Instant,
@@ -176,7 +177,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Returns the time of one repetition of the longest step up to [`REPEATED_MAX`], else zero.
+/// Returns the time of the longest step, for one repetition; zero if the step is longer than
+/// [`REPEATED_MAX`].
 fn repetition_time(steps: &[Step]) -> Duration {
     let longest = steps.iter().map(|step| session_duration(std::slice::from_ref(step))).max();
     longest.filter(|it| *it <= REPEATED_MAX).unwrap_or(Duration::ZERO)

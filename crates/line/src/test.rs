@@ -20,6 +20,9 @@ pub trait Test {
     fn plan(&self) -> Plan;
 
     /// Runs the steps. Each step that ends is stored in `directory`, its finding in `findings`.
+    ///
+    /// # Errors
+    /// Returns an error if a step cannot begin or cannot be stored.
     fn measure(
         &mut self,
         directory: &mut RunDir,
@@ -27,13 +30,15 @@ pub trait Test {
         interrupt: &Interrupt,
     ) -> anyhow::Result<()>;
 
-    /// Returns the raw results of a test of another project's server; `None` for our own.
+    /// Returns the raw results of a test against another project's server; `None` for
+    /// `underload serve`.
     fn details(&self) -> Option<Value> {
         None
     }
 }
 
-/// A stored measurement of at least one step: the document of `underload measure --json`.
+/// A stored measurement of at least one step. It serialises to the document of
+/// `underload measure --json`.
 #[derive(Serialize)]
 pub struct Measured {
     /// The verdict, in sentences.
@@ -85,7 +90,11 @@ pub fn measure(
 }
 
 impl Measured {
-    /// Writes `findings.json` and the report of the run. Returns the run and the report's path.
+    /// Writes `findings.json` and the report into the run directory. Returns the run, and the path
+    /// of the report.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written, or the run cannot be read back.
     pub fn write_files(&self) -> anyhow::Result<(Vec<RunData>, PathBuf)> {
         let path = self.directory.join("findings.json");
         let mut text = serde_json::json!({ "verdict": self.verdict, "findings": self.findings });
@@ -110,6 +119,9 @@ impl Measured {
     }
 
     /// Returns `Ok` if every step was measured.
+    ///
+    /// # Errors
+    /// Returns what ended the measurement early.
     pub fn into_result(self, interrupt: &Interrupt) -> anyhow::Result<()> {
         if let Some(error) = self.ended_by {
             return Err(error);

@@ -190,7 +190,8 @@ fn finding(
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
         clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
         ce_alarms: measured.ce_alarms.clone(),
-        // The news cover the whole session, and so a throttled step in the other direction.
+        // The news cover the whole session: another step may have been throttled in the other
+        // direction.
         throttled_up: news.throttled_up && up.is_some(),
         throttled_down: news.throttled_down && down.is_some(),
         capped_up: capped(Direction::Up),
@@ -255,7 +256,8 @@ fn moved_bytes(step: &PresetStep, measured: &MeasurementResult) -> u64 {
     wire_bytes(payload).saturating_add(probes)
 }
 
-/// Returns the payload that a load may move so that, with probes, `bytes` of packets do.
+/// Returns the payload that the load of a step may move, so that with its probes it moves at most
+/// `bytes` of IP packets.
 pub fn payload_within(bytes: u64, config: &MeasurementConfig) -> u64 {
     let (Ramp::Fixed(ramp) | Ramp::Detected { at_most: ramp }) = config.ramp;
     let length = config.idle + ramp + config.load + config.drain;
@@ -272,10 +274,15 @@ pub(crate) fn wire_bytes(payload: u64) -> u64 {
 }
 
 /// Returns whether the load is UDP and almost all that was sent in the load phase arrived.
-fn is_capped(flows: &[LoadFlow], logs: &[FlowLog], window: &PhaseWindow, way: Direction) -> bool {
+fn is_capped(
+    flows: &[LoadFlow],
+    logs: &[FlowLog],
+    window: &PhaseWindow,
+    direction: Direction,
+) -> bool {
     let seconds = window.length_ns() as f64 / 1e9;
     let (mut sent, mut arrived, mut uncertain) = (0.0, 0.0, 0.0);
-    for (flow, log) in flows.iter().zip(logs).filter(|(flow, _)| flow.direction == way) {
+    for (flow, log) in flows.iter().zip(logs).filter(|(flow, _)| flow.direction == direction) {
         let Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } = flow.transport else {
             return false;
         };

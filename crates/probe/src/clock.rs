@@ -45,7 +45,8 @@ impl RunClock {
             let monotonic_ns = self.start_monotonic_ns.saturating_add(deadline_ns);
             let deadline = nix::sys::time::TimeSpec::from(Duration::from_nanos(monotonic_ns));
             let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
-            // Fails only after a signal, which the caller's loop tolerates.
+            // Fails only after a signal, which the caller's loop tolerates: the arguments are
+            // valid.
             let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &deadline);
         }
         #[cfg(not(target_os = "linux"))]

@@ -30,7 +30,8 @@ underload_record::named! {
         /// The ultra low latency test of the NANOG 90 deck: idle latency in DSCP 8 and in DSCP 45,
         /// then a full upstream with probes in both and in best effort.
         Ull = "ull",
-        /// Real-time response under load: four flows each way, in best effort, CS1, CS5 and EF.
+        /// Real-time response under load: four flows each way at once, in best effort, CS1, CS5 and
+        /// EF.
         Rrul = "rrul",
         /// CableLabs buffer control: the delay that the modem's upstream buffer adds under one
         /// flow, and the rate of ten flows.
@@ -108,7 +109,8 @@ const EF: u8 = 46;
 const SESSION_MARGIN: Duration = Duration::from_secs(10);
 
 impl Preset {
-    /// Whether the steps differ by their number of flows, which [`Knobs::flows`] does not change.
+    /// Returns true if the steps differ by their number of flows, which [`Knobs::flows`] does not
+    /// change.
     pub fn has_fixed_flows(self) -> bool {
         self.plans(LoadDirections::AsPreset).iter().all(|plan| plan.fixed_flows)
     }
@@ -331,7 +333,8 @@ fn transport(knobs: &Knobs, flows: usize) -> Transport {
     }
 }
 
-/// Returns `probe` for best effort, else a name with the class, such as `probe-dscp45-ect1`.
+/// Returns `probe` for best effort, else a name with the class: `probe-dscp45`,
+/// `probe-dscp45-ect1`.
 pub fn class_name(marking: Marking) -> String {
     let mut name = "probe".to_owned();
     if marking != Marking::default() {

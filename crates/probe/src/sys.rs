@@ -35,6 +35,9 @@ pub(crate) fn set_real_time_priority(priority: u8) -> io::Result<()> {
 }
 
 /// Returns the kernel's `struct tcp_info` as bytes; fields that an older kernel lacks are zero.
+///
+/// # Errors
+/// Returns the kernel's error, for example for a socket that is not TCP.
 #[cfg(target_os = "linux")]
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]> {
     let mut info = [0u8; TCP_INFO_LEN];

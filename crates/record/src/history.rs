@@ -136,7 +136,8 @@ fn change_percent(before: Option<Level>, after: Option<Level>) -> Option<f64> {
 pub struct Contrast {
     pub with: Level,
     pub without: Level,
-    /// Values with the treatment minus values without, with [`CONTRAST_CONFIDENCE`].
+    /// Values with the treatment minus values without it, with an interval of
+    /// [`CONTRAST_CONFIDENCE`].
     pub shift: Estimate,
 }
 
@@ -169,11 +170,13 @@ pub struct Trend {
     pub points: Vec<Point>,
     /// Runs of the first days.
     pub baseline: Option<Level>,
-    /// The latest runs; `None` while they are the baseline, or if the step is no longer measured.
+    /// The latest runs; `None` while they belong to the baseline, or if the step is no longer
+    /// measured.
     pub recent: Option<Level>,
     /// Whether the step was measured within [`Windows::recent_s`] before the line's latest run.
     pub is_current: bool,
-    /// Change from the baseline's median to the latest; `None` with fewer than [`RUNS_MIN`] runs.
+    /// Change of the median from the baseline to the latest runs; `None` if either has fewer than
+    /// [`RUNS_MIN`] runs.
     pub change_percent: Option<f64>,
     /// Medians by hour of the day, UTC.
     pub hours: Vec<Option<Level>>,
@@ -235,7 +238,8 @@ impl Trend {
         marks.iter().enumerate().map(around).collect()
     }
 
-    /// Returns whether the latest runs are `percent` worse, and worse than 90 % of the baseline's.
+    /// Returns whether the latest runs are worse than the baseline by at least `percent`, and worse
+    /// than 90 % of the baseline's runs.
     pub fn is_worse_by(&self, percent: f64) -> bool {
         let Some(((baseline, recent), change)) =
             self.baseline.zip(self.recent).zip(self.change_percent)

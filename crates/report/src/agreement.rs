@@ -62,7 +62,8 @@ impl Agreement {
         Self { arm: arm.to_owned(), metric, unit, value, reference, difference, allowed }
     }
 
-    /// Whether the two agree; false if only the reference has a number, `None` if it has none.
+    /// Whether the two agree; false if only the reference has a number. `None` if the reference has
+    /// none.
     pub fn is_met(&self) -> Option<bool> {
         let (Allowed::Percent(most) | Allowed::Apart(most)) = self.allowed;
         self.reference?;

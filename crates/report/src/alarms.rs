@@ -12,7 +12,8 @@ const MOST_ALARMS: usize = 5;
 /// Alarms with equal keys share a line.
 type Key<'a> = (&'a str, &'a str, Direction, CeRule);
 
-/// Returns a line for each kind of alarm in the valid trials of a run, with its first one.
+/// Returns a line for each kind of alarm in the valid trials of a run, with the first one as the
+/// example.
 pub(crate) fn lines(record: &RunRecord, suffix: &str) -> Vec<String> {
     // A measurement's own verdict has its alarms.
     if !record.verdict.is_empty() {

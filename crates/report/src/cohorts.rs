@@ -14,7 +14,8 @@ const COLUMNS: usize = 100;
 /// Most comparisons with a sentence each; the tables have the others.
 const MOST_SENTENCES: usize = 6;
 
-/// Returns the results in sentences, each with its interval, devices and tests.
+/// Returns the results in sentences, the most important first, each with its interval, devices and
+/// tests.
 pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     let Some(series) = study.headline() else {
         let nothing = match study.summed_days {

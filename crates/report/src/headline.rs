@@ -11,7 +11,8 @@ use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
 use crate::words::{LOST, count, judged_by, significant, usual_unit};
 
-/// Returns the first sentences, on the metric that the scenario declares, if it does.
+/// Returns the first sentences about the metric that the scenario declares; `None` if it declares
+/// none.
 pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     let headline = own.first()?.run.record.scenario.headline.as_ref()?;
     if headline.metric.is_empty() {
@@ -40,7 +41,8 @@ pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// Takes from each list the statistic that most lists have, and of several the highest.
+/// Takes the element with the same statistic from each list: the one that most lists have, and of
+/// several the highest.
 fn together<T>(lists: Vec<Vec<T>>, quantile: impl Fn(&T) -> Option<Quantile>) -> Vec<T> {
     let has = |list: &&Vec<T>, wanted| list.iter().any(|element| quantile(element) == wanted);
     let all: BTreeSet<Option<Quantile>> = lists.iter().flatten().map(&quantile).collect();
@@ -275,7 +277,8 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// Returns what all names of a pattern have: `bode` for `bode/*/*`, nothing for `*/*`.
+/// Returns the part of a pattern that all matching names have: `bode` for `bode/*/*`, empty for
+/// `*/*`.
 fn common(pattern: &str) -> String {
     let parts = pattern.split('/').map(|part| part.replace('*', ""));
     let parts: Vec<String> = parts

@@ -208,7 +208,8 @@ pub(crate) struct Alike<'a> {
 }
 
 impl<'a> Alike<'a> {
-    /// Chooses among a run's arms. The base is that of a headline without metric, or the first.
+    /// Chooses among the arms of one run. The base is the headline's baseline if it has no metric,
+    /// else the first arm.
     pub(crate) fn new(own: &[&'a Subject<'a>]) -> Self {
         let is_base = |subject: &&&Subject<'_>| {
             let record = &subject.run.record;
@@ -232,7 +233,8 @@ impl<'a> Alike<'a> {
         Self { base: Some(base), others }
     }
 
-    /// Drops arms with other settings if one differs in its queues alone, unless they are few.
+    /// Drops the arms that differ in other settings if any arm differs in its queues alone, unless
+    /// the arms are few.
     pub(crate) fn by_queues(mut self) -> Self {
         let is_few = self.others.len() <= FEW_ARMS;
         if !is_few && self.others.iter().any(|(_, difference)| difference.is_queues()) {

@@ -20,7 +20,8 @@ pub struct Figure {
     pub expectations: Vec<Expectation>,
 }
 
-/// Formats every number of every figure, with a total, within 100 columns if names allow it.
+/// Formats every number of every figure for a terminal, with a total, within 100 columns unless a
+/// name is longer.
 pub fn figures_table(figures: &[Figure]) -> String {
     let mut text = String::new();
     for figure in figures {

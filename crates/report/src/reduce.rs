@@ -64,7 +64,8 @@ impl Reducer {
     }
 }
 
-/// Returns the latency of a metric, as in [`underload_record::schema::Expectation`], if any.
+/// Returns the latency of a metric, named as in [`underload_record::schema::Expectation`]; `None`
+/// for other metrics.
 fn latency_of(metric: &str) -> Option<(LatencyMeasure, Phase)> {
     let of_probe = metric.split_once('/').map_or(metric, |(_, of_probe)| of_probe);
     let (phase, rest) = of_probe.split_once('.')?;

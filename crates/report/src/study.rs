@@ -27,7 +27,8 @@ pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
     Some((title, study.groups.iter().map(|group| group_line(study, group, has_arms)).collect()))
 }
 
-/// Returns a sentence for each arm on the effect of a marking over all lines of a study.
+/// Returns a sentence for each arm on the effect of a marking over all lines; empty without a
+/// study.
 pub(crate) fn sentences(record: &RunRecord) -> Vec<String> {
     let Some(study) = &record.study else { return Vec::new() };
     let has_arms = record.arms.len() > 1;

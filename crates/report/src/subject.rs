@@ -136,7 +136,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the numbers of each application, ordered by flow, without counters of other flows.
+    /// Returns the numbers of each application, in the order of the flows, without counters of
+    /// probes and bulk flows.
     pub(crate) fn applications(&self) -> Vec<(&'a str, Vec<&'a ArmMetric>)> {
         let mut applications: Vec<(&str, Vec<&ArmMetric>)> = Vec::new();
         for metric in self.summary.metrics.iter().filter(|metric| self.is_application(metric)) {
@@ -158,7 +159,8 @@ impl<'a> Subject<'a> {
         self.trials.iter().copied()
     }
 
-    /// Whether valid trials are identical: nothing in them was random, and they count as one.
+    /// Whether two or more valid trials are identical: nothing in them was random, so they count as
+    /// one trial.
     pub(crate) fn repeats_itself(&self) -> bool {
         let Some((first, others)) = self.trials.split_first() else { return false };
         let is_same = |trial: &&TrialRecord| {

@@ -55,7 +55,8 @@ pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
 
 /// As [`summary_lines`], for subjects that the caller already has.
 pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<String> {
-    // A measurement's verdict says more than its arms. Beside others it is compared as a run.
+    // The verdict of a measurement says more than its arms do. Beside other runs it is compared
+    // like any run.
     if let [RunData { record, .. }] = runs
         && !record.verdict.is_empty()
     {
@@ -303,7 +304,8 @@ fn count_more(arms: usize) -> String {
     if arms == 1 { "one more variant".to_owned() } else { format!("{arms} more variants") }
 }
 
-/// Returns sentences about arms not compared with the first: each step, or their range.
+/// Returns sentences about arms that are not compared with the first: each step of a measurement,
+/// otherwise their range.
 fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<String> {
     let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
     if is_measured {

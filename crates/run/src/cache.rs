@@ -314,7 +314,8 @@ fn digest_of(path: &Path) -> io::Result<Digest> {
 }
 
 /// Returns an identity of a module that another program loads, for
-/// [`Settings::commit`](crate::Settings::commit): its commit, or else a digest of its file.
+/// [`Settings::commit`](crate::Settings::commit): its commit, or a digest of its file if the commit
+/// is unknown.
 pub fn module_identity(commit: &str, module: &Path) -> Result<String, CacheError> {
     if is_known(commit) {
         return Ok(commit.to_owned());

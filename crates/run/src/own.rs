@@ -45,7 +45,8 @@ impl Own {
         Ok(self)
     }
 
-    /// Adds or replaces a congestion control by its name. `ecn` is the use of ECN that it needs.
+    /// Adds a congestion control, in place of an earlier one with the same name. `ecn` is the use
+    /// of ECN that it requires.
     #[must_use]
     pub fn control(mut self, name: &str, make: Arc<MakeControl>, ecn: Option<EcnUse>) -> Self {
         self.controls.insert(name.to_owned(), Control { make, ecn });

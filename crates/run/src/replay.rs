@@ -125,7 +125,8 @@ impl Replay {
         settle: &mut impl FnMut(Settled) -> Result<(), E>,
     ) -> Result<(), E> {
         debug_assert!(arrival.time >= self.previous, "packets come in order of time");
-        // Earlier events come first, which bounds the memory; those at this instant follow.
+        // Events before this instant come first, which bounds the memory; events at this instant
+        // come after its arrivals.
         if arrival.time > self.previous {
             self.deliver(Time::from_nanos(arrival.time.as_nanos() - 1));
         }

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The state of a file: equal stamps, equal content, unless a program restores the times.
+/// The state of a file. Two equal stamps mean equal content and mode, unless a program deliberately
+/// restores the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     file: (u64, u64),

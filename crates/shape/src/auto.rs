@@ -482,6 +482,7 @@ impl Follower {
     }
 }
 
+/// Returns a share of a rate.
 fn share(rate: u64, permille: u64) -> u64 {
     share_of(rate, permille, 1_000)
 }

@@ -48,7 +48,11 @@ pub struct Present<'a> {
 }
 
 impl Present<'_> {
-    /// Checks that the root may be replaced and restored. `may_replace` accepts foreign shapers.
+    /// Checks that the root may be replaced and could be restored. `may_replace` accepts foreign
+    /// shapers.
+    ///
+    /// # Errors
+    /// Returns [`Refusal`].
     pub fn check_root(self, may_replace: bool) -> Result<(), Refusal> {
         let device = self.device.to_owned();
         let Some(root) = self.tree.first() else { return Ok(()) };
@@ -71,6 +75,9 @@ impl Present<'_> {
 
     /// Checks that nothing else shapes. Other queues and filters may be there: they see the packets
     /// that our process returns.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::Twice`].
     pub fn check_unshaped(self) -> Result<(), Refusal> {
         let shaper = self.tree.iter().find(|qdisc| is_foreign_shaper(qdisc)).map(describe);
         let filter = self.filters.iter().find(|filter| filter.redirects_to.is_some());
@@ -79,6 +86,9 @@ impl Present<'_> {
     }
 
     /// Checks that no filter of received packets would be bypassed.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::Filter`].
     pub fn check_ingress(self) -> Result<(), Refusal> {
         let Some(filter) = self.filters.first() else { return Ok(()) };
         let what = describe_filter(filter);

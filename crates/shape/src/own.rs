@@ -16,6 +16,9 @@ pub fn tun_names(index: u64) -> [String; 2] {
 }
 
 /// Returns the bytes of the link layer before each IP packet of a device.
+///
+/// # Errors
+/// Returns [`RequestError::LinkType`] if the program does not know them.
 pub fn header_bytes(device: &Device) -> Result<u32, RequestError> {
     match device.link_type.as_str() {
         "ether" => Ok(ETHERNET_BYTES),

@@ -58,7 +58,8 @@ pub fn shape(
 }
 
 /// Returns the devices whose queues change with the rates of a shaped device, from those of
-/// `before` to those of `request`, and their limits. No moment is unshaped.
+/// `before` to those of `request`, and their limits. Packets that wait stay, and no moment is
+/// unshaped.
 ///
 /// # Errors
 /// Returns the value of the request that Linux does not have.

@@ -92,6 +92,9 @@ impl Record {
     }
 
     /// Parses the text of a record.
+    ///
+    /// # Errors
+    /// Returns [`RecordError`] if it is damaged or of another version.
     pub fn parse(text: &str) -> Result<Self, RecordError> {
         #[derive(Deserialize)]
         struct Head {
@@ -146,7 +149,8 @@ pub fn watch(phase: Option<Phase>, is_applier_alive: bool, now_ms: u64) -> Actio
     }
 }
 
-/// Whether a change has no watcher any more. The caller has the lock, as who applies one.
+/// Whether a change has no watcher any more. The caller holds the lock, which the process that
+/// applies a change holds, too.
 pub fn is_abandoned(phase: Phase, now_ms: u64) -> bool {
     match phase {
         Phase::Confirmed => false,

@@ -221,7 +221,8 @@ fn with_cake_mq(mut error: ConfigError) -> ConfigError {
 
 /// The kernel's name of the queue that shapes by itself.
 const CAKE: &str = "cake";
-/// CAKE with a part for each transmit queue, from Linux 7.0 on: all together keep the rate.
+/// CAKE with a part for each transmit queue of a device, from Linux 7.0 on: all parts together keep
+/// the rate.
 const CAKE_MQ: &str = "cake_mq";
 
 /// What the line adds to each IP packet.

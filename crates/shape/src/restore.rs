@@ -24,6 +24,9 @@ pub enum Unrestorable {
 }
 
 /// Returns the commands that set the queues of `device` to `tree`, whose first entry is the root.
+///
+/// # Errors
+/// Returns the first queue that cannot be restored.
 pub fn commands(device: &str, tree: &[Qdisc]) -> Result<Vec<Command>, Unrestorable> {
     let Some(root) = tree.first() else {
         return Ok(vec![remove_root(device)]);
@@ -57,6 +60,9 @@ fn misplaced(child: &Qdisc) -> Unrestorable {
 }
 
 /// Returns the kind and its options as arguments of `tc`.
+///
+/// # Errors
+/// Returns the option or kind that cannot be restored.
 pub fn words(qdisc: &Qdisc) -> Result<Vec<String>, Unrestorable> {
     let kind = qdisc.kind.clone();
     if qdisc.is_unknown {

@@ -35,9 +35,11 @@ pub const WAYS: Ways<&str> = ["up", "down"];
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
     pub goodput: Rate,
-    /// The p99 of all loaded probes minus the idle median, ms; infinite for a lost probe.
+    /// The p99 of all probes sent under load minus the idle median, ms; infinite if the percentile
+    /// is a lost probe.
     pub beside_ms: f64,
-    /// The p99 of the loading connections' round trips minus the idle median, ms, if known.
+    /// The p99 of the round trips of the loading connections minus the idle median, ms; `None` if
+    /// unknown.
     pub inside_ms: Option<f64>,
 }
 
@@ -135,6 +137,7 @@ impl Search {
         Self { limit, queues, before, trials: Vec::new() }
     }
 
+    /// Adds the readings of a trial.
     pub fn add(&mut self, trial: Trial, readings: Ways<Option<Reading>>) {
         self.trials.push((trial, readings));
     }

@@ -81,6 +81,9 @@ impl Qdisc {
 }
 
 /// Parses the queues of one device, without `ingress` and `clsact`; the root is the first.
+///
+/// # Errors
+/// Returns [`TreeError`] if the text is not what `tc` prints.
 pub fn parse_readings(text: &str) -> Result<Vec<Reading>, TreeError> {
     let mut readings = Vec::new();
     for entry in entries(QDISC_SHOW, text)? {
@@ -93,6 +96,9 @@ pub fn parse_readings(text: &str) -> Result<Vec<Reading>, TreeError> {
 }
 
 /// Returns the kind of the device's ingress queue, `ingress` or `clsact`, if it has one.
+///
+/// # Errors
+/// As [`parse_readings`].
 pub fn parse_ingress(text: &str) -> Result<Option<String>, TreeError> {
     for entry in entries(QDISC_SHOW, text)? {
         let qdisc = reading(&entry)?.qdisc;
@@ -113,6 +119,9 @@ pub struct Filter {
 }
 
 /// Parses what `tc -j filter show dev DEVICE ingress` prints.
+///
+/// # Errors
+/// As [`parse_readings`].
 pub fn parse_filters(text: &str) -> Result<Vec<Filter>, TreeError> {
     let mut filters: Vec<Filter> = Vec::new();
     for entry in entries(FILTER_SHOW, text)? {
@@ -143,6 +152,9 @@ pub struct Device {
 }
 
 /// Parses what `ip -j -d link show` prints.
+///
+/// # Errors
+/// As [`parse_readings`].
 pub fn parse_devices(text: &str) -> Result<Vec<Device>, TreeError> {
     let device = |entry: Map<String, Value>| {
         let lacks = |key| TreeError::Lacks { command: LINK_SHOW, key };
@@ -179,7 +191,8 @@ fn entries(command: &'static str, text: &str) -> Result<Vec<Map<String, Value>>,
 /// Marks a queue with options that `tc` does not know.
 const UNKNOWN: &str = "_unknown";
 
-/// Replaces `{[Unknown qdisc, optlen=112] }`, which `tc` prints for a newer kind, by JSON.
+/// Replaces `{[Unknown qdisc, optlen=112] }`, which is no JSON and what `tc` prints for a kind that
+/// is newer than itself.
 fn without_unknown_options(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -2,7 +2,8 @@
 //!
 //! The shaper is before the line in direction up and behind it in direction down, as on a router
 //! between a home and its modem. The caller sees what a program on that router sees: the answers of
-//! a reflector, the counters of the shaper. Results depend only on configuration and rates.
+//! a reflector, the counters of the shaper. The results depend only on the configuration and on the
+//! rates.
 
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;

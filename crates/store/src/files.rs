@@ -23,7 +23,8 @@ pub(crate) fn part(directory: &Path, trial: usize, name: &str) -> PathBuf {
     directory.join(PARTS).join(format!("{trial:07}-{name}"))
 }
 
-/// Opens a regular file. A pipe would block, and a device may be endless.
+/// Opens a regular file. A pipe would block until another program writes to it, and a device may be
+/// endless.
 pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
     let facts = fs::metadata(path).map_err(StoreError::io(path, "open"))?;
     if !facts.is_file() {

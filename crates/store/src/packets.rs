@@ -66,7 +66,8 @@ impl PacketTable {
         self.rows
     }
 
-    /// Completes the file, or removes it after an error. Appending the trial adds it to the run.
+    /// Completes the file, or removes it after an error. The table belongs to the run once its
+    /// trial is appended.
     pub fn finish(mut self) -> Result<(), StoreError> {
         let flushed = if self.rows.is_multiple_of(GROUP_ROWS) { Ok(()) } else { self.flush() };
         let written = flushed.and_then(|()| self.writer.finish().map(drop));

@@ -20,12 +20,14 @@ use crate::table_file;
 /// Maximum number of rows of a table that are read: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;
 
-/// Bytes of trials in `trials.parquet` that are read if each is reduced: four million trials.
+/// Maximum number of bytes of trials in `trials.parquet` that are read if each is reduced: four
+/// million trials.
 const REDUCED_TEXT_LIMIT: u64 = 16 << 30;
 
 impl RunDir {
     /// Reads a run directory with all samples and series. An incomplete run is read as the trials
-    /// that it finished, with new summaries, without damaged ones ([`RunData::left_out`]).
+    /// that it finished, with new summaries, without damaged trials, which [`RunData::left_out`]
+    /// describes.
     pub fn read(path: impl AsRef<Path>) -> Result<RunData> {
         RunDir::read_trials(path, |_| true)
     }
@@ -47,7 +49,8 @@ impl RunDir {
         })
     }
 
-    /// As [`RunDir::read_trials`], of the trials that `choose` returns for the bare run.
+    /// As [`RunDir::read_trials`], of the trials whose indices `choose` returns for the run without
+    /// samples and series.
     pub fn read_chosen(
         path: impl AsRef<Path>,
         choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
@@ -70,7 +73,8 @@ impl RunDir {
     }
 
     /// As [`RunDir::read_chosen`], with less memory: if a run has more than 2,000 trials without
-    /// samples and series, calls `reduce` with the record and each trial.
+    /// samples and series, calls `reduce` with the record without trials and each trial as it is
+    /// read.
     pub fn read_reduced(
         path: impl AsRef<Path>,
         mut reduce: impl FnMut(&RunRecord, &mut TrialRecord),

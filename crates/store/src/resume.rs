@@ -106,7 +106,8 @@ fn is_other_kernel(found: &RunRecord, wanted: &RunRecord) -> bool {
         && found.host.kernel != wanted.host.kernel
 }
 
-/// Removes all trials but those of `record`. Returns the run's files and the journal's length.
+/// Removes all but the trials of `record` from the directory. Returns the files of the run, and the
+/// length of the journal.
 fn keep_only(path: &Path, record: &RunRecord) -> Result<(Folder, u64), StoreError> {
     let count = record.trials.len();
     // The lines are cut first: a trial without its line does not count, whatever other files exist.

@@ -140,7 +140,8 @@ pub(crate) fn to_samples(
     Ok(())
 }
 
-/// Converts the series of a trial to columns. Rejects those of another and times out of range.
+/// Converts the series of a trial to columns. Rejects series of another trial, and times beyond the
+/// range.
 pub(crate) fn from_series(trial: &TrialRecord, series: &[Series]) -> Result<Vec<Column>, String> {
     for series in series {
         if series.trial != trial.index {
@@ -195,7 +196,8 @@ fn from_long(value: i64) -> Result<u64, String> {
 fn trial_of(value: i64, trials: &[TrialRecord]) -> Result<(u32, &TrialRecord), String> {
     let index = u32::try_from(value).ok();
     let trial = index.and_then(|index| {
-        // The index may differ from the position, because trials of an incomplete run are missing.
+        // The index may differ from the position in an incomplete run, because trials may be
+        // missing.
         let at = trials.get(index as usize).filter(|trial| trial.index == index);
         let find = || trials.binary_search_by_key(&index, |trial| trial.index).ok();
         Some((index, at.or_else(|| trials.get(find()?))?))

@@ -215,7 +215,8 @@ fn file_writer<W: Write + Send, S: AsRef<str>>(
     file: W,
     layout: &Layout<S>,
 ) -> ParquetResult<SerializedFileWriter<W>> {
-    // Times and counters grow steadily: differences are small, dictionaries large.
+    // Times and counters rarely repeat but grow steadily: differences are small, dictionaries
+    // large.
     let steady = layout.iter().filter(|(_, kind)| *kind == Kind::Long);
     let properties = steady.fold(compressed()?, |properties, (name, _)| {
         as_differences(properties, ColumnPath::from(name.as_ref()))

@@ -66,7 +66,8 @@ pub fn parquet_table(table: Table, data: &RunData) -> Result<Vec<u8>, String> {
     table_file::bytes(&table_columns(table), groups?.into_iter())
 }
 
-/// Writes every sample as CSV (RFC 4180), as `samples.parquet` has it; unknown is empty.
+/// Writes every sample as CSV (RFC 4180), with the columns of `samples.parquet`. Lost and unknown
+/// values are empty fields.
 pub fn write_samples_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
     let rows = data.samples.iter().map(|sample| {
         let trial = data.record.trials.get(sample.trial as usize);

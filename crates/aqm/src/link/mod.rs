@@ -72,7 +72,8 @@ pub struct Link<P> {
     flying: VecDeque<(Time, Packet<P>)>,
     /// The capacity of `flying`. Packets beyond it are lost, so that memory stays bounded.
     flying_limit: usize,
-    /// Whether a departure only arrives after `delay`: one test instead of one per feature.
+    /// Whether a packet that leaves only arrives after `delay`: one test instead of one per
+    /// feature.
     is_plain: bool,
 }
 

@@ -28,7 +28,8 @@ use crate::time::{Span, Time};
 /// A recording: the times of its delivery opportunities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The opportunities in milliseconds, not decreasing. The last, not zero, is the length.
+    /// The opportunities in milliseconds, not decreasing. The last, which is not zero, is the
+    /// length of the recording.
     opportunities_ms: Arc<[u32]>,
 }
 

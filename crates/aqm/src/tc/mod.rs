@@ -26,7 +26,8 @@ const LARGEST: u64 = u32::MAX as u64;
 
 /// Returns the kind of queue and its arguments, as they follow `tc qdisc add dev DEVICE root`.
 ///
-/// `overhead_bytes` is what the link adds to an IP packet, or else the device. Only for CAKE.
+/// `overhead_bytes` is what the link adds to an IP packet; with `None` it is what the device adds.
+/// Only CAKE depends on it.
 ///
 /// # Errors
 /// Returns the queue, profile, parameter or value that Linux has not, and what is accepted.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Context as _;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
@@ -34,7 +34,7 @@ impl Account {
     /// # Errors
     /// Returns an error if the file cannot be read or is damaged: an unknown account must not allow
     /// more traffic.
-    pub fn read(directory: &Path) -> Result<Self> {
+    pub fn read(directory: &Path) -> anyhow::Result<Self> {
         let path = directory.join(FILE);
         let text = match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -48,13 +48,14 @@ impl Account {
         })
     }
 
-    fn write(&self, directory: &Path) -> Result<()> {
+    fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let path = directory.join(FILE);
         let text = serde_json::to_vec(self)?;
         disk::write_whole(&path, &text, Access::Usual).with_context(|| path.display().to_string())
     }
 
-    /// Returns the account as of a day: a later day or month starts at 0, an earlier is ignored.
+    /// Returns the account as of a day: a later day or month starts at 0. A clock that was set back
+    /// changes nothing.
     #[must_use]
     pub fn on(&self, today: Date) -> Self {
         let today = today.to_string();
@@ -70,8 +71,9 @@ impl Account {
     }
 
     /// Charges a measurement that is about to start with the bytes of the last one, the first one
-    /// with all that it may use (`bytes_max`), on the disk: a killed one has used them.
-    pub fn reserve(directory: &Path, today: Date, bytes_max: u64) -> Result<u64> {
+    /// with all that it may use (`bytes_max`), on the disk: a measurement that is killed has used
+    /// them.
+    pub fn reserve(directory: &Path, today: Date, bytes_max: u64) -> anyhow::Result<u64> {
         let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
         let reserved = if account.last_bytes == 0 { bytes_max } else { account.last_bytes };
@@ -82,7 +84,12 @@ impl Account {
     }
 
     /// Replaces the reserved bytes by those that were moved, and returns the account.
-    pub fn settle(directory: &Path, today: Date, reserved: u64, moved: u64) -> Result<Self> {
+    pub fn settle(
+        directory: &Path,
+        today: Date,
+        reserved: u64,
+        moved: u64,
+    ) -> anyhow::Result<Self> {
         let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
         account.day_bytes = account.day_bytes.saturating_sub(reserved);
@@ -107,7 +114,7 @@ impl Account {
 }
 
 /// Keeps other processes that measure into the series from changing the account.
-fn lock(directory: &Path) -> Result<std::fs::File> {
+fn lock(directory: &Path) -> anyhow::Result<std::fs::File> {
     let lock = disk::lock_directory(directory, LOCK_PATIENCE);
     lock.with_context(|| format!("{}: locked by another process", directory.display()))
 }

@@ -109,7 +109,8 @@ impl Hours {
     }
 }
 
-/// Returns the end of the quiet hours that include `now`, if any. Hours that adjoin are one.
+/// Returns the end of the quiet hours that include `now`; `None` if none does. Hours that follow
+/// each other are one.
 fn quiet_until(not: &[Hours], now: &Zoned) -> Option<Zoned> {
     let mut at = now.clone();
     let mut until = None;
@@ -151,7 +152,8 @@ pub struct Courtesy {
     zone: TimeZone,
 }
 
-/// The permission for one measurement, which no other process shares in the series' budget.
+/// The permission for one measurement. While it exists, no other process measures within the
+/// budget of the series.
 pub struct Grant {
     /// Bytes that the measurement may move; `None` without a budget.
     bytes_max: Option<u64>,
@@ -165,7 +167,8 @@ enum Wait {
 }
 
 impl Courtesy {
-    /// Returns the limits of `options` for traffic of `device`, else of the default routes.
+    /// Returns the limits of `options`, which watch the traffic of `device`, else that of the
+    /// default routes.
     pub fn new(options: &CourtesyOptions, device: Option<&str>) -> Self {
         let line = match device {
             Some(name) => Line::Named(vec![name.to_owned()]),
@@ -369,6 +372,7 @@ fn first_of_next_month(now: &Zoned) -> Result<Zoned, jiff::Error> {
 /// The file of a series that is locked while a process measures within a budget.
 const LOCKED: &str = "series.json";
 
+/// Formats bytes as MB.
 fn mb(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -30,7 +30,7 @@ pub mod view;
 
 use std::cell::Cell;
 
-use anyhow::{Result, anyhow};
+use anyhow::anyhow;
 use underload_line::{Measured, NO_VERDICT, Place, Request, Session, Test, measure, new_record};
 use underload_report::{plain_text, table};
 use underload_terminal::console;
@@ -53,7 +53,7 @@ use no_ndt7 as ndt7;
 use crate::present::{Show, open_in_desktop, refuse_occupied};
 use view::View;
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match Kind::from_host(&arguments.host) {
         Kind::Session => arguments.check().or_bad_input()?,
         #[cfg(sockets)]
@@ -97,7 +97,7 @@ fn once(
     series: Option<&Keeper>,
     bytes_max: Option<u64>,
     interrupt: &Interrupt,
-) -> Result<()> {
+) -> anyhow::Result<()> {
     let place = match (series, &arguments.out) {
         (Some(series), _) => Place::In(series.path()),
         (None, Some(out)) => Place::Directory(out),
@@ -137,7 +137,11 @@ fn once(
 
 /// Measures a line through a session at `underload serve`, and stores the run.
 #[cfg(shaping)]
-pub fn line(request: &Request, place: Place<'_>, interrupt: &Interrupt) -> Result<Measured> {
+pub fn line(
+    request: &Request,
+    place: Place<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Measured> {
     let mut view = View::new();
     let session = Session::open(request, &mut view, interrupt)?;
     stored(Box::new(session), request, place, interrupt)
@@ -149,14 +153,14 @@ fn stored(
     request: &Request,
     place: Place<'_>,
     interrupt: &Interrupt,
-) -> Result<Measured> {
+) -> anyhow::Result<Measured> {
     let plan = test.plan();
     let directory = refuse_occupied(place.create(&plan.name, new_record(request, &plan)))?;
     measure(test, directory, interrupt)
 }
 
 /// Writes `findings.json` and the report; prints table and verdict, or one JSON document.
-fn show(measured: &Measured, show: Show) -> Result<()> {
+fn show(measured: &Measured, show: Show) -> anyhow::Result<()> {
     let (runs, page) = measured.write_files()?;
     if show.json {
         console::print_json(measured)?;

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use underload_line::connect::{connect, trust};
@@ -118,14 +118,18 @@ const MARKS_RATE: u64 = 1_000_000;
 /// Longest time that markings and hops of an address family take.
 const MARKS_DURATION: Duration = Duration::from_secs(15);
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let host = with_stamp_port(arguments);
     let target = resolve(&host, arguments.family.family()).or_bad_input()?;
     let interrupt = Interrupt::watch()?;
     interrupt.explain(examine_target(arguments, &target, &interrupt))
 }
 
-fn examine_target(arguments: &Arguments, target: &Target, interrupt: &Interrupt) -> Result<()> {
+fn examine_target(
+    arguments: &Arguments,
+    target: &Target,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     let mut findings = Findings { host: target.name.clone(), ..Findings::default() };
     let loads = !arguments.stamp && !arguments.no_load;
     let mut failed = Vec::new();
@@ -188,7 +192,7 @@ impl Arguments {
         rate: Option<u64>,
         duration: Duration,
         interrupt: &Interrupt,
-    ) -> Result<Remote> {
+    ) -> anyhow::Result<Remote> {
         let token = self.token_file.as_deref().map(home::secret_line).transpose()?;
         let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration };
         let trust = trust(&self.trust)?;
@@ -198,7 +202,7 @@ impl Arguments {
     }
 
     /// Tests markings and hops over one address family.
-    fn marks(&self, target: &Target, interrupt: &Interrupt) -> Result<FamilyMarks> {
+    fn marks(&self, target: &Target, interrupt: &Interrupt) -> anyhow::Result<FamilyMarks> {
         // The reflector answers only during a session.
         let connect = || self.connect(target, Some(MARKS_RATE), MARKS_DURATION, interrupt);
         let session = (!self.stamp).then(connect).transpose()?;
@@ -218,7 +222,12 @@ impl Arguments {
         Ok(FamilyMarks { target: reflector, survey, hops, hops_missing, changes, policies })
     }
 
-    fn load(&self, target: &Target, interrupt: &Interrupt, findings: &mut Findings) -> Result<()> {
+    fn load(
+        &self,
+        target: &Target,
+        interrupt: &Interrupt,
+        findings: &mut Findings,
+    ) -> anyhow::Result<()> {
         let directions: &[Direction] = match (self.up, self.down) {
             (true, _) => &[Direction::Up],
             (_, true) => &[Direction::Down],
@@ -268,7 +277,7 @@ impl Arguments {
 }
 
 /// Binds a socket of the target's address family.
-fn socket_towards(target: SocketAddr) -> Result<UdpSocket> {
+fn socket_towards(target: SocketAddr) -> anyhow::Result<UdpSocket> {
     let bound = match target {
         SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, bail};
 use flate2::bufread::MultiGzDecoder;
 
 use crate::replay::arrival::{Arrival, Arrivals};
@@ -13,8 +13,8 @@ use crate::replay::order::{from_zero, in_order};
 use crate::replay::{capture, script};
 
 /// Opens `path`, or stdin for `-`, detects the format, and returns the packets in order of time.
-pub fn open(path: &Path, filter: &Filter) -> Result<Arrivals> {
-    let open = || -> Result<Arrivals> {
+pub fn open(path: &Path, filter: &Filter) -> anyhow::Result<Arrivals> {
+    let open = || -> anyhow::Result<Arrivals> {
         let source: Box<dyn Read> = if path.as_os_str() == "-" {
             Box::new(io::stdin())
         } else {
@@ -30,7 +30,7 @@ pub fn open(path: &Path, filter: &Filter) -> Result<Arrivals> {
 }
 
 /// Reads the packets of an open input, whose format its first bytes tell.
-pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> Result<Arrivals> {
+pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Result<Arrivals> {
     let magic = bytes.fill_buf()?;
     if magic.is_empty() {
         bail!("the file is empty: expected CSV, pcap or pcapng");
@@ -55,6 +55,7 @@ pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> Result<Arriva
 
 /// Returns the packets that pass the filter, with times from zero on.
 fn captured(all: Arrivals) -> Arrivals {
-    let wanted = |packet: &Result<Arrival>| packet.as_ref().map_or(true, |packet| packet.is_wanted);
+    let wanted =
+        |packet: &anyhow::Result<Arrival>| packet.as_ref().map_or(true, |packet| packet.is_wanted);
     from_zero(in_order(Box::new(all.filter(wanted))))
 }

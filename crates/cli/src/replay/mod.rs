@@ -18,7 +18,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::registry::QueueSetup;
@@ -101,7 +101,7 @@ struct Bench {
     steps: Option<Steps>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(page) = &arguments.html {
         picture::check(page, &arguments.input)?;
     }
@@ -127,7 +127,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 impl Arguments {
-    fn benches(&self) -> Result<Vec<Bench>> {
+    fn benches(&self) -> anyhow::Result<Vec<Bench>> {
         let link = Spec::parse(&self.link)
             .and_then(|link| modem_file::link(&link, &mut named_file))
             .context("--link")
@@ -161,7 +161,7 @@ impl Arguments {
         is_alone: bool,
         number: usize,
         queue: &QueueSetup,
-    ) -> Result<(Option<OutputFile>, Box<dyn Write>, String)> {
+    ) -> anyhow::Result<(Option<OutputFile>, Box<dyn Write>, String)> {
         let path = match &self.out {
             Some(path) if is_alone => path.clone(),
             Some(folder) => {
@@ -180,7 +180,7 @@ impl Arguments {
     }
 
     /// Writes the page, if one is wanted.
-    fn draw(&self, benches: &[Bench], is_complete: bool) -> Result<()> {
+    fn draw(&self, benches: &[Bench], is_complete: bool) -> anyhow::Result<()> {
         let (Some(path), Some(first)) = (&self.html, benches.first()) else { return Ok(()) };
         let (offered, step_s) = first.steps.as_ref().map_or((Vec::new(), 0.0), picture::offered);
         let drawn = |bench: &Bench| {
@@ -208,7 +208,7 @@ impl Arguments {
     }
 
     /// Prints the summary of one queue, or the table of several.
-    fn print(&self, benches: &[Bench]) -> Result<()> {
+    fn print(&self, benches: &[Bench]) -> anyhow::Result<()> {
         let numbers = |bench: &Bench| fates::numbers(&bench.replay, &bench.queue, &self.link);
         let numbers: Vec<Numbers> = benches.iter().map(numbers).collect();
         match benches {
@@ -257,7 +257,10 @@ fn filter(text: &str) -> Result<Filter, String> {
 }
 
 /// Sends every arrival through each link, also those before damage of the input.
-fn drive(benches: &mut [Bench], arrivals: impl Iterator<Item = Result<Arrival>>) -> Result<()> {
+fn drive(
+    benches: &mut [Bench],
+    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
+) -> anyhow::Result<()> {
     let input = feed(benches, arrivals);
     for Bench { replay, output, steps, .. } in benches {
         replay.finish(&mut |row: Settled| settled(output, steps.as_mut(), &row))?;
@@ -265,7 +268,10 @@ fn drive(benches: &mut [Bench], arrivals: impl Iterator<Item = Result<Arrival>>)
     input
 }
 
-fn feed(benches: &mut [Bench], arrivals: impl Iterator<Item = Result<Arrival>>) -> Result<()> {
+fn feed(
+    benches: &mut [Bench],
+    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
+) -> anyhow::Result<()> {
     for arrival in arrivals {
         let Arrival { id, time, meta, .. } = arrival.or_bad_input()?;
         let arrival = replay::Arrival { id, time, meta };

@@ -14,7 +14,8 @@ const COLUMNS: [&str; 5] = ["time_ns", "len", "flow", "dscp", "ecn"];
 /// Longest packet. Queues do not support IPv6 jumbograms.
 const MAX_LEN: u32 = 65_535;
 
-/// Longest accepted line, usually a hundred bytes: one without an end would fill the memory.
+/// Longest accepted line. A line of numbers has about a hundred bytes; a line without an end would
+/// fill the memory.
 const LINE_MAX_BYTES: usize = 64 << 10;
 
 /// The lines of a script that are not blank.

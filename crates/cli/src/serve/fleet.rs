@@ -41,7 +41,8 @@ impl Arguments {
         !self.orchestrators.is_empty()
     }
 
-    /// Returns the server's membership, with the key in directory `state`. `None` without --fleet.
+    /// Returns the server's membership, whose key is in the directory `state`. `None` without
+    /// --fleet.
     pub fn member(
         &self,
         state: impl FnOnce() -> anyhow::Result<PathBuf>,

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, bail};
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
@@ -112,7 +112,7 @@ pub(super) struct Shaping {
 
 impl Shaping {
     /// Returns the request, if it can be met on some device.
-    pub(super) fn request(&self, engine: Engine) -> Result<Request> {
+    pub(super) fn request(&self, engine: Engine) -> anyhow::Result<Request> {
         let [up, down] = [self.up, self.down].map(|rate| rate.map(Rate::from_bits_per_second));
         self.queueing.request(&self.dev, up, down, engine)
     }
@@ -126,7 +126,7 @@ impl Queueing {
         up: Option<Rate>,
         down: Option<Rate>,
         engine: Engine,
-    ) -> Result<Request> {
+    ) -> anyhow::Result<Request> {
         let queue = Spec::parse(&self.queue).context("--queue").or_bad_input()?;
         let (device, overhead) = (device.to_owned(), self.overhead);
         let request = Request { device, up, down, queue, overhead, engine };
@@ -142,7 +142,7 @@ impl Change {
         request: &Request,
         session: &Session,
         interrupt: &Interrupt,
-    ) -> Result<()> {
+    ) -> anyhow::Result<()> {
         let settings = Settings {
             may_replace: self.replace,
             lasts: if self.yes { Lasts::Confirmed } else { Lasts::UnlessConfirmed(self.within) },
@@ -161,7 +161,7 @@ impl Change {
 }
 
 impl Arguments {
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self) -> anyhow::Result<()> {
         let request = self.shaping.request(self.engine)?;
         if self.dry_run {
             return dry_run(&request);
@@ -174,7 +174,7 @@ impl Arguments {
 }
 
 impl WriteArguments {
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self) -> anyhow::Result<()> {
         let request = self.shaping.request(Engine::Kernel)?;
         let device = known(Snapshot::take(&request.device))?.device;
         console::print(&self.format.write(&request, &device).or_bad_input()?)
@@ -182,7 +182,7 @@ impl WriteArguments {
 }
 
 /// Prints the commands that would shape the device.
-fn dry_run(request: &Request) -> Result<()> {
+fn dry_run(request: &Request) -> anyhow::Result<()> {
     let snapshot = known(Snapshot::take(&request.device))?;
     request.check(snapshot.port_rate()).or_bad_input()?;
     let commands = plan::shape(request, &snapshot.device, snapshot.ingress.is_some());
@@ -199,7 +199,11 @@ fn dry_run(request: &Request) -> Result<()> {
 }
 
 /// Waits until the change is confirmed or undone.
-fn wait(session: &Session, mut confirmation: Confirmation, interrupt: &Interrupt) -> Result<()> {
+fn wait(
+    session: &Session,
+    mut confirmation: Confirmation,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     let device = confirmation.record.device.clone();
     let enter = io::stdin().is_terminal().then(lines);
     let here = if enter.is_some() { "press Enter, or run" } else { "run" };
@@ -281,7 +285,7 @@ pub(super) fn command_line(request: &Request) -> String {
 }
 
 /// Marks a request that cannot be met as bad input.
-pub(super) fn applied<T>(outcome: Result<T, ApplyError>) -> Result<T> {
+pub(super) fn applied<T>(outcome: Result<T, ApplyError>) -> anyhow::Result<T> {
     match outcome {
         Err(ApplyError::Snapshot(error)) => known(Err(error)),
         Err(error @ (ApplyError::Request(_) | ApplyError::Refused(_))) => Err(error).or_bad_input(),
@@ -290,7 +294,7 @@ pub(super) fn applied<T>(outcome: Result<T, ApplyError>) -> Result<T> {
 }
 
 /// Marks an unknown device as bad input.
-pub(super) fn known<T>(outcome: Result<T, SnapshotError>) -> Result<T> {
+pub(super) fn known<T>(outcome: Result<T, SnapshotError>) -> anyhow::Result<T> {
     match outcome {
         Err(error @ SnapshotError::NoDevice { .. }) => Err(error).or_bad_input(),
         outcome => Ok(outcome?),

@@ -154,7 +154,7 @@ fn view(shaped: Shaped, before: Option<(Duration, &DeviceView)>) -> DeviceView {
 fn way(
     limit_bit_per_s: u64,
     readings: Vec<Reading>,
-    earlier: Option<(Duration, &Way)>,
+    before: Option<(Duration, &Way)>,
 ) -> Option<Way> {
     let mut counts = readings.first()?.counts;
     // Below a rate limit, the queue itself marks and measures; below `cake_mq` each of its parts.
@@ -162,7 +162,7 @@ fn way(
         counts.marked = [counts.marked, marked].into_iter().flatten().reduce(|a, b| a + b);
         counts.delay_us = counts.delay_us.max(delay_us);
     }
-    let rate_bit_per_s = earlier.and_then(|(elapsed, old)| {
+    let rate_bit_per_s = before.and_then(|(elapsed, old)| {
         let bytes = counts.sent_bytes.checked_sub(old.counts.sent_bytes)?;
         let seconds = elapsed.as_secs_f64();
         (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
@@ -92,7 +92,7 @@ const ATTEMPTS: usize = 3;
 const FAST: Rate = Rate::from_megabits_per_second(10_000);
 
 impl Arguments {
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self) -> anyhow::Result<()> {
         let queues = self.queues()?;
         self.check(&queues)?;
         require_rights("suggest")?;
@@ -135,7 +135,7 @@ impl Arguments {
     }
 
     /// Refuses what could not be used at the end.
-    fn check(&self, queues: &[Spec]) -> Result<()> {
+    fn check(&self, queues: &[Spec]) -> anyhow::Result<()> {
         if let Some(path) = self.save.as_deref().filter(|path| path.exists()) {
             refuse!("--save {}: the file exists", path.display());
         }
@@ -151,12 +151,12 @@ impl Arguments {
         self.measurement([true, true], "", 0).check().or_bad_input()
     }
 
-    fn queues(&self) -> Result<Vec<Spec>> {
+    fn queues(&self) -> anyhow::Result<Vec<Spec>> {
         let given = self.queues.iter().map(String::as_str);
         let texts: Vec<&str> =
             if self.queues.is_empty() { QUEUES.to_vec() } else { given.collect() };
         let parsed = texts.into_iter().map(|text| Spec::parse(text).context("--queue"));
-        parsed.collect::<Result<_>>().or_bad_input()
+        parsed.collect::<anyhow::Result<_>>().or_bad_input()
     }
 
     fn request(&self, queue: &Spec, [up, down]: Ways<Option<Rate>>) -> Request {
@@ -165,9 +165,15 @@ impl Arguments {
         Request { device, up, down, queue, overhead, engine }
     }
 
-    /// Returns the queues of this kernel: each is in use for an instant, before anything is sent.
-    fn usable(&self, queues: Vec<Spec>, session: &Session, device: &Snapshot) -> Result<Vec<Spec>> {
-        let rate = device.port_rate().unwrap_or(FAST);
+    /// Returns the queues that this kernel has: each is in use for an instant, before anything is
+    /// sent.
+    fn usable(
+        &self,
+        queues: Vec<Spec>,
+        session: &Session,
+        snapshot: &Snapshot,
+    ) -> anyhow::Result<Vec<Spec>> {
+        let rate = snapshot.port_rate().unwrap_or(FAST);
         let mut usable = Vec::new();
         for queue in queues {
             let request = self.request(&queue, [Some(rate); 2]);
@@ -215,7 +221,7 @@ impl Arguments {
         choice: &Choice,
         queues: &[Spec],
         snapshot: &Snapshot,
-    ) -> Result<()> {
+    ) -> anyhow::Result<()> {
         let request = self.request(&queues[choice.queue], choice.rates);
         let names = queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let limit_ms = self.limit.as_secs_f64() * 1e3;
@@ -270,7 +276,7 @@ impl Line<'_> {
         &mut self,
         session: &Session,
         queues: &[Spec],
-    ) -> Result<(Ways<Option<Reading>>, Outcome)> {
+    ) -> anyhow::Result<(Ways<Option<Reading>>, Outcome)> {
         let first = self.measure([true, true], "no shaper")?;
         let before = first.readings;
         let added_ms = self.arguments.limit.as_secs_f64() * 1e3;
@@ -296,7 +302,7 @@ impl Line<'_> {
     }
 
     /// Measures the loaded directions, and those again for which this machine was too busy.
-    fn measure(&mut self, loads: Ways<bool>, label: &str) -> Result<Measured> {
+    fn measure(&mut self, loads: Ways<bool>, label: &str) -> anyhow::Result<Measured> {
         let mut found = Measured { readings: [None; 2], moved: [0; 2] };
         for _ in 0..ATTEMPTS {
             let missing = [0, 1].map(|way| loads[way] && found.readings[way].is_none());
@@ -313,7 +319,12 @@ impl Line<'_> {
     }
 
     /// Measures once, within what is left of the budget.
-    fn measure_once(&mut self, loads: Ways<bool>, label: &str, found: &mut Measured) -> Result<()> {
+    fn measure_once(
+        &mut self,
+        loads: Ways<bool>,
+        label: &str,
+        found: &mut Measured,
+    ) -> anyhow::Result<()> {
         let left = self.arguments.budget.saturating_sub(self.moved);
         let request = self.arguments.measurement(loads, label, left);
         let measured = measure::line(&request, Place::In(self.folder), self.interrupt)?;
@@ -330,7 +341,7 @@ impl Line<'_> {
     }
 
     /// Returns what a step found about its direction, if it is about the line.
-    fn reading(&self, finding: &Finding) -> Result<Reading> {
+    fn reading(&self, finding: &Finding) -> anyhow::Result<Reading> {
         let step = &finding.step;
         if !finding.valid {
             bail!("step {step} is invalid: {}", finding.invalid_because.join("; "));
@@ -351,7 +362,7 @@ impl Line<'_> {
     }
 
     /// Refuses a trial that would probably exceed the budget.
-    fn check_budget(&self, trial: &Trial, first: Ways<u64>) -> Result<()> {
+    fn check_budget(&self, trial: &Trial, first: Ways<u64>) -> anyhow::Result<()> {
         let loaded = first.iter().zip(trial.loads).filter(|(_, is_loaded)| *is_loaded);
         let needed: u64 = loaded.map(|(bytes, _)| *bytes).sum();
         let left = self.arguments.budget.saturating_sub(self.moved);
@@ -424,6 +435,7 @@ fn label(queue: &Spec, trial: &Trial) -> String {
     text
 }
 
+/// Formats bytes as MB.
 fn mb(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1e6)
 }

@@ -18,6 +18,9 @@ pub(super) struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     /// Applies a change, which is undone after `at_most` in any case.
+    ///
+    /// # Errors
+    /// Returns [`ApplyError`]; the device is as before.
     pub(super) fn apply(
         session: &'a Session,
         request: &Request,

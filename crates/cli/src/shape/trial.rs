@@ -151,7 +151,8 @@ impl Arguments {
     }
 }
 
-/// Opens the log of a trial, or begins one. The lock keeps other processes out of it.
+/// Opens the log of a trial, or begins a trial. The lock keeps other processes from beginning or
+/// continuing it.
 fn open(directory: &Path, new: impl FnOnce() -> Settings) -> anyhow::Result<(File, Journal, Log)> {
     let path = directory.join(FILE);
     let name = || path.display().to_string();

@@ -6,7 +6,7 @@ mod progress;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use underload_record::schema::{PlotKind, PlotRecord, Quantile};
 use underload_report::{
@@ -60,7 +60,7 @@ pub struct Arguments {
 const MOST_PARTS: usize = 16;
 
 impl Arguments {
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self) -> anyhow::Result<()> {
         let name = self.file.to_string_lossy();
         let text = source::read_text(&name).or_bad_input()?;
         let program = sweep::program(COMMIT).context("identifying this program")?;
@@ -115,7 +115,12 @@ impl Arguments {
         self.output.clone().unwrap_or_else(|| Path::new("sweeps").join(stem()))
     }
 
-    fn present(&self, sweep: &Sweep, outcome: &SweepOutcome, directory: &Path) -> Result<()> {
+    fn present(
+        &self,
+        sweep: &Sweep,
+        outcome: &SweepOutcome,
+        directory: &Path,
+    ) -> anyhow::Result<()> {
         let page = write_sweep_report(directory, outcome).context("writing the report")?;
         if self.json {
             console::print(&(outcome.to_json(directory).context("writing JSON")? + "\n"))?;

@@ -110,7 +110,8 @@ impl Answer<'_> {
             digits.join(":"),
         );
         for (index, address) in self.addresses.iter().enumerate() {
-            // The priority of a host's address (RFC 8445, 5.1.2.1), highest for the first address.
+            // Returns the priority of a host's address (RFC 8445, 5.1.2.1), highest for the first
+            // address.
             let priority = (126 << 24 | 65535 << 8 | 255u32) - ((index as u32) << 8);
             let port = self.port;
             // Writing to a text cannot fail.

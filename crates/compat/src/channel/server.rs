@@ -68,7 +68,11 @@ const RESEND_AFTER: Duration = Duration::from_millis(500);
 const DATAGRAM_BYTES: usize = 1150;
 
 impl ChannelServer {
-    /// Serves on `socket`, which is bound. The channels' traffic is charged to `ledger`.
+    /// Serves on `socket`, which the caller has bound. The channels' traffic is charged to
+    /// `ledger`.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel refuses a socket option, the thread or random numbers.
     pub fn start(
         socket: UdpSocket,
         limits: ChannelLimits,

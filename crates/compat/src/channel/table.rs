@@ -58,10 +58,17 @@ impl Table {
         }
     }
 
-    fn check(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], send: &mut Send<'_>) -> bool {
-        let Ok(message) = StunMessage::parse(bytes) else { return false };
+    fn check(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        send: &mut Send<'_>,
+    ) -> bool {
+        let Ok(message) = StunMessage::parse(datagram) else { return false };
         let Some((name, _)) = message.split_username() else { return false };
-        // The address has another session's channel: the sender is forged to take that one over.
+        // The address has another session's channel: the sender is forged to take that channel
+        // over.
         let is_anothers = self.by_address.get(&from).is_some_and(|own| {
             own != name && self.sessions.get(own).is_some_and(|session| session.is_with(from))
         });

@@ -115,7 +115,8 @@ impl Control {
             if bytes.is_empty() {
                 return Ok(());
             }
-            // After the first attempt, so that the client can be notified that the server stops.
+            // Checked after the first attempt, so that the client can be notified that the server
+            // stops.
             if self.is_stopped() {
                 return Err(Ended::Stopped);
             }
@@ -129,7 +130,8 @@ impl Control {
         self.write(&[state as u8])
     }
 
-    /// Sends an error as iperf3 does: the state, the error's number, and no failed system call.
+    /// Sends an error as iperf3 does: the state, the error's number, and that no system call
+    /// failed.
     pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), Ended> {
         let mut bytes = vec![state::SERVER_ERROR as u8];
         bytes.extend_from_slice(&refusal.0.to_be_bytes());

@@ -15,7 +15,8 @@ pub struct Parameters {
     pub streams: u32,
     /// How long the client sends after the omitted time; zero if the amount ends the test.
     pub duration: Duration,
-    /// Payload of a direction after the omitted time, all streams; `None` if only time ends it.
+    /// Payload of a direction after the omitted time, all streams together; `None` if only the time
+    /// ends the test.
     pub amount: Option<u64>,
     /// Time at the start whose traffic does not count.
     pub omit: Duration,

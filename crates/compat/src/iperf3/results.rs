@@ -11,7 +11,8 @@ pub(super) struct Results {
     pub cpu_util_total: f64,
     pub cpu_util_user: f64,
     pub cpu_util_system: f64,
-    /// 1: sends over TCP and knows retransmissions; 0: sends over UDP; -1: does not send.
+    /// 1 if the server sends over TCP and knows retransmissions, 0 if it sends over UDP, -1 if it
+    /// does not send.
     pub sender_has_retransmits: i8,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_used: Option<String>,

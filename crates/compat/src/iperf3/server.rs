@@ -47,7 +47,8 @@ struct Host {
     ledger: CompatLedger,
     places: Places,
     hub: Arc<UdpHub>,
-    /// Places of connections without a cookie so far, and of the tests' control connections.
+    /// Places of connections that have not sent their cookie yet, and of the tests' control
+    /// connections.
     connections: Places,
     tests: Mutex<BTreeMap<Cookie, Registered>>,
     stop: Arc<AtomicBool>,
@@ -67,7 +68,11 @@ const COOKIE_MAX: Duration = Duration::from_secs(5);
 const ENTRY_GRACE: Duration = Duration::from_mins(1);
 
 impl Iperf3Server {
-    /// Serves on `listener` and `socket`, of the same port, within the limits of `ledger`.
+    /// Serves on `listener` and on `socket`, which have the same port, within the limits of
+    /// `ledger`.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel refuses a socket option or a thread.
     pub fn start(
         listener: TcpListener,
         socket: UdpSocket,
@@ -79,7 +84,8 @@ impl Iperf3Server {
         listener.set_nonblocking(true).map_err(error("making its socket non-blocking"))?;
         let hub = Arc::new(UdpHub::new(socket).map_err(error("preparing the UDP socket"))?);
         let mut threads = Threads::default();
-        // The streams of a test arrive in turn, and free their places once their cookie is sent.
+        // The streams of a test arrive one after the other, and free their places as soon as they
+        // have sent their cookie.
         let connections = limits.streams_max as usize * 2 + 1;
         let host = Arc::new(Host {
             limits,
@@ -114,7 +120,12 @@ fn serve(host: &Arc<Host>, listener: &TcpListener) {
     });
 }
 
-fn welcome(host: &Arc<Host>, index: u64, stream: TcpStream, ip: IpAddr) -> Option<JoinHandle<()>> {
+fn welcome(
+    host: &Arc<Host>,
+    index: u64,
+    stream: TcpStream,
+    address: IpAddr,
+) -> Option<JoinHandle<()>> {
     let place = stream.try_clone().ok().and_then(|same| {
         let evicting = Arc::clone(host);
         let evict = move || {
@@ -122,7 +133,7 @@ fn welcome(host: &Arc<Host>, index: u64, stream: TcpStream, ip: IpAddr) -> Optio
             // The thread that reads from the connection sees its end.
             let _ = same.shutdown(Shutdown::Both);
         };
-        let network = CustomerNetwork::of(ip);
+        let network = CustomerNetwork::of(address);
         host.connections.take(Instant::now(), network, Some(Box::new(evict)))
     });
     let Some(place) = place else {
@@ -131,12 +142,13 @@ fn welcome(host: &Arc<Host>, index: u64, stream: TcpStream, ip: IpAddr) -> Optio
     };
     let host = Arc::clone(host);
     let body = move || {
-        host.greet(index, stream, ip.to_canonical(), &place);
+        host.greet(index, stream, address.to_canonical(), &place);
     };
     Builder::new().name("iperf3-test".to_owned()).spawn(body).ok()
 }
 
-/// The registration of a test by its cookie; dropping it removes it, even after a panic.
+/// The registration of a test by its cookie; dropping it removes the registration, even after a
+/// panic.
 struct Registration<'a> {
     host: &'a Host,
     cookie: Cookie,

@@ -120,7 +120,8 @@ impl Pacer {
     }
 }
 
-/// Bytes that a stream may still transfer: its share of the capacity, until its test ends.
+/// The bytes that a stream may still transfer: its share of the server's capacity, until its test
+/// ends.
 #[derive(Clone, Copy)]
 pub(super) struct Allowance<'a> {
     pub share: &'a CompatShare,
@@ -176,7 +177,8 @@ pub(super) fn receive_tcp(
     }
 }
 
-/// Writes blocks of `len` until the test or the client ends; waits while `amount` is used up.
+/// Writes blocks of `len` until the test is over or the client leaves, and waits while `amount` is
+/// used up.
 pub(super) fn send_tcp(
     mut stream: &TcpStream,
     (len, amount): (usize, &Amount),
@@ -213,7 +215,8 @@ pub(super) fn send_tcp(
 /// Scheduling of a UDP sender: no priority, and little spinning.
 const UDP_TIMING: ThreadTiming = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
 
-/// Sends datagrams with `len` bytes of payload until the test is over, spaced by the pacer.
+/// Sends datagrams with `len` bytes of payload until the test is over, evenly spaced at the pacer's
+/// rate.
 pub(super) fn send_udp(
     hub: &UdpHub,
     stream: &UdpStream,
@@ -243,7 +246,8 @@ pub(super) fn send_udp(
                 counters.packets.store(counter, Ordering::Relaxed);
                 pacer.note(bytes);
             }
-            // Too long for the path, or the client left. Sleep to avoid a busy loop.
+            // The datagram is too long for the path, or the client left. Sleep to avoid a busy
+            // loop.
             Err(_) => {
                 allowance.settle(Direction::Down, datagram.len(), 0);
                 counter -= 1;

@@ -75,7 +75,8 @@ struct Mark {
 
 const PARAMETERS_BYTES_MAX: usize = 8 << 10;
 const RESULTS_BYTES_MAX: usize = 256 << 10;
-/// How long a test may outlast its declared end, for a late start and bytes in a queue.
+/// How long a test may run after its declared end: its start may be late, and its last bytes may
+/// wait in a queue.
 const LEASE_GRACE: Duration = Duration::from_secs(5);
 /// Time over which UDP from the client, which cannot be paced, may exceed the rate limit.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
@@ -198,17 +199,20 @@ impl Test {
         Ok(())
     }
 
-    fn transfer(&mut self, settings: &Parameters, streams: &mut Streams) -> Result<Results, Ended> {
-        let wanted = settings.streams_in_all();
+    fn transfer(
+        &mut self,
+        parameters: &Parameters,
+        streams: &mut Streams,
+    ) -> Result<Results, Ended> {
+        let wanted = parameters.streams_in_all();
         let counters: Vec<Arc<Counters>> = (0..wanted).map(|_| Arc::default()).collect();
         let over = AtomicBool::new(false);
         let limit_of_one =
-            self.limits.bit_per_s_max.map(|limit| limit / u64::from(settings.streams));
+            self.limits.bit_per_s_max.map(|limit| limit / u64::from(parameters.streams));
         let clock = RunClock::start();
-        let amount = Amount::new(settings.amount, !settings.omit.is_zero());
+        let amount = Amount::new(parameters.amount, !parameters.omit.is_zero());
         let share = self.share.clone();
-        let transfer =
-            Transfer { parameters: settings, streams, counters: &counters, share, amount, clock };
+        let transfer = Transfer { parameters, streams, counters: &counters, share, amount, clock };
         transfer.streams.run_udp(true);
         let watched = std::thread::scope(|scope| {
             let (transfer, over) = (&transfer, &over);
@@ -344,7 +348,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Ends the server's streams: a client that waits for the rest of a block reads the end.
+    /// Ends the server's streams: a client that waits for the rest of a block reads the end and
+    /// continues with the results.
     fn end_streams(&self) {
         let Streams::Tcp(streams) = self.streams else { return };
         for (place, stream) in streams.iter().enumerate() {

@@ -207,7 +207,8 @@ impl UdpHub {
         }
     }
 
-    /// Whether a hello is answered: of a known stream, or of a test that waits for streams.
+    /// Returns true if a hello is answered: of a known stream, or from the address of a test that
+    /// waits for streams.
     fn welcome(&self, peer: SocketAddr) -> bool {
         let mut inner = self.lock();
         if inner.streams.contains_key(&peer) {

@@ -3,7 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-/// A fixed table of addresses: a flood of forged ones overwrites entries, allocates nothing.
+/// A fixed table of addresses: a flood of forged addresses overwrites entries and allocates
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Addresses {
     // Keyed, so that a sender cannot choose the slot of another address.

@@ -61,7 +61,8 @@ impl<'a> Request<'a> {
 
 fn verified<'a>(key: &[u8], header: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
     let (digest, body) = rest.split_at_checked(HMAC_LEN)?;
-    // Over the whole packet with the digest's bytes zeroed; compared in constant time.
+    // The digest covers the whole packet with the digest's bytes zeroed. The comparison takes
+    // constant time.
     let state = digest_of(key)?.chain_update(header).chain_update([0; HMAC_LEN]);
     state.chain_update(body).verify_slice(digest).ok()?;
     Some(body)

@@ -38,6 +38,9 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 impl IrttServer {
     /// Serves on `socket`, which the caller has bound. With a `key`, only clients with it
     /// (`--hmac=KEY`) are answered. The sessions' traffic is charged to `ledger`.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel refuses a socket option or the thread.
     pub fn start(
         socket: UdpSocket,
         limits: IrttLimits,
@@ -84,7 +87,8 @@ fn serve(
     let mut datagram = vec![0; usize::from(limits.length_max)];
     let mut reply = Vec::with_capacity(datagram.len());
     while !stop.load(Ordering::Relaxed) {
-        // The timeout, a signal, or an ICMP error of an earlier answer: more requests may arrive.
+        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
+        // still arrive.
         let Ok(received) = socket.recv(&mut datagram) else { continue };
         let Some(peer) = received.peer else { continue };
         let outcome = if received.truncated {

@@ -54,7 +54,8 @@ impl<S: Read> Read for Counting<S> {
 impl<S: Write> Write for Counting<S> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         match self.inner.write(buffer)? {
-            // TLS accepted nothing because its buffer is full, not because the connection ended.
+            // TLS accepted nothing because its buffer is full, not because the connection has
+            // ended.
             0 if !buffer.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
             count => Ok(count),
         }

@@ -197,7 +197,8 @@ impl Running {
         let moved = self.moved();
         self.samples.push((elapsed, moved));
         watch(elapsed, moved);
-        // For an upload this kernel is the sender; for a download only the server's messages know.
+        // For an upload this kernel is the sender; for a download only the server's messages have
+        // them.
         if self.direction == Direction::Up
             && let Ok(info) = TcpInfo::read(&self.channel.socket)
         {
@@ -343,7 +344,8 @@ impl Running {
             match self.channel.web.read() {
                 Ok(Message::Text(text)) if self.messages.0 < MEASUREMENTS_MAX => {
                     if let Ok(measurement) = Measurement::decode(text.as_str()) {
-                        // The server's last count. Later round trips are not measured under load.
+                        // The server's last count. Round trips after it are not measured under
+                        // load.
                         self.last.received = measurement.received.or(self.last.received);
                         self.messages.0 += 1;
                     }

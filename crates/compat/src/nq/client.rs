@@ -33,7 +33,8 @@ pub struct NqOptions {
     pub interval: Duration,
     /// Largest number of load connections (the draft's MNP).
     pub connections_max: usize,
-    /// Probes of each of the two kinds per second; the draft's MPS allows 100 of both together.
+    /// Probes of each of the two kinds per second; the draft's MPS allows 100 of both kinds
+    /// together.
     pub probes_per_s: u32,
     /// The test ends after this time, stable or not.
     pub duration_max: Duration,

@@ -20,7 +20,8 @@ pub(super) struct Lease {
     in_flight: AtomicU64,
     /// Time in which load waited for the share, us.
     waited_us: AtomicU64,
-    /// The share of the server's capacity; unset in a client and before the first load.
+    /// The share of the server's capacity; unset in a client, and before the first request for
+    /// load.
     share: OnceLock<CompatShare>,
 }
 
@@ -70,7 +71,8 @@ impl Lease {
         Ok(())
     }
 
-    /// Takes at most `bytes_max` of the share; returns how many, or the time to the next attempt.
+    /// Takes at most `bytes_max` of the share and returns how many, or how long to wait before the
+    /// next attempt.
     pub(super) fn take(&self, direction: Direction, bytes_max: usize) -> Result<usize, Duration> {
         let Some(share) = self.share.get() else { return Ok(bytes_max) };
         let bytes = bytes_max.min(share.chunk_bytes(direction)).max(1);

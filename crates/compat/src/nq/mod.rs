@@ -50,7 +50,8 @@ pub const NQ_PORT: u16 = 4043;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NqLimits {
     pub connections_max: usize,
-    /// Open connections of one network: a client opens up to 16 for load, 100 a second to probe.
+    /// Open connections of one network (a /24, a /56): a client opens up to 16 for load, and up to
+    /// 100 a second for probes.
     pub connections_per_network_max: usize,
     pub duration_max: Duration,
     /// Payload of a connection in both directions together, bytes.

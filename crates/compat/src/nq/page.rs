@@ -83,7 +83,8 @@ struct Kept {
 }
 
 impl Transfers {
-    /// Returns the load that a request belongs to, or `None` if the query is not a number.
+    /// Returns the load that a request from `from` belongs to, or `None` if the query is not a
+    /// number.
     pub fn transfer(&self, query: Option<&str>, from: IpAddr) -> Option<Arc<Transfer>> {
         let number: u64 = query?.parse().ok()?;
         let (network, since) = (CustomerNetwork::of(from), Instant::now());

@@ -1,6 +1,7 @@
 //! The draft's criterion for stable results.
 
-/// Decides whether a value is stable: its last moving averages deviate by less than 5 %.
+/// Decides whether a value is stable: the standard deviation of the last moving averages is below
+/// 5 % of their mean.
 #[derive(Clone, Debug, Default)]
 pub struct Stability {
     values: Vec<f64>,

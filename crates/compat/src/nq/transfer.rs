@@ -16,7 +16,8 @@ use super::lease::Lease;
 
 /// Most readings of a load: three connections for 13 s.
 const READINGS_MAX: usize = 4_096;
-/// A load is held back if its connections wait longer than this part of their time.
+/// A load is held back if its connections wait for the server's share for more than this part of
+/// their time.
 const HELD_BACK_SHARE: f64 = 0.1;
 
 /// The server's view of one load of a page.

@@ -19,7 +19,8 @@ pub enum NqTrust {
 }
 
 impl NqTrust {
-    /// Makes a client's TLS configuration: TLS 1.3, of one round trip, with `protocol` inside.
+    /// Makes the TLS configuration of a client: TLS 1.3, whose handshake takes one round trip, with
+    /// `protocol` inside.
     pub(crate) fn client_config(self, protocol: &[u8]) -> Result<Arc<ClientConfig>, NqError> {
         let mut config = match self {
             Self::Pinned(fingerprint) => fingerprint.client_config()?.as_ref().clone(),

@@ -38,6 +38,9 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl StampServer {
     /// Answers on `socket`, which the caller has bound.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel refuses a socket option or the thread.
     pub fn start(socket: UdpSocket, config: StampConfig) -> Result<Self, CompatError> {
         let error = |step| move |source| CompatError::Socket { protocol: "STAMP", step, source };
         let address = socket.local_addr().map_err(error("reading its address"))?;
@@ -72,7 +75,8 @@ fn serve(
     let mut request = [0; REQUEST_LEN_MAX];
     let mut answer = [0; REQUEST_LEN_MAX];
     while !stop.load(Ordering::Relaxed) {
-        // The timeout, a signal, or an ICMP error of an earlier answer: more requests may arrive.
+        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
+        // still arrive.
         let Ok(received) = socket.recv(&mut request) else { continue };
         let Some(peer) = received.peer else { continue };
         let datagram = &request[..received.len];

@@ -14,7 +14,8 @@ impl Source {
     pub const LOOPBACK_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), bits: 8 };
     pub const LOOPBACK_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 };
 
-    /// Whether `address` is in the network. An IPv4 address of a dual-stack socket is IPv4.
+    /// Returns true if `address` is in the network. An IPv4 address from a dual-stack socket counts
+    /// as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let bits = u32::from(self.bits);
         match (self.address, address.to_canonical()) {

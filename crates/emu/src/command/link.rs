@@ -350,7 +350,8 @@ fn forwarded_signals() -> SigSet {
 /// The running command, to which signals are sent.
 struct Target {
     id: Pid,
-    /// Locked while a signal is sent, so that the command's number is not reaped and reused.
+    /// Locked while a signal is sent, so that the command is not reaped meanwhile and its number is
+    /// not reused.
     stage: Arc<Mutex<Stage>>,
 }
 

@@ -66,7 +66,8 @@ struct Worker {
 }
 
 impl Gateway {
-    /// Starts to carry packets between the client's and the server's device, by `clock`.
+    /// Starts to carry packets between the client's and the server's device. All times are of
+    /// `clock`.
     pub fn start(
         config: GatewayConfig,
         devices: (&Tun, &Tun),
@@ -160,6 +161,9 @@ impl Gateway {
     }
 
     /// Stops, and returns the report. Packets in queues or on links are discarded.
+    ///
+    /// # Errors
+    /// Returns an error if a device or a thread had failed.
     pub fn stop(mut self) -> Result<GatewayReport, GatewayError> {
         let outcomes = self.join()?;
         let threads = self.config.threads;

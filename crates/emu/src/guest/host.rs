@@ -95,6 +95,9 @@ impl Guest {
     }
 
     /// Waits for the guest's end. `Ok(false)`: `stop` was raised and the guest was killed.
+    ///
+    /// # Errors
+    /// Returns [`GuestError`] if the guest takes longer than `limit` or ends with an error.
     pub fn wait(mut self, limit: Duration, stop: &AtomicBool) -> Result<bool, GuestError> {
         let start = Instant::now();
         loop {

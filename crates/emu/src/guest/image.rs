@@ -85,6 +85,9 @@ impl Image {
     }
 
     /// Copies this kernel into `folder`, where [`Image::find`] finds it.
+    ///
+    /// # Errors
+    /// Returns [`ImageError::Install`] if the directory or the file cannot be written.
     pub fn install(&self, folder: &Path) -> Result<Self, ImageError> {
         let path = folder.join(FILE);
         let install = || {

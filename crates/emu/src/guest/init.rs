@@ -11,6 +11,9 @@ use nix::sys::reboot::{RebootMode, reboot};
 pub const SHARED: &str = "/run/shared";
 
 /// Mounts the file systems that programs expect, and the shared directory at [`SHARED`].
+///
+/// # Errors
+/// Returns the error of the mount that failed.
 pub fn enter() -> io::Result<PathBuf> {
     // Outside of a guest this would cover the machine's own directories.
     let stranger = || io::Error::other("expected to be the first process of a guest kernel");

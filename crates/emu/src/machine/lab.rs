@@ -27,7 +27,8 @@ pub(crate) const DEVICE: &str = "ul0";
 pub struct LabConfig {
     /// Largest IP packet, bytes: 1280 to 9000.
     pub mtu: u16,
-    /// Congestion control of TCP connections that choose none; `None` for the machine's default.
+    /// Congestion control of every TCP connection that does not choose its own; `None` for the
+    /// machine's default.
     pub congestion_control: Option<String>,
     /// Whether TCP requests ECN.
     pub ecn: bool,

@@ -173,7 +173,8 @@ impl Network {
     }
 }
 
-/// Appends directories of administration to a search path: Debian has `nft` in root's only.
+/// Appends the directories of administration programs to a search path; on Debian, only root's path
+/// contains `nft`.
 pub(crate) fn with_system_programs(path: Option<OsString>) -> OsString {
     let mut path = path.unwrap_or_default();
     if !path.is_empty() {
@@ -293,7 +294,8 @@ fn end_process_namespace(init: Pid) {
     }
 }
 
-/// Moves the calling thread into new namespaces, and starts the first of their processes.
+/// Moves the calling thread into new namespaces, and starts the first process of the process
+/// namespace.
 fn unshare_all(resolv_conf: Option<&str>) -> Result<(File, Pid), (&'static str, io::Error)> {
     let step = |step: &'static str| move |errno: nix::Error| (step, io::Error::from(errno));
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)

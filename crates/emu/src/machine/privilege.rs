@@ -102,7 +102,8 @@ fn advice(errno: Errno) -> String {
         .to_owned()
 }
 
-/// Set for a process that `pasta` started, so that it does not start it again; not inherited.
+/// Set for a process that `pasta` started, so that it does not start `pasta` again; removed for
+/// its own commands.
 pub(crate) const INSIDE_PASTA: &str = "UNDERLOAD_INSIDE_PASTA";
 
 /// Like [`enter`], but if that would put the host's network out of reach and `pasta` is installed,

@@ -264,7 +264,8 @@ impl Code {
         self.jump_if(NOT_EQUAL, 0, 0, Label::Refused);
     }
 
-    /// Reads the addresses of the IP header at `header` into the key; refuses other packets.
+    /// Reads the IP addresses of a packet whose IP header begins at `header` into the key. Other
+    /// packets are refused.
     fn load_addresses(&mut self, header: i32) {
         const IPV4_ADDRESSES: i32 = 12;
         const IPV6_ADDRESSES: i32 = 8;

@@ -13,7 +13,8 @@ use super::sys;
 /// Low among the real-time priorities, because it only has to be above ordinary processes.
 const PRIORITY: i32 = 10;
 
-/// The requests that the system granted. Refusals are harmless; the lateness shows their cost.
+/// The requests that the system granted. Refusals are harmless; the measured lateness shows their
+/// cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Realtime {
     /// Whether the thread runs before every ordinary process; `None` if not requested.
@@ -23,7 +24,8 @@ pub struct Realtime {
 }
 
 impl Realtime {
-    /// Requests timers without slack and, if `wanted`, real-time priority and resident memory.
+    /// Requests timers without slack for the calling thread and, if `wanted`, real-time priority
+    /// and resident memory.
     pub fn request(wanted: bool) -> Self {
         // Sets the timer slack to one microsecond. The default of 50 would lengthen every wait.
         let _ = prctl::set_timerslack(1_000);

@@ -13,7 +13,8 @@ use nix::unistd::{ForkResult, Pid, fork, pipe};
 /// A TUN device whose frames have a `virtio_net_hdr` and no link-layer header.
 const TUN_FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
-/// Offloads of checksums and TCP segmentation, with CWR, that the device may leave to us.
+/// Offloads of checksums and TCP segmentation (both IP versions, with CWR), which the device may
+/// leave to this process.
 const TUN_OFFLOADS: libc::c_ulong =
     (libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN) as libc::c_ulong;
 

@@ -68,7 +68,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool of at most `limit_bytes`, for frames up to `frame_max` with `virtio_net_hdr`.
+    /// An empty pool of at most `limit_bytes` for frames of up to `frame_max` bytes with their
+    /// `virtio_net_hdr`.
     pub fn new(limit_bytes: usize, frame_max: usize) -> Self {
         let class = size_class(frame_max);
         Self {

@@ -53,7 +53,8 @@ impl VnetHeader {
         [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
     }
 
-    /// Whether the frame is a TCP super-packet, the only kind that the kernel may deliver.
+    /// Whether the frame is a TCP super-packet, the only kind that the kernel is allowed to
+    /// deliver.
     pub fn is_tcp_super_packet(self) -> bool {
         matches!(self.gso_type & !Self::GSO_ECN, Self::GSO_TCP4 | Self::GSO_TCP6)
     }

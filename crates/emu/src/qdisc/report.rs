@@ -155,7 +155,8 @@ fn offered(sent: Count, before: &Counters, after: &Counters) -> PacketCount {
     }
 }
 
-/// The drops by reason, without reasons that did not occur; Linux counts no bytes.
+/// The drops by reason, without reasons that did not occur and without bytes, which Linux does not
+/// count.
 fn drops(before: &Counters, after: &Counters) -> BTreeMap<String, PacketCount> {
     let earlier = |reason: DropReason| {
         let found = before.queue.drops.iter().find(|(of, _)| *of == reason);

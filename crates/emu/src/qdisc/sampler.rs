@@ -51,6 +51,9 @@ pub struct Sampler {
 impl Sampler {
     /// Starts to read the counters of both directions. All times are of `clock`. `names` are the
     /// links' names in records, `up` first.
+    ///
+    /// # Errors
+    /// Returns [`SamplerError`] if a program or the thread cannot be started.
     pub fn start(
         routers: &Routers,
         hops: [&Hop; 2],
@@ -78,6 +81,10 @@ impl Sampler {
         let _ = self.orders.send(Order::Begin(phase));
     }
 
+    /// Stops and returns the report.
+    ///
+    /// # Errors
+    /// Returns the [`SamplerError`] that ended the thread.
     pub fn stop(mut self) -> Result<QueuesReport, SamplerError> {
         let _ = self.orders.send(Order::Stop);
         match self.thread.take().map(JoinHandle::join) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 use underload_agent::Trust;
 use underload_agent::address::Address;
 use underload_agent::device::{self, Config, sleep};
@@ -57,7 +57,7 @@ impl Home {
         fleet: &Fleet,
         code: String,
         state: &Path,
-    ) -> Result<Self> {
+    ) -> anyhow::Result<Self> {
         let state = state.join(format!("line-{:03}", line.number));
         let device = Identity::load_or_create(&state).context("the key of an agent")?.device();
         let stop = Arc::<AtomicBool>::default();
@@ -94,14 +94,18 @@ impl Home {
     }
 
     /// Starts people who use the line for 8 to 16 s in every 24 to 48 s.
-    pub(super) fn move_in(&mut self) -> Result<()> {
+    pub(super) fn move_in(&mut self) -> anyhow::Result<()> {
         let seed = self.line.number as u64;
         self.spawn("people", move |stop| {
             let _ = use_the_line(seed, stop);
         })
     }
 
-    fn spawn(&mut self, name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<()> {
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&AtomicBool) + Send + 'static,
+    ) -> anyhow::Result<()> {
         let (line, stop) = (Arc::clone(&self.line), Arc::clone(&self.stop));
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             // Entering cannot fail: the namespace exists as long as `line`.

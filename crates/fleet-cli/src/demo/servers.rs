@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 use underload_agent::client::Client;
 use underload_agent::identity::Identity as Key;
 use underload_fleet::message::ServerAddress;
@@ -35,7 +35,7 @@ pub(super) fn start(
     fleet: &Fleet,
     codes: Vec<String>,
     folder: &Path,
-) -> Result<Vec<Server>> {
+) -> anyhow::Result<Vec<Server>> {
     let one = |((host, name), code): ((u8, &str), String)| {
         let address = internet.add_host(host)?;
         let state = folder.join(name);
@@ -44,7 +44,13 @@ pub(super) fn start(
     (FIRST_SERVER..).zip(NAMES).zip(codes).map(one).collect()
 }
 
-fn server(address: &str, name: &str, fleet: &Fleet, code: String, state: &Path) -> Result<Server> {
+fn server(
+    address: &str,
+    name: &str,
+    fleet: &Fleet,
+    code: String,
+    state: &Path,
+) -> anyhow::Result<Server> {
     let ip: IpAddr = address.parse()?;
     let identity = Identity::generate()?;
     let public = ServerAddress {

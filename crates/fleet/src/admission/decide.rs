@@ -29,7 +29,8 @@ pub struct ServerLoad {
 
 impl ServerLoad {
     /// Whether the last heartbeat is at most `timeout` old. A heartbeat after `now` was dated by
-    /// another clock: slightly by another orchestrator's, much by this one before it was set back.
+    /// another clock: slightly later by another orchestrator's, much later by this one before it
+    /// was set back.
     pub fn is_alive(&self, now: Time, timeout: Span) -> bool {
         self.heard.is_some_and(|heard| heard >= now - timeout && heard <= now + timeout)
     }

@@ -16,7 +16,8 @@ use underload_aqm::time::{Span, Time};
 pub use decide::{Choice, Demand, Rates, ServerLoad};
 use leases::Leases;
 
-/// Number of a line. Lines are numbered consecutively, because each number costs memory.
+/// Number of a line. Lines are numbered consecutively: memory is allocated for all numbers below
+/// the largest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineId(pub u32);
 

@@ -198,7 +198,8 @@ impl Usage {
 pub const LIMIT_OF_BYTES: &str =
     "this agent's limit of bytes a day (--day-max) or a month (--month-max) is reached";
 
-/// Limits requests for runs: [`ASK_BURST`] at once, then one each [`Limits::ask_interval`].
+/// Limits requests for runs: at most [`ASK_BURST`] at once, and then one each
+/// [`Limits::ask_interval`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// When the next request would be due if requests had been sent at each interval.

@@ -2,7 +2,8 @@
 //!
 //! The agent has no socket, clock or file. [`Agent::next`] returns the next task, the caller
 //! executes it, and [`Agent::hear`] receives the result. Times are of a monotonic clock; the agent
-//! learns the orchestrator's clock from answers, so a step of the device's clock is harmless.
+//! learns the orchestrator's clock from answers, so a step of the device's own clock changes
+//! nothing.
 //!
 //! - One task at a time: nothing is sent while a line is measured.
 //! - A run that loads the line needs a lease. While no orchestrator answers, the device measures
@@ -42,7 +43,8 @@ pub struct Settings {
     pub version: String,
     /// Attributes of the line, sent with the first request only.
     pub attributes: Option<crate::device::Attributes>,
-    /// A second statement of the removal, this long after the first, stops the device for good.
+    /// A second statement of the removal, at least this long after the first, stops the device for
+    /// good.
     pub confirm_removal: Span,
     pub limits: Limits,
 }

@@ -38,7 +38,8 @@ pub enum Task {
     Run(Box<RunTask>),
     /// Writes a result durably to disk: [`News::Kept`] or [`News::NotKept`].
     Keep(Box<RunResult>),
-    /// Drops the oldest result, which orchestrators reject; counts it: [`News::Discarded`].
+    /// Drops the oldest result, which orchestrators reject, and counts it as lost:
+    /// [`News::Discarded`].
     Discard,
     /// Begins a new epoch: [`News::Renewed`].
     Renew,
@@ -101,7 +102,8 @@ pub enum Trouble {
     Unfit,
     /// The device is not authorised (401, 403, 404).
     Refused,
-    /// The orchestrator answered later requests (409, `outdated`): the device lost its memory.
+    /// The orchestrator has already answered later requests (409, `outdated`): the device lost its
+    /// memory.
     Outdated,
     /// An orchestrator stated that the device was removed (410). The caller has verified the
     /// signature and that the statement is of this enrolment.

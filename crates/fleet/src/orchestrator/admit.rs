@@ -38,7 +38,8 @@ impl Pool {
         Ok(Self { servers })
     }
 
-    /// Chooses servers for a run, the best first, neither silent, removed nor in `except`.
+    /// Chooses servers for a run, the best first, among those that were heard of and are neither
+    /// removed nor in `except`.
     fn choose(
         &self,
         rules: &Rules,
@@ -374,7 +375,8 @@ fn check_heartbeat(request: &Heartbeat) -> Result<(), Rejection> {
 }
 
 impl Pool {
-    /// Stores a heartbeat. Returns the address that agents get if the heartbeat has another.
+    /// Stores a heartbeat. Returns the address that agents are sent to if it differs from the
+    /// address in the heartbeat.
     fn hear(
         &mut self,
         now_ms: u64,
@@ -411,7 +413,8 @@ impl Pool {
 }
 
 /// Ends the leases at a server that no session held when the server made the list, and that were
-/// too old to begin by then. A device may use a lease one heartbeat longer.
+/// too old to begin by then. A device may use a lease until its latest start and one heartbeat
+/// longer.
 fn free_unused(
     tx: Tx<'_>,
     pool: &mut Pool,

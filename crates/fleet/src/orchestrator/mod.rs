@@ -245,7 +245,8 @@ impl Orchestrator {
         removed.sign(&self.lease_key, now_ms)
     }
 
-    /// Reads all plans, also those that are over. Fails without one of them and its limits.
+    /// Reads all plans, also those that are over. A plan that cannot be read is an error, because
+    /// its limits are unknown.
     fn plans(&self, tx: Tx<'_>) -> Result<Vec<Applied>, StoreError> {
         let rows = tx.plans()?;
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -84,7 +84,8 @@ impl Orchestrator {
         })
     }
 
-    /// Answers a repeated request: the same run while it may still begin. Changes nothing.
+    /// Answers a repeated request: returns the same run while it may still begin, and changes
+    /// nothing.
     fn answer_again(
         &self,
         tx: Tx<'_>,
@@ -202,7 +203,8 @@ impl Orchestrator {
         }
     }
 
-    /// Returns what to measure while no orchestrator answers: a plan's latency steps.
+    /// Returns what the device may measure while no orchestrator answers: the latency steps of its
+    /// first plan that has any.
     fn alone(
         &self,
         tx: Tx<'_>,

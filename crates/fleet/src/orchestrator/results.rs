@@ -54,7 +54,8 @@ impl Orchestrator {
     }
 }
 
-/// Stores the parts of a result that its plan measures. Whether it was new; `None` if refused.
+/// Stores the parts of a result that its plan measures. Returns whether the result was new; `None`
+/// if it is refused.
 fn store_result(
     tx: Tx<'_>,
     now_ms: u64,

@@ -22,11 +22,13 @@ pub(super) struct Ended {
 }
 
 const DAY_MS: f64 = 86_400_000.0;
-/// Runs without an assignment that a device may have stored, for each run due by its plan.
+/// Runs that a device may make without an assignment and have stored, for each run that its plan
+/// makes due.
 const OWN_EXCESS: f64 = 2.0;
 /// Runs without an assignment that may be stored at once beyond that rate.
 const OWN_BURST: u64 = 16;
-/// Runs without an assignment stored at once after an absence: more than a spool holds.
+/// Runs without an assignment that may be stored at once after an absence: more than a device's
+/// spool holds.
 const OWN_SAVED_MAX: u64 = 8_192;
 
 const NOT_ASKED: &str = "the device did not ask in time";

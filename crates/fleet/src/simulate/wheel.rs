@@ -20,7 +20,8 @@ impl<E: Copy> Wheel<E> {
         self.seconds.len()
     }
 
-    /// Adds an event, not before one that was returned. Drops it beyond the last second.
+    /// Adds an event, whose time must not be before that of an event already returned. Drops events
+    /// beyond the last second.
     pub fn add(&mut self, at: Time, event: E) {
         let second = (at.as_nanos() / 1_000_000_000) as usize;
         if second < self.begun {

@@ -127,7 +127,8 @@ pub trait Archive: Send {
     fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes>;
     /// Sums up series, grouped by `by`.
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>>;
-    /// Returns `limit` devices after `after`, by identifier; only attributes of the filter apply.
+    /// Returns at most `limit` devices after `after`, ordered by identifier. Of the filter only the
+    /// attributes apply.
     fn devices(
         &mut self,
         filter: &Filter,

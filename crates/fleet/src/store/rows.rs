@@ -29,7 +29,8 @@ pub struct Device {
     pub dropped: u64,
     /// The schedules, one for each plan that includes the device.
     pub schedules: Vec<Schedule>,
-    /// When the orchestrator makes the next outcome, ms since 1970; `u64::MAX` if none is owed.
+    /// When the orchestrator has to make the next outcome, milliseconds since 1970; `u64::MAX` if
+    /// none is owed.
     pub settle_ms: u64,
     /// Number of outcomes that the orchestrator made for this device; their sequence numbers.
     pub made: u64,

@@ -19,7 +19,8 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// Why a transaction failed. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A retry may succeed: no database, a full disk, or another transaction was first.
+    /// A retry may succeed: the database is unreachable, its disk is full, or another transaction
+    /// was first.
     #[error("{step}")]
     Temporary {
         /// The step that failed, and where.

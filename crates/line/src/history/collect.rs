@@ -106,7 +106,8 @@ impl Collected {
 pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     let mut collected = Collected::default();
     let folders = folders(directory, &mut collected.skipped)?;
-    // Numbers of removed runs. After an interrupted removal a run is in both; it counts once.
+    // Numbers of removed runs. A run whose removal was interrupted is in both places, and counts
+    // once.
     let mut found = removed::read(directory).unwrap_or_else(|error| {
         collected.skipped.push(error.to_string());
         Vec::new()
@@ -197,7 +198,8 @@ fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<Pa
 /// it is `None` if the time cannot be parsed.
 fn run_of(numbers: &RunNumbers, prefix: &str, now_s: i64) -> Result<Run, Option<String>> {
     let at_s = numbers.at_s().ok_or(None)?;
-    // Such a time would sort as the first or the latest of all, to be compared with all others.
+    // A run with such a time would sort as the first or the latest of all, and every other run
+    // would be compared with it.
     let when = if at_s < EARLIEST_S {
         Some("which is before this program was written: the clock was wrong")
     } else if at_s > now_s.saturating_add(AHEAD_MAX_S) {

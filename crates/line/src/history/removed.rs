@@ -16,7 +16,8 @@ const FILE: &str = "removed-runs.jsonl";
 pub const LINES_MAX: usize = 22_000;
 /// The file is rewritten after this many lines were appended.
 const LINES_SLACK: usize = 2_000;
-/// Larger values are implausible: in ms this is eleven days, in Mbit/s a petabit per second.
+/// Larger values are implausible: in milliseconds this is eleven days, in Mbit/s a petabit per
+/// second.
 const VALUE_MAX: f64 = 1e9;
 
 /// The numbers of a run, as they are stored once it is removed.
@@ -96,7 +97,11 @@ pub fn read(directory: &Path) -> io::Result<Vec<RunNumbers>> {
     lines::open(&directory.join(FILE)).map(|(_, kept)| kept)
 }
 
-/// Appends the numbers of a run, synced to disk. Whatever happens, earlier ones are intact.
+/// Appends the numbers of a run. They are on disk when this returns. An error or a kill leaves all
+/// earlier numbers intact.
+///
+/// # Errors
+/// As [`read`].
 pub fn add(directory: &Path, kept: &RunNumbers) -> io::Result<()> {
     let (mut journal, mut all): (_, Vec<RunNumbers>) = lines::open(&directory.join(FILE))?;
     if all.len() >= LINES_MAX + LINES_SLACK {

@@ -63,7 +63,8 @@ const FILLS_LOCAL: f64 = 0.9;
 /// A load through the router above this share of the local network's own rate shows that the peer
 /// was the limit when the local network alone was loaded.
 const SLOW_PEER: f64 = 1.2;
-/// Echoes to the far end delayed less than this share of other packets skip the queue.
+/// Echoes to the far end that are less delayed than this share of other packets do not wait in
+/// the queue.
 const ECHO_SHARE: f64 = 0.5;
 
 /// The probes of one step, of all hops.
@@ -78,7 +79,8 @@ pub struct PathProbes<'a> {
     pub far_echoes: &'a [PathProbe],
     pub idle: PhaseWindow,
     pub load: PhaseWindow,
-    /// Rate of the load as a share of the local network's own, if that was loaded alone.
+    /// Rate of the load as a share of what the local network carried when it was loaded alone;
+    /// `None` if it was not.
     pub local_share: Option<f64>,
 }
 
@@ -131,7 +133,8 @@ pub fn locate(probes: &PathProbes<'_>) -> Location {
 struct Node {
     hop: PathHop,
     readings: HopReadings,
-    /// Delay that the load adds up to the hop, for each answer of the far end; `None` if unused.
+    /// Delay that the load adds up to the hop, beside each answer of the far end; `None` if the
+    /// hop is not used.
     added_ms: Option<Vec<f64>>,
 }
 

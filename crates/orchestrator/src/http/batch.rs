@@ -157,7 +157,8 @@ impl Drop for Writers {
     fn drop(&mut self) {
         self.queues.clear();
         for thread in self.threads.drain(..) {
-            // The last request may own the last handle of these writers: no thread can join itself.
+            // The last request may own the last handle of these writers. Its thread cannot join
+            // itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

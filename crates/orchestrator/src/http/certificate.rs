@@ -27,7 +27,8 @@ pub enum CertificateError {
 }
 
 /// Configures TLS with a certificate and its chain in one file and the key in another, both PEM.
-/// Files that are replaced later are read again; the old ones stay until they are usable.
+/// Files that are replaced later are read again; while they cannot be used, the old ones stay in
+/// use.
 pub fn server_config(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
     let resolver = Reloaded::new(chain, key)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&resolver.provider));

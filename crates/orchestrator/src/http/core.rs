@@ -71,7 +71,8 @@ impl Default for Limits {
     }
 }
 
-/// The rules of a fleet, and the threads that write its state. Drop waits for their queues.
+/// The rules of a fleet, and the threads that write its state. Dropping it waits for the requests
+/// in the queues.
 pub struct Core {
     /// The rules that answer the messages of devices, servers and operators.
     pub rules: Orchestrator,
@@ -113,7 +114,8 @@ pub fn system_clock() -> Clock {
 }
 
 impl Core {
-    /// Reads or creates the secrets of a fleet in its store, and starts a thread for each store.
+    /// Reads the secrets of a fleet from its store, or creates them, and starts a thread for each
+    /// store.
     pub fn start(
         mut stores: Vec<Box<dyn Store>>,
         clock: Clock,

@@ -103,7 +103,8 @@ impl Host {
         Ok(Json(ruled.map_err(|rejection| self.rejected(rejection))?).into_response())
     }
 
-    /// Converts a rule's rejection into an HTTP failure, with the removal of a named device.
+    /// Converts a rule's rejection into an HTTP failure, with a signed removal if the rejection
+    /// names a removed device.
     fn rejected(&self, rejection: Rejection) -> Failure {
         let now_ms = self.core.now_ms();
         let removal = rejection.removed.map(|it| self.core.rules.sign_removal(it, now_ms));
@@ -140,7 +141,8 @@ fn too_often(seconds: u64) -> Failure {
         .after(seconds)
 }
 
-/// Converts a rule's rejection into an HTTP failure, with `Retry-After` if it has a delay.
+/// Converts a rule's rejection into an HTTP failure, with `Retry-After` if the rejection has a
+/// delay.
 pub(super) fn rejected(rejection: Rejection) -> Failure {
     let Rejection { kind, code, message, retry_after_s, .. } = rejection;
     let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::BAD_REQUEST);

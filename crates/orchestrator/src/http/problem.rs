@@ -47,7 +47,8 @@ impl Failure {
     }
 }
 
-/// Returns from `seconds` to twice that at random, so that refused senders spread.
+/// Returns a random number from `seconds` to twice that, so that senders that were refused together
+/// do not retry together.
 fn jittered(seconds: u64) -> u64 {
     static KEYED: std::sync::LazyLock<RandomState> = std::sync::LazyLock::new(RandomState::new);
     static COUNTER: AtomicU64 = AtomicU64::new(0);

@@ -83,7 +83,8 @@ pub(super) const SCALES: [Choice; 2] = [choice("linear", "linear"), choice("log"
 /// Selects all plans; it is not a valid name of a plan.
 pub(super) const ALL_PLANS: &str = "*";
 
-/// Parameters besides attributes. Others are rejected: a misspelt filter would mislead.
+/// Parameters besides attributes. Unknown ones are rejected: a misspelt filter that is ignored
+/// would lead to wrong numbers.
 const KNOWN: [&str; 15] = [
     "plan", "cohort", "dscp", "hour", "from", "until", "by", "load", "scale", "low_ms", "high_ms",
     "after", "format", "table", "fragment",

@@ -15,7 +15,8 @@ const WAIT: Duration = Duration::from_secs(10);
 pub(super) struct Readers {
     free: Mutex<Vec<Box<dyn Archive>>>,
     seats: Arc<Semaphore>,
-    /// Per token, by its name: all archives but one, which long queries leave to the others.
+    /// Per token, by its name: all archives but one. So a visitor with many or long queries leaves
+    /// one to all others.
     each: Mutex<BTreeMap<String, Arc<Semaphore>>>,
     seats_each: usize,
 }

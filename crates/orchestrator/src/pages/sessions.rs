@@ -103,7 +103,8 @@ impl Sessions {
         Some(said)
     }
 
-    /// Returns the cached lookup of a token; `None` if it is not cached or too old.
+    /// Returns the cached lookup of a token; `None` if the token is not cached or the entry is too
+    /// old.
     pub(super) fn remembered(&self, claim: &Claim, now_ms: u64) -> Option<Seen> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = known.get(claim)?;

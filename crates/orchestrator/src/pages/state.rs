@@ -18,7 +18,8 @@ use super::sessions::{Cookie, Sessions};
 use super::visitor::Visitor;
 use crate::operator::Operator;
 
-/// Authenticates operators and carries out their actions. Each call may block on the store.
+/// An interface that authenticates operators and carries out their actions. Each call may block on
+/// the store.
 pub trait Operate: Send + Sync + 'static {
     /// Returns the operator whose token has this name and this SHA-256, in hexadecimal digits;
     /// `None` if no token matches, or if the token was revoked or has expired by `now_ms`.
@@ -50,7 +51,8 @@ pub struct Settings {
     pub clock: fn() -> u64,
 }
 
-/// Fewest devices of a group that viewers see, so that they learn nothing about one home.
+/// Minimum number of devices in a group that viewers may see, so that they cannot learn about a
+/// single home.
 pub const LEAST_DEVICES: u64 = 5;
 
 pub(super) struct Pages {

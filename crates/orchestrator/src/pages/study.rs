@@ -152,7 +152,8 @@ impl Bars {
         Self { from_ms, width_ms, count }
     }
 
-    /// Returns the lower edge of a bar, ms; for `bar == count` the upper edge of the last one.
+    /// Returns the lower edge of a bar, in milliseconds. For `bar == count` this is the upper edge
+    /// of the last bar.
     fn start_ms(self, bar: usize) -> f64 {
         self.from_ms + self.width_ms * bar as f64
     }

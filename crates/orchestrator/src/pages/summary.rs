@@ -159,7 +159,8 @@ pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a chosen value, or `none` if it is empty. A value equal to `none` is quoted.
+/// Returns a value that devices or operators chose, or `none` if it is empty. A value equal to
+/// `none` is quoted.
 fn known(value: &str, none: &str) -> String {
     let words = one_line(value);
     match words.trim_matches('"') {
@@ -169,7 +170,8 @@ fn known(value: &str, none: &str) -> String {
     }
 }
 
-/// Describes a marking: 45 uses the low latency queue (RFC 9956), 0 and 8 the classic one.
+/// Describes a marking with its class, if known: 45 uses the low latency queue (RFC 9956), 0 and 8
+/// the classic one.
 pub(super) fn marking_words(dscp: &str) -> String {
     match dscp {
         "0" | "8" => format!("DSCP {dscp} (classic)"),

@@ -15,12 +15,14 @@ impl Visitor {
         self.operator.role == Role::Operator
     }
 
-    /// Returns the hidden field with the form token, against cross-site request forgery.
+    /// Returns the hidden field with the session's form token, which prevents cross-site request
+    /// forgery.
     pub(super) fn form_field(&self) -> Markup {
         html! { input type="hidden" name="form" value=(self.form_token); }
     }
 
-    /// Returns a form with one button. The browser asks `sure` before it submits `field`.
+    /// Returns a form with one button. The browser asks the question `sure` before it submits
+    /// `field`.
     pub(super) fn act_form(
         &self,
         action: &str,

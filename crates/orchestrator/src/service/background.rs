@@ -30,7 +30,8 @@ impl Background {
                 let pause = match keeper.step(now_ms) {
                     Ok(did) => {
                         told.clear();
-                        // A pause in which uploads may write, between two changes of sums.
+                        // A pause in which uploads may write, between two transactions that change
+                        // sums.
                         let changes_sums =
                             matches!(did.what, Work::PutTogether(_) | Work::DeletedSums(_));
                         let least = if changes_sums { start.elapsed() } else { Duration::ZERO };

@@ -55,7 +55,8 @@ impl SqlArchive {
         answer
     }
 
-    /// Calls `see` with results of [`Archive::visit`], or [`Archive::visit_measured`].
+    /// Calls `see` with the results of [`Archive::visit`], or of [`Archive::visit_measured`] for
+    /// `attributes`.
     fn visit_all(
         &mut self,
         filter: &Filter,
@@ -68,7 +69,8 @@ impl SqlArchive {
         {
             return Ok(());
         }
-        // Page by page, because a long view keeps the log of a database from shrinking.
+        // Page by page and without a view, because a long view keeps the log of a database from
+        // shrinking.
         visit_results(&mut *self.database, filter, (i64::MIN, 0), &mut |_, page| {
             Ok(page.iter().all(|(number, stored)| {
                 let is_shown = files.as_ref().is_some_and(|files| files.has(stored, *number));
@@ -246,7 +248,8 @@ pub(super) fn planned(database: &mut dyn Database, known: &Arc<Planned>) -> Resu
     Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
 }
 
-/// Returns the numbers of `devices` in sets of devices, without those that have none.
+/// Returns the numbers that represent `devices` in sets of devices. Devices without a number are
+/// absent from the map.
 pub(super) fn numbers(
     database: &mut dyn Database,
     devices: &BTreeSet<DeviceId>,

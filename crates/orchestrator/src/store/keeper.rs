@@ -200,7 +200,8 @@ impl Keeper {
         rows.into_iter().map(encoded).collect()
     }
 
-    /// Deletes up to `limit` results of a plan's day, numbered up to `up_to`. Returns how many.
+    /// Deletes at most `limit` results of a plan's day with numbers up to `up_to`. Returns how
+    /// many it deleted.
     pub(super) fn delete(
         &mut self,
         (plan, day): (&str, u32),

@@ -8,7 +8,7 @@ use underload_fleet::store::{Device, StoreError};
 use super::database::{Database, Row, Value, values};
 use super::encode::{Encoded, from_json, to_json};
 
-/// A table: the names and types of its columns, of which the first `keys` are its key.
+/// A table: the types of its columns by their names, of which the first `keys` are its key.
 #[derive(Debug)]
 pub(super) struct Table {
     name: &'static str,
@@ -195,7 +195,8 @@ pub(super) fn attribute_column(name: &str) -> Option<&'static str> {
     Attributes::NAMES.into_iter().find(|known| *known == name)
 }
 
-/// Converts an instant for a database of signed numbers: less 2^63, which keeps the order.
+/// Converts an instant for comparisons in a database, which has only signed numbers: subtracts
+/// 2^63, which keeps the order.
 pub(super) fn to_instant(at_ms: u64) -> i64 {
     at_ms.wrapping_sub(1 << 63) as i64
 }

@@ -553,7 +553,8 @@ fn sender_keys(senders: &BTreeSet<Sender>) -> Vec<Vec<Value>> {
     senders.iter().map(|(device, is_made)| values![*device, *is_made]).collect()
 }
 
-/// Selects the oldest of a sender's newest [`SEEN_ROWS`] rows; nulls if it has fewer.
+/// Selects the oldest of the newest [`SEEN_ROWS`] rows of each sender; its columns are null if the
+/// sender has fewer rows.
 fn oldest_seen() -> String {
     let of = |column: &str| {
         format!(

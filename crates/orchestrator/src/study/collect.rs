@@ -174,7 +174,8 @@ impl Collector {
         dimensions.map(of).collect()
     }
 
-    /// Returns all lines, ordered by pseudonym, and the cohorts with lines, ordered as planned.
+    /// Returns all lines, ordered by pseudonym, and the cohorts with lines, in the order of the
+    /// plan.
     pub(super) fn finish(self) -> Collected {
         let used: BTreeSet<usize> = self.lines.keys().map(|(_, cohort)| *cohort).collect();
         let place_of = |old: usize| used.iter().position(|place| *place == old).unwrap_or(0);
@@ -261,7 +262,8 @@ fn add_means(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> 
     (sums.strata.len() - groups) * CELLS_OF_GROUP
 }
 
-/// Adds a histogram to ascending `sums`, which have most bins. Returns how many are new.
+/// Adds a histogram to ascending `sums`, which have most of its bins already. Returns the number of
+/// new bins.
 fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) -> usize {
     let (known, mut place) = (sums.len(), 0);
     for (bin, count) in bins.iter() {

@@ -54,7 +54,8 @@ impl Days {
             self.late += 1;
             return;
         }
-        // Only loads have lag, and only steps of the plan count: invented names use no memory.
+        // Only loads have lag, and only steps of the plan count, so that devices cannot use up
+        // memory by invented names.
         let is_loaded = |step: &StepResult| {
             let kind = step.kind.name();
             kind != IDLE && names.iter().any(|name| name.step == step.step && name.load == kind)

@@ -25,7 +25,8 @@ use collect::{Collector, HOUR};
 pub struct Question {
     /// Selects results; the study sets its plan.
     pub filter: Filter,
-    /// The cohort to compare with; `None` for the one named `control`, else the plan's last.
+    /// The cohort that the others are compared with; `None` for the one named `control`, else the
+    /// plan's last.
     pub against: Option<String>,
     /// Dimensions within which lines are also compared: names of attributes, and `hour`.
     pub by: Vec<String>,

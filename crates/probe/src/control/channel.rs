@@ -86,7 +86,8 @@ pub struct Limited<S, W, L> {
     watch: W,
     until: Duration,
     lease: Option<L>,
-    /// True while the last message of an ended lease is sent: only the time counts then.
+    /// True while the last message is sent, although the lease has ended: only the time counts
+    /// then.
     says_farewell: bool,
 }
 

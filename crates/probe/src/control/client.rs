@@ -194,7 +194,8 @@ impl Remote {
         self.token
     }
 
-    /// Returns the server's key, and whether neither a known server nor the token named it.
+    /// Returns the server's key, and true if the key was trusted because neither a known server nor
+    /// the token named one.
     pub fn identity(&self) -> (Fingerprint, bool) {
         (self.fingerprint, self.is_new)
     }
@@ -322,7 +323,8 @@ fn granted(answer: Answer) -> Result<(Token, u16, Granted)> {
     }
 }
 
-/// Proves to the server that our UDP address is the session's, and that UDP reaches it.
+/// Proves to the server that our UDP address belongs to the session, and that UDP reaches the
+/// server.
 fn join_over_udp(reflector: SocketAddr, options: &ConnectOptions, token: &Token) -> Result<()> {
     let blocked = |source| ServiceError::UdpBlocked { port: reflector.port(), source };
     let socket = options

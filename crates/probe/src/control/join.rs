@@ -74,7 +74,8 @@ impl Message {
     }
 }
 
-/// Number of messages that the client sends, [`TRY_TIMEOUT`] apart, before it gives up.
+/// Number of messages that the client sends before it gives up. It waits [`TRY_TIMEOUT`] for the
+/// answer to each.
 const TRIES: u32 = 5;
 const TRY_TIMEOUT: Duration = Duration::from_millis(400);
 

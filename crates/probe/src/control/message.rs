@@ -92,6 +92,9 @@ pub enum Notice {
 }
 
 /// Encodes a message with its length in front.
+///
+/// # Errors
+/// Returns [`ServiceError::Protocol`] if the message is longer than [`MESSAGE_MAX`].
 pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ServiceError> {
     let body = serde_json::to_vec(message).map_err(ServiceError::Encode)?;
     if body.len() > MESSAGE_MAX {
@@ -103,6 +106,9 @@ pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ServiceError> {
 }
 
 /// Returns the length of the message that begins with `bytes`.
+///
+/// # Errors
+/// Returns [`ServiceError::Protocol`] if it is longer than [`MESSAGE_MAX`].
 pub fn body_len(bytes: [u8; 2]) -> Result<usize, ServiceError> {
     let len = usize::from(u16::from_be_bytes(bytes));
     if len > MESSAGE_MAX {

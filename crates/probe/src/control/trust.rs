@@ -30,7 +30,11 @@ impl Fingerprint {
         Ok(names.key())
     }
 
-    /// Returns the TLS 1.3 configuration of a client that accepts only this fingerprint.
+    /// Returns the TLS 1.3 configuration of a client that accepts only the server of this
+    /// fingerprint.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::Tls`] if the cryptographic library does not support TLS 1.3.
     pub fn client_config(self) -> Result<Arc<ClientConfig>, ServiceError> {
         Pin::new(&[self]).client_config()
     }
@@ -54,6 +58,9 @@ pub struct Names {
 
 impl Names {
     /// Returns the fingerprints of `certificate`.
+    ///
+    /// # Errors
+    /// Returns the TLS library's error if the certificate cannot be parsed.
     pub fn new(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
         Ok(Self { key: Fingerprint::digest(&key), certificate: Fingerprint::digest(certificate) })
@@ -140,7 +147,8 @@ impl Trust {
     }
 }
 
-/// Reads the file of known servers. Others may read it, not write: they could impersonate.
+/// Reads the file of known servers. Other users may read it; one who could write it could
+/// impersonate every server.
 fn read_lines(path: &Path) -> Result<String, ServiceError> {
     if !path.exists() {
         return Ok(String::new());
@@ -171,6 +179,9 @@ impl Pin {
     }
 
     /// Returns the configuration of a client: TLS 1.3 and nothing older.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::Tls`] if the cryptographic library does not support TLS 1.3.
     pub fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, ServiceError> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
         let builder =

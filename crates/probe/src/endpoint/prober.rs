@@ -167,6 +167,9 @@ impl Prober {
     }
 
     /// Stops both threads at once, without waiting for answers, and returns their records.
+    ///
+    /// # Errors
+    /// Returns [`EndpointError::Panicked`] if a thread panicked: a defect.
     pub fn finish(mut self) -> Result<ProbeLog, EndpointError> {
         self.stop();
         let sent = join(self.sender.take(), "probe-send")?;

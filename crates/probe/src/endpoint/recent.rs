@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Round trips of a class since the last read, by any thread; the receiving one never waits.
+/// Round trips of one class since the last read. The receiving thread writes and must never wait;
+/// any thread may read.
 #[derive(Debug)]
 pub(super) struct RecentDelays {
     /// Counts per range of delays, sixteen ranges per doubling, each at most 6 % wide.

@@ -13,7 +13,8 @@ use crate::wire::{Arrival, MarkingPolicy, NtpTimestamp, reflect};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflectorConfig {
-    /// Most answers per second to all senders; others are counted. A tenth may come in a burst.
+    /// Most answers per second to all senders; others are dropped and counted. A burst of a tenth
+    /// of a second passes.
     pub packets_per_second_max: u32,
     /// The DSCP and ECN values that answers may carry.
     pub policy: MarkingPolicy,
@@ -84,7 +85,11 @@ const REQUEST_BYTES_MAX: usize = 1472;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl Reflector {
-    /// Answers on each of the bound `sockets`, with a thread and a rate limit each.
+    /// Answers on each of `sockets`, which the caller has bound, with a thread each. The rate limit
+    /// is per socket.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel refuses a socket option or a thread.
     pub fn start(sockets: Vec<UdpSocket>, config: ReflectorConfig) -> Result<Self, EndpointError> {
         Self::start_for(sockets, config, |_: &[u8], _, _: &mut [u8]| Gate::Reflect)
     }
@@ -136,7 +141,8 @@ fn run(
     let mut request = [0; REQUEST_BYTES_MAX];
     let mut answer = [0; REQUEST_BYTES_MAX];
     while !shared.stop.load(Ordering::Relaxed) {
-        // The timeout, a signal, or an ICMP error of an earlier answer: more may arrive.
+        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
+        // still arrive.
         let Ok(received) = socket.recv(&mut request) else { continue };
         let bytes = &request[..received.len];
         let Some(peer) = received.peer else { continue };

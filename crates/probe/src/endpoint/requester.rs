@@ -66,6 +66,9 @@ impl Requester {
     }
 
     /// Stops the thread and returns its records. Every request is planned, none is skipped.
+    ///
+    /// # Errors
+    /// Returns [`EndpointError::Panicked`] if the thread panicked: a defect.
     pub fn finish(mut self) -> Result<ProbeLog, EndpointError> {
         self.end_at(0);
         join(self.thread.take(), NAME)

@@ -23,6 +23,10 @@ pub struct ProbeSocket {
 
 impl ProbeSocket {
     /// Prepares a bound socket: time stamps, markings, buffers. `end` is its name in errors.
+    ///
+    /// # Errors
+    /// Returns [`EndpointError::Socket`] if the kernel refuses an option that the measurement
+    /// needs.
     pub fn new(socket: UdpSocket, end: &'static str) -> Result<Self, EndpointError> {
         let error = |step| move |source: io::Error| EndpointError::Socket { end, step, source };
         let local = socket.local_addr().map_err(error("reading its address"))?;
@@ -35,7 +39,8 @@ impl ProbeSocket {
             let asked = ancillary::ask_ipv6(&socket);
             asked.map_err(error("asking for the traffic class and the hop limit"))?;
         }
-        // On a dual-stack IPv6 socket these serve IPv4 peers; others may refuse them.
+        // On a dual-stack IPv6 socket these serve IPv4 peers; a socket for IPv6 alone may refuse
+        // them.
         let for_ipv4 = ancillary::ask_ipv4(&socket);
         if local.is_ipv4() {
             for_ipv4.map_err(error("asking for the type of service and the time to live"))?;
@@ -46,6 +51,9 @@ impl ProbeSocket {
     }
 
     /// Returns another handle to the same socket, for another thread.
+    ///
+    /// # Errors
+    /// Returns the kernel's error, for example if the process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
@@ -55,6 +63,9 @@ impl ProbeSocket {
     }
 
     /// Exchanges datagrams only with `peer` from now on.
+    ///
+    /// # Errors
+    /// Returns the kernel's error, for example without a route.
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(peer)?;
         self.sends_over_ipv6 = is_ipv6_on_the_wire(peer);

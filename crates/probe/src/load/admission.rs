@@ -22,7 +22,11 @@ pub trait Admission: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the client.
-    fn admit(&self, token: &Token, ip: IpAddr) -> Result<(Self::Share, Self::Place), &'static str>;
+    fn admit(
+        &self,
+        token: &Token,
+        address: IpAddr,
+    ) -> Result<(Self::Share, Self::Place), &'static str>;
 }
 
 /// The rate and volume of a flow in each direction, and its end. The default methods limit nothing.

@@ -75,12 +75,14 @@ impl FlowHandle {
         self.delivered.last().map_or(0, |record| record.bytes)
     }
 
-    /// Returns the payload bytes sent so far, with those not yet reported as arrived.
+    /// Returns the payload bytes sent so far, including those that the server has not reported as
+    /// arrived.
     pub fn sent_bytes(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the payload bytes delivered by `time_ns`, interpolated, once that is known.
+    /// Returns the payload bytes delivered by `time_ns`, interpolated; `None` while that is
+    /// unknown.
     pub fn bytes_at(&self, time_ns: u64) -> Option<u64> {
         self.delivered.bytes_at(time_ns)
     }

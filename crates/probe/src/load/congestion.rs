@@ -6,7 +6,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::LoadError;
 
-/// Returns the kernel's congestion controls, and those of `tcp_allowed` if they differ.
+/// Returns the kernel's loaded congestion controls, separated by spaces, with those of
+/// `tcp_allowed` if they differ.
 pub fn available_congestion_controls() -> String {
     match (kernel_list("available"), kernel_list("allowed")) {
         (Ok(available), Ok(allowed)) if available != allowed => {
@@ -96,6 +97,9 @@ pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
 }
 
 /// Returns the congestion control that a TCP socket uses.
+///
+/// # Errors
+/// Returns the error of the system call.
 pub fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     #[cfg(target_os = "linux")]
     let name = socket.tcp_congestion()?;

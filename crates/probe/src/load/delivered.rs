@@ -8,7 +8,8 @@ use super::RECORDS_MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
     /// On the run's clock. If the far end counted the payload: the flow's start plus the interval
-    /// on the far end's clock. The start is half a round trip before the answer.
+    /// on the far end's clock. The start is taken to be half a round trip before the answer
+    /// arrived.
     pub time_ns: u64,
     /// Bytes since the flow began.
     pub bytes: u64,

@@ -96,11 +96,13 @@ pub struct FlowLog {
     pub delivered: Vec<Delivered>,
     /// The sender's state, whichever end sends; empty for UDP.
     pub tcp: Vec<TcpSample>,
-    /// The sender's round trips, whichever end sends; empty for UDP or if not reported.
+    /// The sender's round trips, whichever end sends; empty for UDP and if the sender's system does
+    /// not report them.
     pub round_trips: RoundTripLog,
     /// The congestion control in use if the near end sends over TCP; else `None`.
     pub congestion_control: Option<String>,
-    /// Payload bytes that this end sent, with those that the far end has not reported.
+    /// Payload bytes that this end sent, including those that the far end has not reported as
+    /// arrived.
     pub bytes_sent: u64,
     /// Datagrams sent; `None` for TCP.
     pub packets_sent: Option<u64>,
@@ -162,6 +164,9 @@ pub(crate) const RECORDS_MAX: usize = 1_000_000;
 const NOT_SENT_BYTES: u32 = 128 << 10;
 
 /// Limits a connection's unsent data, so that its load ends as soon as it is stopped.
+///
+/// # Errors
+/// Returns the error of the socket option.
 pub fn keep_little_unsent(socket: &socket2::SockRef<'_>) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     return socket.set_tcp_notsent_lowat(NOT_SENT_BYTES);

@@ -158,11 +158,16 @@ pub(super) fn connect(
 }
 
 /// Sets DSCP (and, for UDP, ECN) of the packets that a socket sends.
-pub(super) fn set_marking(socket: &SockRef<'_>, domain: Domain, mark: Marking) -> io::Result<()> {
-    let class = u32::from(mark.to_byte());
+pub(super) fn set_marking(
+    socket: &SockRef<'_>,
+    domain: Domain,
+    marking: Marking,
+) -> io::Result<()> {
+    let class = u32::from(marking.to_byte());
     if domain == Domain::IPV6 {
         set_class_v6(socket, class)?;
-        // For IPv4 peers of a dual-stack socket; one for IPv6 alone rejects the option.
+        // For IPv4 peers of a dual-stack socket; a socket for IPv6 alone rejects the option and
+        // needs none.
         let _ = socket.set_tos_v4(class);
         return Ok(());
     }

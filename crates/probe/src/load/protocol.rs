@@ -85,6 +85,9 @@ impl Request {
     pub const LEN: usize = 64;
 
     /// Encodes the request for the wire.
+    ///
+    /// # Errors
+    /// Returns [`LoadError::Parameter`] if the congestion control's name is malformed.
     pub fn encode(&self) -> Result<[u8; Self::LEN], LoadError> {
         let name = self.congestion_control.as_bytes();
         if self.kind.is_tcp() && !is_name(&self.congestion_control)
@@ -110,6 +113,9 @@ impl Request {
     }
 
     /// Decodes a request from the wire.
+    ///
+    /// # Errors
+    /// Returns [`LoadError::Protocol`] for bytes that [`Request::encode`] cannot produce.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Result<Self, LoadError> {
         let error = |what| LoadError::Protocol { what };
         if bytes[..4] != MAGIC {
@@ -175,6 +181,9 @@ impl Response {
     }
 
     /// Returns the length of the reason that follows this head.
+    ///
+    /// # Errors
+    /// Returns [`LoadError::Protocol`] if `head` is not the head of a response.
     pub fn reason_len(head: &[u8; Self::HEAD_LEN]) -> Result<usize, LoadError> {
         match (head[..4] == MAGIC, head[4]) {
             (true, 0) => Ok(0),
@@ -183,7 +192,8 @@ impl Response {
         }
     }
 
-    /// Decodes a response from its head and its reason, whose control characters become '?'.
+    /// Decodes a response from its head and its reason; control characters in the reason become
+    /// '?'.
     pub fn decode(head: &[u8; Self::HEAD_LEN], reason: &[u8]) -> Result<Self, LoadError> {
         Self::reason_len(head)?;
         if head[4] == 0 {

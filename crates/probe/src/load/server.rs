@@ -70,6 +70,10 @@ pub struct LoadServer {
 
 impl LoadServer {
     /// Serves on `listener`. UDP flows use sockets from `network` on the same address.
+    ///
+    /// # Errors
+    /// Returns [`LoadError::Socket`] if the listener cannot be configured or the thread not
+    /// started.
     pub fn start(
         listener: TcpListener,
         network: Arc<dyn SocketSource>,
@@ -372,7 +376,8 @@ fn keep_window_small(socket: &SockRef<'_>, share: &impl FlowShare) {
     }
 }
 
-/// The smallest window that is set, and the size from which none is. Every kernel allows both.
+/// The smallest window that is set, and the size from which no window is set. Every kernel allows
+/// both.
 const WINDOW_BYTES: (u32, u32) = (16 << 10, 200 << 10);
 
 /// Returns the rate of a UDP flow down: the requested one, or the share's if that is lower.

@@ -40,7 +40,8 @@ impl SteadyDetector {
         let delivered = bytes.saturating_sub(self.bytes_before);
         self.bytes_before = bytes;
         self.windows = elapsed;
-        // The bytes of several windows cannot be attributed to each, so start again.
+        // The bytes of several windows cannot be attributed to each, and the first window does not
+        // count: start again.
         if !in_one_window || elapsed == 1 {
             self.seen = 0;
             return false;

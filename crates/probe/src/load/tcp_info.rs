@@ -28,6 +28,9 @@ impl TcpInfo {
     pub const LEN: usize = 40;
 
     /// Reads `TCP_INFO` of a connected socket.
+    ///
+    /// # Errors
+    /// Returns the kernel's error, for example for a socket that is not TCP.
     pub fn read(socket: &impl AsFd) -> io::Result<Self> {
         let raw = tcp_info(socket.as_fd())?;
         Ok(Self {

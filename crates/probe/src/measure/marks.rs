@@ -45,8 +45,12 @@ pub(super) fn is_accurate(flow: &LoadFlow, log: &FlowLog) -> bool {
     ACCURATE.contains(&used.as_str())
 }
 
-fn equal_share(loads: &[(&LoadFlow, &FlowLog)], way: Direction, window: &Window) -> Option<u64> {
-    let same_way = loads.iter().filter(|(flow, _)| flow.direction == way);
+fn equal_share(
+    loads: &[(&LoadFlow, &FlowLog)],
+    direction: Direction,
+    window: &Window,
+) -> Option<u64> {
+    let same_way = loads.iter().filter(|(flow, _)| flow.direction == direction);
     let rates: Vec<u64> = same_way.filter_map(|(_, log)| goodput(log, window)).collect();
     rates.iter().sum::<u64>().checked_div(rates.len() as u64)
 }

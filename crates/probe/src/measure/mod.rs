@@ -120,7 +120,8 @@ pub struct Progress {
     pub phase_max: Duration,
     /// Payload delivered up since the measurement began.
     pub bytes_up: u64,
-    /// Payload that this end sent since the measurement began; `bytes_up` is what arrived of it.
+    /// Payload that this end has sent since the measurement began; `bytes_up` counts the part that
+    /// arrived.
     pub bytes_sent: u64,
     /// Payload delivered down since the measurement began.
     pub bytes_down: u64,
@@ -174,7 +175,8 @@ pub struct MeasurementResult {
     pub inside: Vec<InsideLatency>,
     /// Records of the load flows, in the order of the configuration.
     pub loads: Vec<FlowLog>,
-    /// The estimated lead of the far clock; `None` if it is shared or cannot be estimated.
+    /// The estimated lead of the far clock; `None` if the clock is shared or no estimate is
+    /// possible.
     pub clock_offset: Option<ClockOffset>,
 }
 

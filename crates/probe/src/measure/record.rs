@@ -86,7 +86,8 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
     }
 }
 
-/// Returns what is wrong if too many answers belong to no probe that was sent by then.
+/// Returns what is wrong if more answers than networks cause belong to no probe that was sent by
+/// then.
 fn forged(counts: &[ProbeCounts]) -> Option<String> {
     let sent: u64 = counts.iter().map(|it| it.sent).sum();
     let unmatched: u64 = counts.iter().map(|it| it.unmatched).sum();

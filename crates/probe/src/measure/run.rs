@@ -263,7 +263,8 @@ impl Run<'_> {
         }
     }
 
-    /// Waits in a phase until `end_ns`, `is_over`, or cancelled, and records the phase.
+    /// Waits in a phase until `end_ns`, until `is_over` returns true, or until cancelled, and
+    /// records the phase.
     fn stay(
         &mut self,
         phase: Phase,

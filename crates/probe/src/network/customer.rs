@@ -19,7 +19,8 @@ impl CustomerNetwork {
         Self { first_address }
     }
 
-    /// Returns a single IPv4 address, because many customers share a /24, or a /56 of IPv6.
+    /// Returns a single IPv4 address or a /56 of IPv6, for limits that should not apply to a /24
+    /// that many customers share.
     pub fn of_host(address: IpAddr) -> Self {
         match address.to_canonical() {
             first_address @ IpAddr::V4(_) => Self { first_address },

@@ -40,7 +40,8 @@ impl Line {
             Line::Ignored => Vec::new(),
             Line::Named(names) => names.clone(),
             Line::OfDefaultRoutes => {
-                // The sockets are in this thread's network, which may differ from the process's.
+                // The sockets are in the network of this thread, which may differ from the
+                // process's.
                 let read = |name: &str| {
                     fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
                 };
@@ -69,7 +70,8 @@ fn bytes_of(counters: &str, names: &[String]) -> Option<[u64; 2]> {
     sum
 }
 
-/// Returns the interfaces of default routes from `/proc/net/route` and `ipv6_route`.
+/// Returns the interfaces of default routes, from the texts of `/proc/net/route` and
+/// `/proc/net/ipv6_route`.
 fn default_interfaces(routes: &str, routes_v6: &str) -> Vec<String> {
     const ANY_V6: &str = "00000000000000000000000000000000";
     let mut names: Vec<String> = Vec::new();

@@ -30,6 +30,9 @@ pub use wait::{POLL_INTERVAL, is_temporary, wait_for};
 /// `Fn(Domain, Type) -> io::Result<Socket>` that any thread may call.
 pub trait SocketSource: Send + Sync {
     /// Returns a new socket, not bound and not connected.
+    ///
+    /// # Errors
+    /// Returns the kernel's error, for example if the process has no descriptor left.
     fn socket(&self, domain: Domain, kind: Type) -> io::Result<Socket>;
 }
 

@@ -120,9 +120,12 @@ impl<N: Clone + Ord> Places<N> {
     }
 
     /// Changes the places, and evicts holders after the lock is released.
-    fn change<T>(&self, edit: impl FnOnce(&mut Taken<N>, &PlaceLimits, &mut Vec<Evict>) -> T) -> T {
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Taken<N>, &PlaceLimits, &mut Vec<Evict>) -> T,
+    ) -> T {
         let mut evicted = Vec::new();
-        let done = edit(&mut self.lock(), &self.0.limits, &mut evicted);
+        let done = change(&mut self.lock(), &self.0.limits, &mut evicted);
         for evict in evicted {
             evict();
         }
@@ -280,7 +283,8 @@ impl<N: Clone + Ord + fmt::Debug> fmt::Debug for Place<N> {
     }
 }
 
-/// Returns the output of `wanted`, or `None` if `end`, such as an eviction, is ready first.
+/// Returns the output of `wanted`, or `None` if `end` is ready first. A holder that waits for both
+/// can be evicted.
 pub async fn unless<W: Future>(
     mut end: Pin<&mut impl Future>,
     mut wanted: Pin<&mut W>,

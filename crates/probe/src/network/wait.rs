@@ -18,7 +18,8 @@ pub fn wait_for(
     Ok(poll(&[(descriptor, flags)], timeout)?[0])
 }
 
-/// Whether an error does not concern the connection: the socket would block, or a signal.
+/// Returns true for errors that do not concern the connection: a socket that would block, or a
+/// signal.
 pub fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -20,7 +20,8 @@ use super::model::{Component, Model};
 
 /// Smallest posterior of a family that counts as an answer.
 pub const CERTAIN: f64 = 0.9;
-/// Squared Mahalanobis distance per feature above which evidence resembles no component.
+/// Squared Mahalanobis distance per feature to the nearest component, above which the evidence
+/// resembles no component.
 pub const DISTANCE_MAX: f64 = 12.0;
 
 /// The queue at the bottleneck, by the evidence.

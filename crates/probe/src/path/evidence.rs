@@ -84,7 +84,8 @@ pub struct Evidence {
     pub base_rtt_ms: f64,
     /// Delay of best effort probes under TCP.
     pub tcp: Delay,
-    /// Mean time from one rise of the delay above its median to the next, ms, if it swings.
+    /// Mean time from one rise of the delay above its median to the next, ms; `None` without
+    /// swings.
     pub swing_period_ms: Option<f64>,
     /// Median of the TCP flows' own smoothed round trip.
     pub own_flow_ms: Option<f64>,
@@ -161,7 +162,8 @@ const OVERRUN_LOST_MIN: f64 = 0.1;
 const UDP_HELD_BACK: f64 = 1.05;
 
 impl Evidence {
-    /// Reads the stages of a direction; `None` without a round trip, idle or loaded, or goodput.
+    /// Reads the stages of one direction. Returns `None` if an idle or loaded round trip or the
+    /// goodput is missing.
     pub fn from_stages(
         direction: Direction,
         congestion_control: &str,
@@ -345,7 +347,8 @@ impl Stage<'_> {
         Some(best / seconds * TCP_PACKET_BYTES / (TCP_PACKET_BYTES - header))
     }
 
-    /// Returns the bits that all TCP flows delivered since the ramp began, every [`STEP_NS`].
+    /// Returns the bits that all TCP flows together have delivered since the start of the ramp,
+    /// every [`STEP_NS`].
     fn delivered_bits(&self) -> Option<Vec<f64>> {
         let last = self.window(Phase::Load)?;
         let start_ns = self.window(Phase::Ramp).unwrap_or(last).start_ns;
@@ -411,7 +414,8 @@ fn best_rate(delivered: &[f64]) -> Option<f64> {
     Some(rate)
 }
 
-/// Returns the mean time between rises through the median, a quarter of the spread apart.
+/// Returns the mean time between rises through the median, with a dead band of a quarter of the
+/// spread.
 fn swing_period_ms(delays: &[(u64, f64)], window: PhaseWindow) -> Option<f64> {
     let values = sorted(delays.iter().map(|(_, delay)| *delay));
     let at = |q| nearest_rank(&values, q);
@@ -438,7 +442,8 @@ fn own_flow_ms(stage: &Stage<'_>, window: PhaseWindow, base_ms: f64) -> Option<f
     nearest_rank(&rtts, 0.5).map(|rtt| (rtt - base_ms).max(0.0))
 }
 
-/// Returns the increments of the retransmission counters inside the window, if there are any.
+/// Returns the increments of the retransmission counters inside the window; `None` without
+/// counters.
 fn retransmissions(stage: &Stage<'_>, window: PhaseWindow) -> Option<Vec<f64>> {
     let mut bursts = None;
     for series in stage.series_of("retransmits") {
@@ -473,13 +478,18 @@ fn loss_share(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
 }
 
 /// Returns the share of the phase's probes with `ecn` that arrived with CE in the loaded direction.
-fn ce_share(way: Direction, stages: &[Option<Stage<'_>>], ecn: Ecn, phase: Phase) -> Option<f64> {
+fn ce_share(
+    direction: Direction,
+    stages: &[Option<Stage<'_>>],
+    ecn: Ecn,
+    phase: Phase,
+) -> Option<f64> {
     let (mut arrived, mut marked) = (0_u32, 0_u32);
     for sample in stages.iter().flatten().flat_map(|stage| stage.samples) {
         if sample.marking_sent.ecn != ecn || sample.phase != phase {
             continue;
         }
-        let seen = match way {
+        let seen = match direction {
             Direction::Up => sample.marking_far,
             Direction::Down => sample.marking_near,
         };

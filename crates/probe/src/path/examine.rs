@@ -20,7 +20,8 @@ pub struct ExamineConfig {
     pub direction: Direction,
     /// Congestion control of the TCP flows, as the kernel names it.
     pub congestion_control: String,
-    /// Whether UDP at [`OVERLOAD`] times the rate follows TCP; less is certain without it.
+    /// Whether UDP at [`OVERLOAD`] times the rate follows TCP. Without it the answer is less
+    /// certain.
     pub overload: bool,
     /// Whether a load with DSCP 45 then competes with a load without.
     pub treatment: bool,
@@ -49,7 +50,8 @@ pub struct Examination {
     /// The server's granted rate, bit/s, if that and not the line limited the load: the evidence is
     /// then of the server's limit.
     pub held_up_at_bit_per_s: Option<u64>,
-    /// `None` without evidence, on a machine too slow, or if the server's limit held up the load.
+    /// `None` without evidence, if this machine was too slow, or if the server's limit held up the
+    /// load.
     pub queue: Option<Classification>,
     /// How packets with DSCP 45 fare beside others; `None` if that was not tested, or if the
     /// server's limit held up the load.
@@ -80,7 +82,8 @@ pub enum TreatmentVerdict {
 
 pub const FLOWS: usize = 4;
 const TREATMENT_FLOWS: usize = 2;
-/// A class with more than this share has priority; two pairs of CUBIC flows differ by less.
+/// A class with more than this share of the rate has priority. By chance, two pairs of CUBIC flows
+/// differ by less.
 pub const PRIORITY_SHARE: f64 = 0.68;
 /// A load that reached this share of the granted rate was limited by the grant.
 const GRANT_REACHED: f64 = 0.9;

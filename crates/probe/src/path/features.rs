@@ -4,7 +4,8 @@ use super::evidence::Evidence;
 
 pub const FEATURES: usize = 18;
 
-/// The model's input, in the order of [`FEATURE_NAMES`]; `None` for an unmeasured feature.
+/// The model's input, in the order of [`FEATURE_NAMES`]; `None` for a feature that was not
+/// measured.
 pub type FeatureVector = [Option<f64>; FEATURES];
 
 /// Names of the features in the model's file and in evidence.

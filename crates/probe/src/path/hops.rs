@@ -98,7 +98,8 @@ pub fn trace_hops(target: SocketAddr, markings: &[Marking]) -> Result<HopTrace, 
 }
 
 impl HopTrace {
-    /// Returns the first change of `self.markings[marking]` at a hop that answered, if any.
+    /// Returns the first change of `self.markings[marking]`; `None` if it arrived unchanged at
+    /// every hop that answered.
     pub fn first_change(&self, marking: usize) -> Option<Change> {
         let from = *self.markings.get(marking)?;
         let (mut after_ttl, mut after) = (0, None);

@@ -60,9 +60,11 @@ pub struct MarkRow {
 pub enum Fate {
     /// At least nine of ten packets arrived with one marking, which may have changed.
     Seen { dscp: Change, ecn: Change },
-    /// No marking, `mostly` the most frequent, arrived on nine of ten packets: several paths.
+    /// No marking arrived on nine of ten packets: several paths, or a policy that varies. `mostly`
+    /// is the most frequent.
     Mixed { mostly: Marking },
-    /// Only packets with this marking were not answered. Which direction lost them is unknown.
+    /// No packet with this marking was answered, while other markings were. Which direction lost
+    /// them is unknown.
     Lost,
     /// No packet of any marking was answered.
     Unknown,

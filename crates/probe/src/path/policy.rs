@@ -16,13 +16,16 @@ use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "policy")]
 pub enum Policy {
-    /// DSCP and ECN become zero: a router that takes the byte for RFC 791's type of service.
+    /// DSCP and ECN become zero: a home router that treats the byte as the type of service of RFC
+    /// 791.
     ByteCleared,
     /// Every DSCP becomes zero; ECN is unchanged.
     DscpCleared,
-    /// DSCP 45 becomes zero, others do not change: the edge of a network that uses 45 itself.
+    /// DSCP 45 becomes zero and others are unchanged: the edge of a network that uses 45
+    /// internally.
     NqbBleached,
-    /// 45 is unchanged, and the DSCPs in `from`, used by homes, become 45: an edge with NQB.
+    /// 45 is unchanged, and the DSCPs in `from`, which homes use for low latency, become 45: an
+    /// edge that supports NQB.
     TranslatedToNqb { from: Vec<u8> },
     /// The upper three bits of each DSCP survive: a path over Wi-Fi user priorities (RFC 8325).
     ClassOnly,
@@ -42,7 +45,8 @@ pub struct PolicyFinding {
     pub direction: Direction,
     #[serde(flatten)]
     pub policy: Policy,
-    /// The hops between which the policy applies; `None` for the way down or if unknown.
+    /// The hops between which the policy applies; `None` for the way down, or if the hops are
+    /// unknown.
     pub place: Option<HopChange>,
 }
 

@@ -24,7 +24,8 @@ pub struct EchoTarget {
     pub distance: Option<u8>,
 }
 
-/// A thread that sends an echo to each hop in each interval, until finished or dropped.
+/// A thread that sends an echo to each hop in each interval, until the prober is finished or
+/// dropped.
 #[derive(Debug)]
 pub struct RouteProber {
     stop: Arc<AtomicBool>,
@@ -44,13 +45,17 @@ impl RouteProber {
     /// # Errors
     /// Returns an error without a socket, for example [`io::ErrorKind::PermissionDenied`] if this
     /// user may not send echoes.
-    pub fn start(hops: Vec<EchoTarget>, device: Option<&str>, clock: RunClock) -> io::Result<Self> {
+    pub fn start(
+        targets: Vec<EchoTarget>,
+        device: Option<&str>,
+        clock: RunClock,
+    ) -> io::Result<Self> {
         let open = |target: EchoTarget| {
             let start = |address| Echoes::start_through(address, device);
             let echoes = target.address.map(start).transpose()?;
             Ok(Course { target, echoes, sent: BTreeMap::new() })
         };
-        let courses = hops.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let courses = targets.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
         let sender = Sender { courses, clock, stop: Arc::clone(&stop) };
         let thread = thread::Builder::new().name("route".to_owned()).spawn(move || sender.run())?;

@@ -36,7 +36,8 @@ impl ClosedLoop {
     /// Most requests: bounds the memory of a session over a path without delay.
     pub const REQUESTS_MAX: usize = 4_000_000;
 
-    /// A session that sends until before `end_ns` and gives each request up after `timeout_ns`.
+    /// Returns a session that sends its last request before `end_ns` and gives each up after
+    /// `timeout_ns`.
     pub fn new(end_ns: u64, timeout_ns: u64) -> Self {
         Self { end_ns, timeout_ns, ..Self::default() }
     }

@@ -7,7 +7,8 @@ use super::matching::{ReplyRecord, SentRecord};
 pub struct ClockOffset {
     /// Lead of the far clock; negative if it is behind.
     pub offset_ns: i64,
-    /// Largest error without drift: half the round trip, if one direction took all of it.
+    /// Largest error of the estimate if neither clock drifts: half the round trip, reached if one
+    /// direction took all of it.
     pub error_ns: u64,
 }
 

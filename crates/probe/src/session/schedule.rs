@@ -23,7 +23,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Returns a schedule without an end. An interval of 0 counts as 1 ns, no class as one.
+    /// Returns a schedule without an end, see [`Schedule::end_at`]. An interval of 0 counts as 1
+    /// ns, no class as one class.
     pub fn new(start_ns: u64, interval_ns: u64, classes: u16) -> Self {
         let classes = classes.max(1);
         Self {
@@ -46,7 +47,8 @@ impl Schedule {
         self.slot(self.next).map(|slot| slot.scheduled_ns)
     }
 
-    /// Returns the slot to send now, if one is due. Counts those late by an interval or more.
+    /// Returns the slot to send now; `None` if none is due. Skips and counts slots that are late by
+    /// an interval or more.
     pub fn take_due(&mut self, now_ns: u64) -> Option<Slot> {
         loop {
             let slot = self.slot(self.next).filter(|slot| slot.scheduled_ns <= now_ns)?;
@@ -69,7 +71,8 @@ impl Schedule {
         self.skipped.get(usize::from(class)).copied().unwrap_or(0)
     }
 
-    /// `None` after the end and after the last sequence number: the packet's field has 32 bits.
+    /// Returns `None` after the end, and after the last sequence number: the packet's field has 32
+    /// bits.
     fn slot(&self, index: u64) -> Option<Slot> {
         let classes = u64::from(self.classes);
         let (round, class) = (index / classes, index % classes);

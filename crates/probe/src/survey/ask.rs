@@ -102,6 +102,9 @@ impl EchoSocket {
     }
 
     /// Opens a second handle, so that one thread sends and another receives.
+    ///
+    /// # Errors
+    /// Returns an error if the process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         let Self { is_raw, is_v4, .. } = *self;
         Ok(Self { socket: self.socket.try_clone()?, is_raw, is_v4 })
@@ -246,13 +249,20 @@ mod errors {
 }
 
 /// Sends one echo and returns its round trip.
-pub(crate) fn echo(to: SocketAddr, device: Option<&str>, limit: Duration) -> io::Result<Duration> {
-    let socket = EchoSocket::open(to, device)?;
+///
+/// # Errors
+/// Returns an error without an answer within `allowed`.
+pub(crate) fn echo(
+    address: SocketAddr,
+    device: Option<&str>,
+    allowed: Duration,
+) -> io::Result<Duration> {
+    let socket = EchoSocket::open(address, device)?;
     let mut payload = [0; ECHO_BYTES];
     fill(&mut payload)?;
     let start = Instant::now();
     socket.send(&payload)?;
-    until(start, limit, &mut |left| Ok(socket.receive(left)? == Some(payload)))
+    until(start, allowed, &mut |left| Ok(socket.receive(left)? == Some(payload)))
 }
 
 /// Returns the ICMP message of a received packet. A raw socket for IPv4 includes the IP header.

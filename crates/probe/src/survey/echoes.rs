@@ -41,6 +41,9 @@ impl Echoes {
     }
 
     /// As [`Echoes::start`], through the network interface `device` alone if one is named.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Echoes::start`].
     pub fn start_through(address: SocketAddr, device: Option<&str>) -> io::Result<Self> {
         let socket = EchoSocket::open(address, device)?;
         let mut secret = [0; 8];
@@ -54,6 +57,9 @@ impl Echoes {
     }
 
     /// Sends the next ICMP echo request, and returns when.
+    ///
+    /// # Errors
+    /// Returns the kernel's error, for example that the network is unreachable.
     pub fn send(&mut self) -> io::Result<Instant> {
         let number = self.next;
         self.next += 1;

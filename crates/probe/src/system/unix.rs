@@ -69,7 +69,8 @@ pub(crate) fn unix_ns() -> u64 {
 }
 
 fn read(clock: ClockId) -> u64 {
-    // Both clocks are after their epoch; if not, 0 is better than a panic while measuring.
+    // Both clocks exist and are after their epoch. If not, 0 is better than a panic in a measuring
+    // thread.
     let now = clock_gettime(clock).unwrap_or_else(|_| TimeSpec::new(0, 0));
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }

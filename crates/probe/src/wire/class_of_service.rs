@@ -96,6 +96,9 @@ impl ClassOfService {
     }
 
     /// Decodes the value. Reserved bits, and RPD values other than 00 and 01, are ignored.
+    ///
+    /// # Errors
+    /// Returns [`WireError::TlvLength`] unless `value` has four bytes.
     pub fn decode(value: &[u8]) -> Result<Self, WireError> {
         use EcnReply::{Refused, Reserved, Set, Unsupported};
         let bytes: [u8; Self::LEN] = value.try_into().map_err(|_| WireError::TlvLength {

@@ -23,11 +23,13 @@ impl NtpTimestamp {
         let seconds = (nanos / NANOS_PER_SECOND + UNIX_EPOCH_IN_NTP_SECONDS) % ERA_SECONDS;
         let remainder = nanos % NANOS_PER_SECOND;
         let fraction = ((remainder << 32) + NANOS_PER_SECOND / 2) / NANOS_PER_SECOND;
-        // A fraction is at most (10^9 - 1) * 2^32 / 10^9 + 1/2 < 2^32: the fields do not overlap.
+        // A fraction is at most (10^9 - 1) * 2^32 / 10^9 + 1/2 < 2^32, so the fields do not
+        // overlap.
         Self(seconds << 32 | fraction)
     }
 
-    /// Returns nanoseconds since 1970, rounded to nearest; `None` for [`NtpTimestamp::UNKNOWN`].
+    /// Returns nanoseconds since 1970, rounded to the nearest; `None` for
+    /// [`NtpTimestamp::UNKNOWN`].
     pub fn to_unix_nanos(self) -> Option<u64> {
         if self == Self::UNKNOWN {
             return None;

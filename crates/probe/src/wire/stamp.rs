@@ -22,6 +22,9 @@ pub struct SenderPacket {
 
 impl SenderPacket {
     /// Writes the base packet to the first [`BASE_LEN`] bytes of `out`.
+    ///
+    /// # Errors
+    /// Returns [`WireError::BufferTooSmall`] if `out` is shorter.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), WireError> {
         let len = out.len();
         let error = WireError::BufferTooSmall { len, needed: BASE_LEN };
@@ -71,6 +74,9 @@ pub struct ReflectorPacket {
 
 impl ReflectorPacket {
     /// Writes the base packet to the first [`BASE_LEN`] bytes of `out`.
+    ///
+    /// # Errors
+    /// Returns [`WireError::BufferTooSmall`] if `out` is shorter.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), WireError> {
         let Self { sequence, timestamp, error_estimate, sender, .. } = *self;
         let session = sender.session;

@@ -13,7 +13,8 @@ underload_aqm::named! {
         Local = "local network",
         /// Between the peer and the router; exists only if a peer answers.
         Router = "router",
-        /// Between the router, with its queue towards the line, and the provider's first hop.
+        /// Between the router and the provider's first hop; includes the router's queue towards the
+    /// line.
         Access = "access line",
         /// From the provider's first hop to the far end.
         Beyond = "beyond",

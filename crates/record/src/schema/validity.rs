@@ -75,7 +75,8 @@ impl Timeliness {
 pub enum Validity {
     #[default]
     Valid,
-    /// The machine may have caused the latency: stored and shown, but not in summaries.
+    /// The machine, not the line, may have caused the latency. The trial is stored and shown, but
+    /// excluded from summaries.
     Invalid { reasons: Vec<InvalidReason> },
 }
 

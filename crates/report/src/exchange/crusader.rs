@@ -283,7 +283,8 @@ fn add_group(group: &Group, steady: PhaseWindow, part: &mut Imported) {
 
 const STEP_NS: u64 = 100_000_000;
 
-/// Converts bytes per time to bit/s per tenth of a second; 0 for tenths without bytes.
+/// Converts bytes per time to bit/s per tenth of a second; tenths without bytes between two others
+/// are 0.
 fn rates(steps: &[(u64, u64)]) -> Vec<SeriesPoint> {
     let Some((first, last)) = steps.first().zip(steps.last()) else { return Vec::new() };
     let start_ns = first.0;

@@ -33,6 +33,9 @@ const OWN_KEY: &str = "UNDERLOAD";
 const TIME_FORMAT: &str = "%Y-%m-%dT%H:%M:%S%.6fZ";
 
 /// Returns the gzipped content of a `.flent.gz` file for one trial of a run.
+///
+/// # Errors
+/// Returns the error of the encoder or compressor; neither fails in memory.
 pub fn flent_file(run: &RunData, trial: &TrialRecord) -> std::io::Result<Vec<u8>> {
     let document = Export::new(run, trial).document();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());

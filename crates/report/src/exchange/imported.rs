@@ -87,15 +87,20 @@ pub(super) fn probe_flow(name: &str) -> FlowRecord {
     }
 }
 
-/// Makes the record of a flow that loads one direction; `rate` is the goodput in bit/s.
-pub(super) fn load_flow(name: String, kind: &str, way: Direction, rate: Option<u64>) -> FlowRecord {
-    let is_up = way == Direction::Up;
+/// Makes the record of a flow that loads one direction; `goodput` in bit/s.
+pub(super) fn load_flow(
+    name: String,
+    kind: &str,
+    direction: Direction,
+    goodput: Option<u64>,
+) -> FlowRecord {
+    let is_up = direction == Direction::Up;
     FlowRecord {
         name,
         kind: kind.to_owned(),
         direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
-        goodput_up_bit_per_s: rate.filter(|_| is_up),
-        goodput_down_bit_per_s: rate.filter(|_| !is_up),
+        goodput_up_bit_per_s: goodput.filter(|_| is_up),
+        goodput_down_bit_per_s: goodput.filter(|_| !is_up),
         ..FlowRecord::default()
     }
 }

@@ -45,7 +45,8 @@ impl Grade {
         }
     }
 
-    /// Returns what a user notices if the grade is that of packets beside or inside the load.
+    /// Returns what a user of the line notices if the grade is that of packets beside or inside the
+    /// load.
     pub(crate) fn words(self, vantage: Vantage) -> &'static str {
         match vantage {
             Vantage::Beside => self.words_beside(),

@@ -93,13 +93,15 @@ pub(crate) fn worst(findings: &[Finding]) -> Option<(&Finding, Added)> {
     graded.max_by(|a, b| a.1.ms.total_cmp(&b.1.ms))
 }
 
-/// Returns the packets whose delay a user notices first: beside the load, unless inside is worse.
+/// Returns the packets whose delay a user notices first: those beside the load, unless the grade
+/// inside it is worse.
 fn noticed(finding: &Finding, worst: Added) -> Vantage {
     let beside = finding.added_beside_ms().map(Grade::of);
     if beside == Some(Grade::of(worst.ms)) { Vantage::Beside } else { worst.vantage }
 }
 
-/// Formats the latency that a load adds, and where: `adds 31 ms inside it, 7 ms beside it`.
+/// Formats the latency that a load adds and, if both are known, where it does: `adds 31 ms inside
+/// it, 7 ms beside it`.
 fn adds_where(finding: &Finding, worst: Added) -> String {
     let adds = added_words(worst.ms);
     let other = match worst.vantage {

@@ -99,7 +99,8 @@ fn place(segment: PathSegment) -> &'static str {
     }
 }
 
-/// Returns what to change where the delay is not on the access line, by place.
+/// Returns what to change if the delay of these steps is elsewhere than on the access line; a
+/// sentence for each place.
 pub(crate) fn cures(findings: &[&Finding]) -> Vec<&'static str> {
     let mut places: Vec<PathSegment> = findings.iter().filter_map(|it| elsewhere(it)).collect();
     places.sort_unstable();

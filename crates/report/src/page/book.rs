@@ -27,6 +27,9 @@ pub struct FigurePage {
 
 impl FigurePage {
     /// Draws the figure of a run. `figure` and `description` are those of the scenario.
+    ///
+    /// # Errors
+    /// Returns [`PageError::Plot`] if a plot cannot be laid out.
     pub fn of(run: &RunData, figure: &str, description: &str) -> Result<Self, PageError> {
         let runs = std::slice::from_ref(run);
         let plots = Plots::asked_for(&subjects(runs))?;
@@ -80,7 +83,8 @@ pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<Path
 }
 
 /// Writes the Markdown pages of [`figure_pages`] into a directory, and returns the path of the
-/// index. `command` is the command that writes them. Replaces earlier files, each atomically.
+/// index. `command` is the command that writes them. Replaces the files of an earlier run, each
+/// atomically.
 ///
 /// # Errors
 /// Returns [`PageError::Io`] if writing fails, [`PageError::NotOurs`] if a file with such a name is

@@ -65,8 +65,13 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
 }
 
 /// Renders a quantile of two arms. `is_same` means that the trials of one arm are identical.
-fn row(first: &Subject<'_>, other: &Subject<'_>, share: Quantile, is_same: bool) -> Option<Markup> {
-    let (ours, base) = (values(other, share), values(first, share));
+fn row(
+    first: &Subject<'_>,
+    other: &Subject<'_>,
+    quantile: Quantile,
+    is_same: bool,
+) -> Option<Markup> {
+    let (ours, base) = (values(other, quantile), values(first, quantile));
     if ours.len().min(base.len()) < FEWEST_TRIALS {
         return None;
     }
@@ -80,7 +85,7 @@ fn row(first: &Subject<'_>, other: &Subject<'_>, share: Quantile, is_same: bool)
     };
     Some(html! {
         tr {
-            td.text { (share.name()) }
+            td.text { (quantile.name()) }
             td { (estimate(&difference, is_same)) }
             td { (estimate(&ratio, is_same)) }
             td { (format!("{:.0}", test.superiority * 100.0)) }

@@ -93,7 +93,11 @@ pub struct LiveState {
     pub patience: Duration,
 }
 
-/// Renders the page of a run under way, which reloads itself and begins with `state`.
+/// Renders the page of a run under way: a page that reloads itself and begins with the sentence of
+/// `state`.
+///
+/// # Errors
+/// As [`render`].
 pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError> {
     let page = render(std::slice::from_ref(run))?;
     // Without a script, nothing on the page can find that the run was killed.
@@ -113,6 +117,9 @@ pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError
 const RELOAD_SECONDS: u32 = 2;
 
 /// Draws the plots of that page, each as it is written to a separate file.
+///
+/// # Errors
+/// Returns [`PageError::Plot`] if a plot cannot be laid out.
 pub fn plots(runs: &[RunData]) -> Result<Vec<Plot>, PageError> {
     Ok(Plots::of(&subjects(runs))?.all().cloned().collect())
 }
@@ -170,7 +177,8 @@ const PAGE_MARK: &str = ": latency under load</title>";
 const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
 
-/// Rejects links below `directory`, maybe of another user; then as [`check_replaceable`].
+/// Rejects links below `directory`, which another user may have created, then checks `path` as
+/// [`check_replaceable`] does.
 fn check_file_of(directory: &Path, path: &Path, mark: &str) -> Result<(), PageError> {
     disk::refuse_links(directory, path).map_err(PageError::io(path, "write"))?;
     check_replaceable(path, mark)

@@ -14,7 +14,8 @@ pub(super) fn table(head: &Markup, rows: &[Markup]) -> Markup {
     table_of(None, head, rows)
 }
 
-/// Renders a table that the page's script sorts by its heads, and filters by its first column.
+/// Renders a table that the page's script sorts by a click on a head, and filters by its first
+/// column.
 pub(super) fn sortable(head: &Markup, rows: &[Markup]) -> Markup {
     table_of(Some("sortable"), head, rows)
 }

@@ -16,7 +16,8 @@ use crate::sweep::{SweepOutcome, unit};
 /// Most axes with a plot.
 const MOST_PICTURES: usize = 8;
 
-/// Writes or replaces `report.html` of a sweep in its directory, and returns its path.
+/// Writes `report.html` of a sweep into its directory, and returns its path. Replaces an earlier
+/// report.
 pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<PathBuf, PageError> {
     let page = sweep_page(outcome)?;
     let path = directory.join("report.html");

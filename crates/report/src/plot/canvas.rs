@@ -97,7 +97,8 @@ impl From<NotAnInk> for DrawingErrorKind<NotAnInk> {
     }
 }
 
-/// Returns the rules for the colour of every ink, by variables of `colours.css`.
+/// Returns the style rules that give every ink its colour, for up to 32 arms. The variables are in
+/// `colours.css`.
 pub(crate) fn ink_rules() -> String {
     let mut css = String::new();
     for name in CLASSES[..FIRST_NUMBERED].iter().filter(|name| **name != FRAME) {

@@ -352,7 +352,8 @@ pub(super) fn curve(panel: &mut Panel<'_>, points: Vec<(f64, f64)>, ink: Ink, wi
     panel.draw_series([PathElement::new(points, line(ink, width))]).map(drop).map_err(words)
 }
 
-/// Draws a straight line as an SVG `line`, which the page's script does not take for a curve.
+/// Draws a straight line that is part of a mark: an SVG `line`, which the page's script does not
+/// treat as a curve.
 pub(super) fn stroke(
     panel: &mut Panel<'_>,
     from: (f64, f64),

@@ -16,7 +16,8 @@ const MOST_COHORTS: usize = 8;
 const MOST_BARS: usize = 40;
 const LEAST_BARS: usize = 4;
 
-/// Draws, for every series, both distribution functions and a histogram of each cohort.
+/// Draws, for every series by its number, both distribution functions and a histogram of each
+/// cohort.
 pub(crate) fn plots(study: &CohortStudy) -> Result<Vec<(usize, Vec<Plot>)>, PlotError> {
     let of_series = |(number, series): (usize, &SeriesStudy)| {
         let mean = |own: &CohortSeries| own.mean.clone();

@@ -134,6 +134,8 @@ impl Curve {
 }
 
 impl Diagram {
+    /// # Errors
+    /// Returns an error if a scale has an empty range.
     pub fn plot(&self) -> Plotted {
         self.plot_with_frames().map(|(plot, _)| plot)
     }

@@ -42,7 +42,8 @@ pub(crate) trait Value: Sized {
         None
     }
 
-    /// Returns a substitute for a rejected value, for the keys beside it; `None` for most types.
+    /// Returns a substitute for a rejected value, so that the keys beside it can still be used;
+    /// `None` for most types.
     fn wrong() -> Option<Self> {
         None
     }
@@ -74,7 +75,8 @@ pub(super) fn read<T: Value>(value: &Toml, key: &str, faults: &mut Faults) -> Op
     T::wrong()
 }
 
-/// Implements [`Value`] for TOML's types: type in a schema, accepted values, conversion.
+/// Implements [`Value`] for types of TOML: the type in a schema, the description of accepted
+/// values, and the conversion.
 macro_rules! values {
     ($($type:ty, $json:literal, $expected:expr, $value:pat => $read:expr;)*) => {$(
         impl Value for $type {

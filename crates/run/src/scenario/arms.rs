@@ -13,7 +13,8 @@ use super::tables::Base;
 use super::variants::{Variant, combinations, name};
 use crate::keys::{Fault, Faults};
 
-/// The arms (a cohort's with typical conditions), and the tables of those drawn or varied later.
+/// The arms (of a cohort with typical conditions), and the tables of those that are drawn or varied
+/// later.
 #[derive(Debug, Default)]
 pub(super) struct Arms {
     pub arms: Vec<Arm>,

@@ -122,7 +122,8 @@ impl Metrics {
         Ok(unit.map(|unit| if unit.is_empty() { "1".to_owned() } else { unit.to_owned() }))
     }
 
-    /// Rejects what is neither a metric nor a family of quantiles such as `load.rtt`.
+    /// Rejects what is neither a metric nor a family of quantiles such as `load.rtt` and
+    /// `call/delay`.
     pub(crate) fn check_family(&self, key: &str, metric: &str) -> Result<(), Fault> {
         let of_family = |joint: char| self.check(key, &format!("{metric}{joint}p50"));
         match of_family('.').or_else(|_| of_family('_')) {

@@ -121,7 +121,8 @@ pub struct Scenario {
     pub arms: Vec<Arm>,
     /// Draws the conditions of every trial; `None` if they are fixed.
     pub cohort: Option<Cohort>,
-    /// The comparison that the scenario is about; `None` without one, or if arms were not chosen.
+    /// The comparison that the scenario is about; `None` if it declares none, or if its arms were
+    /// not chosen.
     pub headline: Option<Headline>,
     pub plots: Vec<PlotRecord>,
     /// Published numbers about these arms.

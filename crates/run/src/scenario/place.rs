@@ -15,7 +15,8 @@ pub(super) struct Place {
     pub value: Range<usize>,
 }
 
-/// Returns the place of each key; a flow's both as `flow.bulk.count` and `flow[0].count`.
+/// Returns the place of each key; that of a flow's key both as `flow.bulk.count` and as
+/// `flow[0].count`.
 pub(super) fn place_of_keys(root: &DeTable<'_>) -> BTreeMap<String, Place> {
     let mut places = BTreeMap::new();
     note(root, "", &mut places);

@@ -104,7 +104,8 @@ impl Sweep {
         self.cells() * self.repeats
     }
 
-    /// Returns the units of [`Sweep::compute`]: with [`SweepFile::stop`] cells, or else trials.
+    /// Returns the number of units that [`Sweep::compute`] accepts, from 0: with
+    /// [`SweepFile::stop`] cells, or else trials.
     pub fn units(&self) -> u64 {
         if self.file.stop.is_some() { self.cells() } else { self.trials() }
     }

@@ -22,7 +22,8 @@ pub(crate) struct Account {
     up: Allowance,
     down: Allowance,
     probes: Allowance,
-    /// Limits at the granted rate, for bytes that could not be delayed; the current may be lower.
+    /// Limits, at the rate as granted, for bytes that arrived and could not be delayed. The current
+    /// rate may be lower.
     arrived: [Allowance; 2],
     moved: [AtomicU64; 2],
 }
@@ -99,17 +100,22 @@ impl Account {
 
     /// Consumes bytes before they are transferred. If they may not be transferred now, consumes
     /// nothing and returns how long to wait.
-    pub(crate) fn take(&self, now_ns: u64, way: Direction, bytes: u64) -> Result<(), Duration> {
+    pub(crate) fn take(
+        &self,
+        now_ns: u64,
+        direction: Direction,
+        bytes: u64,
+    ) -> Result<(), Duration> {
         if self.is_over(now_ns) {
             return Err(AHEAD_MAX);
         }
-        let allowance = self.allowance(way);
+        let allowance = self.allowance(direction);
         allowance.take(now_ns, bytes)?;
         if !self.take_volume(bytes) {
             allowance.give_back(bytes);
             return Err(AHEAD_MAX);
         }
-        self.moved[way as usize].fetch_add(bytes, Ordering::Relaxed);
+        self.moved[direction as usize].fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 

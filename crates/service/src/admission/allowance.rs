@@ -36,7 +36,8 @@ impl Allowance {
     }
 
     /// Consumes `bytes`, at most [`Allowance::take_bytes`] or a packet, before they are
-    /// transferred. If the rate does not allow them now, consumes nothing and returns the wait.
+    /// transferred. If the rate does not allow them now, consumes nothing and returns how long to
+    /// wait.
     pub(crate) fn take(&self, now_ns: u64, bytes: u64) -> Result<(), Duration> {
         let rate = self.bytes_per_s.load(Ordering::Relaxed);
         if rate == 0 {

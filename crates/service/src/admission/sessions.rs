@@ -78,7 +78,8 @@ impl Sessions {
         }
     }
 
-    /// Grants a session to `address` under `token`; `admitted` is the client's signed token.
+    /// Grants a session to `address` under `token`; `admitted` is the signed token that the client
+    /// showed.
     pub(crate) fn open(
         self: &Arc<Self>,
         ask: Ask,
@@ -123,7 +124,8 @@ impl Sessions {
         running.iter().any(|session| session.address == address && !session.share.is_over())
     }
 
-    /// Updates the ledger with what the sessions and the line transferred; for every second.
+    /// Updates the ledger with what the sessions and the line transferred; to be called every
+    /// second.
     pub(crate) fn update(&self, line: Option<[u64; 2]>) {
         let moved: BTreeMap<u64, [u64; 2]> = self
             .running()
@@ -231,7 +233,8 @@ impl ProbeIndex {
         Self { sessions: Arc::clone(sessions), generation: None, shares: BTreeMap::new() }
     }
 
-    /// Whether a probe of `bytes` from this address may be answered; `None` without a session.
+    /// Returns whether a probe of `bytes` from this address may be answered now; `None` if the
+    /// address has no session.
     pub(crate) fn admits(&mut self, address: IpAddr, bytes: usize) -> Option<bool> {
         self.refresh();
         let now_ns = self.sessions.now_ns();

@@ -33,7 +33,8 @@ pub(crate) enum Ended {
 }
 
 impl<S: Read + Write, W: Watch, L: Lease> Conversation<S, W, L> {
-    /// Begins a conversation of [`CONVERSATION_MAX`] for handshake, question and answer.
+    /// Begins a conversation. The client has [`CONVERSATION_MAX`] for handshake, question and
+    /// answer.
     pub(crate) fn begin(tls: Arc<ServerConfig>, stream: S, watch: W) -> Result<Self, ServiceError> {
         let connection = ServerConnection::new(tls).map_err(ServiceError::Tls)?;
         let limited = Limited::new(stream, watch, CONVERSATION_MAX);

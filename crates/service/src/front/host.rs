@@ -164,7 +164,8 @@ impl Host {
         self.leases.is_some() && !self.admits_anonymous && question.token.is_none()
     }
 
-    /// Returns messages for the operator. Those about tokens wait while a slow disk has the lock.
+    /// Returns messages for the operator. Those about tokens wait for the next call if a slow disk
+    /// blocks the tokens' lock.
     pub(crate) fn news(&self) -> Vec<String> {
         let desk = self.tokens.as_ref().and_then(|desk| desk.try_lock().ok());
         let mut news = desk.map(|mut desk| desk.news()).unwrap_or_default();
@@ -224,7 +225,8 @@ fn probing(ask: Ask) -> Ask {
 }
 
 fn busy(wait: Duration, reason: &str) -> Decided {
-    // Add up to a tenth and two seconds at random, so that clients do not return at once.
+    // Add up to a tenth and two seconds at random, so that waiting clients do not all return at
+    // once.
     let spread_ms = 2_000 + wait.as_millis() as u64 / 10;
     let chance_ms = u64::from_be_bytes(random()?) % spread_ms;
     let retry_after_ms = wait.as_millis() as u64 + chance_ms;

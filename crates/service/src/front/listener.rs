@@ -48,7 +48,8 @@ pub(crate) fn serve(host: &Arc<Host>, listeners: &[TcpListener], mut line: LineM
                 match listener.accept() {
                     Ok((socket, from)) => threads.extend(welcome(host, socket, from)),
                     Err(error) if is_temporary(&error) => break,
-                    // No descriptor is left, or the connection closed before it was accepted.
+                    // The process is out of descriptors, or the connection closed before it was
+                    // accepted.
                     Err(_) => {
                         std::thread::sleep(LOOK_INTERVAL / 10);
                         break;

@@ -15,7 +15,8 @@ pub(crate) struct Openings {
     keyed: RandomState,
 }
 
-/// Networks in one slot share a limit; the hash is keyed, so that none can choose its slot.
+/// Networks in the same slot share a limit; the hash is keyed, so that a sender cannot choose the
+/// slot.
 const SLOTS: usize = 4096;
 /// Fifty per second and network, with a burst of one second.
 const NETWORK_COST_NS: u64 = 20_000_000;

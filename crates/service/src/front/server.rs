@@ -42,7 +42,8 @@ pub struct ServiceConfig {
     pub line: Line,
     /// Parses leases; `None` if the server accepts none.
     pub leases: Option<Arc<dyn Leases>>,
-    /// The directory for the uses of tokens and leases; `None` for memory, until the server ends.
+    /// The directory that stores the uses of tokens and leases. `None` keeps them in memory, until
+    /// the server ends.
     pub state: Option<PathBuf>,
 }
 

@@ -56,6 +56,9 @@ impl PemFiles {
 
 impl Identity {
     /// Generates a new key and a self-signed certificate.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::NewCertificate`] without random numbers.
     pub fn generate() -> Result<Self, ServiceError> {
         let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()])
             .map_err(|error| ServiceError::NewCertificate(Box::new(error)))?;
@@ -171,6 +174,9 @@ impl Identity {
     }
 
     /// Returns the configuration of a server: TLS 1.3 and nothing older.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::Tls`] if the key does not match the certificate.
     pub fn server_config(self) -> Result<Arc<ServerConfig>, ServiceError> {
         let builder = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()));
         let config = builder

@@ -16,7 +16,8 @@ use crate::admission::Admitted;
 
 /// A parser of leases that needs no connection to their issuer.
 pub trait Leases: Send + Sync {
-    /// Returns a lease's current terms, or why it allows nothing; `None` if `text` is no lease.
+    /// Returns the current terms of a lease, or why it allows nothing; `None` if `text` is not a
+    /// lease.
     fn terms(&self, text: &str) -> Option<Result<LeaseTerms, String>>;
 
     fn begun(&self, id: u64);
@@ -61,7 +62,8 @@ pub(crate) struct Leased {
 }
 
 impl LeaseDesk {
-    /// Loads the uses stored in `state`. Returns a warning for the operator if it is damaged.
+    /// Loads the uses stored in `state`. Returns a warning for the operator if the record is
+    /// damaged.
     pub(crate) fn open(
         source: Arc<dyn Leases>,
         state: Option<&Path>,
@@ -72,7 +74,8 @@ impl LeaseDesk {
         Ok((Self { source, uses }, warning))
     }
 
-    /// Returns what a lease allows, if `text` is one. Only [`LeaseDesk::note`] counts a use.
+    /// Returns what a lease allows; `None` if `text` is not a lease. Only [`LeaseDesk::note`]
+    /// counts a use.
     pub(crate) fn check(&mut self, text: &str, ask: Ask) -> Option<Result<Leased, String>> {
         Some(self.source.terms(text)?.and_then(|terms| self.leased(terms, ask)))
     }

@@ -99,6 +99,9 @@ impl TokenKeys {
     }
 
     /// Returns a new token for the server with this key, signed with the newest key.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::Randomness`] without random numbers.
     pub fn issue(&self, server: Fingerprint, terms: &TokenTerms) -> Result<String> {
         self.issue_at(server, terms, unix_seconds())
     }

@@ -138,7 +138,8 @@ impl Uses {
         Ok(())
     }
 
-    /// Removes expired tokens from memory; the record keeps them until it is rewritten.
+    /// Removes expired tokens from memory. The record keeps them until it is rewritten with
+    /// `forgotten_until`.
     fn forget(&mut self, now: u64) {
         let mut until = self.forgotten_until;
         self.used.retain(|_, used| {

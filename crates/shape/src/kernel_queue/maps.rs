@@ -115,6 +115,9 @@ struct Queue {
 
 impl Maps {
     /// Finds the maps in what `bpftool -j map show` prints; `None` if the object is not registered.
+    ///
+    /// # Errors
+    /// Returns [`MapsError::Json`] if the text is something else.
     pub fn find(law: Law, text: &str) -> Result<Option<Self>, MapsError> {
         // An empty list is printed as nothing by some versions.
         let text = if text.trim().is_empty() { "[]" } else { text };
@@ -170,6 +173,9 @@ impl Maps {
     }
 
     /// Parses all queues with their places. The names of devices are empty.
+    ///
+    /// # Errors
+    /// Returns [`MapsError`] if the text is not what [`Maps::dump`] prints.
     pub fn reports(&self, text: &str) -> Result<Vec<(Place, Report)>, MapsError> {
         let dumped: Vec<Dumped> =
             serde_json::from_str(text).map_err(|error| MapsError::Json("dump", error))?;

@@ -89,7 +89,11 @@ impl Law {
 }
 
 impl KernelQueue {
-    /// Parses a SPEC. `bode` has a parameter `rate` to shape to; DOCSIS-PIE has its own.
+    /// Parses a SPEC. `bode` has a parameter `rate` here, to which it shapes; DOCSIS-PIE shapes to
+    /// its own.
+    ///
+    /// # Errors
+    /// Returns [`SpecError`] if the queue, a parameter or a value cannot be a BPF program's.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let mut spec = Spec::parse(text)?;
         let law = Law::find(&spec.name).ok_or_else(|| SpecError::Unknown(spec.name.clone()))?;
@@ -150,7 +154,8 @@ impl KernelQueue {
         Some(Self { law, settings })
     }
 
-    /// Returns the numbers of `struct settings`; `version` differs from the settings before.
+    /// Returns the numbers of `struct settings`. `version` differs from that of the settings
+    /// before.
     pub fn words(&self, version: u64) -> Vec<u64> {
         let mut words = vec![version];
         words.extend(&self.settings);

@@ -75,6 +75,9 @@ impl Folder {
     }
 
     /// Writes the record of a device, whole or not at all.
+    ///
+    /// # Errors
+    /// Returns the file that could not be written.
     pub fn write(&self, record: &Record) -> Result<(), FolderError> {
         let path = self.path(record.index);
         let text = record.to_text().map_err(io::Error::from);
@@ -83,6 +86,9 @@ impl Folder {
     }
 
     /// Removes the record of a device.
+    ///
+    /// # Errors
+    /// Returns the file that could not be removed.
     pub fn remove(&self, index: u64) -> Result<(), FolderError> {
         remove(self.path(index))
     }
@@ -94,11 +100,17 @@ impl Folder {
     }
 
     /// Removes the counts of the process that shaped a device.
+    ///
+    /// # Errors
+    /// Returns the file that could not be removed.
     pub fn remove_counts(&self, index: u64) -> Result<(), FolderError> {
         remove(counts_path(&self.path(index)))
     }
 
     /// Returns all records of this network, by the number of the device.
+    ///
+    /// # Errors
+    /// Returns the first file that could not be read.
     pub fn records(&self) -> Result<Vec<Record>, FolderError> {
         let prefix = format!("{NAME}-{}-", self.network);
         let error = |source| FolderError::File { path: self.directory.clone(), source };
@@ -125,11 +137,17 @@ fn counts_path(record: &Path) -> PathBuf {
 }
 
 /// Writes the counts of the process that shapes, beside its record.
+///
+/// # Errors
+/// Returns what the file system reported.
 pub fn write_counts(record: &Path, counts: &OwnCounts) -> io::Result<()> {
     write_whole(&counts_path(record), &serde_json::to_vec(counts)?, Access::Owner)
 }
 
 /// Reads a record; `None` if it was removed.
+///
+/// # Errors
+/// Returns the file that could not be read.
 pub fn read(path: &Path) -> Result<Option<Record>, FolderError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -2,7 +2,8 @@
 //!
 //! `bpftool` loads and registers an object, `tc` attaches its queue. An object serves all devices,
 //! so it is registered once, and removed with the last queue of it. Nothing is pinned: a process
-//! that is killed leaves at most a registered object without a queue, removed by the next command.
+//! that is killed leaves at most a registered object without a queue, which the next command
+//! removes.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -129,6 +130,9 @@ impl Kernel {
     }
 
     /// Attaches a queue at the root of a device. After an error the device is as before.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
     pub fn add(&self, device: &str, queue: &KernelQueue, may_replace: bool) -> Result<()> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;
@@ -149,7 +153,11 @@ impl Kernel {
         attached
     }
 
-    /// Gives a device's queue other settings from the next packet on. Stored packets stay.
+    /// Gives the queue of a device other settings, which apply from the next packet on. Stored
+    /// packets stay.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
     pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<()> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;
@@ -164,6 +172,9 @@ impl Kernel {
     }
 
     /// Returns the queues of this network.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
     pub fn show(&self) -> Result<Vec<Report>> {
         let devices = devices()?;
         let mut reports = Vec::new();
@@ -182,6 +193,9 @@ impl Kernel {
     }
 
     /// Removes the queue of a device, which has the kernel's default then.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
     pub fn remove(&self, device: &str) -> Result<()> {
         let folder = Folder::open()?;
         let _lock = folder.lock()?;

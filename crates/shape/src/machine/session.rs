@@ -155,11 +155,17 @@ pub struct Confirmation {
 
 impl Session {
     /// Opens the records of changes.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::NoDirectory`].
     pub fn open() -> Result<Self, FolderError> {
         Ok(Self { folder: Folder::open()? })
     }
 
     /// Applies a change. After an error the device is as before, except for [`ApplyError::Stuck`].
+    ///
+    /// # Errors
+    /// Returns [`ApplyError`].
     pub fn apply(
         &self,
         request: &Request,
@@ -271,7 +277,11 @@ impl Session {
         Ok(record)
     }
 
-    /// Undoes the change of a device, or the only one. Returns its record and what differs.
+    /// Undoes the change of a device, or the only one. Returns its record, and what differs from
+    /// before.
+    ///
+    /// # Errors
+    /// Returns [`UndoError`].
     pub fn off(&self, device: Option<&str>) -> Result<(Record, Option<String>), UndoError> {
         let _lock = self.folder.lock()?;
         let cleaned = self.clean_up()?;
@@ -292,6 +302,9 @@ impl Session {
     }
 
     /// Undoes a change unless its record changed after it was read as `last`.
+    ///
+    /// # Errors
+    /// Returns [`UndoError`].
     pub fn undo_unless_changed(&self, last: &Record) -> Result<(), UndoError> {
         let _lock = self.folder.lock()?;
         match folder::read(&self.folder.path(last.index)) {
@@ -303,6 +316,9 @@ impl Session {
     }
 
     /// Returns all devices that underload shapes.
+    ///
+    /// # Errors
+    /// Returns an error if records or queues cannot be read.
     pub fn list(&self) -> Result<Vec<Shaped>, UndoError> {
         self.folder.records()?.into_iter().map(|record| Ok(self.shaped(record)?)).collect()
     }
@@ -339,7 +355,8 @@ impl Session {
         Ok(records.swap_remove(place))
     }
 
-    /// Undoes a change and removes its record, locked. Returns what differs from before.
+    /// Undoes a change and removes its record. Returns what differs from before. The caller has the
+    /// lock.
     fn undo(&self, record: &Record) -> Result<Option<String>, UndoError> {
         if record.engine == Engine::Own {
             return self.end_process(record).map(|()| None);
@@ -406,6 +423,9 @@ impl Confirmation {
 }
 
 /// Returns the bytes that a device has sent, which are those that its shaper let pass.
+///
+/// # Errors
+/// Returns [`ChangeError::Counter`] if the device is gone.
 pub fn sent_bytes(device: &str) -> Result<u64, ChangeError> {
     let path = format!("/sys/class/net/{device}/statistics/tx_bytes");
     let text = std::fs::read_to_string(&path).ok();

@@ -37,6 +37,9 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Looks at a device.
+    ///
+    /// # Errors
+    /// Returns [`SnapshotError::NoDevice`] if it does not exist.
     pub fn take(name: &str) -> Result<Self, SnapshotError> {
         let all = devices()?;
         let devices: Vec<String> = all.iter().map(|device| device.name.clone()).collect();
@@ -76,6 +79,9 @@ impl Snapshot {
 }
 
 /// Returns all devices of this network.
+///
+/// # Errors
+/// Returns an error if `ip` fails.
 pub fn devices() -> Result<Vec<Device>, SnapshotError> {
     Ok(parse_devices(&tools::run(&Command::ip("-j -d link show"))?)?)
 }

@@ -90,6 +90,9 @@ pub enum State {
 /// Watches the change of a record: undoes it at its deadline, or at once if the applying process is
 /// killed before all commands ran. `start` shapes, for a record whose engine is this program, or
 /// returns why it cannot.
+///
+/// # Errors
+/// Returns [`UndoError`] if the change could not be undone.
 pub fn follow(
     path: &Path,
     start: impl FnOnce(&Record) -> Result<Box<dyn Shaper>, String>,

@@ -146,7 +146,8 @@ const LOW_WINDOW: u32 = 16;
 const TRAIN_GAP: Span = Span::from_millis(2);
 /// Linux `HYSTART_MIN_SAMPLES`, RFC 9406 `N_RTT_SAMPLE`.
 const MIN_SAMPLES: u32 = 8;
-/// Linux `HYSTART_DELAY_MIN` and `_MAX`, RFC 9406 `MIN_RTT_THRESH` and `MAX_RTT_THRESH`.
+/// Linux `HYSTART_DELAY_MIN` and `HYSTART_DELAY_MAX`, RFC 9406 `MIN_RTT_THRESH` and
+/// `MAX_RTT_THRESH`.
 const MIN_DELAY_MARGIN: Span = Span::from_millis(4);
 const MAX_DELAY_MARGIN: Span = Span::from_millis(16);
 // RFC 9406 `CSS_GROWTH_DIVISOR`.

@@ -37,7 +37,8 @@ pub struct HopConfig {
 }
 
 impl HopConfig {
-    /// Parses a hop without a name: `codel:profile=linux` and `20mbit:delay=20ms`.
+    /// Parses a hop without a name from SPEC strings such as `codel:profile=linux` and
+    /// `20mbit:delay=20ms`.
     pub fn parse(queue: &str, link: &str) -> Result<Self, ConfigError> {
         let link = LinkSetup::parse(link)?;
         let queue = QueueSetup::parse(queue, &link.facts())?;
@@ -112,7 +113,8 @@ pub(crate) struct Network {
     pipes: Vec<Pipe>,
     /// Pipe of each flow and direction.
     routes: Vec<[Option<u32>; 2]>,
-    /// Next events: pipes first, so that at one instant packets are sent before a link advances.
+    /// Next events: pipes first, then hops, so that at one instant all packets are sent before a
+    /// link advances.
     heads: Tournament,
     /// The watcher of packets at the endpoints.
     watcher: Option<SharedWatcher>,
@@ -288,14 +290,19 @@ impl Network {
     }
 }
 
-fn chain(hops: &mut Vec<Hop>, configs: Vec<HopConfig>, way: Direction, rng: &Rng) -> Option<usize> {
+fn chain(
+    hops: &mut Vec<Hop>,
+    configs: Vec<HopConfig>,
+    direction: Direction,
+    rng: &Rng,
+) -> Option<usize> {
     let first = hops.len();
     let last = first + configs.len();
     for config in configs {
         let next = hops.len() + 1;
-        let rng = hop_stream(rng, way.name(), hops.len() - first);
+        let rng = hop_stream(rng, direction.name(), hops.len() - first);
         hops.push(Hop {
-            direction: way,
+            direction,
             link: config.link.build(config.queue.build(&rng), &rng),
             recorder: Recorder::new(config.link.rate.varies()),
             offer: config.link.rate.started(&rng),

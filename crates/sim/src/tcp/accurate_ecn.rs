@@ -28,7 +28,8 @@ impl MarkCounter {
 }
 
 impl MarkReader {
-    /// Returns the marks that an acknowledgement of `packets` reports with this field.
+    /// Returns the marks that an acknowledgement with this field reports if it newly acknowledges
+    /// `packets`.
     pub(super) fn read(&mut self, field: u8, packets: u32) -> u32 {
         if packets == 0 {
             return 0;

@@ -42,7 +42,8 @@ impl RttEstimator {
         }
     }
 
-    /// Updates average and variation. `first` was acknowledged, `next` is the next new segment.
+    /// Updates average and variation. `first` is the cumulative number of the acknowledgement,
+    /// `next` the next new segment.
     pub(super) fn on_sample(&mut self, rtt: Span, first: u32, next: u32) {
         let rtt_ns = rtt.as_nanos();
         let Some(smoothed) = self.smoothed.map(Span::as_nanos) else {

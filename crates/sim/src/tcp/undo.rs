@@ -19,7 +19,8 @@ pub(super) struct Prior {
 }
 
 impl Prior {
-    /// The threshold to restore, at least 3/4 of the window (Linux `tcp_current_ssthresh`).
+    /// The threshold to restore is at least three quarters of the window (Linux
+    /// `tcp_current_ssthresh`).
     pub(super) fn new(window: &Window) -> Self {
         let threshold = window.threshold.max((u64::from(window.size) * 3 / 4) as u32);
         Self { size: window.size, threshold }

@@ -83,7 +83,8 @@ impl RunDir {
         }
     }
 
-    /// Returns a run with the trials of `record`, their samples' `pools` and their journal.
+    /// Returns a run with the trials of `record`, whose samples are in `pools` and whose lines are
+    /// in the journal.
     pub(crate) fn new(
         folder: Folder,
         record: RunRecord,
@@ -143,7 +144,8 @@ impl RunDir {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
-    /// Returns the record up to now, without its trials once there are more than 2,000.
+    /// Returns the record up to now: with all appended trials, or without trials once there are
+    /// more than 2,000.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }
@@ -233,7 +235,8 @@ impl RunDir {
     }
 
     /// Completes the run: summaries, verdicts, merged tables, `run.json`. Returns the record as
-    /// [`RunDir::record`] does. After an error, the trials are those of an incomplete run.
+    /// [`RunDir::record`] does. After an error, the trials are readable as those of an incomplete
+    /// run.
     pub fn finish(mut self, duration_s: f64) -> Result<RunRecord> {
         self.record.host.duration_s = duration_s;
         let conclusion = self.conclusion.take();

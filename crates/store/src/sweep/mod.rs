@@ -58,7 +58,8 @@ pub struct SweepManifest {
     pub name: String,
     /// The sweep file when the sweep began.
     pub text: String,
-    /// Digest of the parts of the sweep file on which the rows depend: all but heading and plots.
+    /// Digest of the parts of the sweep file on which the rows depend: all but heading and
+    /// pictures.
     #[serde(default)]
     pub content: String,
     pub scenario: String,

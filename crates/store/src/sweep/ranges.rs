@@ -32,7 +32,8 @@ impl Ranges {
         self.ends.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Returns the first missing numbers from `from` to below `limit`; `None` if none is missing.
+    /// Returns the first missing numbers from `from` on and below `limit`; `None` if none is
+    /// missing.
     pub fn next_gap(&self, from: u64, limit: u64) -> Option<Range<u64>> {
         let before = self.ends.range(..=from).next_back();
         let start = before.map_or(from, |(_, end)| from.max(*end));

@@ -28,7 +28,8 @@ pub struct SweepColumns {
 pub struct AxisColumn {
     /// Name of the axis and its column.
     pub name: String,
-    /// Whether all values are amounts: `NAME.amount` has them in s, bit/s, bytes or counts.
+    /// Whether all values are amounts, which the column `NAME.amount` has as numbers: s, bit/s,
+    /// bytes or counts.
     pub is_amount: bool,
 }
 
@@ -157,7 +158,8 @@ impl SweepRows {
         self.group().get(name).ok()
     }
 
-    /// Returns a column's texts, `None` for rows without one; `None` for another type of column.
+    /// Returns the texts of a column, `None` for rows without one; `None` for a column of another
+    /// type.
     pub fn texts(&self, name: &str) -> Option<Vec<Option<&str>>> {
         fn text(text: &ByteArray) -> Option<&str> {
             utf8(text).ok()

@@ -104,7 +104,8 @@ impl PieMahimahi {
         }
     }
 
-    /// Measures the departure rate over 16 KiB, whose time reduces the burst allowance.
+    /// Measures the departure rate over 16 KiB, and reduces the burst allowance by the time of the
+    /// measurement.
     fn departed(&mut self, now_ms: u64, len: u32, left_bytes: u64) {
         let state = &mut self.state;
         if left_bytes >= MEASURED_BYTES && state.measurement.is_none() {

@@ -112,7 +112,8 @@ impl Manifest {
         }
     }
 
-    /// Replaces a directory's manifest, synced to disk. After an error the earlier is intact.
+    /// Replaces the manifest in a directory, synced to disk. After an error the earlier one is
+    /// intact.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), StoreError> {
         let path = directory.join(NAME);
         let broken = |error| StoreError::broken("a manifest").because(error);

@@ -164,7 +164,8 @@ impl Files {
     }
 }
 
-/// Sends the batches of files, `None` after each file, until an error or a dropped receiver.
+/// Sends the batches of files, `None` after each file. Stops after an error, or when the receiver
+/// is dropped.
 fn send_batches(
     paths: &[PathBuf],
     attributes: Option<&[&str]>,
@@ -208,7 +209,8 @@ pub(super) fn without_readers(folder: &Path) -> Result<Option<File>, StoreError>
     }
 }
 
-/// Creates an archive's lock and manifest if they are missing. Returns the manifest.
+/// Creates the readers' lock and the manifest of an archive if they are missing. Returns the
+/// manifest.
 pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
     let readers = folder.join(READERS);
     if !readers.exists() {

@@ -180,7 +180,8 @@ impl<'a> RunsReader<'a> {
         self.next_of(&Filter::default())
     }
 
-    /// Returns the next result whose cohort, hour and attributes meet the filter, if any.
+    /// Returns the next result whose cohort, hour and attributes meet the filter; `None` at the
+    /// end.
     pub(crate) fn next_of(&mut self, filter: &Filter) -> Result<Option<Numbered>, StoreError> {
         let mut found: Option<(Numbered, Option<i64>)> = None;
         while self.has_row()? {

@@ -36,7 +36,8 @@ pub struct Housekeeping {
     retention: Retention,
     /// When to look for aged days, milliseconds since 1970.
     due_ms: u64,
-    /// The number up to which all results are stored and folded; `None` if unread in this round.
+    /// The number up to which all results are stored and folded; `None` if not yet read in this
+    /// round.
     settled: Option<i64>,
     part: usize,
     /// Size of the next batch; `None` before the first.

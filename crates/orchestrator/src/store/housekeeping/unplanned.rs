@@ -39,7 +39,8 @@ impl Default for Phase {
 }
 
 impl Unplanned {
-    /// Examines a page of keys or sums. Returns how many rows it deleted; `None` at the end.
+    /// Examines a page of keys or sums. Returns how many rows it deleted, or `None` if nothing is
+    /// left to examine.
     pub(super) fn step(&mut self, keeper: &mut Keeper) -> Result<Option<usize>, StoreError> {
         let planned = keeper.planned()?;
         if !self.planned.as_ref().is_some_and(|known| Arc::ptr_eq(known, &planned)) {

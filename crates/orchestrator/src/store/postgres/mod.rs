@@ -31,7 +31,8 @@ use underload_fleet::store::{Cause, StoreError};
 use super::database::{Access, Begin, Database, Row, Value, statement};
 use connect::{Address, failed};
 
-/// A connection with its statements. If lost, it is opened again with the next transaction.
+/// A connection with its prepared statements. A lost connection is opened again with the next
+/// transaction.
 pub(super) struct Postgres {
     address: Address,
     client: Client,

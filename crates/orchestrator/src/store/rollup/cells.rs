@@ -65,7 +65,8 @@ pub(crate) const SERIES: i16 = 0;
 /// Stored number of cells of runs.
 pub(crate) const RUNS: i16 = 1;
 
-/// The attributes in [`Key::line`] but those of many values or that vary.
+/// The attributes in [`Key::line`], without those with many values (`segment`) or that vary
+/// (`measured`).
 pub(crate) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
 
 /// The address of a cell. `hour` is 0 except at [`Level::Hours`].
@@ -164,6 +165,9 @@ impl CellBytes {
     }
 
     /// Decodes the histogram and sums of a cell.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Broken`] if the bytes are damaged.
     pub(crate) fn read(&self) -> Result<Cell, StoreError> {
         let mut bins = Bins::default();
         let devices = self.visit(|bin, count| bins.add_to(bin, count))?;

@@ -28,6 +28,9 @@ impl Rollup {
 
     /// Folds rows until they have as many cells as `batch` allows. Returns how many rows it folded,
     /// or `None` if `stop` is set.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] if a row is damaged.
     pub(crate) fn fold<'a>(
         &mut self,
         rows: impl Iterator<Item = &'a Encoded>,

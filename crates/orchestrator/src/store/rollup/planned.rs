@@ -1,7 +1,8 @@
 //! The series that the plans have.
 //!
 //! The rules store only these series, but earlier versions stored all that a device handed in.
-//! Series that a known plan does not have are neither folded nor shown, and their sums are deleted.
+//! Series that a known plan does not have are neither folded nor shown in sums, and their sums are
+//! deleted.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,8 @@ impl Planned {
         plan.step(step, *kind).is_some_and(|step| step.classes.contains(dscp))
     }
 
-    /// Whether the plan of `key` has its series; for runs and unknown plans see [`Self::has`].
+    /// Returns whether the plan of `key` has its series. [`Self::has`] defines the result for runs
+    /// and unknown plans.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         self.has(&key.plan, &key.of)
     }

@@ -70,7 +70,8 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// Returns the number of the answer's line for cells of this key; `None` if they have none.
+    /// Returns the number of the line of the answer that cells of this key belong to; `None` if
+    /// they belong to none.
     pub(crate) fn line_of(&mut self, key: &Key) -> Option<u32> {
         let attribute = |name: &str| {
             let position = LINE.iter().position(|known| *known == name)?;

@@ -68,7 +68,8 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Opens the database in `directory` with safe access rights. Keeps `lock` open meanwhile.
+    /// Opens the database in `directory` once its access rights are checked. Keeps `lock` open as
+    /// long as the connection.
     fn connected(directory: &Path, flags: OpenFlags, lock: Option<File>) -> Result<Self> {
         underload_disk::check_directory(directory).map_err(exposed(directory))?;
         let connection = Connection::open_with_flags(directory.join(FILE), flags);
@@ -258,7 +259,8 @@ fn unreadable(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
     move |error| StoreError::temporary(step).because(error)
 }
 
-/// The error for a store that other users can read: it has keys of leases and of cookies.
+/// The error for a store that other users can read: it has the keys of leases and of operators'
+/// cookies.
 fn exposed(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
     let step = format!("the store in {}", directory.display());
     move |error| match error.kind() {

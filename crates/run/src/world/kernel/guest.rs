@@ -41,6 +41,9 @@ pub(super) enum Report {
 
 /// Runs the trial that the host asked for, writes its report, and ends the guest. Returns only if
 /// this process is not the first of a guest.
+///
+/// # Errors
+/// Returns the error if the guest cannot be set up or its report cannot be written.
 pub fn run() -> io::Result<()> {
     let shared = init::enter()?;
     let report = match trial(&shared) {

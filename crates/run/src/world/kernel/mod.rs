@@ -93,7 +93,8 @@ fn program() -> Result<PathBuf, RunError> {
 }
 
 impl Kernel {
-    /// Finds and checks the kernel, outside of a guest. `has_own_queues`: Linux's, not ours.
+    /// Finds the kernel and checks what can be checked outside of a guest. `has_own_queues`:
+    /// Linux's queues, not ours.
     pub(super) fn new(scenario: &Scenario, has_own_queues: bool) -> Result<Self, RunError> {
         check::model(scenario)?;
         check::virtual_time(scenario)?;

@@ -121,7 +121,8 @@ pub(crate) const VOLUME_MARGIN_BYTES: u64 = 16 << 20;
 const VOLUME_MIN_BYTES: u64 = 32 << 20;
 /// A client that asks for no rate gets at least one part in this many of a session's rate.
 const SHARE_MIN: u64 = 16;
-/// A network gets three quarters of what others leave, so that the next one finds some.
+/// A network gets at most three quarters of what other networks leave, so that the next network
+/// finds some.
 const NETWORK_SHARE: (u64, u64) = (3, 4);
 /// Most clients of other tools at once, in all and of one network.
 const COMPAT_MAX: (usize, usize) = (128, 32);

@@ -46,7 +46,8 @@ pub(super) struct RateControl {
 }
 
 impl RateControl {
-    /// `packet_bytes` includes headers. Sends at `first_rate` first, at `most_rate` at most.
+    /// `packet_bytes` includes headers. The first round trip is sent at `first_rate`; `most_rate`
+    /// is the maximum.
     pub(super) fn new(
         packet_bytes: u32,
         first_rate: PacketRate,

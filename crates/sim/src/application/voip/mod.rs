@@ -147,7 +147,12 @@ impl Listener {
     }
 
     /// Adds the metrics of this direction; returns its score by the E-model, if anything was sent.
-    fn report(&self, way: Direction, concealment: bool, metrics: &mut Vec<Metric>) -> Option<f64> {
+    fn report(
+        &self,
+        direction: Direction,
+        concealment: bool,
+        metrics: &mut Vec<Metric>,
+    ) -> Option<f64> {
         let sent = self.heard.len();
         let impairment = self.impairment(concealment);
         // A call in which nothing is heard has the worst rating.
@@ -160,7 +165,7 @@ impl Listener {
         let delay = impairment.map(|impairment| impairment.delay_ms);
         let lost = percent(sent - self.received, sent);
         let mut add = |name, unit, value| {
-            metrics.push(metric(format!("{name}_{way}"), unit, value));
+            metrics.push(metric(format!("{name}_{direction}"), unit, value));
         };
         add("mos", "MOS", score);
         add("mos_cole_rosenbluth", "MOS", reduced);

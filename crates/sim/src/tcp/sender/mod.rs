@@ -446,7 +446,8 @@ impl Sender {
             in_flight += 1;
         }
         let used_up = in_flight >= self.window.size;
-        // Slow start lasts while half the window is used (Linux `tcp_is_cwnd_limited`).
+        // Slow start continues while more than half the window is used (Linux
+        // `tcp_is_cwnd_limited`).
         self.window_limited = used_up
             || self.pacer.waiting
             || (self.window.in_slow_start() && self.window.size < 2 * in_flight);
@@ -510,5 +511,6 @@ const USUAL_CONTROL_BYTES: usize = 128;
 /// acknowledgement that is due arrives first: its packet has left the queue, and without that free
 /// space a full queue would drop the retransmission.
 const TIMEOUT_MIN: Span = Span::from_millis(2);
-/// Margin of the probe for one segment with a delayed acknowledgement (Linux `TCP_RTO_MIN`).
+/// Margin of the probe for a single segment, whose acknowledgement may be delayed (Linux
+/// `TCP_RTO_MIN`).
 const PROBE_MARGIN_LAST: Span = Span::from_millis(200);

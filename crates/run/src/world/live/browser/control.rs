@@ -33,7 +33,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const PROFILE_MEGABYTES: u32 = 512;
 
 impl Signals {
-    /// Reports that the browsers are ready, and waits for the begin; `false` if there is none.
+    /// Reports that the browsers are ready, and waits until the work begins; `false` if it never
+    /// does.
     pub(super) fn wait(&self) -> bool {
         // Fails only if `start` has given up waiting; then `recv` below fails, too.
         let _ = self.ready.send(());

@@ -95,7 +95,8 @@ impl Task for Films<'_> {
     }
 }
 
-/// Opens a page with the player, plays the film for the flow, and returns the page's report.
+/// Opens a page with the player, plays the film from the start of the flow to its end, and returns
+/// the page's report.
 fn watch(
     mut tools: DevTools,
     signals: &Signals,

@@ -58,7 +58,8 @@ struct Site {
     connections: Arc<AtomicU64>,
 }
 
-/// Bytes of an image's header without filler: status line, this server's lines, the date.
+/// Bytes of an image's response header without its filler: the status line, the header lines of
+/// this server and the date.
 const OWN_HEADER_BYTES: u64 = 172;
 /// A TLS record with at most this many bytes of plaintext fits into one packet.
 const RECORD_BYTES: usize = 1_400;
