@@ -109,7 +109,7 @@ pub fn with_tip(
     if let Some(tip) = tip {
         error.remove(ContextKind::SuggestedSubcommand);
         if error.remove(ContextKind::SuggestedArg).is_some() {
-            // It has the suggested option.
+            // The usage line has the suggested option.
             error.remove(ContextKind::Usage);
         }
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));

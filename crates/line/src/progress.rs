@@ -1,4 +1,4 @@
-//! What a measurement reports while it runs.
+//! Reports of a measurement that is running.
 
 use underload_probe::measure;
 use underload_probe::preset::Step;

@@ -5,9 +5,9 @@ use underload_record::schema::{ArmInside, ArmLatency, Judged, Phase, Quantile};
 use crate::subject::Subject;
 use crate::words::ms;
 
-/// Least factor between the delays that the load adds inside itself and beside it that is told.
+/// Least ratio, of the delay that the load adds to itself to that of its probes, in a sentence.
 const FACTOR: i64 = 2;
-/// Least difference of the two that is told, ns; nobody notices a page that waits for less.
+/// Least difference of these delays in a sentence, ns; nobody notices a page that waits for less.
 const MORE_NS: i64 = 50_000_000;
 /// Most variants in the sentence; the table has the rest.
 const MOST: usize = 4;
@@ -18,7 +18,7 @@ pub(crate) fn sentence<'a>(
     loaded: impl Iterator<Item = (&'a Subject<'a>, &'a ArmLatency)>,
 ) -> Option<String> {
     let told = loaded.filter_map(|(subject, beside)| {
-        // Flows with base round trips of their own have no common smallest one.
+        // Flows with an `extra_rtt` have another smallest round trip than the rest.
         if subject.run.record.scenario.text.contains("extra_rtt") {
             return None;
         }

@@ -251,7 +251,9 @@ pub(crate) fn render(rows: &[Row]) -> String {
 
 /// Wraps a title. Further lines are indented, and its count, such as `1 trial`, is not broken.
 fn title_lines(title: &str) -> Vec<String> {
-    let mut lines = wrap(title, COLUMNS);
+    // As `wrap` joins its words, so that the first line is the beginning of the text.
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut lines = wrap(&title, COLUMNS);
     if lines.len() < 2 {
         return lines;
     }
@@ -284,6 +286,12 @@ mod tests {
         let broken = title_lines(&format!("fifo (cellular:{first},{second} up), 1 trial"));
         let expected = [format!("fifo (cellular:{first},"), format!("    {second} up), 1 trial")];
         assert_eq!(broken, expected);
+        let spaced =
+            title_lines(&format!(" a \u{3000} {} ééé  ({second}), 1 trial", "é".repeat(70)));
+        assert_eq!(
+            spaced,
+            [format!("a {} ééé", "é".repeat(70)), format!("    ({second}), 1 trial")]
+        );
     }
 
     #[test]

@@ -376,11 +376,12 @@ impl SweepOutcome {
     }
 }
 
-/// Adds an s to a noun unless the count is 1. Returns a metric's unit, empty if unknown.
+/// Returns the unit of a metric; empty for one of an application.
 pub(crate) fn unit(metric: &str) -> &'static str {
     if metric.contains('/') { "" } else { usual_unit(metric) }
 }
 
+/// Adds an s to a noun unless the count is 1.
 fn plural(noun: &str, count: u64) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }

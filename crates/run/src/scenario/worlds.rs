@@ -77,7 +77,12 @@ fn live_problem_of_flow(flow: &Flow) -> Option<String> {
             return Some(format!("packet: {bytes}: the live world sends {least}B to {most}B"));
         }
         FlowKind::Udp(udp) => udp.activity.stop,
-        _ => None,
+        FlowKind::Probe(_)
+        | FlowKind::Exec(_)
+        | FlowKind::Browser(_)
+        | FlowKind::Dash(_)
+        | FlowKind::WebRtc(_)
+        | FlowKind::Application(_) => None,
     };
     stop.map(|_| "stop: flows end with the load phase in the live world".to_owned())
 }

@@ -58,7 +58,7 @@ pub enum ToolError {
 /// Returns what shapes without a kind of queue.
 fn without(kind: &str) -> &'static str {
     match kind {
-        // It limits the rate of every queue but `cake`.
+        // `tbf` limits the rate of every queue but `cake`.
         "tbf" => "`shape apply --engine own`, which has its own queues",
         _ => "`--queue fifo`, or `shape apply --engine own`, which has its own queues",
     }
@@ -90,7 +90,8 @@ pub fn run(command: &Command) -> Result<String, ToolError> {
     }
 }
 
-/// Waits for the process, and returns whether it succeeded; `None` if killed by the timeout.
+/// Waits until the process ends, and returns whether it succeeded. After the timeout it is killed;
+/// then `None`.
 fn wait(child: &mut Child) -> io::Result<Option<bool>> {
     let start = Instant::now();
     loop {
