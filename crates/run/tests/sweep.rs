@@ -359,8 +359,7 @@ fn what_is_wrong_is_told_with_its_place() {
     let fault = |text: &str| {
         let error = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
         let error = error.map(|_| ()).expect_err(text);
-        let line = error.0.first().and_then(|error| error.line);
-        (line, error.to_string())
+        (error.0.first().and_then(|error| error.line), error.to_string())
     };
     let axis = "[[axis]]\nkey = \"path.rtt\"\n";
     for (text, line, words) in [
@@ -395,6 +394,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("metrics = [\"bulkk/load.rtt.p99\"]", Some(1), "no flow is named `bulkk`"),
         ("arms = [\"pie\"]", Some(1), "no variant is named `pie`"),
         ("set = [\"path.up=fast\"]", Some(1), "path.up"),
+        ("short = true", Some(1), "short: the scenario has no table [short]"),
         ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
         ("[stop]\nmetric = \"load.loss\"\nwithin = 1.0\nleast = 1", Some(4), "at least 2"),
         ("[stop]\nmetric = \"load.loss\"\nwithin = -1.0", Some(3), "more than 0"),

@@ -27,6 +27,8 @@ pub(crate) struct Document {
 
 /// The origin of overrides from the command line.
 pub(super) const COMMAND_LINE: &str = "--set";
+/// The key of a fault of the option that applies `[short]`.
+pub(crate) const SHORT_OPTION: &str = "--short";
 
 impl Document {
     /// Returns the document of tables that were built in code, without a text.

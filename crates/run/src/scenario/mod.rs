@@ -203,8 +203,10 @@ impl Scenario {
             let options = Options { short, ..Options::default() };
             Self::resolve(&document, text.to_owned(), &options, load)
         };
-        match (resolve(false), resolve(true)) {
-            (Ok(scenario), Ok(_)) => match (scenario.sim_problem(), scenario.live_problem()) {
+        let whole = resolve(false);
+        let short = document.root.contains_key("short").then(|| resolve(true));
+        match (whole, short.and_then(Result::err)) {
+            (Ok(scenario), None) => match (scenario.sim_problem(), scenario.live_problem()) {
                 (Some(sim), Some(live)) => {
                     let problem = format!("no world can run it; sim: {sim}; live: {live}");
                     Err(ScenarioErrors(vec![ScenarioError::new(name, "", problem)]))
@@ -213,7 +215,7 @@ impl Scenario {
             },
             (whole, short) => {
                 let mut errors = whole.err().unwrap_or_default();
-                errors.merge(short.err().unwrap_or_default());
+                errors.merge(short.unwrap_or_default());
                 Err(errors)
             }
         }

@@ -13,7 +13,7 @@ use underload_record::schema::{Expectation, PlotRecord};
 use super::arm::Arm;
 use super::arms::{Arms, read_arms};
 use super::cohort::{Cohort, CohortKeys};
-use super::document::{COMMAND_LINE, Document};
+use super::document::{COMMAND_LINE, Document, SHORT_OPTION};
 use super::error::{ScenarioErrors, no_arm};
 use super::flow::AnyFlow;
 use super::headline::HeadlineKeys;
@@ -111,7 +111,7 @@ impl Scenario {
         faults: &mut Faults,
     ) -> Option<Self> {
         let mut root: Root = read_table(&document.root, faults)?;
-        let short = root.short.0.take().flatten().unwrap_or_default();
+        let short = short_form(&mut root, options, faults);
         let mut variants = Variants::new(&mut root, options, &short, faults)?;
         let mut base = base(&mut root, &short, options, &mut variants, faults);
         let asked = options.repeats.or(short.repeats.filter(|_| options.short));
@@ -163,6 +163,17 @@ impl Scenario {
             document: Arc::clone(document),
         })
     }
+}
+
+/// Takes the overrides of the short form. Rejects the option `--short` if the file has none.
+fn short_form(root: &mut Root, options: &Options, faults: &mut Faults) -> Short {
+    let table = root.short.0.take();
+    if options.short && matches!(table, Some(None)) {
+        let problem = "the scenario has no table [short]; expected one, such as [short] with \
+                       repeats = 1";
+        faults.add(Fault::new(SHORT_OPTION, problem));
+    }
+    table.flatten().unwrap_or_default()
 }
 
 /// Whether an arm has several trials, where no sweep decides it: `own`.

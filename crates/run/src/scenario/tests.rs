@@ -593,6 +593,7 @@ fn every_fault_of_the_command_line_names_it() {
         Options { set: vec!["seed=2".into()], ..Options::default() },
         Options { arms: vec!["b".into()], ..Options::default() },
         Options { repeats: Some(0), ..Options::default() },
+        Options { short: true, ..Options::default() },
     ] {
         let error = parse_with(&format!("{GOOD}{arms}"), &options).expect_err("must be refused");
         let _ = writeln!(messages, "{error}");

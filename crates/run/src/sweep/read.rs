@@ -14,7 +14,7 @@ use super::points::Points;
 use super::{BestKeys, Design, PlotKeys, StopKeys, Sweep, SweepFile, plots};
 use crate::cache::digest_text;
 use crate::keys::{Fault, Faults, read_table};
-use crate::scenario::document::Document;
+use crate::scenario::document::{Document, SHORT_OPTION};
 use crate::scenario::metrics::Metrics;
 use crate::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, builtin};
 use crate::source::Source;
@@ -244,6 +244,9 @@ fn check_alone(file: &SweepFile, faults: &mut Faults) {
 /// Adds the errors that keys of the sweep file cause to `faults`, and returns the others.
 fn of_sweep(errors: ScenarioErrors, file: &SweepFile, faults: &mut Faults) -> ScenarioErrors {
     let place = |error: &ScenarioError| {
+        if error.key == SHORT_OPTION {
+            return Some(("short".to_owned(), error.problem.clone()));
+        }
         if let Some(key) = error.key.strip_prefix("--set ") {
             let is_of_key = |set: &String| set.split('=').next().is_some_and(|it| it.trim() == key);
             let index = file.set.iter().position(|set| is_of_key(set) || set == key)?;
