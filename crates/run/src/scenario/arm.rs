@@ -101,6 +101,9 @@ pub(super) fn read_arm(
     let path = Path::read(&tables.path, &tables.hops, load, faults);
     let phases = Phases::read(&tables.phases, faults)?;
     let (path, flows) = (path?, flows.into_iter().collect::<Option<Vec<Flow>>>()?);
+    for flow in &flows {
+        faults.accept(flow.check_start(&phases));
+    }
     let said = (&tables.path, &tables.hops, &tables.phases, &tables.flows, &files);
     let wording = serde_json::to_string(&said);
     let wording = wording.map_err(|error| Fault::new("", format!("not a JSON value: {error}")));

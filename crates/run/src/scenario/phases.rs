@@ -52,7 +52,12 @@ impl Phases {
 
     /// Returns the longest duration of a trial.
     pub fn longest(&self) -> Span {
-        self.idle + self.ramp.longest() + self.load + self.drain
+        self.idle + self.longest_load() + self.drain
+    }
+
+    /// Returns the longest time from the start of the ramp to the end of the load.
+    pub(super) fn longest_load(&self) -> Span {
+        self.ramp.longest() + self.load
     }
 
     /// Estimates the duration of a trial; a ramp that waits for a steady load usually ends early.

@@ -508,6 +508,8 @@ const FAULTS: &[(&str, &str)] = &[
     ("name = \"bulk\"", "direction = \"upstream\""),
     ("name = \"bulk\"", "dscp = 64"),
     ("name = \"bulk\"", "start = \"3s\"\nstop = \"2s\""),
+    ("name = \"bulk\"", "start = \"22s\""),
+    ("name = \"bulk\"", "start = \"23s\"\nstop = \"24s\""),
     ("interval = \"10ms\"", "interval = \"1us\""),
     ("interval = \"10ms\"", "interval = \"10ms\"\ntimeout = \"1us\""),
     ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{ dscp = 45, ecn = \"ect2\" }]"),

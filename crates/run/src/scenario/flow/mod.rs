@@ -17,6 +17,7 @@ use underload_aqm::time::Span;
 use underload_sim::congestion::Algorithm;
 use underload_sim::sprout;
 
+use super::phases::Phases;
 use crate::keys::{
     Fault, Faults, Listed, Reader, Refusal, Section, Value, alternatives, did_you_mean, listed,
     read_table, schema,
@@ -95,6 +96,21 @@ kinds! {
 }
 
 impl FlowKind {
+    /// Returns start and stop since the start of the ramp, as far as they are given.
+    fn times(&self) -> (Option<Span>, Option<Span>) {
+        let of = |activity: &Activity| (Some(activity.start), activity.stop);
+        match self {
+            Self::Tcp(flow) => of(&flow.activity),
+            Self::Udp(flow) => of(&flow.activity),
+            Self::Exec(flow) => of(&flow.activity),
+            Self::Browser(flow) => (flow.start, flow.stop),
+            Self::Dash(flow) => (flow.start, flow.stop),
+            Self::WebRtc(flow) => (flow.start, flow.stop),
+            Self::Application(flow) => (flow.start, flow.stop),
+            Self::Probe(_) => (None, None),
+        }
+    }
+
     /// Whether a real browser runs it, which needs real time.
     pub fn needs_browser(&self) -> bool {
         matches!(self, Self::Browser(_) | Self::Dash(_) | Self::WebRtc(_))
@@ -223,6 +239,22 @@ impl Flow {
             let (kind, extra_rtt) = (entry.read)(table, faults)?;
             Some(Self { name: name.to_owned(), kind, extra_rtt })
         })
+    }
+
+    /// Rejects a start after the flow's last moment: it would send nothing.
+    pub(super) fn check_start(&self, phases: &Phases) -> Result<(), Fault> {
+        let (start, stop) = self.kind.times();
+        let (last, end) = match stop {
+            None => ("ramp and load", phases.longest_load()),
+            Some(_) => ("ramp, load and drain", phases.longest_load() + phases.drain),
+        };
+        match start {
+            Some(start) if start >= end && start > Span::ZERO => {
+                let problem = format!("{start} is too late, {last} last {end}; expected less");
+                Err(Fault::new(format!("flow.{}.start", self.name), problem))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the key that only the simulator supports, if the flow has one.
