@@ -313,6 +313,12 @@ fn several_queues_stand_side_by_side() {
     let json = replay(&input, &[&both[..], &["--json"]].concat()).stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).expect("one document");
     assert_eq!((&json[0]["dropped"], &json[1]["drops"]["overlimit"]), (&0.into(), &1.into()));
+    let burst =
+        file(directory.path(), "burst.csv", format!("{HEADER}0,1500,1,0,not-ect\n").as_bytes());
+    let endless = ["--queue", "fifo", "--link", "unlimited"];
+    let json = replay(&burst, &[&endless[..], &["--queue", "codel", "--json"]].concat()).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("one document");
+    assert!(json[0]["throughput_bit_per_s"].is_null(), "no time passes: {json}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::schema::{
 };
 use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
 use crate::summarise::LatencyPools;
-use crate::throughput::{DIRECTIONS, ThroughputFold, utilisation};
+use crate::throughput::{DIRECTIONS, ThroughputFold, link_bit_per_s, utilisation};
 
 #[derive(Debug, Default)]
 pub(crate) struct ArmFold {
@@ -240,7 +240,9 @@ impl BottleneckFold {
         if pass == Pass::Sums {
             add_counters(&mut self.total, link);
         }
-        self.link_bit_per_s.push(link.throughput_bit_per_s as f64, pass);
+        if let Some(rate) = link_bit_per_s(link) {
+            self.link_bit_per_s.push(rate, pass);
+        }
         if let Some(percent) = utilisation(link) {
             self.utilisation_percent.push(percent, pass);
         }
@@ -429,6 +431,9 @@ mod tests {
                 let all: Vec<&BottleneckSummary> =
                     trials.iter().filter_map(|trial| trial.bottlenecks.iter().find(same)).collect();
                 assert_eq!(queue.utilisation_percent, over(all.iter().map(|it| utilisation(it))));
+                let mut short = all[0].clone();
+                short.window.end_ns = short.window.start_ns + 20_000_000;
+                assert_eq!(utilisation(&short), None, "25 kB are 17 packets");
                 let p99 = all.iter().map(|it| it.sojourn.map(|it| it.p99_ns as f64));
                 assert_eq!(queue.sojourn.get(&Quantile::P99), over(p99).as_ref());
                 let dropped: u64 = all.iter().map(|it| it.dropped_packets()).sum();

@@ -29,7 +29,9 @@ impl ThroughputFold {
             self.goodput_bit_per_s.push(all.iter().sum(), pass);
         }
         if let Some(link) = load_bottleneck(trial, direction) {
-            self.link_bit_per_s.push(link.throughput_bit_per_s as f64, pass);
+            if let Some(rate) = link_bit_per_s(link) {
+                self.link_bit_per_s.push(rate, pass);
+            }
             if let Some(percent) = utilisation(link) {
                 self.utilisation_percent.push(percent, pass);
             }
@@ -72,8 +74,21 @@ fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&Bottlen
     of(Phase::Load).or_else(|| of(Phase::Whole))
 }
 
-/// Returns the share of a link's capacity that it used, percent.
+/// Returns the share of a link's capacity that it used, percent; `None` as [`link_bit_per_s`].
 pub(crate) fn utilisation(link: &BottleneckSummary) -> Option<f64> {
     let capacity = link.capacity_bit_per_s.filter(|capacity| *capacity > 0)?;
-    Some(link.throughput_bit_per_s as f64 * 100.0 / capacity as f64)
+    Some(link_bit_per_s(link)? * 100.0 / capacity as f64)
 }
+
+/// Returns the rate on a link; `None` if its window is too short for its capacity. A packet counts
+/// where its transmission begins, also for the part after the window.
+pub(crate) fn link_bit_per_s(link: &BottleneckSummary) -> Option<f64> {
+    let seconds = link.window.end_ns.saturating_sub(link.window.start_ns) as f64 / 1e9;
+    let is_short = |capacity: u64| capacity > 0 && (capacity as f64 * seconds) < LEAST_WINDOW_BITS;
+    let is_known = !link.capacity_bit_per_s.is_some_and(is_short);
+    is_known.then_some(link.throughput_bit_per_s as f64)
+}
+
+/// The least capacity of a window with a link rate: 20 packets of 1,500 bytes, so that the part of
+/// one packet outside the window is at most 5 %.
+const LEAST_WINDOW_BITS: f64 = 20.0 * 1_500.0 * 8.0;

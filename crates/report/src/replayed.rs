@@ -36,8 +36,9 @@ pub struct ReplayedQueue {
     pub drops: Vec<(String, u64)>,
     /// Sojourn of the packets sent, ms: p50, p90, p99, largest; `None` if none was sent.
     pub sojourn_ms: Option<[f64; 4]>,
-    /// Rate on the link, bit/s, with overhead.
-    pub throughput_bit_per_s: f64,
+    /// Rate on the link, bit/s, with overhead; `None` if all packets left as they arrived, at one
+    /// instant.
+    pub throughput_bit_per_s: Option<f64>,
     /// Distribution of the sojourn: ms, and the share of the packets sent that waited no longer.
     pub cdf: Vec<(f64, f64)>,
     /// Largest sojourn by arrival time of the packets: s, ms.
@@ -138,7 +139,7 @@ pub(crate) mod tests {
             marked,
             drops: vec![("overlimit".to_owned(), dropped)],
             sojourn_ms: Some([p99 / 2.0, p99 * 0.9, p99, p99 * 1.1]),
-            throughput_bit_per_s: 9.5e6,
+            throughput_bit_per_s: Some(9.5e6),
             cdf: (0..=100).map(|at| (p99 * f64::from(at) / 100.0, f64::from(at) / 100.0)).collect(),
             sojourn: (0..50).map(|at| (f64::from(at), p99)).collect(),
             dropped: vec![(1.0, dropped as f64)],

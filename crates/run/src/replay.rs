@@ -164,6 +164,13 @@ impl Replay {
         self.fates.last_end.since(self.fates.first_arrival.unwrap_or_default())
     }
 
+    /// Returns the rate of the packets sent, with overhead, over [`Self::span`]; `None` if the span
+    /// is zero.
+    pub fn throughput_bit_per_s(&self) -> Option<f64> {
+        let span = self.span().as_nanos();
+        (span > 0).then(|| self.tally().total().sent.bytes as f64 * 8e9 / span as f64)
+    }
+
     fn deliver(&mut self, now: Time) {
         while let Some((_, packet)) = self.link.poll(now, &mut self.fates) {
             self.fates.delivered(packet.payload);

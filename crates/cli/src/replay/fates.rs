@@ -34,7 +34,8 @@ pub struct Numbers {
     pub sojourn_p50_ms: f64,
     pub sojourn_p99_ms: f64,
     pub sojourn_max_ms: f64,
-    pub throughput_bit_per_s: u64,
+    /// `None` for a burst that arrives and leaves at one instant.
+    pub throughput_bit_per_s: Option<u64>,
 }
 
 /// Returns a summary of one screen.
@@ -79,10 +80,10 @@ pub fn summary(replay: &Replay, queue: &QueueSetup, link: &str, rules: &[String]
         let bins: Vec<String> = bins.map(|(name, count)| format!("{name}: {count}")).collect();
         line(side.name(), bins.join(", "));
     }
-    let span = replay.span().as_nanos();
-    let rate = total.sent.bytes as f64 * 8e3 / span.max(1) as f64;
     line("senders", "do not react: packets arrive as recorded (open loop)".to_owned());
-    line("throughput", format!("{rate:.3} Mbit/s, link-layer overhead included"));
+    if let Some(rate) = replay.throughput_bit_per_s() {
+        line("throughput", format!("{:.3} Mbit/s, link-layer overhead included", rate / 1e6));
+    }
     text
 }
 
@@ -91,7 +92,6 @@ pub fn numbers(replay: &Replay, queue: &QueueSetup, link: &str) -> Numbers {
     let (total, sojourn) = (tally.total(), &tally.delays().sojourn);
     let drops = total.drops().map(|(reason, count)| (reason.name(), count.packets));
     let [p50, p99, max] = sojourn.quantiles([500, 990, 1_000]).map(|ns| ns as f64 / 1e6);
-    let span = replay.span().as_nanos();
     Numbers {
         queue: queue.label.to_string(),
         link: link.to_owned(),
@@ -104,6 +104,6 @@ pub fn numbers(replay: &Replay, queue: &QueueSetup, link: &str) -> Numbers {
         sojourn_p50_ms: p50,
         sojourn_p99_ms: p99,
         sojourn_max_ms: max,
-        throughput_bit_per_s: (total.sent.bytes as f64 * 8e9 / span.max(1) as f64) as u64,
+        throughput_bit_per_s: replay.throughput_bit_per_s().map(|rate| rate as u64),
     }
 }

@@ -231,9 +231,10 @@ fn table(numbers: &[Numbers]) -> String {
         "queue", "packets", "sent", "marked", "dropped", "p50 ms", "p99 ms", "Mbit/s"
     );
     for it in numbers {
+        let rate = it.throughput_bit_per_s.map(|rate| format!("{:.3}", rate as f64 / 1e6));
         let _ = writeln!(
             text,
-            "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9.3}  {:>9.3}  {:>8.3}",
+            "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9.3}  {:>9.3}  {:>8}",
             it.queue,
             it.packets,
             it.sent,
@@ -241,7 +242,7 @@ fn table(numbers: &[Numbers]) -> String {
             it.dropped,
             it.sojourn_p50_ms,
             it.sojourn_p99_ms,
-            it.throughput_bit_per_s as f64 / 1e6
+            rate.as_deref().unwrap_or("-")
         );
     }
     text + "p50 and p99: sojourn in the queue. Senders do not react: packets arrive as recorded.\n"

@@ -96,7 +96,6 @@ pub fn queue(replay: &Replay, queue: &QueueSetup, steps: &Steps) -> ReplayedQueu
     let share = |permille: usize| permille as f64 / 1e3;
     let is_known = !sojourn.is_empty();
     let cdf = waits.iter().enumerate().map(|(permille, wait)| (*wait, share(permille)));
-    let span = replay.span().as_nanos();
     ReplayedQueue {
         queue: queue.label.to_string(),
         packets: arrivals.packets,
@@ -107,7 +106,7 @@ pub fn queue(replay: &Replay, queue: &QueueSetup, steps: &Steps) -> ReplayedQueu
             .map(|(reason, count)| (reason.name().to_owned(), count.packets))
             .collect(),
         sojourn_ms: is_known.then_some([waits[500], waits[900], waits[990], waits[1_000]]),
-        throughput_bit_per_s: total.sent.bytes as f64 * 8e9 / span.max(1) as f64,
+        throughput_bit_per_s: replay.throughput_bit_per_s(),
         cdf: if is_known { cdf.collect() } else { Vec::new() },
         sojourn: steps.curve(|step| in_ms(step.longest_ns)),
         dropped: steps.curve(|step| step.dropped as f64),

@@ -94,6 +94,7 @@ fn queues(queues: &[ReplayedQueue]) -> Markup {
 fn row(queue: &ReplayedQueue) -> Markup {
     let wait =
         |at: usize| queue.sojourn_ms.map_or(NOTHING.to_owned(), |sojourn| significant(sojourn[at]));
+    let rate = queue.throughput_bit_per_s.map(|rate| significant(rate / 1e6));
     let reasons: Vec<String> = queue
         .drops
         .iter()
@@ -111,7 +112,7 @@ fn row(queue: &ReplayedQueue) -> Markup {
             td { (wait(1)) }
             td { b { (wait(2)) } }
             td { (wait(3)) }
-            td { (significant(queue.throughput_bit_per_s / 1e6)) }
+            td { (rate.as_deref().unwrap_or(NOTHING)) }
             td.text { (reasons.join(", ")) }
         }
     }
