@@ -61,11 +61,14 @@ pub(crate) enum Certainty {
 }
 
 impl Certainty {
-    /// Judges by the trials' own quantiles; `None` if they have too few samples, or if there are
-    /// fewer than [`FEW_REPEATS`] trials.
+    /// Judges by the trials' own quantiles; `None` if they have too few samples, if both quantiles
+    /// are lost probes, or if there are fewer than [`FEW_REPEATS`] trials.
     pub(crate) fn of_latencies(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<Self> {
         if let Some(identical) = Self::identical(first.0, other.0) {
             return Some(identical);
+        }
+        if [first, other].iter().all(|(_, latency)| latency.judged(told) == Some(Judged::Lost)) {
+            return None;
         }
         let interval = ratio_interval(first, other, told)?;
         let RatioInterval { quantile, trials, bounds: Some((low, high)) } = interval else {

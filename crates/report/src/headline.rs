@@ -9,6 +9,7 @@ use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 use crate::facts::{ALIKE, Certainty, NO_RATE_MBIT, RATE_ALIKE, losses, statistic, unequal_rates};
 use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
+use crate::verdict::of_probe;
 use crate::words::{LOST, count, judged_by, significant, usual_unit};
 
 /// Returns the first sentences about the metric that the scenario declares; `None` if it declares
@@ -213,6 +214,14 @@ impl<'a> Compared<'a> {
     fn sentence(&self, headline: &Headline) -> String {
         let (arm, says, own) = (self.arm.called(), &headline.says, self.own.words(&headline.says));
         let is_same_arm = self.arm.position == self.other.position;
+        if let Some((own, others)) = self.own.latency.zip(self.others.latency)
+            && self.own.value.is_infinite()
+            && self.others.value.is_infinite()
+            && !is_same_arm
+        {
+            let (other, of_probe) = (self.other.called(), of_probe(self.arm, own));
+            return phrases::losses_alone((&arm, own), (&other, others), &of_probe) + ".";
+        }
         let against = match (headline.baseline_says.as_str(), is_same_arm) {
             (words, true) => format!("{} of {words}", self.others.words(&headline.says)),
             ("", false) => {

@@ -74,6 +74,17 @@ pub(crate) fn losses(own: f64, others: f64) -> String {
     format!("{own} against {others} % of its probes were lost")
 }
 
+/// Compares an arm with another where both latencies are lost probes: `With cake 92.8 % of the
+/// probes were lost against 76.0 % with fifo`. `of_probe` is empty or ` of NAME`.
+pub(crate) fn losses_alone(
+    (arm, own): (&str, &ArmLatency),
+    (other, others): (&str, &ArmLatency),
+    of_probe: &str,
+) -> String {
+    let [own, others] = [own, others].map(|latency| significant(latency.lost_percent()));
+    format!("With {arm} {own} % of the probes{of_probe} were lost against {others} % with {other}")
+}
+
 /// Returns `; up to 12 % of their probes were lost`; empty if the loss is negligible.
 pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> String {
     let most = latencies.map(ArmLatency::lost_percent).reduce(f64::max);

@@ -402,6 +402,12 @@ impl<'a> Comparison<'a> {
         let of_probe = of_probe(self.first, own);
         let mut besides = String::new();
         let rates = phrases::rates(&unequal_rates(self.first, self.other));
+        if self.values == (Judged::Lost, Judged::Lost) {
+            let arm = format!("{other}{difference}");
+            let rates = rates.map_or(String::new(), |words| format!("; {words}"));
+            let losses = phrases::losses_alone((&arm, others), (&first, own), &of_probe);
+            return format!("{losses}{rates}.");
+        }
         let lost = losses(self.latencies.0, self.latencies.1)
             .map(|(first, other)| phrases::losses(other, first));
         for words in [rates, lost].into_iter().flatten() {
@@ -447,7 +453,7 @@ impl<'a> Comparison<'a> {
 }
 
 /// Returns ` of probe-dscp-45` if the arm has several probes on a schedule, as one per class.
-fn of_probe(subject: &Subject<'_>, latency: &ArmLatency) -> String {
+pub(crate) fn of_probe(subject: &Subject<'_>, latency: &ArmLatency) -> String {
     match open_loop(subject).len() {
         0 | 1 => String::new(),
         _ => format!(" of {}", latency.probe),

@@ -144,8 +144,11 @@ fn a_percentile_that_both_lost_is_replaced_by_a_lower_one() {
             "{line}"
         );
     }
-    let line = line([700, 680]);
-    assert!(line.contains("the working latency is a lost probe at p99 of sent against "), "{line}");
+    let one = line([700, 680]);
+    assert!(one.contains("the working latency is a lost probe at p99 of sent against "), "{one}");
+    let most = line([170, 50]);
+    assert!(most.contains(" 92.9 % of the probes were lost against 75.7 % with "), "{most}");
+    assert!(!most.contains("latency"), "{most}");
 }
 
 #[test]
