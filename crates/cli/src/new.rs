@@ -122,7 +122,7 @@ fn scenario(options: &[String]) -> anyhow::Result<Scenario> {
 fn without_option(error: &dyn Error) -> String {
     let text = error.to_string();
     let line = |line: &str| match line.trim_start_matches("error: ").split_once(": ") {
-        Some((option, problem)) if option.starts_with("--") => problem.to_owned(),
+        Some((option, problem)) if option.starts_with("--") => problem.replace("`--", "`"),
         _ => line.to_owned(),
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
@@ -160,6 +160,7 @@ mod tests {
     fn errors_name_no_option() {
         for (option, expected) in [
             ("--down=20", "`20` has no unit; expected "),
+            ("--up=20mbit:delay=5ms", "`delay` is set by `rtt`; "),
             ("--queue=cak", "there is no queue `cak`; "),
             ("--upload=many", "`many`: "),
             ("--flight", "expected some of call, "),

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
 use underload_run::question::{Question, Use};
-use underload_run::scenario::{Builder, Options, Scenario, ScenarioErrors};
+use underload_run::scenario::{Builder, Options, Scenario, ScenarioErrors, simulated_controls};
 use underload_run::source::load_file;
 use underload_run::{Destination, Settings, WorldChoice};
 use underload_store::RunDir;
@@ -116,6 +117,9 @@ impl Arguments {
             refuse!("--congestion-control: `{twice}` is given twice; expected different ones");
         }
         let scenario = self.scenario()?;
+        if !self.live {
+            self.check_controls()?;
+        }
         if let Some(file) = self.save.as_ref().filter(|_| self.resume.is_none()) {
             save(&format_args!("--save {}", file.display()), file, &scenario.text)?;
         }
@@ -145,6 +149,18 @@ impl Arguments {
     /// Returns the scenario that the options describe.
     pub fn scenario(&self) -> anyhow::Result<Scenario> {
         resolve(&self.question().scenario(&self.name()?, &self.description()))
+    }
+
+    /// Refuses a congestion control that the simulator lacks.
+    fn check_controls(&self) -> anyhow::Result<()> {
+        let known = simulated_controls();
+        let Some(name) = self.congestion_controls.iter().find(|name| !known.contains(name)) else {
+            return Ok(());
+        };
+        let meant = closest(name, known.iter().map(String::as_str));
+        let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+        let known = known.join(", ");
+        refuse!("--congestion-control: `{name}` is not simulated; expected one of {known}{meant}");
     }
 
     fn question(&self) -> Question {
@@ -207,12 +223,25 @@ fn resolve(builder: &Builder) -> anyhow::Result<Scenario> {
 fn in_options(errors: &ScenarioErrors) -> anyhow::Error {
     let mut seen = BTreeSet::new();
     let of_option = errors.0.iter().map(|error| match option(&error.key) {
-        Some(option) => format!("{option}: {}", error.problem),
+        Some(option) => format!("{option}: {}", with_options(&error.problem)),
         None => format!("{}: {}", error.key, error.problem),
     });
     let lines: Vec<String> = of_option.filter(|line| seen.insert(line.clone())).collect();
     anyhow!(lines.join("\nerror: "))
 }
+
+/// Returns a problem that names options instead of the keys that they set, such as `--rtt`.
+fn with_options(problem: &str) -> String {
+    let named = |text: String, key: &&str| match (key.rsplit('.').next(), option(key)) {
+        (Some(name), Some(option)) => text.replace(&format!("`{name}`"), &format!("`{option}`")),
+        _ => text,
+    };
+    KEYS.iter().fold(problem.to_owned(), named)
+}
+
+/// Keys of the scenario that options set, as far as problems of other keys name them.
+const KEYS: [&str; 6] =
+    ["path.up", "path.down", "path.rtt", "path.up_queue", "path.down_queue", "phases.load"];
 
 /// Returns the option that sets a key of the scenario.
 fn option(key: &str) -> Option<&'static str> {

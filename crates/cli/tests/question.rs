@@ -68,11 +68,12 @@ fn faults_name_the_options() {
         (&["--up", "20"][..], "error: --up: `20` has no unit; expected "),
         (&["--rtt", "fast"], "error: --rtt: "),
         (&["--rtt", "1h"], "error: --rtt: expected 0s to 120s"),
-        (&["--up", "20mbit:delay=5ms"], "error: --up: `delay` is set by `rtt`; expected"),
+        (&["--up", "20mbit:delay=5ms"], "error: --up: `delay` is set by `--rtt`; expected"),
         (&["--load", "0"], "error: --load: "),
         (&["--queue", "cak"], "error: --queue: there is no queue `cak`; did you mean `cake`?"),
         (&["--queue", "pie", "--queue", "pie"], "error: --queue: a second one is named `pie`"),
         (&["--queue", "pie", "--queue", "pie:profile=linux"], "error: --queue: `pie` and"),
+        (&["--congestion-control", "vegas"], "error: --congestion-control: `vegas` is not sim"),
         (&["--congestion-control", ""], "error: --congestion-control: expected the name of "),
         (
             &["--congestion-control", "bbr", "--congestion-control", "bbr"],
