@@ -29,6 +29,7 @@ mod measured;
 mod page;
 mod phrases;
 mod plot;
+mod probe_share;
 mod published;
 mod reduce;
 mod replayed;

@@ -24,7 +24,7 @@ use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{
     count, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
 };
-use crate::{alarms, clocks};
+use crate::{alarms, clocks, probe_share};
 use underload_store::RunData;
 
 /// The remark on arms that differ in more than one setting.
@@ -99,7 +99,7 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
 }
 
 /// Returns what makes the result less reliable, and faults of the path: late machines, unfinished
-/// runs, flows with too many congestion marks. Empty if there are none.
+/// runs, flows with too many congestion marks, probes that fill a link. Empty if there are none.
 pub fn warnings(runs: &[RunData]) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, run) in runs.iter().enumerate() {
@@ -118,6 +118,7 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
         lines.extend(invalid(&run.record, &suffix));
         lines.extend(alarms::lines(&run.record, &suffix));
         lines.extend(clocks::line(&run.record, &suffix));
+        lines.extend(probe_share::line(&run.record, &suffix));
     }
     lines.iter().map(|line| one_line(line)).collect()
 }
