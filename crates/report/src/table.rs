@@ -8,6 +8,7 @@ use underload_record::schema::{
 use crate::measured::{LOCATION_HEADS, findings, location_rows};
 use crate::study::table_lines;
 use crate::subject::{Subject, subjects};
+use crate::verdict::of_probe;
 use crate::words::{
     count, mbit, metric_words, ms, one_line, plain_text, shares, significant, wrap,
 };
@@ -20,12 +21,14 @@ const SHOWN_METRICS: usize = 3;
 
 /// Returns, for every arm, idle and working latency, throughput, drops and marks, and numbers of
 /// its applications; then the groups of a study. Latencies are round trips of the first open-loop
-/// probe, milliseconds, all valid trials of an arm pooled. Each line ends with a newline.
+/// probe (named if there are several), milliseconds, all valid trials of an arm pooled. Each line
+/// ends with a newline.
 pub fn table(runs: &[RunData]) -> String {
     let subjects = subjects(runs);
     let mut rows = Vec::new();
     for subject in &subjects {
-        rows.push(Row::Title(one_line(&format!("{}, {}", subject.title(), trials(subject)))));
+        let title = format!("{}, {}{}", subject.title(), trials(subject), probe(subject));
+        rows.push(Row::Title(one_line(&title)));
         let phases = [Phase::Idle, Phase::Load];
         let valid = phases.iter().filter_map(|phase| subject.summary.headline(*phase)).map(line);
         rows.extend(valid.map(Row::Cells));
@@ -140,6 +143,13 @@ fn trials(subject: &Subject<'_>) -> String {
         0 => crate::words::count(u64::from(valid), "trial"),
         _ => format!("{valid} of {} trials valid", valid + invalid),
     }
+}
+
+/// Returns `, round trips of probe-dscp-45` if an arm has several probes.
+fn probe(subject: &Subject<'_>) -> String {
+    let shown = subject.summary.headline(Phase::Load).map(|load| of_probe(subject, load));
+    let named = shown.filter(|words| !words.is_empty());
+    named.map_or(String::new(), |words| format!(", round trips{words}"))
 }
 
 fn carried(subject: &Subject<'_>, direction: Direction) -> Vec<String> {

@@ -233,6 +233,8 @@ fn the_class_with_the_largest_effect_is_named() {
     let mut data = conclude_all(synthetic::record(World::Sim, &queues), trials);
     let line = &summary_lines(std::slice::from_ref(&data))[0];
     assert!(line.contains("the working latency of probe-dscp-45 is 17.5 ms at p99"), "{line}");
+    let table = underload_report::table(std::slice::from_ref(&data));
+    assert_eq!(table.matches(", 2 trials, round trips of probe\n").count(), 2, "{table}");
     // Among several classes the first is named, too.
     data.record.arms.iter_mut().for_each(|arm| arm.factors.clear());
     let line = &summary_lines(&[data])[0];
