@@ -420,10 +420,10 @@ fn free_unused(
     pool: &mut Pool,
     now_ms: u64,
     server: &str,
-    held: &HeldLeases,
+    leases: &HeldLeases,
 ) -> Result<()> {
-    let made_ms = held.at_ms.min(now_ms);
-    let held: BTreeSet<u64> = held.ids.iter().copied().collect();
+    let made_ms = leases.at_ms.min(now_ms);
+    let held: BTreeSet<u64> = leases.ids.iter().copied().collect();
     for lease in tx.leases(Leases::At(server), HEARTBEAT_ENDED_MAX)? {
         let begins_ms = lease.given_ms.saturating_add(START_MS + 2 * SKEW_MS + HEARTBEAT_MS);
         if begins_ms < made_ms && !held.contains(&lease.id) {

@@ -120,12 +120,13 @@ pub(super) fn changed_attributes(
     reported: &Attributes,
 ) -> Result<Attributes> {
     let known = &device.attributes;
-    let told = updated(known, reported);
-    if told == *known {
-        return Ok(told);
+    let updated = updated(known, reported);
+    if updated == *known {
+        return Ok(updated);
     }
     let mut record = LineRecord::read(tx, device.id)?;
-    let changed = record.operator.as_ref().map_or_else(|| told.clone(), |it| merged(it, &told));
+    let changed =
+        record.operator.as_ref().map_or_else(|| updated.clone(), |it| merged(it, &updated));
     if changed == *known || !record.change(now_ms / DAY_MS) {
         return Ok(known.clone());
     }
@@ -134,14 +135,14 @@ pub(super) fn changed_attributes(
 }
 
 /// Attributes after a report: firmware and measurements change, others are only filled in.
-fn updated(known: &Attributes, told: &Attributes) -> Attributes {
-    let newer = |known: &String, told: &String| {
-        if told.is_empty() { known.clone() } else { told.clone() }
+fn updated(known: &Attributes, reported: &Attributes) -> Attributes {
+    let newer = |known: &String, reported: &String| {
+        if reported.is_empty() { known.clone() } else { reported.clone() }
     };
-    let filled = merged(known, told);
+    let filled = merged(known, reported);
     Attributes {
-        firmware: newer(&known.firmware, &told.firmware),
-        measured: newer(&known.measured, &told.measured),
+        firmware: newer(&known.firmware, &reported.firmware),
+        measured: newer(&known.measured, &reported.measured),
         ..filled
     }
 }
@@ -181,24 +182,24 @@ pub(super) fn acceptable_address(address: &ServerAddress) -> Result<(), Rejectio
 
 impl Orchestrator {
     /// Enrols a device or a server with a code.
-    pub fn enrol(&self, tx: Tx<'_>, now_ms: u64, asked: &Enrol) -> Answer<Enrolled> {
+    pub fn enrol(&self, tx: Tx<'_>, now_ms: u64, request: &Enrol) -> Answer<Enrolled> {
         answer(|| {
-            acceptable(&asked.attributes)?;
+            acceptable(&request.attributes)?;
             let bad = |message| Rejection::new(Kind::BadRequest, "bad-key", message);
             let key: [u8; 32] =
-                hex(&asked.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
+                hex(&request.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
             let proof: [u8; 64] =
-                hex(&asked.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
-            if asked.code.len() > CODE_MAX || !is_signed(&key, &asked.code, &proof) {
+                hex(&request.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
+            if request.code.len() > CODE_MAX || !is_signed(&key, &request.code, &proof) {
                 let message = "the code is not signed by this key";
                 return reject(Kind::Unauthorized, "bad-proof", message);
             }
             let device = DeviceId::of_key(&key);
-            let code = usable(tx.code(&hash_of(&asked.code))?, device, now_ms)?;
+            let code = usable(tx.code(&hash_of(&request.code))?, device, now_ms)?;
             let is_again = code.used_by.is_some();
-            let enrolled_ms = match (code.makes, &asked.server) {
+            let enrolled_ms = match (code.makes, &request.server) {
                 (CodeFor::Device, None) => {
-                    Some(enrol_device(tx, now_ms, key, &code, asked, is_again)?)
+                    Some(enrol_device(tx, now_ms, key, &code, request, is_again)?)
                 }
                 (CodeFor::Server, Some(address)) => {
                     enrol_server(tx, key, address, is_again)?;

@@ -63,7 +63,7 @@ impl Orchestrator {
                 Ordering::Greater => {
                     let is_from_later = device.seen_ms > now_ms.saturating_add(2 * SKEW_MS);
                     let attributes = match &request.attributes {
-                        Some(told) => enrol::changed_attributes(tx, now_ms, &device, told)?,
+                        Some(reported) => enrol::changed_attributes(tx, now_ms, &device, reported)?,
                         None => device.attributes.clone(),
                     };
                     let device = Device {
@@ -189,16 +189,21 @@ impl Orchestrator {
         }
     }
 
-    fn assignment(&self, held: &HeldLease, servers: Vec<ServerAddress>, plan: &Plan) -> Assignment {
-        let claims = claims(held, plan);
+    fn assignment(
+        &self,
+        lease: &HeldLease,
+        servers: Vec<ServerAddress>,
+        plan: &Plan,
+    ) -> Assignment {
+        let claims = claims(lease, plan);
         Assignment {
-            plan: held.plan.clone(),
-            run: held.run,
+            plan: lease.plan.clone(),
+            run: lease.run,
             not_before_ms: claims.not_before_ms,
             not_after_ms: claims.not_after_ms,
             steps: plan.steps.iter().map(assigned).collect(),
             lease: claims.sign(&self.lease_key),
-            lease_id: held.id,
+            lease_id: lease.id,
             servers,
         }
     }

@@ -124,7 +124,7 @@ impl Writers {
                 clock: Arc::clone(clock),
                 rng: Rng::new(u64::from_le_bytes(seed)),
                 tell: Arc::clone(tell),
-                told: None,
+                last_failure: None,
             };
             let thread = thread::Builder::new().name("writer".to_owned());
             writers.threads.push(thread.spawn(move || writer.run(waiting))?);
@@ -142,9 +142,9 @@ impl Writers {
         work: impl FnMut(&mut Turn<'_>) -> Result<A, StoreError> + Send + 'static,
     ) -> Result<A, NotDone> {
         let (reply, answer) = oneshot::channel();
-        let asked = QueuedRequest { needs, work, answer: None, reply };
+        let request = QueuedRequest { needs, work, answer: None, reply };
         let queue = &self.queues[(sender % self.queues.len().max(1) as u64) as usize];
-        queue.try_send(Box::new(asked)).map_err(|_| NotDone::Full)?;
+        queue.try_send(Box::new(request)).map_err(|_| NotDone::Full)?;
         // A thread that ends without an answer has not committed the request.
         answer
             .await
@@ -171,7 +171,7 @@ struct Writer {
     clock: Clock,
     rng: Rng,
     tell: Tell,
-    told: Option<ReportedFailure>,
+    last_failure: Option<ReportedFailure>,
 }
 
 struct ReportedFailure {
@@ -243,20 +243,20 @@ impl Writer {
 
     /// Reports a failure, or its end, to the operator. Senders do not get the store's error.
     fn tell(&mut self, outcome: &Result<(), NotDone>) {
-        match (outcome, &mut self.told) {
-            (Ok(()), Some(told)) if !told.is_over => {
-                told.is_over = true;
+        match (outcome, &mut self.last_failure) {
+            (Ok(()), Some(failure)) if !failure.is_over => {
+                failure.is_over = true;
                 (self.tell)("the store works again");
             }
             (Ok(()), _) => {}
-            (Err(error), told) => {
+            (Err(error), failure) => {
                 let (words, now_ms) = (error.to_string(), (self.clock)());
-                let is_known = told.as_ref().is_some_and(|told| {
-                    told.words == words && now_ms < told.at_ms.saturating_add(TELL_AGAIN_MS)
+                let is_known = failure.as_ref().is_some_and(|failure| {
+                    failure.words == words && now_ms < failure.at_ms.saturating_add(TELL_AGAIN_MS)
                 });
                 if !is_known {
                     (self.tell)(&format!("a request failed: {words}"));
-                    *told = Some(ReportedFailure { words, at_ms: now_ms, is_over: false });
+                    *failure = Some(ReportedFailure { words, at_ms: now_ms, is_over: false });
                 }
             }
         }

@@ -63,8 +63,8 @@ impl Sessions {
 
     /// Returns the content of a cookie if it is authentic and has not expired.
     pub(super) fn claim(&self, text: &str, now_ms: u64) -> Option<Claim> {
-        let said = self.opened("session", text)?;
-        let mut parts = said.split('.');
+        let payload = self.opened("session", text)?;
+        let mut parts = payload.split('.');
         let (name, sha256) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         let expires_ms = parts.next()?.parse().ok()?;
         (now_ms < expires_ms).then_some(Claim { name, sha256, expires_ms })
@@ -82,25 +82,25 @@ impl Sessions {
 
     /// Returns the text of the cookie of the login's form, which binds the form to its browser.
     pub(super) fn stranger(&self, random: [u8; 16], now_ms: u64) -> String {
-        let said = format!("{}.{}", HEXLOWER.encode(&random), now_ms.saturating_add(FORM_MS));
-        self.sealed("stranger", &said)
+        let payload = format!("{}.{}", HEXLOWER.encode(&random), now_ms.saturating_add(FORM_MS));
+        self.sealed("stranger", &payload)
     }
 
     pub(super) fn is_stranger(&self, text: &str, now_ms: u64) -> bool {
-        let expires = self.opened("stranger", text).and_then(|said| said.rsplit_once('.'));
+        let expires = self.opened("stranger", text).and_then(|payload| payload.rsplit_once('.'));
         expires.and_then(|(_, at)| at.parse().ok()).is_some_and(|at: u64| now_ms < at)
     }
 
-    fn sealed(&self, purpose: &str, said: &str) -> String {
-        let tag = sign(&self.key, format!("{purpose}\n{said}").as_bytes());
-        format!("{said}.{}", HEXLOWER.encode(tag.as_ref()))
+    fn sealed(&self, purpose: &str, payload: &str) -> String {
+        let tag = sign(&self.key, format!("{purpose}\n{payload}").as_bytes());
+        format!("{payload}.{}", HEXLOWER.encode(tag.as_ref()))
     }
 
     fn opened<'t>(&self, purpose: &str, text: &'t str) -> Option<&'t str> {
-        let (said, tag) = text.rsplit_once('.')?;
+        let (payload, tag) = text.rsplit_once('.')?;
         let tag = HEXLOWER.decode(tag.as_bytes()).ok()?;
-        verify(&self.key, format!("{purpose}\n{said}").as_bytes(), &tag).ok()?;
-        Some(said)
+        verify(&self.key, format!("{purpose}\n{payload}").as_bytes(), &tag).ok()?;
+        Some(payload)
     }
 
     /// Returns the cached lookup of a token; `None` if the token is not cached or the entry is too
