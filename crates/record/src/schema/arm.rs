@@ -141,9 +141,11 @@ pub struct ArmThroughput {
     pub direction: Direction,
     /// Payload of all flows, bit/s; `None` if no flow reported it.
     pub goodput_bit_per_s: Option<Interval>,
-    /// Rate of the last bottleneck link of the direction, bit/s; `None` without one.
+    /// Rate of the last bottleneck link of the direction, bit/s; `None` without one, or if its
+    /// capacity in the window is less than 20 packets.
     pub link_bit_per_s: Option<Interval>,
-    /// Share of the capacity of that link, percent; `None` if the capacity is unknown.
+    /// Share of the capacity of that link, percent; `None` without its rate, or if the capacity is
+    /// unknown.
     pub utilisation_percent: Option<Interval>,
     /// Jain's index over the goodput of the bulk flows, 1/n to 1; `None` with fewer than two flows.
     pub jain_index: Option<Interval>,
@@ -191,10 +193,12 @@ pub struct ArmBottleneck {
     /// Delay histogram of each service flow, all trials; several if the trials' bins differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_histograms: Vec<LatencyHistogram>,
-    /// Rate of the link, bit/s, over repeats.
+    /// Rate of the link, bit/s, over repeats; `None` if its capacity in the phase is less than 20
+    /// packets.
     #[serde(default)]
     pub link_bit_per_s: Option<Interval>,
-    /// Share of the link's capacity, percent, over repeats; `None` if the capacity is unknown.
+    /// Share of the link's capacity, percent, over repeats; `None` without its rate, or if the
+    /// capacity is unknown.
     #[serde(default)]
     pub utilisation_percent: Option<Interval>,
     /// Each statistic of the trials' sojourn times, ns, over repeats.
