@@ -350,9 +350,14 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
 /// Returns the quantiles of all probes sent that have enough samples, ms; `None` for a quantile
 /// that falls on a lost probe. The map is empty if no probe was lost.
 fn of_sent_ms(latency: &LatencySummary) -> BTreeMap<Quantile, Option<f64>> {
-    let told =
-        latency.of_sent_ns.iter().filter(|(quantile, _)| latency.judged(**quantile).is_some());
-    told.map(|(quantile, ns)| (*quantile, ns.map(|ns| ns as f64 / 1e6))).collect()
+    if latency.lost == 0 {
+        return BTreeMap::new();
+    }
+    let judged = |(quantile, _)| {
+        let ns = latency.judged(quantile)?.answered_ns();
+        Some((quantile, ns.map(|ns| ns as f64 / 1e6)))
+    };
+    Quantile::WITH_SHARE.into_iter().filter_map(judged).collect()
 }
 
 /// Computed from the probes of the first class, which use separate flows, and from the round trips
@@ -426,7 +431,9 @@ mod tests {
     use underload_probe::load::Delivered;
     use underload_probe::measure::RampEnd;
     use underload_record::history::Followed;
-    use underload_record::schema::{Distribution, PathHop, PathSegment, Timeliness};
+    use underload_record::schema::{
+        Distribution, InsideLatency, PathHop, PathSegment, Timeliness, Vantage,
+    };
 
     use super::*;
     use crate::followed;
@@ -492,6 +499,26 @@ mod tests {
             all.filter(|(it, _)| *it == Followed::LoadP99).map(|(_, ms)| ms).collect::<Vec<_>>()
         };
         assert_eq!((p99(&drops), p99(&delays)), (vec![2_000.0], vec![22.0]), "in a history");
+    }
+
+    #[test]
+    fn a_load_that_answers_few_probes_or_none_is_judged_by_those_that_it_lost() {
+        for answered in [0, 1, 49, 499] {
+            let mut result = measured(|number| (number < 200 + answered).then_some(12));
+            let distribution = Distribution { count: 900, p99_ns: 13_000_000, ..<_>::default() };
+            result.inside = vec![InsideLatency { distribution, ..InsideLatency::default() }];
+            result.flows[0].goodput_down_bit_per_s = Some(40_000_000);
+            let step = found(result);
+            let added = step.finding.added().unwrap();
+            assert_eq!((added.vantage, added.ms), (Vantage::Beside, f64::INFINITY), "{answered}");
+            let scores = step.finding.qoo.iter().map(|it| (it.application.as_str(), it.score));
+            assert_eq!(scores.take(2).collect::<Vec<_>>(), [("call", 0.0), ("game", 0.0)]);
+            let p99 = followed(&step.outcome.trial).remove(0);
+            assert_eq!(p99, (Followed::LoadP99, 2_000.0), "{answered} in a history");
+        }
+        let few = found(measured(|number| (number < 699).then_some(12)));
+        let load = few.finding.headline(Phase::Load).unwrap();
+        assert_eq!((load.p99_ms, load.p95_ms), (None, Some(12.0)), "499 answers tell no p99");
     }
 
     #[test]

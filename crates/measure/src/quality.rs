@@ -6,13 +6,9 @@ use underload_record::schema::{Finding, InsideReadings, Phase, QualityOfOutcome,
 /// Returns the score of each application whose conditions the step measured.
 pub(crate) fn scores(finding: &Finding) -> Vec<QualityOfOutcome> {
     let Some(load) = finding.headline(Phase::Load) else { return Vec::new() };
-    let of_sent = |answered_ms| match load.of_sent_ms.get(&Quantile::P99) {
-        Some(ms) => ms.unwrap_or(f64::INFINITY),
-        None => answered_ms,
-    };
     let inside = finding.worst_inside().and_then(InsideReadings::highest_ms);
     application_scores(&StepConditions {
-        beside_p99_ms: load.p99_ms.map(of_sent),
+        beside_p99_ms: load.judged_at_ms(Quantile::P99),
         inside_p99_ms: inside.filter(|(highest, _)| *highest == Quantile::P99).map(|(_, ms)| ms),
         loss_percent: load.lost_percent,
         mbit_s: [

@@ -287,13 +287,25 @@ impl ClassLatency {
         pairs.find_map(|(quantile, value)| Some((quantile, value?)))
     }
 
-    /// Returns the percentile of [`Self::highest_ms`] and its value over all probes sent, ms, by
-    /// which a step is graded. Infinite if the percentile is a lost probe.
+    /// Returns the highest known percentile of all probes sent above the median, by which a step is
+    /// graded, and its value, ms. Infinite if the percentile is a lost probe.
     pub fn judged_ms(&self) -> Option<(Quantile, f64)> {
-        let (quantile, answered_ms) = self.highest_ms()?;
-        let known = self.of_sent_ms.get(&quantile);
-        let judged_ms = known.map_or(answered_ms, |of_sent| of_sent.unwrap_or(f64::INFINITY));
-        Some((quantile, judged_ms))
+        let mut quantiles = [Quantile::P99, Quantile::P95, Quantile::P90].into_iter();
+        quantiles.find_map(|quantile| Some((quantile, self.judged_at_ms(quantile)?)))
+    }
+
+    /// Returns a percentile of all probes sent, ms; infinite if it is a lost probe. `None` with too
+    /// few samples, and for quantiles other than p90, p95 and p99.
+    pub fn judged_at_ms(&self, quantile: Quantile) -> Option<f64> {
+        if let Some(of_sent) = self.of_sent_ms.get(&quantile) {
+            return Some(of_sent.unwrap_or(f64::INFINITY));
+        }
+        match quantile {
+            Quantile::P90 => self.p90_ms,
+            Quantile::P95 => self.p95_ms,
+            Quantile::P99 => self.p99_ms,
+            _ => None,
+        }
     }
 }
 

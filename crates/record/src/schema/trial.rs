@@ -186,10 +186,15 @@ impl LatencySummary {
         self.sent > 0 && self.lost == self.sent
     }
 
-    /// Returns the quantile of all probes sent that judges the trial; `None` with too few.
+    /// Returns the quantile of all probes sent that judges the trial; `None` with too few answers,
+    /// or with too few probes if the quantile falls on a lost one.
     pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
-        let samples = if self.is_all_lost() { self.sent } else { self.distribution?.count };
-        quantile.is_told_by(samples).then(|| self.of_sent(quantile)).flatten()
+        let judged = self.of_sent(quantile)?;
+        let samples = match judged {
+            Judged::Answered(_) => self.distribution?.count,
+            Judged::Lost => self.sent,
+        };
+        quantile.is_told_by(samples).then_some(judged)
     }
 
     /// Returns the quantile of all probes sent, however few; `None` without such a delay.

@@ -294,24 +294,22 @@ fn added_words(added_ms: f64) -> String {
 fn quantiles(latency: &ClassLatency) -> String {
     let p50 = latency.p50_ms.map_or("-".to_owned(), in_ms);
     let high = latency.highest_ms().map_or(String::new(), |(quantile, value)| {
-        format!(", {} {} ms{}", quantile.name(), in_ms(value), of_sent(latency))
+        format!(", {} {} ms", quantile.name(), in_ms(value))
     });
+    let of_sent = of_sent(latency);
     let ClassLatency { sent, window_s, .. } = latency;
     // Without a digit, half a second would become 0.
     let digits = usize::from(*window_s < 1.0);
-    format!("p50 {p50} ms{high} ({sent} probes in {window_s:.digits$} s)")
+    format!("p50 {p50} ms{high}{of_sent} ({sent} probes in {window_s:.digits$} s)")
 }
 
-/// Returns `, p99 of sent 31 ms` if that differs from the p99 of the answered probes.
+/// Returns `, p99 of sent 31 ms` if that differs from the percentile of the answered probes.
 fn of_sent(latency: &ClassLatency) -> String {
-    let (Some((quantile, answered)), Some((_, judged))) =
-        (latency.highest_ms(), latency.judged_ms())
-    else {
-        return String::new();
-    };
+    let Some((quantile, judged)) = latency.judged_ms() else { return String::new() };
+    let answered = latency.highest_ms().map(|(_, answered)| in_ms(answered));
     match in_ms(judged) {
         _ if judged.is_infinite() => format!(", {} of sent lost", quantile.name()),
-        same if same == in_ms(answered) => String::new(),
+        same if answered.as_ref() == Some(&same) => String::new(),
         other => format!(", {} of sent {other} ms", quantile.name()),
     }
 }
@@ -488,6 +486,19 @@ mod tests {
         drops.latencies[1].of_sent_ms = [(Quantile::P99, Some(14.0))].into();
         assert!(finding_lines(&[drops]).iter().any(|it| it.contains("p99 of sent 14.0 ms")));
         assert!(!finding_lines(&[delays]).iter().any(|it| it.contains("of sent")));
+    }
+
+    #[test]
+    fn a_load_without_an_answer_is_graded_and_says_that_its_probes_were_lost() {
+        let mut silent = up(12.5);
+        let load = &mut silent.latencies[1];
+        (load.p50_ms, load.p90_ms, load.p95_ms, load.p99_ms) = (None, None, None, None);
+        load.lost_percent = 100.0;
+        load.of_sent_ms = [(Quantile::P50, None), (Quantile::P99, None)].into();
+        let lines = finding_lines(&[silent]);
+        assert!(lines[0].starts_with("Grade F"), "{lines:?}");
+        let said = "p50 - ms, p99 of sent lost (500 probes in 5 s)";
+        assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
     }
 
     #[test]
