@@ -80,7 +80,23 @@ impl Waiter {
         alarm: Option<Time>,
         inputs: &mut [PollFd<'_>],
     ) {
-        let now = clock.now();
+        let Some(sleep) = self.next_sleep(clock.now(), deadline, alarm) else {
+            std::hint::spin_loop();
+            return;
+        };
+        self.sleeps += 1;
+        let limit = TimeSpec::from(Duration::from_nanos(sleep.as_nanos()));
+        // An interrupted wait is only shorter: the caller checks again.
+        let _ = ppoll(inputs, Some(limit), None);
+    }
+
+    /// Returns how long to sleep at `now`; `None` to spin.
+    fn next_sleep(
+        &mut self,
+        now: Time,
+        deadline: Option<Time>,
+        alarm: Option<Time>,
+    ) -> Option<Span> {
         let elapsed = now.since(self.asked);
         self.asked = now;
         if self.is_spinning {
@@ -93,16 +109,11 @@ impl Waiter {
         let left = deadline.map_or(SLEEP_MAX, |deadline| deadline.since(now)).min(SLEEP_MAX);
         self.is_spinning = left <= self.margin && self.budget_ns > 0;
         if self.is_spinning || left == Span::ZERO {
-            std::hint::spin_loop();
-            return;
+            return None;
         }
         let may_spin = self.budget_ns >= self.margin.as_nanos();
         let sleep = if may_spin { left.saturating_sub(self.margin) } else { left };
-        let sleep = alarm.map_or(sleep, |alarm| sleep.min(alarm.since(now)));
-        self.sleeps += 1;
-        let limit = TimeSpec::from(Duration::from_nanos(sleep.as_nanos()));
-        // An interrupted wait is only shorter: the caller checks again.
-        let _ = ppoll(inputs, Some(limit), None);
+        Some(alarm.map_or(sleep, |alarm| sleep.min(alarm.since(now))))
     }
 }
 
@@ -112,21 +123,22 @@ mod tests {
 
     #[test]
     fn spinning_is_bounded_to_its_share() {
-        let clock = Clock::start();
-        let mut waiter = Waiter::new(Span::from_micros(200), clock.now());
+        let mut now = Time::ZERO;
+        let mut waiter = Waiter::new(Span::from_micros(200), now);
         // Deadlines every 150 us: without a bound the thread would never sleep.
-        let end = Time::from_millis(60);
         let mut deadline = Time::ZERO;
-        while clock.now() < end {
-            if deadline <= clock.now() {
-                deadline = clock.now() + Span::from_micros(150);
+        let mut sleeps = 0;
+        while now < Time::from_millis(600) {
+            if deadline <= now {
+                deadline = now + Span::from_micros(150);
             }
-            waiter.wait(&clock, Some(deadline), None, &mut []);
+            let sleep = waiter.next_sleep(now, Some(deadline), None);
+            sleeps += u32::from(sleep.is_some());
+            now += sleep.unwrap_or(Span::from_micros(1));
         }
-        let total = clock.now().as_nanos();
-        let allowed = BUDGET_MAX_NS + total / SPIN_DIVISOR;
-        // The last check may exceed the budget for as long as the thread is preempted.
-        assert!(waiter.spun.as_nanos() < allowed + total / 4, "{:?} of {total}", waiter.spun);
-        assert!(waiter.sleeps > 0);
+        let allowed = BUDGET_MAX_NS + now.as_nanos() / SPIN_DIVISOR;
+        let spun = waiter.spun.as_nanos();
+        assert!(spun <= allowed && spun > allowed / 2, "{spun} of {allowed}");
+        assert!(sleeps > 1_000, "{sleeps}");
     }
 }
