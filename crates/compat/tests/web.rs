@@ -401,6 +401,13 @@ fn a_browser_judges_as_the_program_does() {
         });
         assert_eq!(judged, expected);
     }
+    let judged = "import('/summary.js').then((it) => [[0, 1000], [49, 1000], [480, 500], \
+                  [499, 500], [995, 1000], [0, 40]].map((counts) => it.judged(...counts)))";
+    let by = |quantile: &str, is_lost| json!({ "quantile": quantile, "isLost": is_lost });
+    let lost = by("p99", true);
+    let expected =
+        json!([lost, lost, lost, by("p95", false), by("p99", false), Option::<bool>::None]);
+    assert_eq!(browser.value(judged), expected);
 }
 
 /// Answers offers with an address at which nothing answers.

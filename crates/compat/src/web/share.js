@@ -1,7 +1,7 @@
 // A result as a line of numbers: behind the `#` of a link, which browsers send to no server, and in
 // this browser's history. The page words what it shows, so that a link cannot put words into it.
 
-import { DELAYS, highest, NO_LOAD, PHASES, QUANTILES, RATES, BUCKET_S, TOTAL_S } from "./summary.js";
+import { DELAYS, highest, judged, NO_LOAD, PHASES, QUANTILES, RATES, BUCKET_S, TOTAL_S } from "./summary.js";
 
 const NAME = "#result=";
 const VERSION = 1;
@@ -56,6 +56,13 @@ function quantilesOf(its, largest) {
   return Object.fromEntries(QUANTILES.map((name, index) => [name, its[index]]));
 }
 
+// A link holds the judged quantile's value alone, `null` if that is a lost probe or unknown.
+function ofSent(told, ms, answered, probes) {
+  const by = ms === null ? judged(answered, probes) : { quantile: highest(told), isLost: false };
+  if (!by?.quantile || (ms === null && !by.isLost)) return null;
+  return { quantile: by.quantile, ms: ms ?? Infinity };
+}
+
 function rowOf(phase, text) {
   const its = numbers(text);
   if (!its.length) return [];
@@ -67,10 +74,9 @@ function rowOf(phase, text) {
   const told = quantilesOf([p50, p90, p95, p99], largest);
   const [mirror, heldUp, inside] = [9, 13, 17].map((from) => values.slice(from, from + QUANTILES.length));
   const [insideLargest, readings] = values.slice(21);
-  const name = highest(told);
   return [{
     phase, probes, lost, late, ...told, largest, rate, no_load: NO_LOAD[noLoad], held_back: heldBack === 1,
-    refused: null, of_sent: name ? { quantile: name, ms: sent ?? Infinity } : null,
+    refused: null, of_sent: ofSent(told, sent, probes - lost, probes),
     mirror_ms: quantilesOf(mirror, null), held_up_ms: quantilesOf(heldUp, null),
     inside: readings ? { ...quantilesOf(inside, insideLargest), largest: insideLargest, readings } : null,
   }];

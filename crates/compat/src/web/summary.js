@@ -62,13 +62,22 @@ export function summary(run, phase) {
   };
 }
 
-// The highest known quantile of all probes sent, by which a load is judged: a lost probe is longer than
-// every answer.
+// The highest known quantile of all probes sent, by which a load is judged, and whether it is a lost probe,
+// which is longer than every answer. An answer needs enough answers, a lost probe enough probes. `null`
+// with too few.
+export function judged(answered, sent) {
+  const isLost = (name) => Math.ceil(SHARES[name] * sent) > answered;
+  const name = ["p99", "p95", "p90"].find((it) => (isLost(it) ? sent : answered) >= FEWEST[it]);
+  return name ? { quantile: name, isLost: isLost(name) } : null;
+}
+
+// The quantile that `judged` chooses, and its value, ms.
 function ofSent(values, probes) {
-  const name = highest(told(values));
-  if (!name) return null;
-  const lost = probes.filter((it) => it.lost).length;
-  return { quantile: name, ms: quantile([...values, ...Array(lost).fill(Infinity)], SHARES[name]) };
+  const sent = values.length + probes.filter((it) => it.lost).length;
+  const by = judged(values.length, sent);
+  if (!by) return null;
+  const ms = by.isLost ? Infinity : values[Math.ceil(SHARES[by.quantile] * sent) - 1];
+  return { quantile: by.quantile, ms };
 }
 
 // Why a phase is no phase under load, if it is none; and what the server said when it refused load.
