@@ -1,5 +1,7 @@
 //! Shared by the commands that write run directories and reports.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -8,7 +10,7 @@ use indicatif::ProgressBar;
 use underload_disk::{self as disk, Access};
 use underload_store::StoreError;
 use underload_terminal::console::{self, note, warning};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::exit::{OrBadInput, refuse};
 
 /// Prints a line above the bar, or as a note if the bar is hidden.
 pub fn print_line(bar: &ProgressBar, line: &str) {
@@ -27,10 +29,21 @@ pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
     }
 }
 
-/// Writes numbers for a program that collects them; `-` is stdout.
+/// Writes numbers for a program that collects them; `-` is stdout. Replaces only a file that an
+/// earlier call wrote.
 pub fn write_for_collector(path: &Path, text: &str) -> anyhow::Result<()> {
     if path.as_os_str() == "-" {
         return console::print(text);
+    }
+    let mut start = Vec::new();
+    if path.is_file() {
+        let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut start));
+        read.with_context(|| path.display().to_string())?;
+    }
+    let is_ours = |words: &str| start.starts_with(words.as_bytes());
+    if !start.is_empty() && !is_ours("# HELP underload") && !is_ours("underload") {
+        let path = path.display();
+        refuse!("{path}: already there and not written by this program; name another file");
     }
     // Atomically, because the collector may read the file at any time.
     disk::write_whole(path, text.as_bytes(), Access::Usual)
@@ -62,5 +75,27 @@ pub fn open_in_desktop(file: &Path) {
     command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = command.spawn() {
         warning!("{}: cannot be opened with {OPENER}: {error}", file.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_collector_file_replaces_only_one_of_this_program() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("line.prom");
+        for text in ["# HELP underload_latency_seconds", "underload,step=loaded", ""] {
+            write_for_collector(&path, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::write(&path, "{}").unwrap();
+        let error = write_for_collector(&path, "underload,step=loaded").unwrap_err();
+        let said = format!("{error:#}");
+        assert!(said.contains("not written by this program"), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
     }
 }

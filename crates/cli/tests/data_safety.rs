@@ -132,7 +132,7 @@ fn a_folder_with_other_things_in_it_is_refused_before_anything_else() {
     assert!(made.status.success(), "{}", said(&made));
     let before = tree(&at.join("foreign"));
     // The scenario is missing, and no server answers at the port: the folder is checked first.
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["run", "missing.toml", "--out", "foreign"], "not empty"),
         (&["run", "tiny.toml", "--world", "sim", "--out", "foreign/../foreign"], "not empty"),
         (&["run", "tiny.toml", "--out", "done"], "has a run already"),
@@ -148,6 +148,8 @@ fn a_folder_with_other_things_in_it_is_refused_before_anything_else() {
             &["replay", "script.csv", "--queue", "fifo", "--link", "5mbit", "--out", "script.csv"],
             "this is the input",
         ),
+        (&["docsis", "encode", "script.csv", "--out", "script.csv"], "this is the input"),
+        (&["docsis", "decode", "script.csv", "--out", "./script.csv"], "this is the input"),
     ];
     for (arguments, words) in cases {
         let output = run(at, arguments);

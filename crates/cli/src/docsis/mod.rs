@@ -17,6 +17,8 @@ use underload_docsis::{Config, Limits, text};
 use underload_terminal::console::{count, note, print, print_json, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 
+use crate::replay::output::refuse_input;
+
 /// Longest accepted file with the secret.
 const SECRET_BYTES_MAX: u64 = 4096;
 /// The environment variable with the secret of the CMTS MIC, unless --secret-file names a file.
@@ -159,6 +161,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 impl Decode {
     fn run(&self) -> anyhow::Result<()> {
+        if let Some(out) = &self.out {
+            refuse_input(out, &self.file)?;
+        }
         let bytes = files::read(&self.file, Limits::default().bytes)?;
         let (config, defects) = Config::decode_lenient(&bytes, &Limits::default())
             .with_context(|| self.file.display().to_string())
@@ -187,6 +192,7 @@ impl Decode {
 
 impl Encode {
     fn run(&self) -> anyhow::Result<()> {
+        refuse_input(&self.out, &self.file)?;
         let name = self.file.display().to_string();
         let text = files::read_text(&self.file)?;
         let mut config = text::read(&text).with_context(|| name.clone()).or_bad_input()?;

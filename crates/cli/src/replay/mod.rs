@@ -9,7 +9,7 @@ mod fates;
 mod filter;
 mod input;
 mod order;
-mod output;
+pub mod output;
 mod picture;
 mod script;
 

@@ -18,9 +18,7 @@ pub struct OutputFile(Rc<RefCell<Option<NewFile>>>);
 
 impl OutputFile {
     pub fn begin(path: &Path, input: &Path) -> anyhow::Result<Self> {
-        if is_same(path, input) {
-            refuse!("--out {}: this is the input", path.display());
-        }
+        refuse_input(path, input)?;
         let file = NewFile::beside(path, Access::Usual);
         let file = file.with_context(|| path.display().to_string())?;
         Ok(Self(Rc::new(RefCell::new(Some(file)))))
@@ -48,7 +46,8 @@ impl Write for OutputFile {
     }
 }
 
-fn is_same(path: &Path, other: &Path) -> bool {
+/// Refuses an `--out` that would replace the input.
+pub fn refuse_input(out: &Path, input: &Path) -> anyhow::Result<()> {
     let identity = |path: &Path| {
         let facts = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         // A file may have several names; only Unix has an identity for it.
@@ -57,5 +56,8 @@ fn is_same(path: &Path, other: &Path) -> bool {
         #[cfg(not(unix))]
         return fs::canonicalize(path).ok().filter(|_| facts.is_file());
     };
-    identity(path).is_some_and(|file| identity(other) == Some(file))
+    if identity(out).is_some_and(|file| identity(input) == Some(file)) {
+        refuse!("--out {}: this is the input", out.display());
+    }
+    Ok(())
 }
