@@ -144,6 +144,10 @@ fn what_cannot_be_measured_is_refused_before_the_first_measurement() {
     assert!(errors.contains("--congestion-control") && !errors.contains("refused"), "{errors}");
     let (status, _, errors) = outcome(&["measure", "https://"], folder.path());
     assert_eq!(status, Some(2), "{errors}");
+    let foreign = ["measure", "https://127.0.0.1:1", "--duration", "0s"];
+    let (status, _, errors) = outcome(&foreign, folder.path());
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("--duration: from 100ms to 1h"), "{errors}");
     let (status, _, errors) = outcome(&["path", "127.0.0.1:1"], folder.path());
     assert_eq!((status, errors.matches("no answer from").count()), (Some(1), 1), "{errors}");
     let (status, _, errors) = measure(&["--every", "1min", "--times", "1"]);

@@ -92,6 +92,9 @@ fn a_measurement_works_through_a_session() {
     assert_eq!(remote.granted.up_bit_per_s, 10_000_000);
     assert_eq!(remote.endpoints().load_server, service.address(), "one TCP port");
     assert_eq!(remote.endpoints().reflector.port(), service.udp_port(), "one UDP port");
+    let same = ServiceConfig { udp_port: service.udp_port(), ..config(Limits::default()) };
+    let error = Service::start(same).map(|_| ()).expect_err("the UDP port is in use");
+    assert!(error.to_string().starts_with("UDP at 127.0.0.1:"), "{error}");
     assert_eq!(remote.identity(), (service.fingerprint(), false));
     let config = MeasurementConfig {
         idle: Duration::from_millis(200),

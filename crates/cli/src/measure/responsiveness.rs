@@ -36,7 +36,8 @@ pub fn is_wanted(host: &str) -> bool {
 /// Refuses arguments that the test does not support.
 pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
     NqTarget::parse(&arguments.host).or_bad_input()?;
-    arguments.check_foreign().or_bad_input()
+    arguments.check_foreign().or_bad_input()?;
+    arguments.request().check().or_bad_input()
 }
 
 /// A test to a server whose configuration is known.

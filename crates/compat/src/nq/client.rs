@@ -11,7 +11,8 @@ use hyper::Method;
 use hyper::client::conn::http2::SendRequest;
 use socket2::SockRef;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio::time::error::Elapsed;
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use underload_probe::load::{acknowledged_bytes, set_congestion_control};
 use underload_probe::network::{connect_first, current_network};
 use underload_probe::rpm::{Responsiveness, RoundTrips};
@@ -181,7 +182,9 @@ impl NqClient {
         let peer = Peer { address: resolve(&target)?, target: target.clone(), tls };
         let config = runtime.block_on(async {
             let mut connection = peer.connect().await?;
-            let json = peer.fetch(&mut connection.sender, &target.path).await?;
+            let fetched = timeout(STEP_MAX, peer.fetch(&mut connection.sender, &target.path));
+            let late = |late: Elapsed| connect_error("asking", &target, late.into());
+            let json = fetched.await.map_err(late)??;
             let host = target.authority();
             NqConfig::decode(&json).map_err(|what| NqError::Config { host, what })
         })?;
@@ -369,7 +372,7 @@ impl Shared {
 
     async fn probe_new_connection(&self) {
         let probe = self.peer.probe_new_connection(&self.config.small.path);
-        let outcome = tokio::time::timeout(PROBE_MAX, probe).await;
+        let outcome = timeout(PROBE_MAX, probe).await;
         let mut state = self.state();
         let Ok(Ok([tcp_ns, tls_ns, http_ns])) = outcome else {
             state.failed += 1;
@@ -390,7 +393,7 @@ impl Shared {
         };
         let Some(mut sender) = sender else { return };
         let probe = self.peer.probe(&mut sender, &self.config.small.path);
-        match tokio::time::timeout(PROBE_MAX, probe).await {
+        match timeout(PROBE_MAX, probe).await {
             Ok(Ok(ns)) => self.state().round_trips.loaded_http_ns.push(ns),
             _ => self.state().failed += 1,
         }

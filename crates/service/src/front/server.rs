@@ -350,7 +350,10 @@ fn bind_tcp(addresses: &[IpAddr], mut port: u16) -> Result<(Vec<TcpListener>, Ve
 fn bind_udp(addresses: &[IpAddr], mut port: u16) -> Result<(Vec<UdpSocket>, u16)> {
     let mut sockets = Vec::new();
     for address in addresses {
-        let (socket, local) = bind(SocketAddr::new(*address, port), Type::DGRAM, |socket, at| {
+        let address = SocketAddr::new(*address, port);
+        // Only a socket that does not share its port notices another server there.
+        drop(bind(address, Type::DGRAM, Socket::bind)?);
+        let (socket, local) = bind(address, Type::DGRAM, |socket, at| {
             // Each UDP flow opens a separate socket at the same port.
             socket.set_reuse_port(true)?;
             socket.bind(at)
