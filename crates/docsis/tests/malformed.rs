@@ -151,7 +151,14 @@ fn toml_errors_name_the_key_and_what_is_accepted() {
     assert!(message("MaxCPE = 1").contains("write MaximumNumberOfCpes"));
     assert!(message("NetworkAcessControl = 1").contains("did you mean NetworkAccessControl?"));
     assert!(message("NetworkAccessControl = \"1\"").contains("accepted: a whole number"));
+    let wrong_type = message("[[UpstreamServiceFlow]]\nMaximumSustainedTrafficRate = \"10mbit\"");
+    assert!(wrong_type.ends_with("from 0 to 4294967295, in bit/s"), "{wrong_type}");
+    let main = "Main { UsServiceFlow { MaxRateSustained 10mbit; } }";
+    let wrong_type = text::from_main(main).expect_err("a mistake").to_string();
+    assert!(wrong_type.ends_with("from 0 to 4294967295, in bit/s"), "{wrong_type}");
     assert!(message("NetworkAccessControl = ").contains("line 1"));
+    let syntax = message(&format!("\n{}", "[".repeat(10_000)));
+    assert!(syntax.starts_with("line 2: ") && syntax.len() < 200, "{syntax}");
     let second = "[[UpstreamServiceFlow]]\n\n[[UpstreamServiceFlow]]\nSfAqmDisable = 1\n";
     assert!(message(second).starts_with("line 4, UpstreamServiceFlow[2].SfAqmDisable: unknown"));
     let listed = "[VendorSpecific]\nOrder = [1,\n 2]\n";

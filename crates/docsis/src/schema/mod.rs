@@ -214,6 +214,11 @@ impl Field {
         narrower.as_ref().unwrap_or(&self.kind).range_problem(value).is_none()
     }
 
+    /// Returns `, in` and the unit, or an empty text if the value has no unit.
+    pub(crate) fn in_unit(&self) -> String {
+        if self.unit.is_empty() { String::new() } else { format!(", in {}", self.unit) }
+    }
+
     const fn main(mut self, main_name: &'static str) -> Self {
         self.main_name = main_name;
         self

@@ -86,7 +86,7 @@ impl Parser {
         let text = self.value_text(&field.kind, name)?;
         match value::parse(&field.kind, &text) {
             Ok(bytes) => Ok(Tlv::bytes(field.code, bytes)),
-            Err(error) => self.fail(format!("{name}: {error}")),
+            Err(error) => self.fail(format!("{name}: {error}{}", field.in_unit())),
         }
     }
 

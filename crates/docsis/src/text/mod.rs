@@ -32,8 +32,6 @@ type Result<T, E = TextError> = std::result::Result<T, E>;
 pub enum TextError {
     #[error("the text has {bytes} bytes; at most {MAX_TEXT_BYTES} are read")]
     TooLarge { bytes: usize },
-    #[error("{0}")]
-    Toml(String),
     #[error("{place}: {problem}")]
     At {
         /// The line, and in TOML the key path.

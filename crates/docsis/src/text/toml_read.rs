@@ -30,8 +30,11 @@ pub fn from_toml(text: &str) -> Result<Config> {
 }
 
 fn read(text: &str) -> Result<Config> {
-    let mut table: Table =
-        text.parse().map_err(|error: toml::de::Error| TextError::Toml(error.to_string()))?;
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = text.get(..error.span().unwrap_or_default().start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        TextError::at(format!("line {line}"), error.message().trim().replace('\n', ", "))
+    })?;
     let marked = match table.remove("EndOfData") {
         None => true,
         Some(Toml::Boolean(marked)) => marked,
@@ -174,10 +177,8 @@ fn setting(value: &Toml, code: u8, field: Option<&'static Field>, place: &str) -
     if !matches_kind {
         return Err(wrong_kind(field, place));
     }
-    let bytes = value::parse(&field.kind, &text).map_err(|error| {
-        let unit = if field.unit.is_empty() { "" } else { ", in " };
-        TextError::at(place, format!("{error}{unit}{}", field.unit))
-    })?;
+    let bytes = value::parse(&field.kind, &text)
+        .map_err(|error| TextError::at(place, format!("{error}{}", field.in_unit())))?;
     Ok(Tlv::bytes(code, bytes))
 }
 
@@ -187,7 +188,7 @@ fn wrong_kind(field: &Field, place: &str) -> TextError {
         Kind::Number { .. } | Kind::List { .. } | Kind::Aggregate(_) | Kind::Extension(_) => "",
         _ => ", in quotes",
     };
-    TextError::at(place, format!("accepted: {accepted}{quotes}"))
+    TextError::at(place, format!("accepted: {accepted}{}{quotes}", field.in_unit()))
 }
 
 fn aggregate(table: &Table, field: &'static Field, place: &str) -> Result<Tlv> {
