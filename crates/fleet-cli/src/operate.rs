@@ -268,11 +268,26 @@ fn values(line: &Attributes) -> [String; 7] {
     [model, firmware, segment, region, configured, up.to_string(), down.to_string()]
 }
 
+/// Names the line and the column of a rate that is no number, or the column that is unknown.
+fn row_error(error: csv::Error, columns: &csv::StringRecord) -> anyhow::Error {
+    let csv::ErrorKind::Deserialize { pos: Some(at), err } = error.kind() else {
+        return error.into();
+    };
+    match err.field().and_then(|field| columns.get(field as usize)) {
+        Some(column) => anyhow!(
+            "line {}: {column}: expected a whole number of bit/s, such as 35000000",
+            at.line()
+        ),
+        None => anyhow!("line 1: {}", err.kind()),
+    }
+}
+
 fn lines(path: &Path) -> anyhow::Result<Vec<Attributes>> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path)?;
+    let columns = reader.headers()?.clone();
     let mut lines = Vec::new();
     for line in reader.deserialize::<Row>() {
-        let line = line?.attributes();
+        let line = line.map_err(|error| row_error(error, &columns))?.attributes();
         let row = lines.len() + 2;
         if lines.len() >= LINES_MAX {
             return Err(anyhow!("more than {LINES_MAX} lines"));
@@ -306,8 +321,10 @@ mod tests {
         assert_eq!(rates, [0, 35_000_000], "an empty cell is what nobody said");
         let told = read("model,tier_up_bit_per_s\nXB7,1000000000000001\n").expect_err("no rate");
         assert!(told.contains("line 2") && told.contains("petabit"), "{told}");
+        let told = read("model,tier_up_bit_per_s\nXB7,35mbit\n").expect_err("no number");
+        assert!(told.starts_with("line 2: tier_up_bit_per_s: expected a whole"), "{told}");
         let told = read("model,measured\nXB7,PIE\n").expect_err("it is not listed");
-        assert!(told.contains("measured"), "{told}");
+        assert!(told.starts_with("line 1: unknown field `measured`, expected"), "{told}");
         let told = read("region,mac\nnorth,00:11\n").expect_err("no addresses");
         assert!(told.contains("mac"), "{told}");
         let told = read(&format!("model\nXB7\n{}\n", "x".repeat(65))).expect_err("too long");

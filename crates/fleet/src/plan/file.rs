@@ -613,6 +613,9 @@ capacity = "10gbit"
             assert!(all.contains(want), "{want}: {all}");
         }
         assert_eq!(all.lines().count(), 11, "{all}");
+        let empty = Plan::parse("").expect_err("it has no keys").to_string();
+        assert!(empty.starts_with("line 1: missing key `title`\n"), "{empty}");
+        assert!(!empty.contains("invalid type"), "{empty}");
         let long = format!("{SMALL}{}", " ".repeat(BYTES_MAX));
         assert!(Plan::parse(&long).is_err_and(|error| error.problem.contains("1 MiB")));
     }

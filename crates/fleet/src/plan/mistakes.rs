@@ -109,6 +109,8 @@ impl<F: DeserializeOwned> Reading<F> {
     /// Repairs a mistake. Returns false if no candidate removes it.
     fn repair(&mut self, mistake: &Mistake) -> bool {
         let Some(line) = mistake.line else { return false };
+        // Where a missing key is added; a value that the key refuses is no repair.
+        let added = self.line_below(line);
         let candidates: Vec<(String, Vec<usize>)> = match &mistake.kind {
             Kind::Unknown { key, meant } => {
                 let renamed = meant.iter().map(|meant| {
@@ -138,8 +140,16 @@ impl<F: DeserializeOwned> Reading<F> {
             }
             let Err(error) = toml::from_str::<F>(text) else { return true };
             let next = Mistake::from_error(text, &error);
-            (next.span.start, &next.problem) != (mistake.span.start, &mistake.problem)
-                && !(matches!(mistake.kind, Kind::Other) && next.span.start == mistake.span.start)
+            let is_refused = match mistake.kind {
+                Kind::Unknown { .. } => false,
+                Kind::Missing { .. } => {
+                    next.line == Some(added) && matches!(next.kind, Kind::Other)
+                }
+                Kind::Other => next.span.start == mistake.span.start,
+            };
+            let is_same =
+                (next.span.start, &next.problem) == (mistake.span.start, &mistake.problem);
+            !is_refused && !is_same
         };
         let Some((text, numbers)) = candidates.into_iter().find(is_good) else { return false };
         (self.text, self.numbers) = (text, numbers);
@@ -165,11 +175,16 @@ impl<F: DeserializeOwned> Reading<F> {
     fn with(&self, line: usize, key: &str, value: &str) -> (String, Vec<usize>) {
         let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
         let mut numbers = self.numbers.clone();
-        let is_header = lines.get(line).is_some_and(|line| line.trim_start().starts_with('['));
-        let at = if is_header { line + 1 } else { 0 };
+        let at = self.line_below(line);
         lines.insert(at.min(lines.len()), format!("{key} = {value}"));
         let number = numbers.get(line).copied().unwrap_or(1);
         numbers.insert(at.min(numbers.len()), number);
         (lines.join("\n") + "\n", numbers)
+    }
+
+    /// Returns the line below the section header at `line`, or the first line.
+    fn line_below(&self, line: usize) -> usize {
+        let is_header = |line: &str| line.trim_start().starts_with('[');
+        if self.text.lines().nth(line).is_some_and(is_header) { line + 1 } else { 0 }
     }
 }
