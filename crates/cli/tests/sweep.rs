@@ -175,7 +175,9 @@ fn what_is_wrong_is_told_before_anything_begins() {
     let said = text(&other.stderr);
     assert!(said.contains("out: has another sweep: the sweep file differs"), "{said}");
     fs::write(folder.join("out/sweep.json"), "{").expect("a file");
-    let damaged = text(&run(folder, &["right.toml", "--output", "out"]).stderr);
+    let damaged = run(folder, &["right.toml", "--output", "out"]);
+    assert_eq!(damaged.status.code(), Some(2));
+    let damaged = text(&damaged.stderr);
     assert!(damaged.contains("damaged: ") && !damaged.contains("continues"), "{damaged}");
     let missing = run(folder, &["none.toml"]);
     assert_eq!(missing.status.code(), Some(2));

@@ -59,7 +59,7 @@ fn load_one(
     let shown = |run: &RunData| {
         let trials = || run.record.trials.iter();
         let sent = trials().flat_map(|trial| &trial.latencies).map(|latency| latency.sent);
-        if sent.sum::<u64>() <= MOST_SAMPLES {
+        if sent.fold(0, u64::saturating_add) <= MOST_SAMPLES {
             return trials().map(|trial| trial.index).collect();
         }
         let subjects = subjects(std::slice::from_ref(run));

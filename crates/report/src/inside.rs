@@ -54,6 +54,6 @@ fn added(
     [Quantile::P99, Quantile::P95, Quantile::P50].into_iter().find_map(|quantile| {
         let Judged::Answered(beside) = beside.judged(quantile)? else { return None };
         let inside = inside.told_over_repeats(quantile)?.mean as i64;
-        Some((inside - smallest, beside - idle, quantile))
+        Some((inside.saturating_sub(smallest), beside.saturating_sub(idle), quantile))
     })
 }

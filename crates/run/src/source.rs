@@ -80,7 +80,9 @@ pub fn load_file(scenario: &str, name: &str) -> Result<Vec<u8>, String> {
     };
     let beside = Path::new(scenario).parent().map(|folder| folder.join(name));
     let path = beside.filter(|path| path.exists()).unwrap_or_else(|| name.into());
-    read_trace(&path.to_string_lossy()).map_err(|problem| format!("{problem}; {not_built_in}"))
+    read_trace(&path.to_string_lossy()).map_err(|problem| {
+        if path.exists() { problem } else { format!("{problem}; {not_built_in}") }
+    })
 }
 
 /// Reads a trace, gzipped or not, of at most 1 GiB.
@@ -120,6 +122,14 @@ pub(crate) fn slug(scenario: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_missing_trace_lists_the_built_in_ones() {
+        let missing = load_file("", "missing.trace").unwrap_err();
+        assert!(missing.contains("; no such file; built in are"), "{missing}");
+        let directory = load_file("", ".").unwrap_err();
+        assert!(!directory.contains("built in"), "{directory}");
+    }
 
     #[test]
     fn a_run_directory_begins_with_a_letter_or_a_digit() {

@@ -63,6 +63,9 @@ impl StoreError {
                 | StoreError::OtherSweep { .. }
                 | StoreError::Unresumable { .. }
                 | StoreError::Busy { .. }
+                | StoreError::Json { .. }
+                | StoreError::Version { .. }
+                | StoreError::Damaged { .. }
         )
     }
 

@@ -389,6 +389,8 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     run.append_trial(&next, &samples, &[]).unwrap();
     run.finish(1.0).unwrap();
     assert!(reason(&record(), &path).contains("complete"));
+    fs::write(path.join("run.json"), "{").unwrap();
+    assert!(reason(&record(), &path).contains("not a run record"));
     let of_kernel = |kernel: &str| {
         let mut made = record();
         made.world = World::Kernel;
