@@ -125,6 +125,11 @@ fn beyond_loopback_and_without_a_token_nobody_gets_in() {
         assert_eq!((output.status.code(), words(&output.stdout).as_str()), (Some(2), ""));
         assert!(words(&output.stderr).contains(never[0]), "{}", words(&output.stderr));
     }
+    for never in [["--sessions", "0"], ["--session-time", "999ms"]] {
+        let output = run(&[&["serve"], &never[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", words(&output.stderr));
+        assert!(words(&output.stderr).contains(never[0]), "{}", words(&output.stderr));
+    }
     let server = serve(home.path(), &["--token-keys", "keys", "--sessions", "1"]);
     let refused = measure(home.path(), &server, &[]);
     assert!(words(&refused.stderr).contains("a token is needed"), "{}", words(&refused.stderr));

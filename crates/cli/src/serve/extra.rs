@@ -168,8 +168,11 @@ pub fn start(
             let at = SocketAddr::new(*address, listener.port);
             let started = host.listen(listener.tool, at);
             let name = listener.tool.name();
-            let option = if listener.tool == Tool::Web { "--web" } else { "--compat" };
-            let (server, at) = started.with_context(|| format!("{option} {name} at {at}"))?;
+            let of_option = || match listener.tool {
+                Tool::Web => format!("--web at {at}"),
+                _ => format!("--compat {name} at {at}"),
+            };
+            let (server, at) = started.with_context(of_option)?;
             servers.push(server);
             listening.push((name, at));
         }

@@ -31,7 +31,9 @@ use underload_terminal::console::count;
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
 use underload_terminal::interrupt::held_back;
-use underload_terminal::quantity::{self, duration, rate};
+use underload_terminal::quantity::{self, rate};
+
+use token::a_second_or_more;
 
 #[derive(Debug, Args)]
 #[command(
@@ -88,10 +90,11 @@ pub struct Serving {
     #[arg(long, value_name = "RATE", value_parser = rate, hide_short_help = true)]
     session_rate: Option<u64>,
     /// Number of simultaneous sessions [default: 16].
-    #[arg(long, value_name = "N", hide_short_help = true)]
-    sessions: Option<usize>,
+    #[arg(long, value_name = "N", hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    sessions: Option<u32>,
     /// Longest session [default: 2min].
-    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = a_second_or_more, hide_short_help = true)]
     session_time: Option<Duration>,
     /// Bytes per hour that one network (/24, /56) or one token may transfer, such as 50GB.
     #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
@@ -248,7 +251,7 @@ impl Serving {
         let session = base.session_bit_per_s.min(up.max(down));
         let compat = if self.extra.is_empty() { 0 } else { up.min(down) / COMPAT_SHARE };
         Limits {
-            sessions_max: self.sessions.unwrap_or(base.sessions_max),
+            sessions_max: self.sessions.map_or(base.sessions_max, |sessions| sessions as usize),
             up_bit_per_s: up,
             down_bit_per_s: down,
             session_bit_per_s: self.session_rate.unwrap_or(if is_local {

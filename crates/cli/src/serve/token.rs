@@ -65,7 +65,7 @@ struct New {
 }
 
 /// Tokens have times in whole seconds: one of less than a second could never be used.
-fn a_second_or_more(text: &str) -> Result<Duration, String> {
+pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         short if short < Duration::from_secs(1) => Err("expected 1s or more".to_owned()),
         length => Ok(length),
