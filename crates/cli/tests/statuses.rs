@@ -144,6 +144,17 @@ fn what_cannot_be_measured_is_refused_before_the_first_measurement() {
     assert!(errors.contains("--congestion-control") && !errors.contains("refused"), "{errors}");
     let (status, _, errors) = outcome(&["measure", "https://"], folder.path());
     assert_eq!(status, Some(2), "{errors}");
+    let closing = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = closing.local_addr().expect("an address").to_string();
+    let closed = std::thread::spawn(move || {
+        let (mut stream, _) = closing.accept()?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        std::io::copy(&mut stream, &mut std::io::sink())
+    });
+    let (status, _, errors) = outcome(&["measure", &address], folder.path());
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.contains("the other side closed the connection"), "{errors}");
+    closed.join().expect("the thread").expect("the server closed first");
     let foreign = ["measure", "https://127.0.0.1:1", "--duration", "0s"];
     let (status, _, errors) = outcome(&foreign, folder.path());
     assert_eq!(status, Some(2), "{errors}");

@@ -95,7 +95,7 @@ pub fn connect(target: &Target, options: &ConnectOptions) -> anyhow::Result<Remo
     }
 }
 
-/// Adds what a user can do about a refused connection, or an answer that is not TLS.
+/// Adds what a user can do about a refused or closed connection, or an answer that is not TLS.
 fn with_hint(error: anyhow::Error) -> anyhow::Error {
     let io_error = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
     let hint = match io_error.map(std::io::Error::kind) {
@@ -105,6 +105,9 @@ fn with_hint(error: anyhow::Error) -> anyhow::Error {
         // The bytes are not TLS.
         Some(std::io::ErrorKind::InvalidData) => {
             "what answers there is no underload server: is it the port of something else?"
+        }
+        Some(std::io::ErrorKind::UnexpectedEof) => {
+            "the other side closed the connection: is it the port of something else?"
         }
         _ => return error,
     };

@@ -206,6 +206,8 @@ fn read_exact(stream: &mut impl Read, bytes: &mut [u8]) -> Result<(), ServiceErr
     while filled < bytes.len() {
         let read = match stream.read(&mut bytes[filled..]) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            // The text of rustls is for programmers.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(error.kind().into()),
             other => other,
         };
         filled += progress(read, READING)?;
