@@ -329,6 +329,12 @@ fn check(name: &str, is_json: bool) -> anyhow::Result<()> {
         print::load(&plan, &load, needed)
     };
     write_stdout(&text, "writing the load")?;
+    for cohort in plan.empty_cohorts() {
+        warning!(
+            "warning: cohort `{cohort}` can have no line: `where` is an empty list, or earlier \
+             cohorts match all its lines"
+        );
+    }
     if is_over {
         bail!("until: the plan's last day is over");
     }

@@ -29,6 +29,15 @@ impl Cohort {
         };
         alternatives.iter().any(|alternative| alternative.iter().all(meets))
     }
+
+    /// Whether the cohort has every line that matches `alternative`.
+    fn covers(&self, alternative: &BTreeMap<String, Vec<String>>) -> bool {
+        let CohortRule::Where(alternatives) = &self.rule else { return false };
+        let is_wider = |(name, values): (&String, &Vec<String>)| {
+            alternative.get(name).is_some_and(|own| own.iter().all(|value| values.contains(value)))
+        };
+        alternatives.iter().any(|wide| wide.iter().all(is_wider))
+    }
 }
 
 impl Plan {
@@ -51,6 +60,18 @@ impl Plan {
             }
         };
         self.cohorts.iter().find(contains_line).map(|cohort| cohort.name.as_str())
+    }
+
+    /// Returns the cohorts that can have no line: they have no alternative, or an earlier cohort
+    /// has every line of each alternative.
+    pub fn empty_cohorts(&self) -> impl Iterator<Item = &str> {
+        let is_empty = |(index, cohort): &(usize, &Cohort)| {
+            let CohortRule::Where(alternatives) = &cohort.rule else { return false };
+            let earlier = &self.cohorts[..*index];
+            alternatives.iter().all(|alternative| earlier.iter().any(|it| it.covers(alternative)))
+        };
+        let empty = self.cohorts.iter().enumerate().filter(is_empty);
+        empty.map(|(_, cohort)| cohort.name.as_str())
     }
 }
 

@@ -479,6 +479,23 @@ capacity = "10gbit"
     }
 
     #[test]
+    fn cohorts_that_can_have_no_line_are_found() {
+        let rules = [
+            ("wide", "{ model = [\"XB7\", \"XB8\"] }"),
+            ("narrow", "{ model = \"XB7\", region = \"north\" }"),
+            ("other", "[{ model = \"XB7\" }, { region = \"north\" }]"),
+            ("all", "{}"),
+            ("late", "{ region = \"south\" }"),
+            ("none", "[]"),
+        ];
+        let cohorts =
+            rules.map(|(name, rule)| format!("[[cohort]]\nname = \"{name}\"\nwhere = {rule}\n"));
+        let text = SMALL.replace("[[tier]]", &format!("{}[[tier]]", cohorts.concat()));
+        let plan = Plan::parse(&text).expect("a plan");
+        assert_eq!(plan.empty_cohorts().collect::<Vec<_>>(), ["narrow", "late", "none"]);
+    }
+
+    #[test]
     fn lines_are_in_cohorts_by_what_they_are_or_by_chance_and_stay_there() {
         use crate::device::DeviceId;
         let with = |cohorts: &str| {
