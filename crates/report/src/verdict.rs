@@ -106,7 +106,9 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
         let suffix = run_suffix(runs, number);
         if !run.record.complete {
             let done = count(run.record.trials.len() as u64, "trial");
-            lines.push(format!("The run{suffix} was cut short; these are the {done} it finished."));
+            lines.push(format!(
+                "The run{suffix} was cut short, or is under way; these are the {done} it finished."
+            ));
         }
         for what in run.left_out.iter().take(MOST_LEFT_OUT) {
             lines.push(format!("Of the run{suffix} this is damaged and left out: {what}"));
