@@ -634,14 +634,14 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
     let test = "a_killed_database_loses_nothing_that_was_acknowledged";
     let Some(mut server) = Scratch::start(test) else { return };
     let url = server.database("fleet");
-    drop(SqlStore::postgres(&url).expect("it connects"));
     let is_over = AtomicBool::new(false);
     let acknowledged = Mutex::new(Vec::new());
     scope(|threads| {
         for device in 0..3_u64 {
-            let (url, is_over, acknowledged) = (&url, &is_over, &acknowledged);
+            let (is_over, acknowledged) = (&is_over, &acknowledged);
+            // Before the kill, which may come before a thread's first step on a busy machine.
+            let mut store = SqlStore::postgres(&url).expect("it connects");
             threads.spawn(move || {
-                let mut store = SqlStore::postgres(url).expect("it connects");
                 let mut sequence = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     // An admission, which takes the lock of admissions and commits before it waits
