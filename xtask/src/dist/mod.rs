@@ -100,7 +100,7 @@ impl Program {
     /// (`docs/contributing/dist.md`).
     pub fn bytes_max(self) -> u64 {
         match self {
-            Self::Whole => 15 << 20,
+            Self::Whole => 18 << 20,
             Self::Fleet => 12 << 20,
             Self::Measuring => 8 << 20,
             Self::Agent => 3 << 20,
