@@ -9,7 +9,6 @@ use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 use crate::facts::{ALIKE, Certainty, NO_RATE_MBIT, RATE_ALIKE, losses, statistic, unequal_rates};
 use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
-use crate::verdict::of_probe;
 use crate::words::{LOST, count, judged_by, significant, usual_unit};
 
 /// Returns the first sentences about the metric that the scenario declares; `None` if it declares
@@ -219,7 +218,7 @@ impl<'a> Compared<'a> {
             && self.others.value.is_infinite()
             && !is_same_arm
         {
-            let (other, of_probe) = (self.other.called(), of_probe(self.arm, own));
+            let (other, of_probe) = (self.other.called(), self.arm.of_probe(own));
             return phrases::losses_alone((&arm, own), (&other, others), &of_probe) + ".";
         }
         let against = match (headline.baseline_says.as_str(), is_same_arm) {

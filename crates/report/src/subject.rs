@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use underload_record::schema::{
-    ArmLatency, ArmMetric, ArmRecord, ArmSummary, LatencySummary, Phase, Quantile, TrialRecord,
-    World,
+    ArmLatency, ArmMetric, ArmRecord, ArmSummary, LatencyMeasure, LatencySummary, Phase, Quantile,
+    TrialRecord, World,
 };
 use underload_store::RunData;
 
@@ -134,6 +134,24 @@ impl<'a> Subject<'a> {
         } else {
             self.name.clone()
         }
+    }
+
+    /// Returns ` of probe-dscp-45` if the arm has several probes on a schedule, as one per class.
+    pub(crate) fn of_probe(&self, latency: &ArmLatency) -> String {
+        match self.open_loop().len() {
+            0 | 1 => String::new(),
+            _ => format!(" of {}", latency.probe),
+        }
+    }
+
+    /// Returns the working latency of every probe on a schedule, the headline first.
+    pub(crate) fn open_loop(&self) -> Vec<&'a ArmLatency> {
+        let is_wanted = |latency: &&ArmLatency| {
+            latency.phase == Phase::Load
+                && latency.measure == LatencyMeasure::RoundTrip
+                && !latency.closed_loop
+        };
+        self.summary.latencies.iter().filter(is_wanted).collect()
     }
 
     /// Returns the numbers of each application, in the order of the flows, without counters of

@@ -8,7 +8,6 @@ use underload_record::schema::{
 use crate::measured::{LOCATION_HEADS, findings, location_rows};
 use crate::study::table_lines;
 use crate::subject::{Subject, subjects};
-use crate::verdict::of_probe;
 use crate::words::{
     count, mbit, metric_words, ms, one_line, plain_text, shares, significant, wrap,
 };
@@ -147,7 +146,7 @@ fn trials(subject: &Subject<'_>) -> String {
 
 /// Returns `, round trips of probe-dscp-45` if an arm has several probes.
 fn probe(subject: &Subject<'_>) -> String {
-    let shown = subject.summary.headline(Phase::Load).map(|load| of_probe(subject, load));
+    let shown = subject.summary.headline(Phase::Load).map(|load| subject.of_probe(load));
     let named = shown.filter(|words| !words.is_empty());
     named.map_or(String::new(), |words| format!(", round trips{words}"))
 }

@@ -194,7 +194,7 @@ fn vanished<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
 /// Returns sentences on arms whose headline probes were all lost, which no other number shows.
 fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
     let line = |(subject, load): (&Subject<'_>, &ArmLatency)| {
-        let of_probe = of_probe(subject, load);
+        let of_probe = subject.of_probe(load);
         let (called, sent) = (subject.called(), count(load.sent, "probe"));
         format!("With {called} all {sent}{of_probe} under load were lost.")
     };
@@ -235,7 +235,7 @@ fn own_words(subject: &Subject<'_>) -> String {
         return format!(
             "more than half of the probes{} were lost ({lost} %); those answered took {} ms at \
              p50{}",
-            of_probe(subject, load),
+            subject.of_probe(load),
             ms(answered_ns),
             against_idle(answered_ns)
         );
@@ -247,7 +247,7 @@ fn own_words(subject: &Subject<'_>) -> String {
     let lost = loss(load).map_or(String::new(), |words| format!("; {words}"));
     format!(
         "the working latency{} is {} at {}{}{high}{lost}",
-        of_probe(subject, load),
+        subject.of_probe(load),
         judged_ms(judged),
         judged_by(Quantile::P50, [load]),
         against_idle(p50_ns)
@@ -353,7 +353,7 @@ fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
         "Of {of_arms} {} has the lowest working latency{}, {} at {name}, and {} the highest, \
          {}{lost}",
         lowest.called(),
-        working(lowest).map_or(String::new(), |load| of_probe(lowest, load)),
+        working(lowest).map_or(String::new(), |load| lowest.of_probe(load)),
         judged_ms(*low),
         highest.called(),
         judged_ms(*high),
@@ -382,7 +382,7 @@ impl<'a> Comparison<'a> {
             let (latencies, values) = ((own, others), (own_value, others_value));
             Some(Self { first, other, difference, latencies, quantile, values })
         };
-        let all = open_loop(first).into_iter().filter_map(compared);
+        let all = first.open_loop().into_iter().filter_map(compared);
         // The first of equal effects wins, and the headline probe is the first.
         all.reduce(|most, next| if next.effect() > most.effect() { next } else { most })
     }
@@ -402,7 +402,7 @@ impl<'a> Comparison<'a> {
         let (own, others) = self.latencies;
         let quantile = judged_by(self.quantile, [own, others]);
         let difference = self.difference.beside(&first, &other);
-        let of_probe = of_probe(self.first, own);
+        let of_probe = self.first.of_probe(own);
         let mut besides = String::new();
         let rates = phrases::rates(&unequal_rates(self.first, self.other));
         if self.values == (Judged::Lost, Judged::Lost) {
@@ -453,25 +453,6 @@ impl<'a> Comparison<'a> {
             Certainty::of_latencies((self.first, first), (self.other, other), self.quantile);
         known.as_ref().map(phrases::certainty)
     }
-}
-
-/// Returns ` of probe-dscp-45` if the arm has several probes on a schedule, as one per class.
-pub(crate) fn of_probe(subject: &Subject<'_>, latency: &ArmLatency) -> String {
-    match open_loop(subject).len() {
-        0 | 1 => String::new(),
-        _ => format!(" of {}", latency.probe),
-    }
-}
-
-/// Returns the working latency of every probe on a schedule, the headline first.
-fn open_loop<'a>(subject: &Subject<'a>) -> Vec<&'a ArmLatency> {
-    let latencies = subject.summary.latencies.iter();
-    let is_wanted = |latency: &&ArmLatency| {
-        latency.phase == Phase::Load
-            && latency.measure == LatencyMeasure::RoundTrip
-            && !latency.closed_loop
-    };
-    latencies.filter(is_wanted).collect()
 }
 
 /// Compares an arm with the same arm in other runs of its scenario, such as a live run.
