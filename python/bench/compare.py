@@ -2,7 +2,7 @@
 
 PROGRAM is `underload`, REPLAY the example `replay_columns`, both built for release. Parts: `runs`
 (SIZE: repeats), `packets` (packets), `own` (packets), `environment` (steps), `sweep` (lines of
-each arm of the study), `rows` (rows of a batch) and, only if it is named, `ray` (as `sweep`).
+each variant of the study), `rows` (rows of a batch) and, only if it is named, `ray` (as `sweep`).
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def sweep(program: str, lines: int) -> None:
             start = time.perf_counter()
             ul.sweep(STUDY, {}, repeats=lines, out=f"{folder}/sweep-{turn}")
             ours.append(time.perf_counter() - start)
-    what = f"study of {lines} lines of each arm"
+    what = f"study of {lines} lines of each variant"
     tell(what, "s", statistics.median(ours), statistics.median(theirs))
 
 

@@ -38,9 +38,9 @@ def scenario(queue: Any, name: str = "own") -> ul.Scenario:
     return made.flow(ul.Tcp("cubic", ecn=True), ul.Probe("10ms")).variant(name, up_queue=queue)
 
 
-def numbers(run: ul.Run, arm: str) -> list[float | None]:
+def numbers(run: ul.Run, variant: str) -> list[float | None]:
     names = ("load.rtt.p50", "load.rtt.p99", "goodput.up", "drops.up", "load.sojourn.up.p99")
-    return [run.variants[arm].metric(name) for name in names]
+    return [run.variants[variant].metric(name) for name in names]
 
 
 def test_bode_in_python_is_bode_in_a_run() -> None:
@@ -53,8 +53,8 @@ def test_bode_in_python_is_bode_in_a_run() -> None:
     assert run.variants["own"].metric("drops.up") > 0  # type: ignore[operator]
     rtts: dict[str, list[int]] = {"own": [], "built-in": []}
     samples = run.samples.to_dict()
-    for arm, rtt in zip(samples["variant"], samples["rtt_ns"]):
-        rtts[arm].append(rtt)
+    for variant, rtt in zip(samples["variant"], samples["rtt_ns"]):
+        rtts[variant].append(rtt)
     assert rtts["own"] == rtts["built-in"] and len(rtts["own"]) > 100
     assert "own:BoDe,limit=1000p,bound_ns=5000000" in run.variants["own"].label
     assert 'up_queue = "own:BoDe,limit=1000p,bound_ns=5000000"' in both.text

@@ -68,8 +68,8 @@ def test_a_pacing_rate_is_kept_to() -> None:
 
     run = ul.run(scenario(ul.own(Paced)))
     assert goodput(run) == pytest.approx(500_000 * 8e-6 * 1_448 / 1_500, rel=0.02)
-    arm = next(iter(run.variants.values()))
-    assert arm.metric("load.sojourn.up.p99") < 1.5  # type: ignore[operator]
+    variant = next(iter(run.variants.values()))
+    assert variant.metric("load.sojourn.up.p99") < 1.5  # type: ignore[operator]
 
 
 def test_additive_increase_does_as_reno_does() -> None:
@@ -82,7 +82,7 @@ def test_additive_increase_does_as_reno_does() -> None:
         assert mine.metric(name) == pytest.approx(reno.metric(name), rel=within)
     assert mine.metric("drops.up") > 0  # type: ignore[operator]
     names = [flow.get("congestion_control") for flow in run.record["trials"][1]["flows"]]
-    assert run.record["trials"][1]["arm"] == "own" and "own:Aimd" in names
+    assert run.record["trials"][1]["variant"] == "own" and "own:Aimd" in names
 
 
 def test_acknowledgements_say_what_they_document() -> None:

@@ -237,7 +237,7 @@ def test_errors_say_what_the_program_says() -> None:
         two_queues().flow("tcp")  # type: ignore[arg-type]
 
 
-def test_what_is_no_metric_and_no_arm_is_refused_with_what_there_is(run: ul.Run) -> None:
+def test_what_is_no_metric_and_no_variant_is_refused_with_what_there_is(run: ul.Run) -> None:
     codel = run.variants["codel"]
     for name, meant in [
         ("p99", "load.rtt.p99"),
@@ -358,15 +358,3 @@ def test_nothing_optional_is_imported() -> None:
         "('numpy', 'pandas', 'polars', 'pyarrow', 'gymnasium', 'tqdm', 'matplotlib')])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
-
-
-def test_former_names_work_and_warn() -> None:
-    with pytest.warns(DeprecationWarning, match="Scenario.arm is now Scenario.variant"):
-        scenario = two_queues().arm("x", up_queue="pie")
-    assert list(scenario.variants) == ["fifo", "codel", "x"]
-    run = ul.run(scenario, repeats=1, variants=["x"])
-    with pytest.warns(DeprecationWarning, match="Run.arms is now Run.variants"):
-        assert run.arms is run.variants
-    assert "variant" in run.trials.columns and "arm" not in run.trials.columns
-    with pytest.warns(DeprecationWarning, match='column "arm" is now column "variant"'):
-        assert run.trials.column("arm") == ["x"]

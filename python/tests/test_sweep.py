@@ -32,11 +32,11 @@ def test_a_sweep_has_a_row_per_cell_and_trial(tmp_path: Path) -> None:
     cells = done.cells.to_polars()
     assert len(cells) == 12 and cells["trials"].to_list() == [2] * 12
     stored = polars.read_parquet(done.directory / "cells.parquet")
-    assert cells.equals(stored.rename({"arm": "variant"}, strict=False))
+    assert cells.equals(stored)
     assert sorted(set(cells["up"])) == ["20mbit", "5mbit"]
     assert cells["rtt.amount"].unique().sort().to_list() == pytest.approx([0.005, 0.02, 0.08])
-    by_arm = cells.group_by("variant").agg(polars.col("load.rtt.p99").mean()).to_dicts()
-    worst = {row["variant"]: row["load.rtt.p99"] for row in by_arm}
+    by_variant = cells.group_by("variant").agg(polars.col("load.rtt.p99").mean()).to_dicts()
+    worst = {row["variant"]: row["load.rtt.p99"] for row in by_variant}
     assert worst["codel"] < worst["fifo"]
     assert done.scan().collect().height == 24 and done.failed == []
     # A cell equals a run with the same keys.

@@ -42,7 +42,7 @@ def test_the_algorithms_of_the_reference_run() -> None:
     for code, _ in blocks:
         exec(compile(code, page.name, "exec"), scope)
     assert len(blocks) == 2
-    arms = scope["run"].variants
-    assert arms["mine"].working.p99 == arms["bode"].working.p99
+    variants = scope["run"].variants
+    assert variants["mine"].working.p99 == variants["bode"].working.p99
     path = ul.Scenario(up="10mbit", up_queue="fifo").flow(scope["flow"], ul.Probe())
     assert next(iter(ul.run(path).variants.values())).metric("utilisation.up") > 90

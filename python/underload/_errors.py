@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -169,8 +168,3 @@ def _wrapped(run: object) -> Run | None:
     if isinstance(run, _underload.Run):
         return _run.Run(run)
     return run if isinstance(run, _run.Run) else None
-
-
-def warn_of_name(former: str, name: str) -> None:
-    """Warns that the caller's caller uses the former name of something."""
-    warnings.warn(f"{former} is now {name}", DeprecationWarning, stacklevel=3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from . import _underload
-from ._errors import warn_of_name
 from ._optional import library
 
 
@@ -44,9 +43,6 @@ class Frame:
 
     def column(self, name: str) -> list[Any]:
         """Returns a column as a list, `None` for a missing value. Shape: (rows,)."""
-        if name == "arm" and name not in self.columns:
-            warn_of_name('column "arm"', 'column "variant"')
-            name = "variant"
         return self._raw.column(name)
 
     def to_dict(self) -> dict[str, list[Any]]:

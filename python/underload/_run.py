@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _underload
-from ._errors import NoSuchMetric, NoSuchVariant, warn_of_name
+from ._errors import NoSuchMetric, NoSuchVariant
 from ._frame import Frame
 from ._own import brought
 from ._plot import Plots
@@ -92,14 +92,8 @@ class Run:
         self._record: dict[str, Any] | None = None
         self.name, self.world, self.seed, self.complete, self.trial_count = raw.facts()
         self.variants: Mapping[str, Variant] = Variants(
-            {it[0]: Variant(raw, *it) for it in raw.arms()}
+            {it[0]: Variant(raw, *it) for it in raw.variants()}
         )
-
-    @property
-    def arms(self) -> Mapping[str, Variant]:
-        """The former name of `variants`."""
-        warn_of_name("Run.arms", "Run.variants")
-        return self.variants
 
     @property
     def samples(self) -> Frame:

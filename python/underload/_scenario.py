@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _underload
-from ._errors import ScenarioError, warn_of_name
+from ._errors import ScenarioError
 from ._own import OwnControl
 
 Value = Any
@@ -151,13 +151,6 @@ class Scenario:
         keys = {f"path.{key}": value for key, value in path.items()}
         return self._with(_variants=(*self._variants, (name, {**keys, **(changes or {})})))
 
-    def arm(
-        self, name: str, changes: Mapping[str, Value] | None = None, **path: Value
-    ) -> Scenario:
-        """The former name of `variant`."""
-        warn_of_name("Scenario.arm", "Scenario.variant")
-        return self.variant(name, changes, **path)
-
     def sweep(self, key: str, values: Sequence[Value]) -> Scenario:
         """Returns the scenario with every variant at each of these values of a key, such as `path.up`.
         """
@@ -207,7 +200,7 @@ class Scenario:
     @property
     def variants(self) -> dict[str, str]:
         """The name and label of each variant."""
-        return dict(self._native().arms)
+        return dict(self._native().variants)
 
     @property
     def worlds(self) -> list[str]:
@@ -283,7 +276,7 @@ def _asked(
     return {
         "short": short,
         "set": changes,
-        "arms": list(variants or ()),
+        "variants": list(variants or ()),
         "repeats": None if repeats is None else min(repeats, (1 << 32) - 1),
         "seed": seed,
     }

@@ -15,7 +15,7 @@ pub const NAME: &str = "sweep";
 pub const WHAT: &str =
     "the study of cable lines as a sweep beside a run; kills; memory (`study`, `kill`, `memory`)";
 
-/// Lines of each arm of the study by default.
+/// Lines of each variant of the study by default.
 const LINES: u32 = 13_000;
 /// Interleaved runs of each, of which the median is shown.
 const ROUNDS: usize = 3;
@@ -41,9 +41,9 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the study of `lines` lines of each arm, as a run and as a sweep.
+/// Runs the study of `lines` lines of each variant, as a run and as a sweep.
 fn study(program: &Path, folder: &Path, lines: u32) -> anyhow::Result<()> {
-    println!("comcast/study, {lines} lines of each arm; median of {ROUNDS} interleaved runs");
+    println!("comcast/study, {lines} lines of each variant; median of {ROUNDS} interleaved runs");
     fresh_folder(folder)?;
     let file = folder.join("study.toml");
     fs::write(&file, format!("scenario = \"comcast/study\"\nrepeats = {lines}\n"))?;
@@ -141,7 +141,7 @@ fn short_trials(folder: &Path, cells: u32) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// Two arms with trials of a quarter of a second.
+/// Two variants with trials of a quarter of a second.
 const LINE: &str = include_str!("../../crates/run/tests/data/line.toml");
 
 /// Time and memory that a program used.

@@ -56,7 +56,7 @@ enum Kind {
 #[derive(Debug, Default, Serialize)]
 struct Checked {
     file: String,
-    arms: usize,
+    variants: usize,
     /// `None` for a scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     cells: Option<u64>,
@@ -119,7 +119,7 @@ impl Checked {
             checked.cells = Some(0);
             // The identity of the program matters only to computed results.
             Sweep::parse(text, name, None, "").map(|sweep| {
-                checked.arms = sweep.scenario.arms.len();
+                checked.variants = sweep.scenario.variants.len();
                 checked.cells = Some(sweep.cells());
                 checked.trials = sweep.trials() as usize;
                 checked.worlds.push(World::Sim.name());
@@ -129,7 +129,7 @@ impl Checked {
             })
         } else {
             Scenario::check(text, name, &mut |file| load_file(name, file)).map(|scenario| {
-                checked.arms = scenario.arms.len();
+                checked.variants = scenario.variants.len();
                 checked.trials = scenario.trials();
                 checked.worlds = scenario.worlds().into_iter().map(World::name).collect();
                 let problems =
@@ -156,7 +156,7 @@ impl Checked {
         let sweep = self.cells.map_or(String::new(), |cells| {
             format!("a sweep of {}, ", count(cells as usize, "cell"))
         });
-        let (arms, trials) = (count(self.arms, "variant"), count(self.trials, "trial"));
+        let (variants, trials) = (count(self.variants, "variant"), count(self.trials, "trial"));
         let worlds = match self.worlds.as_slice() {
             ["sim"] => "simulator only".to_owned(),
             worlds => worlds.join(", "),
@@ -164,7 +164,7 @@ impl Checked {
         // Most scenarios of applications do not run live, which needs no warning.
         let refusal = self.refusals.get(World::Sim.name());
         let refusal = refusal.map_or(String::new(), |why| format!("  not in sim: {why}\n"));
-        format!("{}: OK ({sweep}{arms}, {trials}; {worlds})\n{refusal}", self.file)
+        format!("{}: OK ({sweep}{variants}, {trials}; {worlds})\n{refusal}", self.file)
     }
 
     /// Formats the settings in columns: key, value, origin. A key whose value differs between

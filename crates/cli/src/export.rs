@@ -30,8 +30,8 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "flent")]
     pub format: Format,
     /// Only trials of this variant; may be given several times.
-    #[arg(long = "variant", visible_alias = "arm", value_name = "NAME")]
-    pub arm: Vec<String>,
+    #[arg(long = "variant", value_name = "NAME")]
+    pub variant: Vec<String>,
     /// The directory for the files, each named after its trial.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
@@ -46,7 +46,7 @@ struct Written {
     file: String,
     /// `None` for the table of all trials.
     trial: Option<u32>,
-    arm: Option<String>,
+    variant: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -62,15 +62,19 @@ pub enum Format {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut data = RunDir::read_trials(&arguments.run, |_| false).or_bad_input()?;
     let record = data.record.clone();
-    let known: BTreeSet<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
-    if let Some(unknown) = arguments.arm.iter().find(|arm| !known.contains(arm.as_str())) {
+    let known: BTreeSet<&str> =
+        record.variants.iter().map(|variant| variant.name.as_str()).collect();
+    if let Some(unknown) =
+        arguments.variant.iter().find(|variant| !known.contains(variant.as_str()))
+    {
         let meant = closest(unknown, known.iter().copied());
         let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
         refuse!("unknown variant {unknown:?}{meant} (known: {known})");
     }
-    let is_wanted =
-        |trial: &TrialRecord| arguments.arm.is_empty() || arguments.arm.contains(&trial.arm);
+    let is_wanted = |trial: &TrialRecord| {
+        arguments.variant.is_empty() || arguments.variant.contains(&trial.variant)
+    };
     if !record.trials.iter().any(is_wanted) {
         bail!("{}: no trial was finished", arguments.run.display());
     }
@@ -83,9 +87,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         if !arguments.json {
             console::print(&format!("{}\n", path.display()))?;
         }
-        let arm = trial.map(|trial| trial.arm.clone());
+        let variant = trial.map(|trial| trial.variant.clone());
         let file = path.display().to_string();
-        files.push(Written { file, trial: trial.map(|trial| trial.index), arm });
+        files.push(Written { file, trial: trial.map(|trial| trial.index), variant });
         anyhow::Ok(())
     };
     let scenario = record.scenario.name.as_str();
@@ -176,9 +180,9 @@ fn table_of_trials(
     })
 }
 
-/// Names of scenarios and arms may have any characters, file names only harmless ones.
+/// Names of scenarios and variants may have any characters, file names only harmless ones.
 fn file_name(scenario: &str, trial: &TrialRecord) -> String {
-    plain(&format!("{scenario}-{}-{}", trial.arm, trial.repeat))
+    plain(&format!("{scenario}-{}-{}", trial.variant, trial.repeat))
 }
 
 fn plain(text: &str) -> String {
@@ -205,7 +209,8 @@ mod tests {
 
     #[test]
     fn file_names_stay_in_their_folder() {
-        let trial = TrialRecord { arm: "../a b".to_owned(), repeat: 2, ..TrialRecord::default() };
+        let trial =
+            TrialRecord { variant: "../a b".to_owned(), repeat: 2, ..TrialRecord::default() };
         assert_eq!(file_name("./comcast/upstream", &trial), "comcast_upstream-.._a_b-2");
     }
 }

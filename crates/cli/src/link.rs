@@ -67,8 +67,8 @@ pub struct Arguments {
     )]
     config: Option<String>,
     /// The variant of that scenario.
-    #[arg(long = "variant", visible_alias = "arm", value_name = "NAME", requires = "config")]
-    arm: Option<String>,
+    #[arg(long = "variant", value_name = "NAME", requires = "config")]
+    variant: Option<String>,
     /// Shows rates, queues and drops in the terminal's last line while the command runs.
     #[arg(long)]
     meter: bool,
@@ -182,7 +182,7 @@ impl Arguments {
         };
         let source = Source::find(config).or_bad_input()?;
         let load = &mut |file: &str| load_file(&source.name, file);
-        let path = Scenario::read_path(&source.text, &source.name, self.arm.as_deref(), load);
+        let path = Scenario::read_path(&source.text, &source.name, self.variant.as_deref(), load);
         let path = path.map_err(|error| ScenarioErrors(vec![error])).or_bad_input()?;
         let lane = |direction: &str, lanes: Vec<Lane>| {
             let Ok([lane]) = <[Lane; 1]>::try_from(lanes) else {

@@ -147,10 +147,11 @@ mod tests {
     fn a_wrong_answer_is_asked_again() {
         let answers = "fast\n5mbit\n\n\nfifo,fq_codel, pie\nmany\n2\n1\nflight\ngame, page\n";
         let asked = answered(answers).expect("a scenario");
-        let names: Vec<&str> = asked.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let names: Vec<&str> = asked.variants.iter().map(|variant| variant.name.as_str()).collect();
         assert_eq!(names, ["fifo", "fq-codel", "pie"]);
         assert!(asked.text.contains("up = \"5mbit\""), "{}", asked.text);
-        let flows: Vec<&str> = asked.arms[0].flows.iter().map(|flow| flow.name.as_str()).collect();
+        let flows: Vec<&str> =
+            asked.variants[0].flows.iter().map(|flow| flow.name.as_str()).collect();
         assert_eq!(flows, ["upload", "download", "game", "page", "probe"]);
         let error = format!("{:#}", answered("5mbit\n").expect_err("the answers end"));
         assert!(error.contains("nothing was written"), "{error}");

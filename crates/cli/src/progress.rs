@@ -128,7 +128,7 @@ impl Trials {
             self.report();
             return;
         }
-        let TrialRecord { arm, repeat, .. } = trial;
+        let TrialRecord { variant, repeat, .. } = trial;
         let latency = headline(trial).map_or(String::new(), |text| format!(": {text}"));
         let verdict = if trial.validity.is_valid() {
             String::new()
@@ -137,7 +137,7 @@ impl Trials {
         };
         // Not the trial's number, which starts higher in a resumed run.
         let (done, all, repeat) = (self.done, self.all, repeat + 1);
-        print_line(&self.bar, &format!("[{done}/{all}] {arm} #{repeat}{latency}{verdict}"));
+        print_line(&self.bar, &format!("[{done}/{all}] {variant} #{repeat}{latency}{verdict}"));
     }
 
     fn report(&mut self) {

@@ -117,9 +117,12 @@ fn scenarios() -> anyhow::Result<String> {
         let scenario = Scenario::parse(builtin.text, builtin.name).or_bad_input()?;
         let worlds: Vec<_> = scenario.worlds().into_iter().map(World::name).collect();
         let (title, figure) = (cell(&scenario.title), cell(&scenario.figure));
-        let (name, arms) = (builtin.name, scenario.arms.len());
-        let _ =
-            writeln!(text, "| `{name}` | {title} | {figure} | {arms} | {} |", worlds.join(", "));
+        let (name, variants) = (builtin.name, scenario.variants.len());
+        let _ = writeln!(
+            text,
+            "| `{name}` | {title} | {figure} | {variants} | {} |",
+            worlds.join(", ")
+        );
     }
     Ok(text)
 }

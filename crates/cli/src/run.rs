@@ -56,8 +56,8 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = World::Auto)]
     pub world: World,
     /// Runs only this variant; may be given several times.
-    #[arg(long = "variant", visible_alias = "arm", value_name = "NAME")]
-    pub arms: Vec<String>,
+    #[arg(long = "variant", value_name = "NAME")]
+    pub variants: Vec<String>,
     /// Trials of each variant [default: that of the scenario].
     #[arg(long = "repeat", value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -182,11 +182,11 @@ fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
 /// Prints, with --verbose, what the record will contain.
 fn print_details(scenario: &Scenario, settings: &Settings) {
     detail!("underload {}", crate::VERSION);
-    let arms = console::count(scenario.arms.len(), "variant");
+    let variants = console::count(scenario.variants.len(), "variant");
     let repeats = console::count(scenario.repeats as usize, "repeat");
-    detail!("{}: {arms}, {repeats}, seed {}", scenario.name, scenario.seed);
-    for arm in &scenario.arms {
-        detail!("  {}: {}", arm.name, arm.label());
+    detail!("{}: {variants}, {repeats}, seed {}", scenario.name, scenario.seed);
+    for variant in &scenario.variants {
+        detail!("  {}: {}", variant.name, variant.label());
     }
     match &settings.destination {
         Destination::Directory(path) | Destination::Resume(path) => {
@@ -264,7 +264,7 @@ impl Arguments {
             short: self.short,
             set: self.overrides.clone(),
             links: links.collect::<anyhow::Result<_>>()?,
-            arms: self.arms.clone(),
+            variants: self.variants.clone(),
             repeats: self.repeats,
             seed: self.seed,
             ..Options::default()

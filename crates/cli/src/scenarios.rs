@@ -42,13 +42,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         let time = |seconds: f64| words(Duration::from_secs_f64(seconds));
         let (whole, short) = (time(row.duration_s), time(row.short_duration_s));
-        let (arms, worlds) = (count(row.arms.len(), "variant"), row.worlds.join(", "));
+        let (variants, worlds) = (count(row.variants.len(), "variant"), row.worlds.join(", "));
         let time = if row.worlds.contains(&World::Live.name()) {
             format!(", about {whole} live, {short} with --short")
         } else {
             String::new()
         };
-        writeln!(text, "    {arms}{time}; {worlds}")?;
+        writeln!(text, "    {variants}{time}; {worlds}")?;
     }
     console::print(&text)
 }
@@ -58,7 +58,7 @@ struct Row {
     name: &'static str,
     title: String,
     figure: String,
-    arms: Vec<String>,
+    variants: Vec<String>,
     /// Duration in real time.
     duration_s: f64,
     short_duration_s: f64,
@@ -75,7 +75,7 @@ fn row(builtin: builtin::BuiltIn) -> anyhow::Result<Row> {
         duration_s: whole.estimate_seconds(),
         short_duration_s: short.estimate_seconds(),
         worlds: whole.worlds().into_iter().map(World::name).collect(),
-        arms: whole.arms.into_iter().map(|arm| arm.name).collect(),
+        variants: whole.variants.into_iter().map(|variant| variant.name).collect(),
         title: whole.title,
         figure: whole.figure,
     })

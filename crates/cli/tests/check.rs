@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Five mistakes, one of them in an arm.
+/// Five mistakes, one of them in a variant.
 const WRONG: &str = r#"#:schema scenario.schema.json
 titel = "Two queues"
 repeats = 0
@@ -18,10 +18,10 @@ congestion_control = "cubic"
 [[flow]]
 kind = "probe"
 interval = "10ms"
-[[arm]]
+[[variant]]
 name = "fifo"
 path.up_queue = "fifo:limit=64KiB"
-[[arm]]
+[[variant]]
 name = "codel"
 path.up_queue = "codle"
 "#;
@@ -63,10 +63,10 @@ fn all_mistakes_of_a_file_are_told_at_once_with_their_lines() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one document");
     assert_eq!(json[0]["errors"].as_array().map(Vec::len), Some(5), "{json}");
     assert_eq!(json[0]["errors"][1]["line"], 3);
-    assert_eq!((&json[1]["errors"], &json[1]["arms"]), (&serde_json::json!([]), &4.into()));
+    assert_eq!((&json[1]["errors"], &json[1]["variants"]), (&serde_json::json!([]), &4.into()));
 }
 
-/// Mistakes of every kind: keys, shapes, values, what is missing, names of arms, flows and metrics.
+/// Mistakes of every kind: keys, shapes, values, what is missing, names of variants, flows and metrics.
 const MANY: &str = r#"title = 7
 [path]
 up = "10mbit"
@@ -87,27 +87,27 @@ interval = "10"
 [[flow]]
 name = "call"
 direction = "up"
-[[arm]]
+[[variant]]
 name = "today"
 path.up_queue = "codel:targt=5ms,interval=1"
-[[arm]]
+[[variant]]
 name = "sqm"
 flow.bulkk.count = 2
 path.up_queue = "cake"
-[[arm]]
+[[variant]]
 name = "sqm"
 pth.up_queue = "pie"
 [headline]
 baseline = "todday"
 [[published]]
 metric = "load.rtt.p99"
-arm = "nobody"
+variant = "nobody"
 low = 1
 unit = "ms"
 source = "s"
 [[published]]
 metric = "lod.rtt.p99"
-arm = "sqm"
+variant = "sqm"
 low = 1
 unit = "ms"
 source = "s"
@@ -145,7 +145,7 @@ fn mistakes_of_every_kind_are_told_in_one_pass_each_at_its_line() {
         assert!(told.contains(&format!("error: {expected}")), "{expected}\nis not in\n{told}");
     }
     assert_eq!(told.matches("error: my.toml:").count(), expected.len(), "no others:\n{told}");
-    let new = MANY.replace("[[arm]]", "[[variant]]").replace("\narm = ", "\nvariant = ");
+    let new = MANY.replace("[[variant]]", "[[variant]]").replace("\nvariant = ", "\nvariant = ");
     std::fs::write(folder.path().join("my.toml"), new).expect("a file");
     let of_new = errors(&underload(&["check", "my.toml"], folder.path()));
     assert!(of_new.contains("error: my.toml:35:11: published[0].variant: no variant"), "{of_new}");
@@ -167,7 +167,7 @@ fn a_mistake_is_told_once_and_nothing_of_what_the_program_tried() {
         ("[[flow]]", "[flow]", "flow: expected tables: [[flow]]"),
         (
             "[path]",
-            "[[arm]]\npath.up = \"1mbit\"\n[headline]\nbaseline = \"a\"\n[path]",
+            "[[variant]]\npath.up = \"1mbit\"\n[headline]\nbaseline = \"a\"\n[path]",
             "variant[0].name",
         ),
     ] {

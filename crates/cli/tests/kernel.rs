@@ -204,12 +204,12 @@ fn every_queue_of_linux_carries_the_load_and_is_counted() {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory");
-    let arms = QUEUES.iter().enumerate().map(|(index, queue)| {
-        format!("[[arm]]\nname = \"a{index}\"\npath.up_queue = \"{queue}\"\n")
+    let variants = QUEUES.iter().enumerate().map(|(index, queue)| {
+        format!("[[variant]]\nname = \"a{index}\"\npath.up_queue = \"{queue}\"\n")
     });
     let path = SCENARIO
         .replace("up = \"20mbit\"\nup_queue = \"fifo:limit=128KiB\"", "up = \"10mbit:loss=0.5%\"");
-    let scenario = path + &arms.collect::<String>();
+    let scenario = path + &variants.collect::<String>();
     let output = run_text(&scenario, folder.path(), &kernel, ("kernel", "out"), &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let record = record(folder.path(), "out");

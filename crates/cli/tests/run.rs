@@ -57,7 +57,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A home line without arms.
+/// A home line without variants.
 const HOME: &str = r#"
 repeats = 5
 [path]
@@ -91,13 +91,13 @@ fn said(text: &str) -> String {
 
 #[test]
 fn the_most_ordinary_questions_get_an_answer() {
-    let sqm = "[[arm]]\nname = \"sqm\"\npath.up_queue = \"cake\"\npath.down_queue = \"cake\"\n";
-    let today = "[[arm]]\nname = \"today\"\n";
+    let sqm = "[[variant]]\nname = \"sqm\"\npath.up_queue = \"cake\"\npath.down_queue = \"cake\"\n";
+    let today = "[[variant]]\nname = \"today\"\n";
     let answer = "With sqm (both queues cake instead of fifo) the working latency is ";
-    for (arms, headline) in
+    for (variants, headline) in
         [([today, sqm], ""), ([sqm, today], "[headline]\nbaseline = \"today\"\n")]
     {
-        let said = said(&format!("{HOME}{}{headline}", arms.concat()));
+        let said = said(&format!("{HOME}{}{headline}", variants.concat()));
         assert!(said.contains(answer) && said.contains(" ms with today, "), "{said}");
         assert!(said.contains(" times lower") && said.contains("(95 % interval)"), "{said}");
     }
@@ -114,8 +114,9 @@ fn the_most_ordinary_questions_get_an_answer() {
 #[test]
 fn a_video_call_beside_an_upload_suffers_where_the_upload_goes() {
     let call = "[[flow]]\nname = \"call\"\nkind = \"interactive-video\"\n";
-    let arms = "[[arm]]\nname = \"today\"\n[[arm]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n";
-    let said = said(&format!("{HOME}{call}{arms}"));
+    let variants =
+        "[[variant]]\nname = \"today\"\n[[variant]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n";
+    let said = said(&format!("{HOME}{call}{variants}"));
     let line = |flow: &str| {
         let start = format!("{flow}: camera to screen");
         said.lines().find(|line| line.trim_start().starts_with(&start)).unwrap_or_default()
@@ -423,10 +424,10 @@ fn a_watched_run_ends_with_a_report_that_does_not_reload() {
 #[test]
 fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others() {
     let folder = folder();
-    // The second arm would take much longer than anybody's patience.
-    let arms = "[[arm]]\nname = \"short\"\npath.up_queue = \"pie\"\nphases.load = \"10ms\"\n\
-                [[arm]]\nname = \"endless\"\npath.up = \"1gbit\"\nphases.load = \"3500s\"\n";
-    let scenario = without_command(TINY) + arms;
+    // The second variant would take much longer than anybody's patience.
+    let variants = "[[variant]]\nname = \"short\"\npath.up_queue = \"pie\"\nphases.load = \"10ms\"\n\
+                [[variant]]\nname = \"endless\"\npath.up = \"1gbit\"\nphases.load = \"3500s\"\n";
+    let scenario = without_command(TINY) + variants;
     std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
     let child = Command::new(env!("CARGO_BIN_EXE_underload"))
         .args(["run", "tiny.toml", "--world", "sim", "--threads", "2", "--out", "out"])
@@ -476,15 +477,15 @@ congestion_control = "cubic"
 [[flow]]
 kind = "probe"
 interval = "10ms"
-[[arm]]
+[[variant]]
 name = "fifo"
 path.up_queue = "fifo:limit=64KiB"
-[[arm]]
+[[variant]]
 name = "pie"
 path.up_queue = "pie"
 [[published]]
 metric = "load.rtt.mean.within.20-45"
-arm = "pie"
+variant = "pie"
 low = 0
 unit = "%"
 source = "arithmetic"
@@ -506,12 +507,12 @@ fn cache_entries(folder: &Path) -> Vec<std::path::PathBuf> {
     files.map(|file| file.expect("an entry").path()).collect()
 }
 
-/// Returns the share of an arm's trials whose mean round trip under load is 20 to 40 ms, percent.
-fn share_between_20_and_45_ms(record: &RunRecord, arm: &str) -> f64 {
+/// Returns the share of a variant's trials whose mean round trip under load is 20 to 40 ms, percent.
+fn share_between_20_and_45_ms(record: &RunRecord, variant: &str) -> f64 {
     let means: Vec<i64> = record
         .trials
         .iter()
-        .filter(|trial| trial.arm == arm)
+        .filter(|trial| trial.variant == variant)
         .flat_map(|trial| &trial.latencies)
         .filter(|latency| latency.window.phase == Phase::Load)
         .filter(|latency| latency.measure == LatencyMeasure::RoundTrip)
@@ -610,8 +611,8 @@ fn a_run_of_many_trials_has_a_small_record_and_is_read_by_every_command() {
     let text = "repeats = 1001\n[path]\nup = \"1mbit\"\nrtt = \"4ms\"\n\
                 [phases]\nidle = \"0s\"\nramp = \"0s\"\nload = \"60ms\"\ndrain = \"0s\"\n\
                 [[flow]]\nkind = \"probe\"\ninterval = \"20ms\"\n\
-                [[arm]]\nname = \"fifo\"\npath.up_queue = \"fifo:limit=64KiB\"\n\
-                [[arm]]\nname = \"codel\"\npath.up_queue = \"codel:profile=linux\"\n";
+                [[variant]]\nname = \"fifo\"\npath.up_queue = \"fifo:limit=64KiB\"\n\
+                [[variant]]\nname = \"codel\"\npath.up_queue = \"codel:profile=linux\"\n";
     std::fs::write(folder.path().join("many.toml"), text).expect("a file");
     let done = |arguments: &[&str]| {
         let output = underload(arguments, folder.path());

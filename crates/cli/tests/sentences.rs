@@ -1,6 +1,6 @@
 //! What the built-in scenarios' first sentences say, for a person to read whenever they change:
 //! that each is true, and compares like with like. Beside them what the sentences stand on: the
-//! results of every arm, so that a drift is seen in review though no published number is missed.
+//! results of every variant, so that a drift is seen in review though no published number is missed.
 //! `INSTA_UPDATE=always` writes both anew.
 
 use std::fmt::Write as _;
@@ -46,28 +46,28 @@ fn every_built_in_scenario_says_what_is_true_of_it() {
         }
     }
     insta::assert_snapshot!(text);
-    insta::assert_snapshot!("results_of_every_arm", numbers);
+    insta::assert_snapshot!("results_of_every_variant", numbers);
 }
 
-/// A line for every latency under load, rate, queue and number of an application, by arm, and a
+/// A line for every latency under load, rate, queue and number of an application, by variant, and a
 /// checksum of everything else in the summaries.
 fn results(summaries: &Value) -> String {
     let mut text = String::new();
     let rows = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for arm in rows(summaries) {
+    for variant in rows(summaries) {
         let mut sum = flate2::Crc::new();
-        sum.update(arm.to_string().as_bytes());
-        let _ = writeln!(text, "  {} [{:08x}]", word(&arm["arm"]), sum.sum());
-        for latency in rows(&arm["latencies"]).iter().filter(|row| is_under_load(row)) {
+        sum.update(variant.to_string().as_bytes());
+        let _ = writeln!(text, "  {} [{:08x}]", word(&variant["variant"]), sum.sum());
+        for latency in rows(&variant["latencies"]).iter().filter(|row| is_under_load(row)) {
             let _ = writeln!(text, "    {}", latency_line(latency));
         }
-        for rate in rows(&arm["throughputs"]) {
+        for rate in rows(&variant["throughputs"]) {
             let _ = writeln!(text, "    {}", rate_line(&rate));
         }
-        for queue in rows(&arm["bottlenecks"]) {
+        for queue in rows(&variant["bottlenecks"]) {
             let _ = writeln!(text, "    {}", queue_line(&queue));
         }
-        for metric in rows(&arm["metrics"]) {
+        for metric in rows(&variant["metrics"]) {
             let _ = writeln!(text, "    {}", metric_line(&metric));
         }
     }

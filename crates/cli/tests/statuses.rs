@@ -42,10 +42,10 @@ congestion_control = "reno"
 [[flow]]
 kind = "probe"
 interval = "10ms"
-[[arm]]
+[[variant]]
 name = "plain"
 path.up_queue = "fifo:limit=64KiB"
-[[arm]]
+[[variant]]
 name = "managed"
 path.up_queue = "docsis-pie"
 "#
@@ -61,8 +61,8 @@ fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
     let folder = folder();
     run(folder.path(), "ten", "10mbit", &[]);
     run(folder.path(), "five", "5mbit", &[]);
-    run(folder.path(), "plain", "10mbit", &["--arm", "plain"]);
-    run(folder.path(), "managed", "10mbit", &["--arm", "managed"]);
+    run(folder.path(), "plain", "10mbit", &["--variant", "plain"]);
+    run(folder.path(), "managed", "10mbit", &["--variant", "managed"]);
     let compare = |first, second| outcome(&["report", "--compare", first, second], folder.path());
     let (status, table, _) = compare("ten", "ten");
     assert_eq!(status, Some(0), "{table}");
@@ -117,10 +117,12 @@ fn who_is_stopped_by_a_signal_says_by_which_and_keeps_what_was_finished() {
 fn both_tables_are_exported_as_csv() {
     let folder = folder();
     run(folder.path(), "run", "10mbit", &[]);
-    let arguments = ["export", "run", "--format", "csv", "--arm", "managed", "--out", "tables"];
+    let arguments = ["export", "run", "--format", "csv", "--variant", "managed", "--out", "tables"];
     let (status, _, errors) = outcome(&arguments, folder.path());
     assert_eq!(status, Some(0), "{errors}");
-    for (name, columns) in [("samples", "trial,arm,flow,sequence"), ("series", "trial,arm,name")] {
+    for (name, columns) in
+        [("samples", "trial,variant,flow,sequence"), ("series", "trial,variant,name")]
+    {
         let path = folder.path().join(format!("tables/x-managed-0-{name}.csv"));
         let text = std::fs::read_to_string(&path).expect(&errors);
         assert!(text.starts_with(columns), "{text:.80}");
@@ -364,9 +366,9 @@ fn a_row_per_trial_is_in_the_run_and_in_its_exports() {
     export("csv", &[]);
     let rows = std::fs::read_to_string(folder.path().join("csv/x-trials.csv")).unwrap();
     assert_eq!(rows.lines().count(), 3, "{rows}");
-    assert!(rows.starts_with("trial,arm,repeat,seed,valid,"), "{rows}");
+    assert!(rows.starts_with("trial,variant,repeat,seed,valid,"), "{rows}");
     assert!(rows.contains("\n0,plain,0,") && rows.contains("\n1,managed,0,"), "{rows}");
-    let files = export("parquet", &["--json", "--arm", "managed"]);
+    let files = export("parquet", &["--json", "--variant", "managed"]);
     let files: serde_json::Value = serde_json::from_str(&files).expect("one document");
     assert_eq!(files.as_array().map(Vec::len), Some(3), "{files}");
     assert_eq!((&files[0]["trial"], &files[1]["trial"]), (&serde_json::Value::Null, &1.into()));
@@ -401,10 +403,10 @@ fn the_cache_is_told_and_pruned() {
 fn a_published_number_that_is_missed_fails_where_that_is_asked_for() {
     let folder = folder();
     let published = |high: &str, more: &[&str]| {
-        run(folder.path(), high, "10mbit", &["--arm", "plain"]);
+        run(folder.path(), high, "10mbit", &["--variant", "plain"]);
         let text = std::fs::read_to_string(folder.path().join("x.toml")).unwrap();
         let number = format!(
-            "[[published]]\nmetric = \"load.rtt.p50\"\narm = \"plain\"\nhigh = {high}\n\
+            "[[published]]\nmetric = \"load.rtt.p50\"\nvariant = \"plain\"\nhigh = {high}\n\
              unit = \"ms\"\nsource = \"nobody\"\n"
         );
         std::fs::write(folder.path().join("x.toml"), text + &number).unwrap();

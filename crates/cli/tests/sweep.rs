@@ -247,8 +247,8 @@ fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
     // Other pictures, one of them of half the cells; the rows are those that are there.
     let rest = [
         plot("heat", "x = \"path.up\"\nline = \"path.rtt\""),
-        plot("box", "x = \"arm\""),
-        plot("scatter", "x_metric = \"goodput.up\"\nonly = { arm = \"codel\" }"),
+        plot("box", "x = \"variant\""),
+        plot("scatter", "x_metric = \"goodput.up\"\nonly = { variant = \"codel\" }"),
     ];
     fs::write(folder.join("sweep.toml"), axes(12) + &rest.concat()).expect("a file");
     let second = page("continuing after 48 of 48 trials");
@@ -258,7 +258,7 @@ fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
     assert!(!second.contains("As sweep"));
     assert!(second.contains("Each box is of 12 cells") && second.contains("A ring for each cell"));
     // A metric that has no column is another sweep.
-    let new = plot("box", "x = \"arm\"").replace("load.rtt.p99", "load.rtt.p90");
+    let new = plot("box", "x = \"variant\"").replace("load.rtt.p99", "load.rtt.p90");
     fs::write(folder.join("sweep.toml"), axes(12) + &new).expect("a file");
     let refused = run(folder, &["sweep.toml", "--output", "out"]);
     assert_eq!(refused.status.code(), Some(2));

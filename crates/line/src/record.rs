@@ -2,7 +2,7 @@
 
 use underload_measure::{Outcome, Step};
 use underload_record::schema::{
-    ArmRecord, FORMAT_VERSION, Finding, HostFacts, RunRecord, ScenarioRecord, World,
+    FORMAT_VERSION, Finding, HostFacts, RunRecord, ScenarioRecord, VariantRecord, World,
 };
 use underload_store::{RunDir, StoreError, host};
 
@@ -14,7 +14,7 @@ pub struct Plan {
     pub name: String,
     /// The server, in the form that the record shows.
     pub server: String,
-    pub arms: Vec<ArmRecord>,
+    pub variants: Vec<VariantRecord>,
     /// Sentences about what differs from the request.
     pub notes: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
             ..ScenarioRecord::default()
         },
         world: World::Measured,
-        arms: plan.arms.clone(),
+        variants: plan.variants.clone(),
         label: request.label.clone(),
         host: HostFacts {
             device: request.interface.clone().unwrap_or_default(),

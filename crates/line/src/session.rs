@@ -9,7 +9,7 @@ use underload_probe::control::{Remote, ServiceError, SessionNews};
 use underload_probe::load::Token;
 use underload_probe::measure::{Measurement, MeasurementConfig};
 use underload_probe::preset::{Step, session_duration};
-use underload_record::schema::{ArmRecord, Finding};
+use underload_record::schema::{Finding, VariantRecord};
 use underload_store::RunDir;
 use underload_terminal::exit::OrBadInput as _;
 use underload_terminal::interrupt::Interrupt;
@@ -191,15 +191,15 @@ fn is_turned_away(error: &anyhow::Error) -> bool {
 
 impl Test for Session<'_> {
     fn plan(&self) -> Plan {
-        let arm = |step: &Step| ArmRecord {
+        let variant = |step: &Step| VariantRecord {
             name: step.name.clone(),
             label: step.label.clone(),
-            ..ArmRecord::default()
+            ..VariantRecord::default()
         };
         Plan {
             name: self.request.preset.name().to_owned(),
             server: self.request.shown_host(),
-            arms: self.steps.iter().map(arm).collect(),
+            variants: self.steps.iter().map(variant).collect(),
             notes: self.notes.clone(),
         }
     }

@@ -142,8 +142,8 @@ pub fn step(
         measured.incomplete.push(format!("the server ended the session: {reason}"));
     }
     let mut finding = finding(step, &measured, tier, news);
-    let (index, arm) = (step.config.trial, step.name.clone());
-    let outcome = trial(TrialRecord { index, arm, ..TrialRecord::default() }, measured);
+    let (index, variant) = (step.config.trial, step.name.clone());
+    let outcome = trial(TrialRecord { index, variant, ..TrialRecord::default() }, measured);
     finding.valid = outcome.trial.validity.is_valid();
     finding.invalid_because = outcome.trial.validity.reasons_in_words();
     finding.uncertain = outcome.trial.validity.is_busy_machine();

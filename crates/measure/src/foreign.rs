@@ -80,7 +80,7 @@ impl ForeignLoad {
         };
         let trial = TrialRecord {
             index,
-            arm: name.to_owned(),
+            variant: name.to_owned(),
             validity,
             phases,
             flows: vec![flow],

@@ -29,7 +29,7 @@ pub fn goodput(measured: &MeasurementResult, direction: Direction) -> Option<u64
     rates.reduce(|sum, rate| sum + rate)
 }
 
-/// Converts a measurement to a trial. `identity` has the index, arm, repeat and seed.
+/// Converts a measurement to a trial. `identity` has the index, variant, repeat and seed.
 pub fn trial(identity: TrialRecord, measured: MeasurementResult) -> Outcome {
     let validity = validity(&measured, &ValidityLimits::default());
     let trial = TrialRecord {

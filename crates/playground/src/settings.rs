@@ -43,8 +43,8 @@ const PROBE_INTERVAL: Span = Span::from_millis(10);
 const STREAM_PACKET_BYTES: u32 = 1_200;
 /// Interval between the points of the series, as in the program.
 const CURVE_INTERVAL: Span = Span::from_millis(100);
-/// The name of the only arm of a scenario without arms.
-const ARM: &str = "default";
+/// The name of the only variant of a scenario without variants.
+const VARIANT: &str = "default";
 
 impl Settings {
     /// Parses the settings from JSON.
@@ -109,7 +109,7 @@ impl Settings {
             // The first repeat of a run with this seed.
             seed: Rng::new(self.seed).child("repeat").child("0").next_u64(),
             sample_interval: Some(CURVE_INTERVAL),
-            label: TrialLabel { arm: ARM.to_owned(), ..TrialLabel::default() },
+            label: TrialLabel { variant: VARIANT.to_owned(), ..TrialLabel::default() },
         })
     }
 

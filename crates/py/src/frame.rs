@@ -129,9 +129,7 @@ fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
             Kind::Double => (DataType::Float64, false),
             Kind::OptionalDouble => (DataType::Float64, true),
         };
-        // The name of the column in stored tables, whose readers compare names.
-        let name = if *name == "arm" { "variant" } else { name };
-        Field::new(name, kind, is_optional)
+        Field::new(*name, kind, is_optional)
     };
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }

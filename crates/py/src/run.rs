@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use underload_record::schema::{ArmLatency, Phase, Quantile, RunRecord, TrialRecord};
+use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord, VariantLatency};
 use underload_record::{metric_of, metric_over_trials, unknown_metric};
 use underload_run::chain;
 use underload_run::own::Own;
@@ -28,7 +28,7 @@ enum Event {
     World(String),
     Start(usize),
     Say(String),
-    Finished { arm: String, repeat: u32 },
+    Finished { variant: String, repeat: u32 },
 }
 
 /// Sends the progress of a run; after a stop the receiver is gone.
@@ -48,7 +48,8 @@ impl Progress for EventSender {
     }
 
     fn finished(&mut self, trial: &TrialRecord) {
-        let _ = self.0.send(Event::Finished { arm: trial.arm.clone(), repeat: trial.repeat });
+        let _ =
+            self.0.send(Event::Finished { variant: trial.variant.clone(), repeat: trial.repeat });
     }
 }
 
@@ -165,7 +166,9 @@ fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
         Event::World(world) => hear.call1(("world", world)),
         Event::Start(trials) => hear.call1(("start", trials)),
         Event::Say(line) => hear.call1(("say", line)),
-        Event::Finished { arm, repeat } => hear.call1(("finished", format!("{arm} {repeat}"))),
+        Event::Finished { variant, repeat } => {
+            hear.call1(("finished", format!("{variant} {repeat}")))
+        }
     }
     .map(drop)
 }
@@ -249,36 +252,40 @@ impl Run {
         self.directory.clone()
     }
 
-    /// Returns the name and label of each arm, in the scenario's order.
-    fn arms(&self) -> Vec<(String, String)> {
-        self.record.arms.iter().map(|arm| (arm.name.clone(), arm.label.clone())).collect()
+    /// Returns the name and label of each variant, in the scenario's order.
+    fn variants(&self) -> Vec<(String, String)> {
+        self.record
+            .variants
+            .iter()
+            .map(|variant| (variant.name.clone(), variant.label.clone()))
+            .collect()
     }
 
-    /// Returns a metric of an arm; `None` if the run has no value of it.
-    fn metric(&self, arm: &str, name: &str) -> Option<f64> {
-        metric_of(&self.record, arm, name)
+    /// Returns a metric of a variant; `None` if the run has no value of it.
+    fn metric(&self, variant: &str, name: &str) -> Option<f64> {
+        metric_of(&self.record, variant, name)
     }
 
-    /// Returns a statistic of the round trips of an arm's first open-loop probe in a phase, ms;
+    /// Returns a statistic of the round trips of a variant's first open-loop probe in a phase, ms;
     /// `None` if no probe was answered, or too few for the statistic.
-    fn round_trip(&self, arm: &str, phase: &str, statistic: &str) -> Option<f64> {
-        let latency = self.headline(arm, phase)?;
+    fn round_trip(&self, variant: &str, phase: &str, statistic: &str) -> Option<f64> {
+        let latency = self.headline(variant, phase)?;
         Some(latency.told_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
     }
 
     /// Returns the name of the highest percentile that has enough samples.
-    fn highest_told(&self, arm: &str, phase: &str) -> Option<&'static str> {
-        self.headline(arm, phase)?.highest_told().map(|(quantile, _)| quantile.name())
+    fn highest_told(&self, variant: &str, phase: &str) -> Option<&'static str> {
+        self.headline(variant, phase)?.highest_told().map(|(quantile, _)| quantile.name())
     }
 
-    /// Returns a metric of each valid trial of the arm.
-    fn metric_over_trials(&self, py: Python<'_>, arm: &str, name: &str) -> Vec<f64> {
-        py.detach(|| metric_over_trials(&self.record, arm, name))
+    /// Returns a metric of each valid trial of the variant.
+    fn metric_over_trials(&self, py: Python<'_>, variant: &str, name: &str) -> Vec<f64> {
+        py.detach(|| metric_over_trials(&self.record, variant, name))
     }
 
     /// Returns what is wrong with the name of a metric; `None` if it is valid, measured or not.
-    fn unknown_metric(&self, py: Python<'_>, arm: &str, name: &str) -> Option<String> {
-        py.detach(|| unknown_metric(&self.record, arm, name))
+    fn unknown_metric(&self, py: Python<'_>, variant: &str, name: &str) -> Option<String> {
+        py.detach(|| unknown_metric(&self.record, variant, name))
     }
 
     /// Returns a table: `trials`, `samples` or `series`.
@@ -345,9 +352,9 @@ impl Run {
 }
 
 impl Run {
-    fn headline(&self, arm: &str, phase: &str) -> Option<&ArmLatency> {
+    fn headline(&self, variant: &str, phase: &str) -> Option<&VariantLatency> {
         let mut summaries = self.record.summaries.iter();
-        summaries.find(|summary| summary.arm == arm)?.headline(Phase::from_name(phase)?)
+        summaries.find(|summary| summary.variant == variant)?.headline(Phase::from_name(phase)?)
     }
 
     fn of_data(data: RunData) -> Self {

@@ -20,15 +20,15 @@ pub struct Scenario(pub Arc<scenario::Scenario>);
 pub struct Overrides {
     short: bool,
     set: Vec<String>,
-    arms: Vec<String>,
+    variants: Vec<String>,
     repeats: Option<u32>,
     seed: Option<u64>,
 }
 
 impl From<Overrides> for Options {
     fn from(asked: Overrides) -> Self {
-        let Overrides { short, set, arms, repeats, seed } = asked;
-        Options { short, set, arms, repeats, seed, ..Options::default() }
+        let Overrides { short, set, variants, repeats, seed } = asked;
+        Options { short, set, variants, repeats, seed, ..Options::default() }
     }
 }
 
@@ -48,7 +48,7 @@ impl Scenario {
     }
 
     /// Builds a scenario from keys: those at the top level, of path and phases; flows with name and
-    /// kind; arms with a name; and axes to sweep over.
+    /// kind; variants with a name; and axes to sweep over.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "the sections of a scenario file")]
     fn build(
@@ -58,7 +58,7 @@ impl Scenario {
         path: &Bound<'_, PyDict>,
         phases: &Bound<'_, PyDict>,
         flows: Vec<(String, String, Bound<'_, PyDict>)>,
-        arms: Vec<(String, Bound<'_, PyDict>)>,
+        variants: Vec<(String, Bound<'_, PyDict>)>,
         sweeps: Vec<(String, Bound<'_, PyList>)>,
         asked: Overrides,
     ) -> PyResult<Self> {
@@ -71,8 +71,8 @@ impl Scenario {
         for (name, kind, values) in flows {
             builder = builder.flow(&name, &kind, keys(&values)?);
         }
-        for (name, values) in arms {
-            builder = builder.arm(&name, keys(&values)?);
+        for (name, values) in variants {
+            builder = builder.variant(&name, keys(&values)?);
         }
         for (key, values) in sweeps {
             let each = values.iter().map(|value| toml_value(&key, &value, 0));
@@ -114,8 +114,8 @@ impl Scenario {
     }
 
     #[getter]
-    fn arms(&self) -> Vec<(String, String)> {
-        self.0.arms.iter().map(|arm| (arm.name.clone(), arm.label())).collect()
+    fn variants(&self) -> Vec<(String, String)> {
+        self.0.variants.iter().map(|variant| (variant.name.clone(), variant.label())).collect()
     }
 
     /// Returns the worlds that can run the scenario.

@@ -110,11 +110,11 @@ impl Sweep {
         (cells.start, cells.end)
     }
 
-    /// Returns a cell's value of each axis, by name, and its arm.
+    /// Returns a cell's value of each axis, by name, and its variant.
     fn place(&self, cell: u64) -> (Vec<(String, String)>, String) {
         let place = self.0.cell(cell.min(self.0.cells().saturating_sub(1)));
         let names = self.0.axes().map(|(name, _)| name.to_owned());
-        (names.zip(place.values.into_iter().map(|value| value.text)).collect(), place.arm)
+        (names.zip(place.values.into_iter().map(|value| value.text)).collect(), place.variant)
     }
 
     /// Returns the numbers of cells, of trials (at most), and of units of work.

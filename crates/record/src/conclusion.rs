@@ -1,13 +1,13 @@
-//! The end of a run: computes the summary of each arm and compares it with published numbers.
+//! The end of a run: computes the summary of each variant and compares it with published numbers.
 
 use std::collections::BTreeMap;
 
-use crate::arms;
-use crate::fold::{ArmFold, ShareWithin};
-use crate::schema::{ArmSummary, Expectation, RunRecord, TrialRecord, names_arm};
+use crate::fold::{ShareWithin, VariantFold};
+use crate::schema::{Expectation, RunRecord, TrialRecord, VariantSummary, names_variant};
 use crate::shares::Ratio;
 use crate::stats::Pass;
 use crate::summarise::LatencyPools;
+use crate::variants;
 
 /// Computes `summaries` from the trials and the pooled samples, then judges every expectation.
 pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
@@ -18,44 +18,44 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
     distances.finish(run, pools);
 }
 
-/// The summary of each arm of a run, and its expectations, from trials that are added one by one.
+/// The summary of each variant of a run, and its expectations, from trials that are added one by one.
 ///
 /// Every trial is added once here, and again to the [`SecondPass`], in the same order.
 #[derive(Debug)]
 pub struct Conclusion {
-    arms: BTreeMap<String, ConcludedArm>,
+    variants: BTreeMap<String, ConcludedVariant>,
 }
 
 #[derive(Debug, Default)]
-struct ConcludedArm {
-    fold: ArmFold,
+struct ConcludedVariant {
+    fold: VariantFold,
     /// Shares of trials within a range, by the metric of the expectation that uses the share;
-    /// [`ArmSummary`] does not contain them.
+    /// [`VariantSummary`] does not contain them.
     shares: BTreeMap<String, ShareWithin>,
     ratios: BTreeMap<String, Ratio>,
 }
 
 impl Conclusion {
-    /// Starts with the arms and expectations of a run; other parts of the record are not read.
+    /// Starts with the variants and expectations of a run; other parts of the record are not read.
     pub fn new(run: &RunRecord) -> Self {
-        let arm = |name: &str| {
-            let mut arm = ConcludedArm::default();
-            let of_arm = |expected: &&Expectation| {
-                expected.arm_patterns().iter().any(|pattern| names_arm(pattern, name))
+        let variant = |name: &str| {
+            let mut variant = ConcludedVariant::default();
+            let of_variant = |expected: &&Expectation| {
+                expected.variant_patterns().iter().any(|pattern| names_variant(pattern, name))
             };
-            for expected in run.expectations.iter().filter(of_arm) {
+            for expected in run.expectations.iter().filter(of_variant) {
                 let metric = &expected.metric;
                 let named = ShareWithin::parse(metric).map(|share| (metric.clone(), share));
-                arm.shares.extend(named);
-                arm.ratios.extend(Ratio::parse(metric).map(|ratio| (metric.clone(), ratio)));
+                variant.shares.extend(named);
+                variant.ratios.extend(Ratio::parse(metric).map(|ratio| (metric.clone(), ratio)));
             }
-            arm
+            variant
         };
-        let arms = run.arms.iter().map(|it| (it.name.clone(), arm(&it.name)));
-        Self { arms: arms.collect() }
+        let variants = run.variants.iter().map(|it| (it.name.clone(), variant(&it.name)));
+        Self { variants: variants.collect() }
     }
 
-    /// Adds a trial; trials of unknown arms are ignored.
+    /// Adds a trial; trials of unknown variants are ignored.
     pub fn add(&mut self, trial: &TrialRecord) {
         self.add_in(Pass::Sums, trial);
     }
@@ -65,16 +65,16 @@ impl Conclusion {
     }
 
     fn add_in(&mut self, pass: Pass, trial: &TrialRecord) {
-        let Some(arm) = self.arms.get_mut(&trial.arm) else { return };
-        arm.fold.add(trial, pass);
+        let Some(variant) = self.variants.get_mut(&trial.variant) else { return };
+        variant.fold.add(trial, pass);
         if !trial.validity.is_valid() {
             return;
         }
-        arm.ratios.values_mut().for_each(|ratio| ratio.add(trial, pass));
+        variant.ratios.values_mut().for_each(|ratio| ratio.add(trial, pass));
         if pass == Pass::Distances {
-            for share in arm.shares.values_mut() {
-                // The arm's headline probe is known only after the first pass.
-                if let Some(probe) = arm.fold.headline_probe(share.phase) {
+            for share in variant.shares.values_mut() {
+                // The variant's headline probe is known only after the first pass.
+                if let Some(probe) = variant.fold.headline_probe(share.phase) {
                     share.add(trial, probe);
                 }
             }
@@ -93,26 +93,28 @@ impl SecondPass {
 
     /// Computes `summaries` and the groups of a study, then judges every expectation.
     pub fn finish(self, run: &mut RunRecord, pools: &LatencyPools) {
-        let empty = ConcludedArm::default();
-        let concluded = |name: &str| self.0.arms.get(name).unwrap_or(&empty);
-        let arms = run.arms.iter();
-        run.summaries =
-            arms.map(|arm| concluded(&arm.name).fold.summary(&arm.name, pools)).collect();
+        let empty = ConcludedVariant::default();
+        let concluded = |name: &str| self.0.variants.get(name).unwrap_or(&empty);
+        let variants = run.variants.iter();
+        run.summaries = variants
+            .map(|variant| concluded(&variant.name).fold.summary(&variant.name, pools))
+            .collect();
         if let Some(study) = &mut run.study {
             pools.conclude_study(study);
         }
-        let value = |summary: &ArmSummary, name: &str| {
-            let arm = concluded(&summary.arm);
-            arms::metric(summary, name)
-                .or_else(|| arm.shares.get(name)?.percent())
-                .or_else(|| arm.ratios.get(name)?.interval().map(|ratio| ratio.mean))
-                .or_else(|| run.study.as_ref()?.cut(&summary.arm, name))
+        let value = |summary: &VariantSummary, name: &str| {
+            let variant = concluded(&summary.variant);
+            variants::metric(summary, name)
+                .or_else(|| variant.shares.get(name)?.percent())
+                .or_else(|| variant.ratios.get(name)?.interval().map(|ratio| ratio.mean))
+                .or_else(|| run.study.as_ref()?.cut(&summary.variant, name))
         };
-        let summaries: BTreeMap<&str, &ArmSummary> =
-            run.summaries.iter().rev().map(|summary| (summary.arm.as_str(), summary)).collect();
-        let names: Vec<&str> = run.summaries.iter().map(|summary| summary.arm.as_str()).collect();
+        let summaries: BTreeMap<&str, &VariantSummary> =
+            run.summaries.iter().rev().map(|summary| (summary.variant.as_str(), summary)).collect();
+        let names: Vec<&str> =
+            run.summaries.iter().map(|summary| summary.variant.as_str()).collect();
         let measured = |expected: &Expectation| {
-            expected.measure(&names, |arm| value(summaries.get(arm)?, &expected.metric))
+            expected.measure(&names, |variant| value(summaries.get(variant)?, &expected.metric))
         };
         let measured: Vec<Option<f64>> = run.expectations.iter().map(measured).collect();
         for (expected, value) in run.expectations.iter_mut().zip(measured) {

@@ -1,20 +1,20 @@
-//! Summarises the trials of an arm one by one. Each trial is added in two passes and not stored, so
+//! Summarises the trials of a variant one by one. Each trial is added in two passes and not stored, so
 //! a million trials need no more memory than ten.
 
 use std::collections::BTreeMap;
 
 use crate::link::merge_sanction;
 use crate::schema::{
-    ArmBottleneck, ArmInside, ArmLatency, ArmMetric, ArmSummary, BottleneckSummary, Distribution,
-    FlowRecord, InsideLatency, Interval, LatencyHistogram, LatencyMeasure, LatencySummary, Metric,
-    Phase, Quantile, TrialRecord,
+    BottleneckSummary, Distribution, FlowRecord, InsideLatency, Interval, LatencyHistogram,
+    LatencyMeasure, LatencySummary, Metric, Phase, Quantile, TrialRecord, VariantBottleneck,
+    VariantInside, VariantLatency, VariantMetric, VariantSummary,
 };
 use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
 use crate::summarise::LatencyPools;
 use crate::throughput::{DIRECTIONS, ThroughputFold, link_bit_per_s, utilisation};
 
 #[derive(Debug, Default)]
-pub(crate) struct ArmFold {
+pub(crate) struct VariantFold {
     valid: u32,
     invalid: u32,
     latencies: Vec<LatencyFold>,
@@ -24,7 +24,7 @@ pub(crate) struct ArmFold {
     metrics: Vec<MetricFold>,
 }
 
-impl ArmFold {
+impl VariantFold {
     /// Adds a trial; an invalid trial is only counted.
     pub(crate) fn add(&mut self, trial: &TrialRecord, pass: Pass) {
         let is_valid = trial.validity.is_valid();
@@ -69,13 +69,17 @@ impl ArmFold {
     }
 
     /// Returns the summary, after both passes.
-    pub(crate) fn summary(&self, arm: &str, pools: &LatencyPools) -> ArmSummary {
+    pub(crate) fn summary(&self, variant: &str, pools: &LatencyPools) -> VariantSummary {
         let directions = self.throughputs.iter().zip(DIRECTIONS);
-        ArmSummary {
-            arm: arm.to_owned(),
+        VariantSummary {
+            variant: variant.to_owned(),
             trials_valid: self.valid,
             trials_invalid: self.invalid,
-            latencies: self.latencies.iter().map(|latency| latency.summary(arm, pools)).collect(),
+            latencies: self
+                .latencies
+                .iter()
+                .map(|latency| latency.summary(variant, pools))
+                .collect(),
             inside: self.inside.iter().map(InsideFold::summary).collect(),
             throughputs: directions.filter_map(|(fold, way)| fold.summary(way)).collect(),
             bottlenecks: self.bottlenecks.iter().map(BottleneckFold::summary).collect(),
@@ -83,7 +87,7 @@ impl ArmFold {
         }
     }
 
-    /// Returns the probe of [`ArmSummary::headline`]; valid after the first pass.
+    /// Returns the probe of [`VariantSummary::headline`]; valid after the first pass.
     pub(crate) fn headline_probe(&self, phase: Phase) -> Option<&str> {
         let mut totals = self.latencies.iter().map(|latency| &latency.total);
         let headline = totals.find(|total| {
@@ -134,7 +138,7 @@ impl Quantiles {
 #[derive(Debug)]
 struct LatencyFold {
     /// Starts without pooled quantiles and without intervals over repeats.
-    total: ArmLatency,
+    total: VariantLatency,
     over_repeats: Quantiles,
     time_weighted: Quantiles,
 }
@@ -142,7 +146,7 @@ struct LatencyFold {
 impl LatencyFold {
     fn new(first: &LatencySummary) -> Self {
         let (probe, measure, phase) = (first.probe.clone(), first.measure, first.window.phase);
-        let total = ArmLatency { probe, measure, phase, ..ArmLatency::default() };
+        let total = VariantLatency { probe, measure, phase, ..VariantLatency::default() };
         Self { total, over_repeats: Quantiles::default(), time_weighted: Quantiles::default() }
     }
 
@@ -165,15 +169,15 @@ impl LatencyFold {
         self.time_weighted.add(latency.time_weighted.as_ref(), pass);
     }
 
-    fn summary(&self, arm: &str, pools: &LatencyPools) -> ArmLatency {
+    fn summary(&self, variant: &str, pools: &LatencyPools) -> VariantLatency {
         let mut latency = self.total.clone();
-        // An interval over the other trials alone would show an arm that lost all of a trial's
+        // An interval over the other trials alone would show a variant that lost all of a trial's
         // probes as better than one that delayed them.
         if latency.trials_all_lost == 0 {
             latency.over_repeats = self.over_repeats.intervals();
             latency.time_weighted = self.time_weighted.intervals();
         }
-        pools.pool(arm, &mut latency);
+        pools.pool(variant, &mut latency);
         latency
     }
 }
@@ -182,13 +186,13 @@ impl LatencyFold {
 #[derive(Debug)]
 struct InsideFold {
     /// Quantiles are missing until [`InsideFold::summary`].
-    total: ArmInside,
+    total: VariantInside,
     over_repeats: Quantiles,
 }
 
 impl InsideFold {
     fn new(first: &InsideLatency) -> Self {
-        let total = ArmInside { direction: first.direction, ..ArmInside::default() };
+        let total = VariantInside { direction: first.direction, ..VariantInside::default() };
         Self { total, over_repeats: Quantiles::default() }
     }
 
@@ -199,8 +203,8 @@ impl InsideFold {
         self.over_repeats.add(Some(&inside.distribution), pass);
     }
 
-    fn summary(&self) -> ArmInside {
-        ArmInside { over_repeats: self.over_repeats.intervals(), ..self.total.clone() }
+    fn summary(&self) -> VariantInside {
+        VariantInside { over_repeats: self.over_repeats.intervals(), ..self.total.clone() }
     }
 }
 
@@ -208,7 +212,7 @@ impl InsideFold {
 #[derive(Debug)]
 struct BottleneckFold {
     /// Starts without intervals over repeats.
-    total: ArmBottleneck,
+    total: VariantBottleneck,
     link_bit_per_s: MeanInTwoPasses,
     utilisation_percent: MeanInTwoPasses,
     sojourn: Quantiles,
@@ -217,13 +221,13 @@ struct BottleneckFold {
 
 impl BottleneckFold {
     fn new(first: &BottleneckSummary) -> Self {
-        let total = ArmBottleneck {
+        let total = VariantBottleneck {
             hop: first.hop.clone(),
             direction: first.direction,
             phase: first.window.phase,
             queue: first.queue.clone(),
             link: first.link.clone(),
-            ..ArmBottleneck::default()
+            ..VariantBottleneck::default()
         };
         let (link_bit_per_s, utilisation_percent, sojourn, queuing_delay) = Default::default();
         Self { total, link_bit_per_s, utilisation_percent, sojourn, queuing_delay }
@@ -250,8 +254,8 @@ impl BottleneckFold {
         self.queuing_delay.add(link.queuing_delay.as_ref(), pass);
     }
 
-    fn summary(&self) -> ArmBottleneck {
-        ArmBottleneck {
+    fn summary(&self) -> VariantBottleneck {
+        VariantBottleneck {
             link_bit_per_s: self.link_bit_per_s.interval(CONFIDENCE),
             utilisation_percent: self.utilisation_percent.interval(CONFIDENCE),
             sojourn: self.sojourn.intervals(),
@@ -261,7 +265,7 @@ impl BottleneckFold {
     }
 }
 
-fn add_counters(total: &mut ArmBottleneck, link: &BottleneckSummary) {
+fn add_counters(total: &mut VariantBottleneck, link: &BottleneckSummary) {
     total.offered.packets += link.offered.packets;
     total.offered.bytes += link.offered.bytes;
     total.sent.packets += link.sent.packets;
@@ -317,14 +321,14 @@ impl MetricFold {
     }
 
     /// Returns `None` if no trial has a value.
-    fn summary(&self) -> Option<ArmMetric> {
+    fn summary(&self) -> Option<VariantMetric> {
         let value = self.value.interval(CONFIDENCE)?;
         let (flow, name, unit) = (self.flow.clone(), self.name.clone(), self.unit.clone());
-        Some(ArmMetric { flow, name, unit, value })
+        Some(VariantMetric { flow, name, unit, value })
     }
 }
 
-/// `PHASE.rtt.STAT.within.LOW-HIGH`: the share of an arm's valid trials in which the statistic of a
+/// `PHASE.rtt.STAT.within.LOW-HIGH`: the share of a variant's valid trials in which the statistic of a
 /// probe is at least LOW and below HIGH, ms.
 #[derive(Debug)]
 pub(crate) struct ShareWithin {
@@ -385,7 +389,7 @@ mod tests {
     use crate::stats::mean_interval;
     use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
 
-    /// Two arms, each with one invalid trial.
+    /// Two variants, each with one invalid trial.
     fn run() -> RunRecord {
         let queues = [BUFFER_CONTROL, DOCSIS_PIE];
         let mut run = synthetic::record(World::Sim, &queues);
@@ -405,7 +409,7 @@ mod tests {
     fn each_number_is_that_of_a_list_of_the_trials() {
         let run = run();
         for summary in &run.summaries {
-            let own = |trial: &&TrialRecord| trial.arm == summary.arm;
+            let own = |trial: &&TrialRecord| trial.variant == summary.variant;
             let valid = |trial: &&TrialRecord| trial.validity.is_valid();
             let trials: Vec<&TrialRecord> = run.trials.iter().filter(own).filter(valid).collect();
             assert_eq!((summary.trials_valid, summary.trials_invalid), (5, 1), "the premise");
@@ -442,9 +446,9 @@ mod tests {
         }
     }
 
-    /// The arm of three trials with these medians, ms; `None` for a trial that lost every probe.
-    fn arm(medians_ms: [Option<i64>; 3]) -> ArmSummary {
-        let mut fold = ArmFold::default();
+    /// The variant of three trials with these medians, ms; `None` for a trial that lost every probe.
+    fn variant(medians_ms: [Option<i64>; 3]) -> VariantSummary {
+        let mut fold = VariantFold::default();
         for pass in Pass::BOTH {
             for p50 in medians_ms {
                 let distribution = p50.map(|ms| Distribution {
@@ -463,11 +467,11 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_with_a_trial_that_lost_every_probe_has_no_interval() {
-        let answered = arm([Some(10), Some(12), Some(14)]).latencies.remove(0);
+    fn an_variant_with_a_trial_that_lost_every_probe_has_no_interval() {
+        let answered = variant([Some(10), Some(12), Some(14)]).latencies.remove(0);
         assert_eq!(answered.over_repeats[&Quantile::P50].mean.to_bits(), 12e6_f64.to_bits());
         assert_eq!(answered.trials_all_lost, 0);
-        let lost = arm([Some(10), Some(12), None]).latencies.remove(0);
+        let lost = variant([Some(10), Some(12), None]).latencies.remove(0);
         assert_eq!((lost.trials_all_lost, lost.over_repeats.len()), (1, 0));
         assert_eq!((lost.sent, lost.lost), (27, 9));
     }
@@ -497,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_probe_that_all_trials_tell_to_stand_for_the_arm() {
+    fn a_share_is_of_the_probe_that_all_trials_tell_to_stand_for_the_variant() {
         let latency = |probe: &str, closed_loop, p50_ns| LatencySummary {
             probe: probe.to_owned(),
             closed_loop,
@@ -508,7 +512,7 @@ mod tests {
         // Only in the last trial is the first probe closed-loop.
         let trial = |index, own, closed| TrialRecord {
             index,
-            arm: "a".to_owned(),
+            variant: "a".to_owned(),
             validity: Validity::Valid,
             latencies: vec![latency("first", closed, 1), latency("second", false, own)],
             ..TrialRecord::default()
@@ -516,11 +520,14 @@ mod tests {
         let ms = |ms: i64| ms * 1_000_000;
         let expected = Expectation {
             metric: "load.rtt.p50.within.10-20".to_owned(),
-            arm: "a".to_owned(),
+            variant: "a".to_owned(),
             ..Expectation::default()
         };
         let mut run = RunRecord {
-            arms: vec![crate::schema::ArmRecord { name: "a".to_owned(), ..Default::default() }],
+            variants: vec![crate::schema::VariantRecord {
+                name: "a".to_owned(),
+                ..Default::default()
+            }],
             expectations: vec![expected],
             trials: vec![
                 trial(0, ms(10), false),

@@ -5,9 +5,9 @@
 //!
 //! - [`schema`]: the types of a record: runs, trials, samples, series, summaries.
 //! - [`summarise`], [`trial_latencies`]: compute a trial's latency from its samples.
-//! - [`LatencyPools`], [`conclude`]: summarise each arm and compare it with published numbers.
+//! - [`LatencyPools`], [`conclude`]: summarise each variant and compare it with published numbers.
 //!   [`Conclusion`] does the same for trials that do not fit in memory together.
-//! - [`metric`]: one number of an arm by its name.
+//! - [`metric`]: one number of a variant by its name.
 //! - [`link`]: counters and series of a link, as every world records them.
 //! - [`cohorts`]: compares the cohorts of a plan, line by line.
 //! - [`history`]: compares the latest runs of one line with its first days.
@@ -28,7 +28,6 @@ pub mod stats;
 pub mod synthetic;
 pub mod text;
 
-mod arms;
 mod conclusion;
 mod fold;
 mod metric_names;
@@ -36,11 +35,12 @@ mod shares;
 mod study;
 mod summarise;
 mod throughput;
+mod variants;
 
-pub use arms::{metric, metric_of, metric_over_trials, metrics_of_trial, unknown_metric};
 pub use conclusion::{Conclusion, SecondPass, conclude};
 pub use metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 pub use stats::CONFIDENCE;
 pub use study::{DAY, LINE};
 pub use summarise::{LatencyPools, summarise, trial_latencies};
 pub use underload_aqm::named;
+pub use variants::{metric, metric_of, metric_over_trials, metrics_of_trial, unknown_metric};

@@ -1,6 +1,6 @@
 //! Goodput ratios between entries of a scenario that share a link.
 
-use crate::schema::{ArmRatio, Direction, FlowDirection, FlowRecord, Interval, TrialRecord};
+use crate::schema::{Direction, FlowDirection, FlowRecord, Interval, TrialRecord, VariantRatio};
 use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
 
 /// The mean over trials of the ratio in each trial. It exists only if every trial has a ratio: a
@@ -53,9 +53,9 @@ impl Ratio {
         if self.lacks_one { None } else { self.mean.interval(CONFIDENCE) }
     }
 
-    pub(crate) fn summary(&self) -> Option<ArmRatio> {
+    pub(crate) fn summary(&self) -> Option<VariantRatio> {
         let (flow, over) = (self.flow.clone(), self.over.clone());
-        Some(ArmRatio { flow, over, value: self.interval()? })
+        Some(VariantRatio { flow, over, value: self.interval()? })
     }
 }
 

@@ -77,7 +77,7 @@ struct LineClass {
     lag_ns: f64,
 }
 
-/// An arm, and the conditions that lines of a group share.
+/// A variant, and the conditions that lines of a group share.
 type GroupKey<'a> = (&'a str, Vec<(String, String)>);
 
 #[derive(Debug, Default)]
@@ -119,42 +119,43 @@ impl StudyPools {
         let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
         let up = bulk.filter(|flow| flow.direction != FlowDirection::Down);
         let upload_bit_per_s = up.filter_map(|flow| flow.goodput_up_bit_per_s).sum();
-        let line = self.lines.entry((trial.arm.clone(), line)).or_default();
+        let line = self.lines.entry((trial.variant.clone(), line)).or_default();
         line.conditions.clone_from(&trial.conditions);
         line.runs.push(Run { day, upload_bit_per_s, classes });
     }
 
-    /// Computes the groups: all lines of an arm first, then each combination of conditions.
+    /// Computes the groups: all lines of a variant first, then each combination of conditions.
     pub(crate) fn conclude(&self, study: &mut StudyRecord) {
         let mut groups: BTreeMap<GroupKey<'_>, Vec<LineResult>> = BTreeMap::new();
-        for ((arm, _), line) in &self.lines {
+        for ((variant, _), line) in &self.lines {
             let shared = study.by.iter().map(|name| {
                 let value = line.conditions.get(name).cloned().unwrap_or_default();
                 (name.clone(), value)
             });
             let shared: Vec<_> = shared.collect();
             if !shared.is_empty() {
-                groups.entry((arm, shared)).or_default().push(line.result(study));
+                groups.entry((variant, shared)).or_default().push(line.result(study));
             }
-            groups.entry((arm, Vec::new())).or_default().push(line.result(study));
+            groups.entry((variant, Vec::new())).or_default().push(line.result(study));
         }
         let groups = groups.into_iter();
-        study.groups =
-            groups.map(|((arm, conditions), lines)| group(arm, conditions, &lines)).collect();
+        study.groups = groups
+            .map(|((variant, conditions), lines)| group(variant, conditions, &lines))
+            .collect();
         study.runs_left_out = self.runs_left_out;
     }
 }
 
 impl StudyRecord {
     /// Returns `cut`, or `cut.DRAW=VALUE` for lines with that condition: mean over lines, percent.
-    pub(crate) fn cut(&self, arm: &str, metric: &str) -> Option<f64> {
+    pub(crate) fn cut(&self, variant: &str, metric: &str) -> Option<f64> {
         let wanted = match metric.strip_prefix("cut")? {
             "" => None,
             condition => Some(condition.strip_prefix('.')?.split_once('=')?),
         };
         let is_wanted = |group: &&StudyGroup| {
             let mut conditions = group.conditions.iter().map(|(name, value)| (&**name, &**value));
-            group.arm == arm
+            group.variant == variant
                 && match wanted {
                     None => group.conditions.is_empty(),
                     Some(wanted) => conditions.any(|condition| condition == wanted),
@@ -256,7 +257,7 @@ fn mean_day(days: &[LineClass]) -> LineClass {
     }
 }
 
-fn group(arm: &str, conditions: Vec<(String, String)>, lines: &[LineResult]) -> StudyGroup {
+fn group(variant: &str, conditions: Vec<(String, String)>, lines: &[LineResult]) -> StudyGroup {
     let mut classes: BTreeMap<String, (Vec<LineClass>, u64)> = BTreeMap::new();
     for line in lines {
         for (class, values) in &line.classes {
@@ -268,7 +269,7 @@ fn group(arm: &str, conditions: Vec<(String, String)>, lines: &[LineResult]) -> 
     }
     let cuts: Vec<f64> = lines.iter().filter_map(|line| line.cut_percent).collect();
     StudyGroup {
-        arm: arm.to_owned(),
+        variant: variant.to_owned(),
         conditions,
         lines: lines.iter().filter(|line| line.runs > 0).count() as u32,
         runs: lines.iter().map(|line| line.runs).sum(),
@@ -327,7 +328,7 @@ mod tests {
             ..flow("upload")
         };
         let trial = TrialRecord {
-            arm: "lld".to_owned(),
+            variant: "lld".to_owned(),
             conditions: conditions.map(|(key, value)| (key.to_owned(), value)).collect(),
             validity: Validity::Valid,
             flows: vec![upload, flow("low"), flow("bulk")],
@@ -419,8 +420,8 @@ mod tests {
 
     #[test]
     fn a_cut_can_be_named_for_all_lines_and_for_those_of_a_draw() {
-        let group = |arm: &str, model: &str, home: &str, cuts: &[f64]| StudyGroup {
-            arm: arm.to_owned(),
+        let group = |variant: &str, model: &str, home: &str, cuts: &[f64]| StudyGroup {
+            variant: variant.to_owned(),
             conditions: [("model", model), ("home", home)]
                 .iter()
                 .filter(|(_, value)| !value.is_empty())

@@ -1,10 +1,10 @@
-//! Computes the latencies of trials and arms from their samples.
+//! Computes the latencies of trials and variants from their samples.
 
 use std::collections::BTreeMap;
 
 use crate::schema::{
-    ArmLatency, Distribution, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow,
-    Quantile, Sample, StudyRecord, TrialRecord,
+    Distribution, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow, Quantile, Sample,
+    StudyRecord, TrialRecord, VariantLatency,
 };
 use crate::stats::{self, SignedHistogram};
 use crate::study::StudyPools;
@@ -104,7 +104,7 @@ impl LatencyMeasure {
     }
 }
 
-/// The delays of the valid trials of each arm, pooled trial by trial in bounded memory.
+/// The delays of the valid trials of each variant, pooled trial by trial in bounded memory.
 #[derive(Debug, Default)]
 pub struct LatencyPools {
     pools: BTreeMap<PoolKey, Pool>,
@@ -113,7 +113,7 @@ pub struct LatencyPools {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PoolKey {
-    arm: String,
+    variant: String,
     probe: String,
     measure: LatencyMeasure,
     phase: Phase,
@@ -142,7 +142,7 @@ impl LatencyPools {
                 continue;
             };
             let key = PoolKey {
-                arm: trial.arm.clone(),
+                variant: trial.variant.clone(),
                 probe: summary.probe.clone(),
                 measure: summary.measure,
                 phase: summary.window.phase,
@@ -155,11 +155,13 @@ impl LatencyPools {
         }
     }
 
-    /// Sets the quantiles of a latency over all samples of an arm.
-    pub(crate) fn pool(&self, arm: &str, latency: &mut ArmLatency) {
+    /// Sets the quantiles of a latency over all samples of a variant.
+    pub(crate) fn pool(&self, variant: &str, latency: &mut VariantLatency) {
         let (measure, phase) = (latency.measure, latency.phase);
-        let (arm, probe) = (arm.to_owned(), latency.probe.clone());
-        let Some(pool) = self.pools.get(&PoolKey { arm, probe, measure, phase }) else { return };
+        let (variant, probe) = (variant.to_owned(), latency.probe.clone());
+        let Some(pool) = self.pools.get(&PoolKey { variant, probe, measure, phase }) else {
+            return;
+        };
         let sent = if measure == LatencyMeasure::RoundTrip { latency.sent } else { 0 };
         (latency.pooled, latency.of_sent_ns) = pool.quantiles(sent);
     }

@@ -1,12 +1,14 @@
-//! The throughput of an arm's trials in a direction.
+//! The throughput of a variant's trials in a direction.
 
-use crate::schema::{ArmThroughput, BottleneckSummary, Direction, FlowRecord, Phase, TrialRecord};
+use crate::schema::{
+    BottleneckSummary, Direction, FlowRecord, Phase, TrialRecord, VariantThroughput,
+};
 use crate::shares::{self, Ratio, goodput};
 use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass, jain_index};
 
 pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
-/// A direction of an arm's trials.
+/// A direction of a variant's trials.
 #[derive(Debug, Default)]
 pub(crate) struct ThroughputFold {
     goodput_bit_per_s: MeanInTwoPasses,
@@ -49,10 +51,10 @@ impl ThroughputFold {
     }
 
     /// Returns `None` if the direction has neither goodput nor link rate.
-    pub(crate) fn summary(&self, direction: Direction) -> Option<ArmThroughput> {
+    pub(crate) fn summary(&self, direction: Direction) -> Option<VariantThroughput> {
         let of = |mean: &MeanInTwoPasses| mean.interval(CONFIDENCE);
         let ratios = self.ratios.iter().flatten();
-        let result = ArmThroughput {
+        let result = VariantThroughput {
             direction,
             goodput_bit_per_s: of(&self.goodput_bit_per_s),
             link_bit_per_s: of(&self.link_bit_per_s),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use underload_record::metric;
-use underload_record::schema::{ArmSummary, Phase, Quantile, RunRecord};
+use underload_record::schema::{Phase, Quantile, RunRecord, VariantSummary};
 
 use crate::words::{plain_text, significant};
 
@@ -30,10 +30,10 @@ pub enum Allowed {
     Apart(f64),
 }
 
-/// One number of an arm in both runs.
+/// One number of a variant in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
-    pub arm: String,
+    pub variant: String,
     /// Name of the metric, as in expectations.
     pub metric: &'static str,
     pub unit: &'static str,
@@ -49,7 +49,7 @@ pub struct Agreement {
 
 impl Agreement {
     fn of(
-        arm: &str,
+        variant: &str,
         compared: (&'static str, &'static str, Allowed),
         (value, reference): (Option<f64>, Option<f64>),
     ) -> Self {
@@ -59,7 +59,7 @@ impl Agreement {
             Allowed::Percent(_) => None,
             Allowed::Apart(_) => Some(value - reference),
         });
-        Self { arm: arm.to_owned(), metric, unit, value, reference, difference, allowed }
+        Self { variant: variant.to_owned(), metric, unit, value, reference, difference, allowed }
     }
 
     /// Whether the two agree; false if only the reference has a number. `None` if the reference has
@@ -84,19 +84,19 @@ impl Agreement {
     }
 }
 
-/// Compares working latency, loss of probes and goodput of every arm that both runs have, in the
+/// Compares working latency, loss of probes and goodput of every variant that both runs have, in the
 /// order of `run`. Latency may differ by 15 %, loss by 1 in 100 probes, goodput by 5 %.
 pub fn agreements(run: &RunRecord, reference: &RunRecord) -> Vec<Agreement> {
     let mut rows = Vec::new();
     for summary in &run.summaries {
-        let other = reference.summaries.iter().find(|other| other.arm == summary.arm);
+        let other = reference.summaries.iter().find(|other| other.variant == summary.variant);
         let Some(other) = other else { continue };
         for compared in COMPARED {
             let both = (told(summary, compared.0), told(other, compared.0));
             // Skips a direction without load.
             let is_nothing = |value: Option<f64>| value.is_none_or(|value| value <= 0.0);
             if !(is_nothing(both.0) && is_nothing(both.1)) {
-                rows.push(Agreement::of(&summary.arm, compared, both));
+                rows.push(Agreement::of(&summary.variant, compared, both));
             }
         }
     }
@@ -104,20 +104,20 @@ pub fn agreements(run: &RunRecord, reference: &RunRecord) -> Vec<Agreement> {
 }
 
 /// Returns a metric; `None` if a quantile has too few samples.
-fn told(summary: &ArmSummary, name: &str) -> Option<f64> {
+fn told(summary: &VariantSummary, name: &str) -> Option<f64> {
     let quantile = name.strip_prefix("load.rtt.").and_then(Quantile::from_name);
     let is_told = |quantile| summary.headline(Phase::Load)?.told_ns(quantile);
     let is_guess = quantile.is_some_and(|quantile| is_told(quantile).is_none());
     metric(summary, name).filter(|_| !is_guess)
 }
 
-/// Formats the comparison for a terminal: a line per number, how many are met, and the arms that
+/// Formats the comparison for a terminal: a line per number, how many are met, and the variants that
 /// only one run has. `run` is the examined run.
 pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     let rows = agreements(run, reference);
     let mut text =
         format!("{}: {} against {}\n", run.scenario.name, run.world.name(), reference.world.name());
-    let names = rows.iter().map(|row| row.arm.chars().count());
+    let names = rows.iter().map(|row| row.variant.chars().count());
     let width = names.fold(VARIANT.len(), usize::max);
     if !rows.is_empty() {
         let _ = writeln!(
@@ -137,7 +137,7 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
         let _ = writeln!(
             text,
             "  {:<width$}  {:<12}  {:>7}  {:>7} {:<6}  {:>8} {:>7}  {}",
-            row.arm,
+            row.variant,
             row.metric,
             number(row.value),
             number(row.reference),
@@ -150,15 +150,15 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     let met = rows.iter().filter(|row| row.is_met() == Some(true)).count();
     let _ = writeln!(text, "  {met} of {} met", rows.len());
     let lonely = [("first", lonely(run, reference)), ("second", lonely(reference, run))];
-    for (which, arms) in lonely.into_iter().filter(|(_, arms)| !arms.is_empty()) {
-        let _ = writeln!(text, "  only in the {which}: {}", arms.join(", "));
+    for (which, variants) in lonely.into_iter().filter(|(_, variants)| !variants.is_empty()) {
+        let _ = writeln!(text, "  only in the {which}: {}", variants.join(", "));
     }
     plain_text(&text)
 }
 
-/// Returns the arms that the other run lacks.
+/// Returns the variants that the other run lacks.
 fn lonely<'a>(run: &'a RunRecord, other: &RunRecord) -> Vec<&'a str> {
-    let known: BTreeSet<&str> = other.summaries.iter().map(|it| it.arm.as_str()).collect();
-    let own = run.summaries.iter().map(|summary| summary.arm.as_str());
-    own.filter(|arm| !known.contains(arm)).collect()
+    let known: BTreeSet<&str> = other.summaries.iter().map(|it| it.variant.as_str()).collect();
+    let own = run.summaries.iter().map(|summary| summary.variant.as_str());
+    own.filter(|variant| !known.contains(variant)).collect()
 }

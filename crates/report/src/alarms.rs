@@ -1,4 +1,4 @@
-//! Flows with too many congestion marks, a line for each arm, flow and direction.
+//! Flows with too many congestion marks, a line for each variant, flow and direction.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,12 @@ pub(crate) fn lines(record: &RunRecord, suffix: &str) -> Vec<String> {
     let valid = |trial: &&TrialRecord| trial.validity.is_valid();
     for trial in record.trials.iter().filter(valid) {
         for alarm in &trial.ce_alarms {
-            let key = (trial.arm.as_str(), alarm.flow.as_str(), alarm.direction, alarm.rule);
+            let key = (trial.variant.as_str(), alarm.flow.as_str(), alarm.direction, alarm.rule);
             groups.entry(key).or_insert((0, alarm)).0 += 1;
         }
     }
-    let trials_of = |arm: &str| {
-        let own = |trial: &&TrialRecord| trial.arm == arm;
+    let trials_of = |variant: &str| {
+        let own = |trial: &&TrialRecord| trial.variant == variant;
         record.trials.iter().filter(valid).filter(own).count() as u64
     };
     let line = |(key, (trials, example)): (&Key<'_>, &(u64, &CeAlarm))| {
@@ -68,7 +68,7 @@ mod tests {
         let mut record = synthetic::record(World::Sim, &[BUFFER_CONTROL]);
         let trial = |(index, alarms): (usize, &&[CeAlarm])| TrialRecord {
             index: index as u32,
-            arm: BUFFER_CONTROL.name.to_owned(),
+            variant: BUFFER_CONTROL.name.to_owned(),
             ce_alarms: alarms.to_vec(),
             ..TrialRecord::default()
         };

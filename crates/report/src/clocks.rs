@@ -1,6 +1,6 @@
 //! The warning that a run's two clocks differ by more than the path's delay.
 
-use underload_record::schema::{ArmLatency, LatencyMeasure, Quantile, RunRecord};
+use underload_record::schema::{LatencyMeasure, Quantile, RunRecord, VariantLatency};
 
 use crate::words::ms;
 
@@ -25,6 +25,6 @@ pub(crate) fn line(record: &RunRecord, suffix: &str) -> Option<String> {
 }
 
 /// Returns the smallest delay; without stored samples the smallest median of a trial.
-fn smallest_known_ns(latency: &ArmLatency) -> Option<i64> {
+fn smallest_known_ns(latency: &VariantLatency) -> Option<i64> {
     latency.pooled.map(|all| all.min_ns).or_else(|| latency.value_ns(Quantile::P50))
 }

@@ -1,8 +1,8 @@
-//! Comparisons of two arms, as numbers; [`phrases`](crate::phrases) puts them into words.
+//! Comparisons of two variants, as numbers; [`phrases`](crate::phrases) puts them into words.
 
 use underload_record::CONFIDENCE;
 use underload_record::schema::{
-    ArmLatency, ArmThroughput, Direction, Judged, LatencySummary, Quantile,
+    Direction, Judged, LatencySummary, Quantile, VariantLatency, VariantThroughput,
 };
 use underload_record::stats::hodges_lehmann_ratio;
 
@@ -24,7 +24,7 @@ const IDLE_PERCENT: f64 = 10.0;
 /// Least loss of probes that is mentioned, percent.
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
 
-/// Fewest repeats per arm with an interval.
+/// Fewest repeats per variant with an interval.
 pub(crate) const FEW_REPEATS: usize = 5;
 
 /// Value of a lost probe in ratios of trials, ns: longer than any answer, so that it ranks last.
@@ -32,14 +32,14 @@ pub(crate) const LOST_NS: f64 = 1e30;
 /// Larger ratios contain a lost probe.
 pub(crate) const RATIO_MAX: f64 = 1e9;
 
-/// An arm and its latency that is compared.
-pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
+/// A variant and its latency that is compared.
+pub(crate) type Told<'a> = (&'a Subject<'a>, &'a VariantLatency);
 
 /// How certain a comparison is, given the repeats.
 pub(crate) enum Certainty {
-    /// The repeats of an arm are identical.
+    /// The repeats of a variant are identical.
     Identical {
-        /// Display name of the arm.
+        /// Display name of the variant.
         called: String,
         trials: usize,
     },
@@ -51,7 +51,7 @@ pub(crate) enum Certainty {
         by: String,
         trials: usize,
         low: f64,
-        /// Infinite if an arm's quantile is a lost probe.
+        /// Infinite if a variant's quantile is a lost probe.
         high: f64,
     },
     /// The interval of the difference of the trials' numbers includes 0.
@@ -98,15 +98,15 @@ impl Certainty {
     }
 
     fn identical(first: &Subject<'_>, other: &Subject<'_>) -> Option<Self> {
-        let same = [first, other].into_iter().find(|arm| arm.repeats_itself())?;
+        let same = [first, other].into_iter().find(|variant| variant.repeats_itself())?;
         Some(Self::Identical { called: same.called(), trials: same.trials().count() })
     }
 }
 
-/// An interval of the ratio of two arms over their trials, larger over smaller.
+/// An interval of the ratio of two variants over their trials, larger over smaller.
 pub(crate) struct RatioInterval {
     pub(crate) quantile: Quantile,
-    /// Trials of the arm that has fewer.
+    /// Trials of the variant that has fewer.
     pub(crate) trials: usize,
     /// `None` with fewer than [`FEW_REPEATS`] trials.
     pub(crate) bounds: Option<(f64, f64)>,
@@ -158,7 +158,7 @@ pub(crate) fn ratio_interval(
     (trials > 0).then_some(RatioInterval { quantile, trials, bounds })
 }
 
-/// A rate in which two arms differ, which may explain a lower latency.
+/// A rate in which two variants differ, which may explain a lower latency.
 pub(crate) struct UnequalRate {
     pub(crate) direction: Direction,
     /// True if the rates are goodput, false if they are the link's throughput.
@@ -167,14 +167,14 @@ pub(crate) struct UnequalRate {
     pub(crate) other_bit_per_s: f64,
 }
 
-/// Returns the rates in which two arms differ.
+/// Returns the rates in which two variants differ.
 pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Vec<UnequalRate> {
     let unequal = |direction: Direction| {
         let own = first.summary.throughput(direction)?;
         let others = other.summary.throughput(direction)?;
         let goodputs = own.goodput_bit_per_s.zip(others.goodput_bit_per_s);
         let is_goodput = goodputs.is_some();
-        let is_idle = |carried: &ArmThroughput| {
+        let is_idle = |carried: &VariantThroughput| {
             carried.utilisation_percent.is_some_and(|used| used.mean < IDLE_PERCENT)
         };
         if !is_goodput && is_idle(own) && is_idle(others) {
@@ -191,9 +191,9 @@ pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Vec<Une
     [Direction::Up, Direction::Down].into_iter().filter_map(unequal).collect()
 }
 
-/// Percent of the probes that each of two arms lost, where that is worth a word: a queue that drops
+/// Percent of the probes that each of two variants lost, where that is worth a word: a queue that drops
 /// them has only the quick ones left.
-pub(crate) fn losses(first: &ArmLatency, other: &ArmLatency) -> Option<(f64, f64)> {
+pub(crate) fn losses(first: &VariantLatency, other: &VariantLatency) -> Option<(f64, f64)> {
     let (first, other) = (first.lost_percent(), other.lost_percent());
     (first.max(other) >= LOSS_PERCENT).then_some((first, other))
 }

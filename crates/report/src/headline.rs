@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use underload_record::schema::{ArmLatency, Direction, Headline, LatencyMeasure, Phase, Quantile};
+use underload_record::schema::{
+    Direction, Headline, LatencyMeasure, Phase, Quantile, VariantLatency,
+};
 use underload_record::stats::hodges_lehmann_shift;
 use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 
@@ -18,15 +20,15 @@ pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     if headline.metric.is_empty() {
         return None;
     }
-    let names: Vec<&str> = own.iter().map(|subject| subject.arm.name.as_str()).collect();
-    let named = |name: &str| own.iter().find(|subject| subject.arm.name == name).copied();
+    let names: Vec<&str> = own.iter().map(|subject| subject.variant.name.as_str()).collect();
+    let named = |name: &str| own.iter().find(|subject| subject.variant.name == name).copied();
     let pairs: Vec<(&Subject<'_>, Option<&Subject<'_>>)> = headline
         .pairs(&names)
         .into_iter()
-        .filter_map(|(arm, other)| Some((named(arm)?, other.and_then(named))))
+        .filter_map(|(variant, other)| Some((named(variant)?, other.and_then(named))))
         .collect();
-    let lists = pairs.iter().map(|(arm, other)| {
-        other.map_or_else(Vec::new, |other| Compared::all(headline, arm, other))
+    let lists = pairs.iter().map(|(variant, other)| {
+        other.map_or_else(Vec::new, |other| Compared::all(headline, variant, other))
     });
     let compared = together(lists.collect(), |pair| pair.own.quantile);
     let (mut lines, told) = match compared.as_slice() {
@@ -63,13 +65,13 @@ fn untold(number: usize, one: &str, several: &str) -> Option<String> {
     }
 }
 
-/// A metric of an arm, with its statistic.
+/// A metric of a variant, with its statistic.
 #[derive(Clone, Copy)]
 struct Number<'a> {
     value: f64,
     unit: &'a str,
     quantile: Option<Quantile>,
-    latency: Option<&'a ArmLatency>,
+    latency: Option<&'a VariantLatency>,
 }
 
 impl<'a> Number<'a> {
@@ -86,7 +88,7 @@ impl<'a> Number<'a> {
             let value = match judged() {
                 Some(judged) => judged.as_ns() / 1e6,
                 None => {
-                    let value = metric_of(&subject.run.record, &subject.arm.name, name);
+                    let value = metric_of(&subject.run.record, &subject.variant.name, name);
                     value.filter(|_| has_samples)?
                 }
             };
@@ -129,7 +131,7 @@ impl<'a> Number<'a> {
 const RATIO_UNITS: [&str; 4] = ["ms", "s", "Mbit/s", "Mbit/s/s"];
 
 /// Returns the latency of a metric without its statistic, `PROBE/load.rtt.`.
-fn latency_of<'a>(subject: &'a Subject<'a>, stem: &str) -> Option<&'a ArmLatency> {
+fn latency_of<'a>(subject: &'a Subject<'a>, stem: &str) -> Option<&'a VariantLatency> {
     let (probe, rest) = match stem.split_once('/') {
         Some((probe, rest)) => (Some(probe), rest),
         None => (None, stem),
@@ -164,27 +166,27 @@ fn at<'a>(numbers: impl Iterator<Item = &'a Number<'a>> + Clone) -> String {
     }
 }
 
-/// An arm's number and the number that it is compared with.
+/// A variant's number and the number that it is compared with.
 struct Compared<'a> {
-    arm: &'a Subject<'a>,
+    variant: &'a Subject<'a>,
     other: &'a Subject<'a>,
     own: Number<'a>,
     others: Number<'a>,
 }
 
 impl<'a> Compared<'a> {
-    /// Compares two arms by every statistic that both have, the highest first.
-    fn all(headline: &Headline, arm: &'a Subject<'a>, other: &'a Subject<'a>) -> Vec<Self> {
+    /// Compares two variants by every statistic that both have, the highest first.
+    fn all(headline: &Headline, variant: &'a Subject<'a>, other: &'a Subject<'a>) -> Vec<Self> {
         let others = match headline.baseline_metric.as_str() {
             "" => Number::all(other, &headline.metric),
             other_metric => Number::all(other, other_metric),
         };
         let alike = |own: Number<'a>| {
             let others = others.iter().find(|others| others.quantile == own.quantile)?;
-            Some(Self { arm, other, own, others: *others })
+            Some(Self { variant, other, own, others: *others })
         };
         let all: Vec<Self> =
-            Number::all(arm, &headline.metric).into_iter().filter_map(alike).collect();
+            Number::all(variant, &headline.metric).into_iter().filter_map(alike).collect();
         // Two percentiles of lost probes cannot be compared: a lower percentile takes their place.
         let is_lost = |pair: &Self| pair.own.value.is_infinite() && pair.others.value.is_infinite();
         if all.iter().all(is_lost) {
@@ -193,13 +195,13 @@ impl<'a> Compared<'a> {
         all.into_iter().filter(|pair| !is_lost(pair)).collect()
     }
 
-    /// Returns the baseline's number over the arm's; `None` if the ratio has no meaning.
+    /// Returns the baseline's number over the variant's; `None` if the ratio has no meaning.
     fn ratio(&self) -> Option<f64> {
         let both = self.own.has_ratio() && self.others.has_ratio();
         both.then(|| self.others.value / self.own.value)
     }
 
-    /// Returns the baseline's number minus the arm's; 0 if both are lost probes.
+    /// Returns the baseline's number minus the variant's; 0 if both are lost probes.
     fn difference(&self) -> f64 {
         let (own, others) = (self.own.value, self.others.value);
         if own.is_infinite() && others.is_infinite() { 0.0 } else { others - own }
@@ -211,17 +213,18 @@ impl<'a> Compared<'a> {
     }
 
     fn sentence(&self, headline: &Headline) -> String {
-        let (arm, says, own) = (self.arm.called(), &headline.says, self.own.words(&headline.says));
-        let is_same_arm = self.arm.position == self.other.position;
+        let (variant, says, own) =
+            (self.variant.called(), &headline.says, self.own.words(&headline.says));
+        let is_same_variant = self.variant.position == self.other.position;
         if let Some((own, others)) = self.own.latency.zip(self.others.latency)
             && self.own.value.is_infinite()
             && self.others.value.is_infinite()
-            && !is_same_arm
+            && !is_same_variant
         {
-            let (other, of_probe) = (self.other.called(), self.arm.of_probe(own));
-            return phrases::losses_alone((&arm, own), (&other, others), &of_probe) + ".";
+            let (other, of_probe) = (self.other.called(), self.variant.of_probe(own));
+            return phrases::losses_alone((&variant, own), (&other, others), &of_probe) + ".";
         }
-        let against = match (headline.baseline_says.as_str(), is_same_arm) {
+        let against = match (headline.baseline_says.as_str(), is_same_variant) {
             (words, true) => format!("{} of {words}", self.others.words(&headline.says)),
             ("", false) => {
                 format!("{} with {}", self.others.words(&headline.says), self.other.called())
@@ -235,15 +238,18 @@ impl<'a> Compared<'a> {
             }
         };
         let at = at([&self.own, &self.others].into_iter());
-        let besides = self.besides(is_same_arm);
-        format!("With {arm} the {says} is {own}{at} against {against}{}{besides}.", self.change())
+        let besides = self.besides(is_same_variant);
+        format!(
+            "With {variant} the {says} is {own}{at} against {against}{}{besides}.",
+            self.change()
+        )
     }
 
     /// Returns the caveats of the comparison: unequal rates, lost probes.
-    fn besides(&self, is_same_arm: bool) -> String {
+    fn besides(&self, is_same_variant: bool) -> String {
         // Rates are already in a sentence about rates.
-        let says_rates = is_same_arm || self.own.unit.starts_with("Mbit/s");
-        let rates = if says_rates { Vec::new() } else { unequal_rates(self.other, self.arm) };
+        let says_rates = is_same_variant || self.own.unit.starts_with("Mbit/s");
+        let rates = if says_rates { Vec::new() } else { unequal_rates(self.other, self.variant) };
         let lost = self.own.latency.zip(self.others.latency);
         let lost = lost.and_then(|(own, others)| losses(own, others));
         let lost = lost.map(|(own, others)| phrases::losses(own, others));
@@ -254,23 +260,24 @@ impl<'a> Compared<'a> {
     fn certainty(&self, headline: &Headline) -> Option<String> {
         let known = match (self.own.latency, self.others.latency, self.own.quantile) {
             (Some(own), Some(others), Some(quantile)) => {
-                Certainty::of_latencies((self.other, others), (self.arm, own), quantile)
+                Certainty::of_latencies((self.other, others), (self.variant, own), quantile)
             }
-            _ => Certainty::of_numbers(self.other, self.arm, || self.is_noise(headline)),
+            _ => Certainty::of_numbers(self.other, self.variant, || self.is_noise(headline)),
         };
         known.as_ref().map(phrases::certainty)
     }
 
     /// Whether the interval of the difference of the trials' numbers includes 0.
     fn is_noise(&self, headline: &Headline) -> bool {
-        let values = |arm: &Subject<'_>, metric: &str| {
-            metric_over_trials(&arm.run.record, &arm.arm.name, metric)
+        let values = |variant: &Subject<'_>, metric: &str| {
+            metric_over_trials(&variant.run.record, &variant.variant.name, metric)
         };
         let others = match headline.baseline_metric.as_str() {
             "" => values(self.other, &headline.metric),
             metric => values(self.other, metric),
         };
-        let shift = hodges_lehmann_shift(&values(self.arm, &headline.metric), &others, CONFIDENCE);
+        let shift =
+            hodges_lehmann_shift(&values(self.variant, &headline.metric), &others, CONFIDENCE);
         let bounds = shift.and_then(|shift| shift.low.zip(shift.high));
         bounds.is_some_and(|(low, high)| (low..=high).contains(&0.0))
     }
@@ -296,7 +303,7 @@ fn common(pattern: &str) -> String {
     parts.join("/")
 }
 
-/// Describes several pairs of arms: both of two, else the median pair and how many agree with it.
+/// Describes several pairs of variants: both of two, else the median pair and how many agree with it.
 fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     let lowers = |pair: &&Compared<'_>| pair.own.value < pair.others.value;
     let of_all = pairs.len();
@@ -322,7 +329,7 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
             (words, same) => format!(" than that of {words} with {same}"),
         },
     };
-    let the = match common(&headline.arm).as_str() {
+    let the = match common(&headline.variant).as_str() {
         "" => "The".to_owned(),
         same => format!("With {same} the"),
     };
@@ -338,7 +345,7 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     let pair = |pair: &&&Compared<'_>| {
         let own = pair.own.beside(&pair.others, says);
         let others = pair.others.words(says);
-        format!("{}, {own} against {others}{}", pair.arm.called(), pair.change())
+        format!("{}, {own} against {others}{}", pair.variant.called(), pair.change())
     };
     let shown = shown.iter().map(pair).collect::<Vec<_>>().join(", and ");
     format!("{the} {says} is {than}{at}{instead} {which}; {which_pair} {shown}{carried}{lost}.")
@@ -352,7 +359,7 @@ fn carried(pairs: &[Compared<'_>]) -> Option<String> {
             let rate = carried.goodput_bit_per_s.or(carried.link_bit_per_s)?.mean;
             (rate >= NO_RATE_MBIT * 1e6).then_some(rate)
         };
-        Some(of(pair.arm)? / of(pair.other)?)
+        Some(of(pair.variant)? / of(pair.other)?)
     };
     let words = |direction: Direction| {
         let shares: Vec<f64> = pairs.iter().filter_map(|pair| share(pair, direction)).collect();
@@ -370,9 +377,9 @@ fn carried(pairs: &[Compared<'_>]) -> Option<String> {
 /// Describes numbers without a number to compare them with.
 fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) -> Vec<String> {
     let says = &headline.says;
-    let lists = pairs.iter().map(|(arm, _)| {
-        let all = Number::all(arm, &headline.metric).into_iter();
-        all.map(|number| (arm.called(), number)).collect()
+    let lists = pairs.iter().map(|(variant, _)| {
+        let all = Number::all(variant, &headline.metric).into_iter();
+        all.map(|number| (variant.called(), number)).collect()
     });
     let numbers = together(lists.collect(), |(_, number)| number.quantile);
     let value = |of: &(String, Number<'_>)| of.1.value;
@@ -380,9 +387,9 @@ fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) ->
     let most = numbers.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
     let lost = most_lost(numbers.iter().filter_map(|(_, number)| number.latency));
     let line = match (numbers.as_slice(), least.zip(most)) {
-        ([(arm, only)], _) => {
+        ([(variant, only)], _) => {
             format!(
-                "With {arm} the {says} is {}{}{lost}.",
+                "With {variant} the {says} is {}{}{lost}.",
                 only.words(says),
                 at([only].into_iter())
             )

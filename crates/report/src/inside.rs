@@ -1,6 +1,6 @@
 //! Variants whose load waits much longer than the probes beside it, as behind a queue per flow.
 
-use underload_record::schema::{ArmInside, ArmLatency, Judged, Phase, Quantile};
+use underload_record::schema::{Judged, Phase, Quantile, VariantInside, VariantLatency};
 
 use crate::subject::Subject;
 use crate::words::ms;
@@ -15,7 +15,7 @@ const MOST: usize = 4;
 /// Returns a sentence on these variants, each given with the latency of its probes under load;
 /// `None` without any. No number of the probes shows what the load suffers there.
 pub(crate) fn sentence<'a>(
-    loaded: impl Iterator<Item = (&'a Subject<'a>, &'a ArmLatency)>,
+    loaded: impl Iterator<Item = (&'a Subject<'a>, &'a VariantLatency)>,
 ) -> Option<String> {
     let told = loaded.filter_map(|(subject, beside)| {
         // Flows with an `extra_rtt` have another smallest round trip than the rest.
@@ -44,8 +44,8 @@ pub(crate) fn sentence<'a>(
 /// highest quantile that both tell.
 fn added(
     subject: &Subject<'_>,
-    inside: &ArmInside,
-    beside: &ArmLatency,
+    inside: &VariantInside,
+    beside: &VariantLatency,
 ) -> Option<(i64, i64, Quantile)> {
     let idle = subject.summary.headline(Phase::Idle)?.value_ns(Quantile::P50)?;
     let own = subject.trials().flat_map(|trial| &trial.inside);

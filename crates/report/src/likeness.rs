@@ -1,42 +1,43 @@
-//! Chooses the arms to compare, and describes the settings in which they differ.
+//! Chooses the variants to compare, and describes the settings in which they differ.
 //!
-//! An arm has its settings from its scenario ([`ArmRecord::factors`]). If any arm differs from the
-//! base only in its queues, or in one other setting that is not the line's, those arms are
-//! compared; of few arms also those that differ in one setting of the line. Otherwise every arm is,
-//! and the sentence names every setting that differs, because the cause may be any of them. Arms
+//! A variant has its settings from its scenario ([`VariantRecord::factors`]). If any variant differs from the
+//! base only in its queues, or in one other setting that is not the line's, those variants are
+//! compared; of few variants also those that differ in one setting of the line. Otherwise every variant is,
+//! and the sentence names every setting that differs, because the cause may be any of them. Variants
 //! without settings, such as a line measured up and then down, are not compared.
 
 use std::collections::BTreeSet;
 
-use underload_record::schema::ArmRecord;
+use underload_record::schema::VariantRecord;
 
 use crate::subject::Subject;
 
-/// A setting with different values in two arms.
+/// A setting with different values in two variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Setting<'a> {
     key: &'a str,
     /// The base's value; `None` for the default.
     from: Option<&'a str>,
-    /// The other arm's value.
+    /// The other variant's value.
     to: Option<&'a str>,
 }
 
-/// The settings in which an arm differs from the base; at least one.
+/// The settings in which a variant differs from the base; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference<'a>(Vec<Setting<'a>>);
 
 impl<'a> Difference<'a> {
-    /// Returns the settings that differ between two arms of a scenario; `None` if none does.
-    pub(crate) fn between(first: &'a ArmRecord, other: &'a ArmRecord) -> Option<Self> {
+    /// Returns the settings that differ between two variants of a scenario; `None` if none does.
+    pub(crate) fn between(first: &'a VariantRecord, other: &'a VariantRecord) -> Option<Self> {
         let keys: BTreeSet<&'a String> = first.factors.keys().chain(other.factors.keys()).collect();
-        let value = |arm: &'a ArmRecord, key: &str| arm.factors.get(key).map(String::as_str);
+        let value =
+            |variant: &'a VariantRecord, key: &str| variant.factors.get(key).map(String::as_str);
         let of = |key: &'a String| Setting { key, from: value(first, key), to: value(other, key) };
         let differing = keys.into_iter().map(of).filter(|setting| setting.from != setting.to);
         Some(Self(differing.collect())).filter(|it: &Self| !it.0.is_empty())
     }
 
-    /// Whether the arms differ only in their queues.
+    /// Whether the variants differ only in their queues.
     pub(crate) fn is_queues(&self) -> bool {
         self.0.iter().all(Setting::is_queue)
     }
@@ -56,7 +57,7 @@ impl<'a> Difference<'a> {
         self.0.len() > 1 && !self.is_queues()
     }
 
-    /// Describes the settings that differ, for a sentence with the names of both arms:
+    /// Describes the settings that differ, for a sentence with the names of both variants:
     /// ` (up queue docsis-pie instead of fifo)`, ` (both queues cake instead of fifo)`; empty if
     /// the names already say so.
     pub(crate) fn beside(&self, first: &str, other: &str) -> String {
@@ -114,8 +115,8 @@ impl Setting<'_> {
     }
 }
 
-/// Arms beside the base that are all compared with it, if they differ in one setting each.
-const FEW_ARMS: usize = 4;
+/// Variants beside the base that are all compared with it, if they differ in one setting each.
+const FEW_VARIANTS: usize = 4;
 /// Longest value in a sentence, characters.
 const MOST_VALUE: usize = 40;
 /// Most changes in a sentence with their values.
@@ -198,32 +199,33 @@ fn parameters(text: &str) -> Vec<String> {
     all
 }
 
-/// An arm and its difference from the base.
+/// A variant and its difference from the base.
 pub(crate) type Like<'a> = (&'a Subject<'a>, Difference<'a>);
 
-/// An arm of a run, and the arms that are compared with it.
+/// A variant of a run, and the variants that are compared with it.
 pub(crate) struct Alike<'a> {
     pub(crate) base: Option<&'a Subject<'a>>,
     pub(crate) others: Vec<Like<'a>>,
 }
 
 impl<'a> Alike<'a> {
-    /// Chooses among the arms of one run. The base is the headline's baseline if it has no metric,
-    /// else the first arm.
+    /// Chooses among the variants of one run. The base is the headline's baseline if it has no metric,
+    /// else the first variant.
     pub(crate) fn new(own: &[&'a Subject<'a>]) -> Self {
         let is_base = |subject: &&&Subject<'_>| {
             let record = &subject.run.record;
             let headline = record.scenario.headline.as_ref().filter(|it| it.metric.is_empty());
-            let first = record.arms.first().map(|arm| arm.name.as_str());
-            headline.map(|it| it.baseline.as_str()).or(first) == Some(&subject.arm.name)
+            let first = record.variants.first().map(|variant| variant.name.as_str());
+            headline.map(|it| it.baseline.as_str()).or(first) == Some(&subject.variant.name)
         };
         let Some(base) = own.iter().find(is_base).copied() else {
             return Self { base: None, others: Vec::new() };
         };
-        let like =
-            |other: &&'a Subject<'a>| Some((*other, Difference::between(base.arm, other.arm)?));
+        let like = |other: &&'a Subject<'a>| {
+            Some((*other, Difference::between(base.variant, other.variant)?))
+        };
         let mut others: Vec<Like<'a>> = own.iter().filter_map(like).collect();
-        let is_few = others.len() <= FEW_ARMS;
+        let is_few = others.len() <= FEW_VARIANTS;
         let is_close = |(_, it): &Like<'a>| {
             if is_few { it.is_one_change() } else { it.is_queues() || it.is_one_factor() }
         };
@@ -233,10 +235,10 @@ impl<'a> Alike<'a> {
         Self { base: Some(base), others }
     }
 
-    /// Drops the arms that differ in other settings if any arm differs in its queues alone, unless
-    /// the arms are few.
+    /// Drops the variants that differ in other settings if any variant differs in its queues alone, unless
+    /// the variants are few.
     pub(crate) fn by_queues(mut self) -> Self {
-        let is_few = self.others.len() <= FEW_ARMS;
+        let is_few = self.others.len() <= FEW_VARIANTS;
         if !is_few && self.others.iter().any(|(_, difference)| difference.is_queues()) {
             self.others.retain(|(_, difference)| difference.is_queues());
         }
@@ -244,10 +246,10 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// Whether two subjects are the same arm of one scenario, in two runs.
-pub(crate) fn is_same_arm(first: &Subject<'_>, other: &Subject<'_>) -> bool {
+/// Whether two subjects are the same variant of one scenario, in two runs.
+pub(crate) fn is_same_variant(first: &Subject<'_>, other: &Subject<'_>) -> bool {
     let (own, others) = (&first.run.record.scenario, &other.run.record.scenario);
-    first.arm.name == other.arm.name
+    first.variant.name == other.variant.name
         && own.name == others.name
         && own.text == others.text
         && !own.text.is_empty()
@@ -257,20 +259,20 @@ pub(crate) fn is_same_arm(first: &Subject<'_>, other: &Subject<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn arm(factors: &[(&str, &str)]) -> ArmRecord {
+    fn variant(factors: &[(&str, &str)]) -> VariantRecord {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        ArmRecord { factors: factors.iter().map(own).collect(), ..ArmRecord::default() }
+        VariantRecord { factors: factors.iter().map(own).collect(), ..VariantRecord::default() }
     }
 
-    fn words(first: &ArmRecord, other: &ArmRecord) -> String {
+    fn words(first: &VariantRecord, other: &VariantRecord) -> String {
         Difference::between(first, other).map_or(String::new(), |it| it.beside("a", "b"))
     }
 
     #[test]
-    fn every_setting_in_which_two_arms_differ_is_named() {
-        let fifo = arm(&[("path.up_queue", "fifo"), ("flow.upload.count", "1")]);
-        let pie = arm(&[("path.up_queue", "pie"), ("flow.upload.count", "1")]);
-        let busy_pie = arm(&[("path.up_queue", "pie"), ("flow.upload.count", "8")]);
+    fn every_setting_in_which_two_variants_differ_is_named() {
+        let fifo = variant(&[("path.up_queue", "fifo"), ("flow.upload.count", "1")]);
+        let pie = variant(&[("path.up_queue", "pie"), ("flow.upload.count", "1")]);
+        let busy_pie = variant(&[("path.up_queue", "pie"), ("flow.upload.count", "8")]);
         let difference = Difference::between(&fifo, &pie).unwrap();
         assert_eq!(difference.beside("a", "b"), " (up queue pie instead of fifo)");
         assert_eq!(difference.beside("fifo-10", "pie-10"), "", "the names say it");
@@ -281,8 +283,8 @@ mod tests {
         assert_eq!(two.beside("fifo", "pie"), said, "the names do not say all");
         assert!(!two.is_queues() && two.is_mixed() && !two.is_one_factor());
         assert_eq!(Difference::between(&fifo, &fifo), None, "nothing");
-        assert_eq!(Difference::between(&arm(&[]), &arm(&[])), None, "nothing is known");
-        let (plain, slow) = (arm(&[]), arm(&[("path.up", "1mbit")]));
+        assert_eq!(Difference::between(&variant(&[]), &variant(&[])), None, "nothing is known");
+        let (plain, slow) = (variant(&[]), variant(&[("path.up", "1mbit")]));
         let line = Difference::between(&plain, &slow).unwrap();
         assert!(!line.is_queues() && !line.is_mixed() && !line.is_one_factor());
         assert_eq!(line.beside("a", "b"), " (up link 1mbit instead of its default)");
@@ -294,9 +296,9 @@ mod tests {
             let [up, down] = ["up", "down"].map(|way| format!("path.{at}{way}_queue"));
             [(up, spec.to_owned()), (down, spec.to_owned())]
         };
-        let of = |settings: Vec<(String, String)>| ArmRecord {
+        let of = |settings: Vec<(String, String)>| VariantRecord {
             factors: settings.into_iter().collect(),
-            ..ArmRecord::default()
+            ..VariantRecord::default()
         };
         let today = of(both("fifo:limit=256KiB", "").to_vec());
         let sqm = of(both("cake", "").to_vec());
@@ -328,8 +330,9 @@ mod tests {
 
     #[test]
     fn a_sentence_has_of_two_specs_what_they_do_not_share() {
-        let words =
-            |key: &str, from: &str, to: &str| words(&arm(&[(key, from)]), &arm(&[(key, to)]));
+        let words = |key: &str, from: &str, to: &str| {
+            words(&variant(&[(key, from)]), &variant(&[(key, to)]))
+        };
         let queue = "path.hop.modem.up_queue";
         let bode = [
             "bode:profile=paper,limit=80p,bound=10ms",

@@ -1,7 +1,7 @@
 //! Words for the comparisons in [`facts`](crate::facts).
 
 use underload_record::CONFIDENCE;
-use underload_record::schema::{ArmLatency, World};
+use underload_record::schema::{VariantLatency, World};
 
 use crate::facts::{Certainty, FEW_REPEATS, LOSS_PERCENT, UnequalRate};
 use crate::subject::Subject;
@@ -43,14 +43,15 @@ pub(crate) fn certainty(certainty: &Certainty) -> String {
 
 /// Returns a sentence on how to see how sure a comparison of few trials is; `None` if one variant
 /// has enough trials, if there is nothing to compare, or if the trials are lines of a study.
-pub(crate) fn few_trials(arms: &[&Subject<'_>]) -> Option<String> {
-    let record = &arms.first()?.run.record;
-    if arms.len() < 2 || record.world == World::Measured || record.study.is_some() {
+pub(crate) fn few_trials(variants: &[&Subject<'_>]) -> Option<String> {
+    let record = &variants.first()?.run.record;
+    if variants.len() < 2 || record.world == World::Measured || record.study.is_some() {
         return None;
     }
-    let numbers = || arms.iter().map(|arm| arm.trials().count()).filter(|number| *number > 0);
+    let numbers =
+        || variants.iter().map(|variant| variant.trials().count()).filter(|number| *number > 0);
     let (few, most) = (numbers().min()?, numbers().max()?);
-    let is_random = !arms.iter().any(|arm| arm.repeats_itself());
+    let is_random = !variants.iter().any(|variant| variant.repeats_itself());
     let each = if few == most { trials(few) } else { format!("{few} to {}", trials(most)) };
     let each = if each == "1 trial" { "One trial".to_owned() } else { each };
     (few < FEW_REPEATS && is_random)
@@ -74,20 +75,22 @@ pub(crate) fn losses(own: f64, others: f64) -> String {
     format!("{own} against {others} % of its probes were lost")
 }
 
-/// Compares an arm with another where both latencies are lost probes: `With cake 92.8 % of the
+/// Compares a variant with another where both latencies are lost probes: `With cake 92.8 % of the
 /// probes were lost against 76.0 % with fifo`. `of_probe` is empty or ` of NAME`.
 pub(crate) fn losses_alone(
-    (arm, own): (&str, &ArmLatency),
-    (other, others): (&str, &ArmLatency),
+    (variant, own): (&str, &VariantLatency),
+    (other, others): (&str, &VariantLatency),
     of_probe: &str,
 ) -> String {
     let [own, others] = [own, others].map(|latency| significant(latency.lost_percent()));
-    format!("With {arm} {own} % of the probes{of_probe} were lost against {others} % with {other}")
+    format!(
+        "With {variant} {own} % of the probes{of_probe} were lost against {others} % with {other}"
+    )
 }
 
 /// Returns `; up to 12 % of their probes were lost`; empty if the loss is negligible.
-pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> String {
-    let most = latencies.map(ArmLatency::lost_percent).reduce(f64::max);
+pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a VariantLatency>) -> String {
+    let most = latencies.map(VariantLatency::lost_percent).reduce(f64::max);
     most.filter(|most| *most >= LOSS_PERCENT).map_or(String::new(), |most| {
         format!("; up to {} % of their probes were lost", significant(most))
     })

@@ -128,9 +128,9 @@ fn paper_page(paper: &str, figures: &[&Figure]) -> String {
     text
 }
 
-/// Describes the metric and arms of a published number.
+/// Describes the metric and variants of a published number.
 pub(crate) fn what(expected: &Expectation) -> String {
-    let Expectation { metric, arm, .. } = expected;
+    let Expectation { metric, variant, .. } = expected;
     match (&expected.choice, &expected.relative_to) {
         (Some(choice), _) => {
             let best = match choice.best {
@@ -143,10 +143,10 @@ pub(crate) fn what(expected: &Expectation) -> String {
                 }
                 _ => String::new(),
             };
-            format!("variant {arm} with the {best} {metric}{reach}")
+            format!("variant {variant} with the {best} {metric}{reach}")
         }
-        (None, Some(other)) => format!("{metric} of {arm} over that of {other}"),
-        (None, None) => format!("{metric} of {arm}"),
+        (None, Some(other)) => format!("{metric} of {variant} over that of {other}"),
+        (None, None) => format!("{metric} of {variant}"),
     }
 }
 
@@ -215,7 +215,7 @@ fn why(expected: &Expectation) -> Option<&str> {
     Some(texts.map(|text| text.trim()).find(|text| !text.is_empty()).unwrap_or("not known"))
 }
 
-/// Escapes a text for a cell of a Markdown table, with the asterisks of arm patterns.
+/// Escapes a text for a cell of a Markdown table, with the asterisks of variant patterns.
 fn cell(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").replace('|', "\\|").replace("/*", "/\\*").replace(" *", " \\*")
@@ -328,7 +328,7 @@ mod tests {
     fn expected(low: f64, high: f64, measured: f64) -> Expectation {
         let mut expected = Expectation {
             metric: "load.rtt.mean".to_owned(),
-            arm: "1mbit/*".to_owned(),
+            variant: "1mbit/*".to_owned(),
             low: Some(low),
             high: Some(high),
             unit: "ms".to_owned(),
@@ -346,7 +346,7 @@ mod tests {
         let among = [("8KiB".to_owned(), 8.0), ("16KiB".to_owned(), 16.0)].into();
         let choice = Expectation {
             metric: "mos".to_owned(),
-            arm: "1mbit/{}".to_owned(),
+            variant: "1mbit/{}".to_owned(),
             choice: Some(Choice { best: Extreme::Largest, within: 0.0, among }),
             unit: "KiB".to_owned(),
             note: "read off".to_owned(),

@@ -16,7 +16,7 @@ use crate::page::MOST_TRIALS;
 pub(crate) struct Reducer {
     /// Latencies that are shown of each trial; `None` for all, because a plot needs another one.
     latencies: Option<BTreeSet<(LatencyMeasure, Phase)>>,
-    /// Flows of each arm in earlier trials.
+    /// Flows of each variant in earlier trials.
     flows: BTreeMap<String, BTreeSet<String>>,
     /// Number of trials so far.
     trials: usize,
@@ -55,7 +55,7 @@ impl Reducer {
     }
 
     fn is_news(&mut self, trial: &TrialRecord) -> bool {
-        let known = self.flows.entry(trial.arm.clone()).or_default();
+        let known = self.flows.entry(trial.variant.clone()).or_default();
         let before = known.len();
         let unknown = trial.flows.iter().map(|flow| &flow.name);
         let unknown: Vec<String> = unknown.filter(|name| !known.contains(*name)).cloned().collect();
@@ -161,14 +161,14 @@ mod tests {
         record.scenario.headline = Some(Headline {
             metric: "load.up.p99".to_owned(),
             says: "one-way delay".to_owned(),
-            arm: record.arms[1].name.clone(),
-            baseline: record.arms[0].name.clone(),
+            variant: record.variants[1].name.clone(),
+            baseline: record.variants[0].name.clone(),
             ..Headline::default()
         });
         let plot = plot.map(|metric| PlotRecord {
             kind: PlotKind::Box,
             title: "Each trial".to_owned(),
-            arms: "{line}".to_owned(),
+            variants: "{line}".to_owned(),
             metric: metric.to_owned(),
             says: metric.to_owned(),
             ..PlotRecord::default()

@@ -4,12 +4,12 @@ use underload_record::schema::{Interval, RunRecord, StudyGroup, StudyRecord};
 
 use crate::words::{count, ms, significant};
 
-/// Returns `arm: model XB7, firmware 6.5`, or `all lines`.
-pub(crate) fn group_name(group: &StudyGroup, has_arms: bool) -> String {
+/// Returns `variant: model XB7, firmware 6.5`, or `all lines`.
+pub(crate) fn group_name(group: &StudyGroup, has_variants: bool) -> String {
     let conditions: Vec<String> =
         group.conditions.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let lines = if conditions.is_empty() { "all lines".to_owned() } else { conditions.join(", ") };
-    if has_arms { format!("{}: {lines}", group.arm) } else { lines }
+    if has_variants { format!("{}: {lines}", group.variant) } else { lines }
 }
 
 /// Returns the title of a run's study and a line for each group; `None` without a study.
@@ -23,30 +23,30 @@ pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
         count(u64::from(study.lines), "line"),
         study.ineligible
     );
-    let has_arms = record.arms.len() > 1;
-    Some((title, study.groups.iter().map(|group| group_line(study, group, has_arms)).collect()))
+    let has_variants = record.variants.len() > 1;
+    Some((title, study.groups.iter().map(|group| group_line(study, group, has_variants)).collect()))
 }
 
-/// Returns a sentence for each arm on the effect of a marking over all lines; empty without a
+/// Returns a sentence for each variant on the effect of a marking over all lines; empty without a
 /// study.
 pub(crate) fn sentences(record: &RunRecord) -> Vec<String> {
     let Some(study) = &record.study else { return Vec::new() };
-    let has_arms = record.arms.len() > 1;
+    let has_variants = record.variants.len() > 1;
     let all_lines = study.groups.iter().filter(|group| group.conditions.is_empty());
     let mut lines: Vec<String> =
-        all_lines.take(MOST_SENTENCES).map(|group| sentence(study, group, has_arms)).collect();
+        all_lines.take(MOST_SENTENCES).map(|group| sentence(study, group, has_variants)).collect();
     if lines.is_empty() && !record.trials.is_empty() {
         lines.push("No run of a line counts, so nothing can be said of its classes.".to_owned());
     }
     lines
 }
 
-/// Most arms with a sentence each; the table has more.
+/// Most variants with a sentence each; the table has more.
 const MOST_SENTENCES: usize = 4;
 
-fn sentence(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String {
+fn sentence(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> String {
     let StudyRecord { class, against, .. } = study;
-    let with = if has_arms { format!("With {}, ", group.arm) } else { String::new() };
+    let with = if has_variants { format!("With {}, ", group.variant) } else { String::new() };
     let lag = |class: &String| group.classes.get(class)?.lag_ns.as_ref();
     let (Some(cut), Some(own), Some(other)) = (&group.cut_percent, lag(class), lag(against)) else {
         let runs = count(u64::from(group.runs + group.runs_void), "run");
@@ -85,7 +85,7 @@ pub(crate) fn left_out(study: &StudyRecord) -> Option<String> {
         .then(|| format!("{} left out for memory", count(study.runs_left_out, "run")))
 }
 
-fn group_line(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String {
+fn group_line(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> String {
     let lag = |class: &str| {
         let lag = group.classes.get(class).and_then(|class| class.lag_ns.as_ref());
         lag.map_or_else(|| "-".to_owned(), |lag| ms(lag.mean.max(0.0) as u64))
@@ -93,7 +93,7 @@ fn group_line(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String
     let cut = group.cut_percent.as_ref().map_or_else(|| "-".to_owned(), with_interval);
     format!(
         "{}: {}, {} ({} void), {} to {} ms, cut {cut} %",
-        group_name(group, has_arms),
+        group_name(group, has_variants),
         count(u64::from(group.lines), "line"),
         count(u64::from(group.runs), "run"),
         group.runs_void,

@@ -1,14 +1,14 @@
-//! The compared items of a report: the arms of one run, or of several runs side by side.
+//! The compared items of a report: the variants of one run, or of several runs side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use underload_record::schema::{
-    ArmLatency, ArmMetric, ArmRecord, ArmSummary, LatencyMeasure, LatencySummary, Phase, Quantile,
-    TrialRecord, World,
+    LatencyMeasure, LatencySummary, Phase, Quantile, TrialRecord, VariantLatency, VariantMetric,
+    VariantRecord, VariantSummary, World,
 };
 use underload_store::RunData;
 
-/// Name of the only arm of a scenario without arms.
+/// Name of the only variant of a scenario without variants.
 const UNNAMED: &str = "default";
 /// Kinds of flow that are not applications.
 const PLAIN_KINDS: [&str; 5] = ["probe", "tcp", "udp", "exec", "line"];
@@ -16,15 +16,15 @@ const PLAIN_KINDS: [&str; 5] = ["probe", "tcp", "udp", "exec", "line"];
 /// Longest label in sentences in place of a name, characters.
 const LONGEST_LABEL: usize = 40;
 
-/// One arm of one run.
+/// One variant of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject<'a> {
     pub(crate) run: &'a RunData,
     /// Position of the run among those of the report.
     pub(crate) run_number: usize,
-    pub(crate) arm: &'a ArmRecord,
-    pub(crate) summary: &'a ArmSummary,
-    /// The arm's valid trials.
+    pub(crate) variant: &'a VariantRecord,
+    pub(crate) summary: &'a VariantSummary,
+    /// The variant's valid trials.
     trials: Vec<&'a TrialRecord>,
     /// Short name, with the world if several runs are compared.
     pub(crate) name: String,
@@ -32,22 +32,26 @@ pub(crate) struct Subject<'a> {
     pub(crate) position: usize,
 }
 
-/// Returns every arm with a summary, in order of runs and arms.
+/// Returns every variant with a summary, in order of runs and variants.
 pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
     let mut all = Vec::new();
     for (run_number, run) in runs.iter().enumerate() {
-        let summaries: BTreeMap<&str, &ArmSummary> =
-            run.record.summaries.iter().map(|summary| (summary.arm.as_str(), summary)).collect();
+        let summaries: BTreeMap<&str, &VariantSummary> = run
+            .record
+            .summaries
+            .iter()
+            .map(|summary| (summary.variant.as_str(), summary))
+            .collect();
         let mut trials: BTreeMap<&str, Vec<&TrialRecord>> = BTreeMap::new();
         for trial in run.record.trials.iter().filter(|trial| trial.validity.is_valid()) {
-            trials.entry(&trial.arm).or_default().push(trial);
+            trials.entry(&trial.variant).or_default().push(trial);
         }
-        for arm in &run.record.arms {
-            let Some(summary) = summaries.get(arm.name.as_str()) else { continue };
-            let trials = trials.remove(arm.name.as_str()).unwrap_or_default();
-            let name = format!("{}{}", arm.name, run_suffix(runs, run_number));
+        for variant in &run.record.variants {
+            let Some(summary) = summaries.get(variant.name.as_str()) else { continue };
+            let trials = trials.remove(variant.name.as_str()).unwrap_or_default();
+            let name = format!("{}{}", variant.name, run_suffix(runs, run_number));
             let position = all.len();
-            all.push(Subject { run, run_number, arm, summary, trials, name, position });
+            all.push(Subject { run, run_number, variant, summary, trials, name, position });
         }
     }
     all
@@ -85,7 +89,7 @@ fn has_times(runs: &[RunData]) -> bool {
 impl<'a> Subject<'a> {
     /// Returns the name with disciplines and profiles; only the label if it contains the name.
     pub(crate) fn title(&self) -> String {
-        let (name, label) = (&self.arm.name, &self.arm.label);
+        let (name, label) = (&self.variant.name, &self.variant.label);
         let suffix = &self.name[name.len()..];
         if label.is_empty() {
             self.name.clone()
@@ -100,33 +104,33 @@ impl<'a> Subject<'a> {
 
     /// Whether the label begins with the name, and the name is a complete name of a discipline.
     fn is_in_label(&self) -> bool {
-        let (name, label) = (&self.arm.name, &self.arm.label);
+        let (name, label) = (&self.variant.name, &self.variant.label);
         let rest = label.strip_prefix(name.as_str());
         let is_whole = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', ' ']));
         is_whole && !name.contains(':')
     }
 
-    /// Returns the name for headings; the title if the arm has no name of its own.
+    /// Returns the name for headings; the title if the variant has no name of its own.
     pub(crate) fn heading(&self) -> String {
-        if self.arm.name == UNNAMED { self.title() } else { self.name.clone() }
+        if self.variant.name == UNNAMED { self.title() } else { self.name.clone() }
     }
 
     /// Returns the label as a sentence for captions; empty if the heading contains it.
     pub(crate) fn label_words(&self) -> String {
-        let label = &self.arm.label;
-        if label.is_empty() || self.arm.name == UNNAMED || *label == self.arm.name {
+        let label = &self.variant.label;
+        if label.is_empty() || self.variant.name == UNNAMED || *label == self.variant.name {
             String::new()
         } else {
             format!("{label}. ")
         }
     }
 
-    /// Returns the name for sentences; the label if the name is uninformative, or if the arm is
+    /// Returns the name for sentences; the label if the name is uninformative, or if the variant is
     /// alone and its label short.
     pub(crate) fn called(&self) -> String {
-        let name = &self.arm.name;
-        let is_alone = self.run.record.arms.len() == 1;
-        let label = &self.arm.label;
+        let name = &self.variant.name;
+        let is_alone = self.run.record.variants.len() == 1;
+        let label = &self.variant.label;
         if name == UNNAMED && !label.is_empty() {
             format!("{}{}", label.replace("; ", " and "), &self.name[name.len()..])
         } else if is_alone && self.is_in_label() && label.chars().count() <= LONGEST_LABEL {
@@ -136,8 +140,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns ` of probe-dscp-45` if the arm has several probes on a schedule, as one per class.
-    pub(crate) fn of_probe(&self, latency: &ArmLatency) -> String {
+    /// Returns ` of probe-dscp-45` if the variant has several probes on a schedule, as one per class.
+    pub(crate) fn of_probe(&self, latency: &VariantLatency) -> String {
         match self.open_loop().len() {
             0 | 1 => String::new(),
             _ => format!(" of {}", latency.probe),
@@ -145,8 +149,8 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the working latency of every probe on a schedule, the headline first.
-    pub(crate) fn open_loop(&self) -> Vec<&'a ArmLatency> {
-        let is_wanted = |latency: &&ArmLatency| {
+    pub(crate) fn open_loop(&self) -> Vec<&'a VariantLatency> {
+        let is_wanted = |latency: &&VariantLatency| {
             latency.phase == Phase::Load
                 && latency.measure == LatencyMeasure::RoundTrip
                 && !latency.closed_loop
@@ -156,8 +160,8 @@ impl<'a> Subject<'a> {
 
     /// Returns the numbers of each application, in the order of the flows, without counters of
     /// probes and bulk flows.
-    pub(crate) fn applications(&self) -> Vec<(&'a str, Vec<&'a ArmMetric>)> {
-        let mut applications: Vec<(&str, Vec<&ArmMetric>)> = Vec::new();
+    pub(crate) fn applications(&self) -> Vec<(&'a str, Vec<&'a VariantMetric>)> {
+        let mut applications: Vec<(&str, Vec<&VariantMetric>)> = Vec::new();
         for metric in self.summary.metrics.iter().filter(|metric| self.is_application(metric)) {
             match applications.iter_mut().find(|(flow, _)| *flow == metric.flow) {
                 Some((_, metrics)) => metrics.push(metric),
@@ -167,7 +171,7 @@ impl<'a> Subject<'a> {
         applications
     }
 
-    fn is_application(&self, metric: &ArmMetric) -> bool {
+    fn is_application(&self, metric: &VariantMetric) -> bool {
         let flows = self.trials().flat_map(|trial| &trial.flows);
         let mut of_metric = flows.filter(|flow| flow.name == metric.flow);
         of_metric.next().is_some_and(|flow| !PLAIN_KINDS.contains(&flow.kind.as_str()))
@@ -236,7 +240,7 @@ impl<'a> Subject<'a> {
 
 /// Returns the highest percentile that at least half of the latencies have samples for. Latencies
 /// without a median do not count.
-pub(crate) fn usual_highest<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Quantile {
+pub(crate) fn usual_highest<'a>(latencies: impl Iterator<Item = &'a VariantLatency>) -> Quantile {
     let mut told: Vec<Quantile> =
         latencies.filter_map(|latency| Some(latency.highest_told()?.0)).collect();
     told.sort_unstable();

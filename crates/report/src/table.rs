@@ -1,8 +1,8 @@
-//! The arm table for a terminal: plain text within 100 columns.
+//! The variant table for a terminal: plain text within 100 columns.
 
 use underload_record::schema::{
-    ArmBottleneck, ArmLatency, Direction, Finding, LatencyMeasure, LatencySummary, Phase, Quantile,
-    Sanction,
+    Direction, Finding, LatencyMeasure, LatencySummary, Phase, Quantile, Sanction,
+    VariantBottleneck, VariantLatency,
 };
 
 use crate::measured::{LOCATION_HEADS, findings, location_rows};
@@ -18,9 +18,9 @@ pub(crate) const COLUMNS: usize = 100;
 /// Most numbers of an application, the most telling first; the report has all.
 const SHOWN_METRICS: usize = 3;
 
-/// Returns, for every arm, idle and working latency, throughput, drops and marks, and numbers of
+/// Returns, for every variant, idle and working latency, throughput, drops and marks, and numbers of
 /// its applications; then the groups of a study. Latencies are round trips of the first open-loop
-/// probe (named if there are several), milliseconds, all valid trials of an arm pooled. Each line
+/// probe (named if there are several), milliseconds, all valid trials of a variant pooled. Each line
 /// ends with a newline.
 pub fn table(runs: &[RunData]) -> String {
     let subjects = subjects(runs);
@@ -84,7 +84,7 @@ fn head() -> Vec<String> {
     first.into_iter().chain(quantiles).collect()
 }
 
-fn line(latency: &ArmLatency) -> Vec<String> {
+fn line(latency: &VariantLatency) -> Vec<String> {
     let mut cells = vec![
         latency.phase.name().to_owned(),
         format!("{} s", significant(latency.window_ns as f64 / 1e9)),
@@ -98,10 +98,12 @@ fn line(latency: &ArmLatency) -> Vec<String> {
     cells
 }
 
-/// Returns the last trial of an arm without valid trials, in brackets, with a note.
+/// Returns the last trial of a variant without valid trials, in brackets, with a note.
 fn invalid(subject: &Subject<'_>) -> Vec<Row> {
     let mut trials = subject.run.record.trials.iter().rev();
-    let Some(trial) = trials.find(|trial| trial.arm == subject.arm.name) else { return Vec::new() };
+    let Some(trial) = trials.find(|trial| trial.variant == subject.variant.name) else {
+        return Vec::new();
+    };
     let row = |phase: &Phase| {
         let mut latencies = trial.latencies.iter().filter(|it| it.window.phase == *phase);
         let is_headline = |it: &&LatencySummary| {
@@ -144,7 +146,7 @@ fn trials(subject: &Subject<'_>) -> String {
     }
 }
 
-/// Returns `, round trips of probe-dscp-45` if an arm has several probes.
+/// Returns `, round trips of probe-dscp-45` if a variant has several probes.
 fn probe(subject: &Subject<'_>) -> String {
     let shown = subject.summary.headline(Phase::Load).map(|load| subject.of_probe(load));
     let named = shown.filter(|words| !words.is_empty());
@@ -179,7 +181,7 @@ const SHOWN_FLOWS: usize = 3;
 fn sent_away(subject: &Subject<'_>) -> Vec<String> {
     let directions = [Direction::Up, Direction::Down].into_iter();
     let queues = directions.flat_map(|direction| subject.summary.hops(direction));
-    let lines = |queue: &ArmBottleneck| {
+    let lines = |queue: &VariantBottleneck| {
         let sanctions = subject.summary.sanctions(queue.direction, &queue.hop);
         let words = |one: &Sanction| format!("{} ({})", one.flow, count(one.packets, "packet"));
         let mut flows: Vec<String> = sanctions.iter().take(SHOWN_FLOWS).map(words).collect();
@@ -198,7 +200,7 @@ fn sent_away(subject: &Subject<'_>) -> Vec<String> {
 }
 
 /// Formats a link of a chain, with its sojourn, which shows where packets waited.
-fn hop(queue: &ArmBottleneck) -> String {
+fn hop(queue: &VariantBottleneck) -> String {
     let mut parts = Vec::new();
     if let Some(used) = queue.utilisation_percent {
         parts.push(format!("link {} % used", significant(used.mean)));
@@ -210,7 +212,7 @@ fn hop(queue: &ArmBottleneck) -> String {
     format!("{}: {}", queue.hop, parts.join(", "))
 }
 
-fn lost_and_marked(queue: &ArmBottleneck) -> Vec<String> {
+fn lost_and_marked(queue: &VariantBottleneck) -> Vec<String> {
     let share = |part: u64| part as f64 * 100.0 / (queue.offered.packets as f64).max(1.0);
     let (dropped, marked) = (queue.dropped_packets(), queue.marked_packets());
     let mut parts = vec![

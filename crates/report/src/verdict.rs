@@ -1,13 +1,13 @@
 //! The result in plain words, for readers who skip the table.
 //!
-//! The comparison that the scenario declares comes first. Then, or without one, arms are compared
-//! with the run's first arm: those that differ from it in their queues or in one other setting, or
-//! if no arm does, all that differ. A sentence names every setting that differs, and both rates if
+//! The comparison that the scenario declares comes first. Then, or without one, variants are compared
+//! with the run's first variant: those that differ from it in their queues or in one other setting, or
+//! if no variant does, all that differ. A sentence names every setting that differs, and both rates if
 //! they are unequal.
 
 use underload_record::schema::{
-    ArmLatency, ArmMetric, ArmRatio, Direction, InvalidReason, Judged, LatencyMeasure, Phase,
-    Quantile, RunRecord, TrialRecord, Validity, World,
+    Direction, InvalidReason, Judged, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
+    Validity, VariantLatency, VariantMetric, VariantRatio, World,
 };
 
 use crate::facts::{
@@ -15,7 +15,7 @@ use crate::facts::{
 };
 use crate::headline;
 use crate::inside;
-use crate::likeness::{Alike, Difference, Like, is_same_arm};
+use crate::likeness::{Alike, Difference, Like, is_same_variant};
 use crate::measured::{finding_lines, findings};
 use crate::phrases::{self, factor, most_lost};
 use crate::published::Count;
@@ -27,7 +27,7 @@ use crate::words::{
 use crate::{alarms, clocks, probe_share};
 use underload_store::RunData;
 
-/// The remark on arms that differ in more than one setting.
+/// The remark on variants that differ in more than one setting.
 const SEVERAL_SETTINGS: &str =
     "The variants differ in more than one setting, so no single cause can be named.";
 
@@ -40,7 +40,7 @@ const MOST_VALUES: usize = 3;
 /// Most comparisons after the one that a scenario declares.
 const MOST_BESIDES: usize = 2;
 
-/// Arms whose shares of lost probes differ by less than this factor lost about as many.
+/// Variants whose shares of lost probes differ by less than this factor lost about as many.
 const LIKE_LOSSES: f64 = 3.0;
 /// Ratio of two latencies from which a loss beside them changes nothing in their order.
 const FAR_APART: i64 = 2;
@@ -55,7 +55,7 @@ pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
 
 /// As [`summary_lines`], for subjects that the caller already has.
 pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<String> {
-    // The verdict of a measurement says more than its arms do. Beside other runs it is compared
+    // The verdict of a measurement says more than its variants do. Beside other runs it is compared
     // like any run.
     if let [RunData { record, .. }] = runs
         && !record.verdict.is_empty()
@@ -84,9 +84,9 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
         },
     };
     lines.extend(all_lost(&own));
-    let under_load = loaded.iter().filter_map(|arm| Some((*arm, working(arm)?)));
+    let under_load = loaded.iter().filter_map(|variant| Some((*variant, working(variant)?)));
     lines.extend(inside::sentence(under_load));
-    lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
+    lines.extend(loaded.iter().filter_map(|variant| across_runs(variant, subjects)));
     applications(&own, &alike, &mut lines);
     let has_headline = own.first().is_some_and(|it| it.run.record.scenario.headline.is_some());
     lines.extend(sharing(&alike).filter(|_| !has_headline));
@@ -149,8 +149,8 @@ fn no_latency(subjects: &[Subject<'_>]) -> String {
     }
 }
 
-/// Returns the working latency of an arm's headline probe; `None` if no answer came back.
-fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
+/// Returns the working latency of a variant's headline probe; `None` if no answer came back.
+fn working<'a>(subject: &Subject<'a>) -> Option<&'a VariantLatency> {
     let load = subject.summary.headline(Phase::Load)?;
     load.value_ns(Quantile::P50).map(|_| load)
 }
@@ -159,7 +159,7 @@ fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
 /// that are lost probes in both, or in one of two that lost about as many, are skipped if there is
 /// another. So are those that are a lost probe in one, if the next quantile with a number in both
 /// ranks the two alike and far apart: a ratio of two numbers says more than "a lost probe".
-fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, Judged, Judged)> {
+fn highest(first: &VariantLatency, other: &VariantLatency) -> Option<(Quantile, Judged, Judged)> {
     let both = |quantile| Some((quantile, first.judged(quantile)?, other.judged(quantile)?));
     let all = || Quantile::HIGHEST_FIRST.into_iter().filter_map(both);
     let losses = [first.lost_percent(), other.lost_percent()];
@@ -185,15 +185,15 @@ fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, Judged, 
     all().find(|known| !is_skipped(known)).or_else(|| all().next())
 }
 
-/// Returns the headline latency of an arm under load if all its probes were lost.
-fn vanished<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
+/// Returns the headline latency of a variant under load if all its probes were lost.
+fn vanished<'a>(subject: &Subject<'a>) -> Option<&'a VariantLatency> {
     let load = subject.summary.headline(Phase::Load)?;
     (load.sent > 0 && load.lost == load.sent).then_some(load)
 }
 
-/// Returns sentences on arms whose headline probes were all lost, which no other number shows.
+/// Returns sentences on variants whose headline probes were all lost, which no other number shows.
 fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
-    let line = |(subject, load): (&Subject<'_>, &ArmLatency)| {
+    let line = |(subject, load): (&Subject<'_>, &VariantLatency)| {
         let of_probe = subject.of_probe(load);
         let (called, sent) = (subject.called(), count(load.sent, "probe"));
         format!("With {called} all {sent}{of_probe} under load were lost.")
@@ -206,7 +206,7 @@ fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
 }
 
 /// Returns `12 % of its probes were lost`; `None` if the loss is negligible.
-fn loss(load: &ArmLatency) -> Option<String> {
+fn loss(load: &VariantLatency) -> Option<String> {
     let lost = load.lost_percent();
     (lost >= LOSS_PERCENT).then(|| format!("{} % of its probes were lost", significant(lost)))
 }
@@ -215,7 +215,7 @@ fn single(only: &Subject<'_>) -> String {
     format!("With {} {}.", only.called(), own_words(only))
 }
 
-/// Describes an arm's own latency: `the working latency is 24.1 ms at p50, 1.4 times the idle
+/// Describes a variant's own latency: `the working latency is 24.1 ms at p50, 1.4 times the idle
 /// latency of 17.5 ms; 29 ms at p99`, and the loss. If the p50 of all probes sent is a lost probe,
 /// how many were lost, and the p50 of the others.
 fn own_words(subject: &Subject<'_>) -> String {
@@ -254,7 +254,7 @@ fn own_words(subject: &Subject<'_>) -> String {
     )
 }
 
-/// Returns the comparisons with the first arm, largest effect first.
+/// Returns the comparisons with the first variant, largest effect first.
 fn comparisons<'a>(alike: &'a Alike<'a>) -> Vec<Comparison<'a>> {
     let Some(first) = alike.base else { return Vec::new() };
     let mut comparisons: Vec<Comparison<'a>> =
@@ -263,25 +263,26 @@ fn comparisons<'a>(alike: &'a Alike<'a>) -> Vec<Comparison<'a>> {
     comparisons
 }
 
-/// Returns a few comparisons after the one that the scenario declares, of arms that it does not
+/// Returns a few comparisons after the one that the scenario declares, of variants that it does not
 /// compare. Empty if it declares several.
 fn besides(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     let record = loaded.first().map(|subject| &subject.run.record);
     let Some(headline) = record.and_then(|record| record.scenario.headline.as_ref()) else {
         return Vec::new();
     };
-    let names: Vec<&str> = loaded.iter().map(|subject| subject.arm.name.as_str()).collect();
+    let names: Vec<&str> = loaded.iter().map(|subject| subject.variant.name.as_str()).collect();
     let pairs = headline.pairs(&names);
     if pairs.len() > 1 {
         return Vec::new();
     }
-    let is_told = |arm: &str| pairs.iter().any(|(own, other)| *own == arm && other.is_some());
+    let is_told =
+        |variant: &str| pairs.iter().any(|(own, other)| *own == variant && other.is_some());
     let others = comparisons(alike).into_iter();
-    let others = others.filter(|comparison| !is_told(&comparison.other.arm.name));
+    let others = others.filter(|comparison| !is_told(&comparison.other.variant.name));
     others.take(MOST_BESIDES).map(|comparison| comparison.sentence_with_noise()).collect()
 }
 
-/// Returns sentences about several arms with a working latency; `own` are all arms of the run.
+/// Returns sentences about several variants with a working latency; `own` are all variants of the run.
 fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     let comparisons = comparisons(alike);
     let Some(headline) = comparisons.first() else { return apart(loaded, own.len(), alike) };
@@ -291,11 +292,11 @@ fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_
     lines.extend(told.iter().skip(1).map(Comparison::sentence_with_noise));
     let is_mixed = told.iter().any(|comparison| comparison.difference.is_mixed());
     lines.extend(is_mixed.then(|| SEVERAL_SETTINGS.to_owned()));
-    let is_told = |arm: &Subject<'_>| {
+    let is_told = |variant: &Subject<'_>| {
         let both = told.iter().flat_map(|comparison| [comparison.first, comparison.other]);
-        vanished(arm).is_some() || both.into_iter().any(|it| it.position == arm.position)
+        vanished(variant).is_some() || both.into_iter().any(|it| it.position == variant.position)
     };
-    let untold = own.iter().filter(|arm| !is_told(arm)).count();
+    let untold = own.iter().filter(|variant| !is_told(variant)).count();
     lines.extend((untold > 0).then(|| match extremes(loaded, own.len()) {
         Some(words) if untold > 1 => format!("{words}. The table has {}.", count_more(untold)),
         _ => format!("The table has {}.", count_more(untold)),
@@ -303,13 +304,13 @@ fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_
     lines
 }
 
-fn count_more(arms: usize) -> String {
-    if arms == 1 { "one more variant".to_owned() } else { format!("{arms} more variants") }
+fn count_more(variants: usize) -> String {
+    if variants == 1 { "one more variant".to_owned() } else { format!("{variants} more variants") }
 }
 
-/// Returns sentences about arms that are not compared with the first: each step of a measurement,
+/// Returns sentences about variants that are not compared with the first: each step of a measurement,
 /// otherwise their range.
-fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<String> {
+fn apart(loaded: &[&Subject<'_>], all_variants: usize, alike: &Alike<'_>) -> Vec<String> {
     let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
     if is_measured {
         let line =
@@ -325,12 +326,12 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
     } else {
         "."
     };
-    extremes(loaded, all_arms).map(|words| words + why).into_iter().collect()
+    extremes(loaded, all_variants).map(|words| words + why).into_iter().collect()
 }
 
-/// Describes the lowest and the highest latency of the arms, without a full stop; `None` if the
-/// arms have no quantile in common.
-fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
+/// Describes the lowest and the highest latency of the variants, without a full stop; `None` if the
+/// variants have no quantile in common.
+fn extremes(loaded: &[&Subject<'_>], all_variants: usize) -> Option<String> {
     let all = |quantile: Quantile| -> Option<Vec<(Judged, &Subject<'_>)>> {
         loaded.iter().map(|subject| Some((working(subject)?.judged(quantile)?, *subject))).collect()
     };
@@ -338,19 +339,19 @@ fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
     let (quantile, values) = highest_first.find_map(|quantile| Some((quantile, all(quantile)?)))?;
     // Of several lost probes, the variant that lost most has the highest latency.
     let lost_percent =
-        |subject: &Subject<'_>| working(subject).map_or(0.0, ArmLatency::lost_percent);
+        |subject: &Subject<'_>| working(subject).map_or(0.0, VariantLatency::lost_percent);
     let by_value = |a: &&(Judged, &Subject<'_>), b: &&(Judged, &Subject<'_>)| {
         a.0.cmp(&b.0).then_with(|| lost_percent(a.1).total_cmp(&lost_percent(b.1)))
     };
     let (low, lowest) = values.iter().min_by(by_value)?;
     let (high, highest) = values.iter().max_by(by_value)?;
-    let of_arms = match values.len() {
-        number if number == all_arms => format!("the {number} variants"),
-        number => format!("the {number} variants of {all_arms} whose probes came back,"),
+    let of_variants = match values.len() {
+        number if number == all_variants => format!("the {number} variants"),
+        number => format!("the {number} variants of {all_variants} whose probes came back,"),
     };
     let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
     Some(format!(
-        "Of {of_arms} {} has the lowest working latency{}, {} at {name}, and {} the highest, \
+        "Of {of_variants} {} has the lowest working latency{}, {} at {name}, and {} the highest, \
          {}{lost}",
         lowest.called(),
         working(lowest).map_or(String::new(), |load| lowest.of_probe(load)),
@@ -361,21 +362,21 @@ fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
     ))
 }
 
-/// The first arm and another, by the probe whose latencies differ most.
+/// The first variant and another, by the probe whose latencies differ most.
 struct Comparison<'a> {
     first: &'a Subject<'a>,
     other: &'a Subject<'a>,
     difference: &'a Difference<'a>,
-    /// Latency of the compared probe in both arms.
-    latencies: (&'a ArmLatency, &'a ArmLatency),
+    /// Latency of the compared probe in both variants.
+    latencies: (&'a VariantLatency, &'a VariantLatency),
     quantile: Quantile,
-    /// The compared values of both arms.
+    /// The compared values of both variants.
     values: (Judged, Judged),
 }
 
 impl<'a> Comparison<'a> {
     fn of(first: &'a Subject<'a>, (other, difference): &'a Like<'a>) -> Option<Self> {
-        let compared = |own: &'a ArmLatency| {
+        let compared = |own: &'a VariantLatency| {
             let probe = Some(own.probe.as_str());
             let others = other.summary.latency(probe, LatencyMeasure::RoundTrip, Phase::Load)?;
             let (quantile, own_value, others_value) = highest(own, others)?;
@@ -406,9 +407,9 @@ impl<'a> Comparison<'a> {
         let mut besides = String::new();
         let rates = phrases::rates(&unequal_rates(self.first, self.other));
         if self.values == (Judged::Lost, Judged::Lost) {
-            let arm = format!("{other}{difference}");
+            let variant = format!("{other}{difference}");
             let rates = rates.map_or(String::new(), |words| format!("; {words}"));
-            let losses = phrases::losses_alone((&arm, others), (&first, own), &of_probe);
+            let losses = phrases::losses_alone((&variant, others), (&first, own), &of_probe);
             return format!("{losses}{rates}.");
         }
         let lost = losses(self.latencies.0, self.latencies.1)
@@ -455,11 +456,11 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Compares an arm with the same arm in other runs of its scenario, such as a live run.
-fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
-    let load = working(arm)?;
+/// Compares a variant with the same variant in other runs of its scenario, such as a live run.
+fn across_runs(variant: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
+    let load = working(variant)?;
     let p50 = load.judged(Quantile::P50)?;
-    let words = |load: &ArmLatency, p50: Judged, change: String| {
+    let words = |load: &VariantLatency, p50: Judged, change: String| {
         let p99 = load.judged(Quantile::P99);
         let p99 = p99.map_or(String::new(), |p99| {
             let value = judged_ms(p99);
@@ -469,7 +470,9 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
         let by = judged_by(Quantile::P50, [load]);
         format!("{} at {by}{change}{p99}{lost}", judged_ms(p50))
     };
-    let same = |other: &&Subject<'_>| other.run_number != arm.run_number && is_same_arm(arm, other);
+    let same = |other: &&Subject<'_>| {
+        other.run_number != variant.run_number && is_same_variant(variant, other)
+    };
     let line = |other: &Subject<'_>| {
         if let Some(load) = vanished(other) {
             return Some(format!("{} lost all {}", other.name, count(load.sent, "probe")));
@@ -485,12 +488,12 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     };
     let others: Vec<String> = all.iter().filter(same).filter_map(line).take(MOST_LINES).collect();
     (!others.is_empty()).then(|| {
-        format!("{} {}; {}.", arm.name, words(load, p50, String::new()), others.join("; "))
+        format!("{} {}; {}.", variant.name, words(load, p50, String::new()), others.join("; "))
     })
 }
 
-/// Adds a number of each application by which it is judged: of the base and of the arm that differs
-/// most from it; without comparable arms the smallest and the largest.
+/// Adds a number of each application by which it is judged: of the base and of the variant that differs
+/// most from it; without comparable variants the smallest and the largest.
 fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>) {
     if let [only] = own {
         let numbers = firsts(only).into_iter().take(MOST_LINES);
@@ -504,7 +507,7 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>
         return;
     }
     let headline = own.first().and_then(|it| it.run.record.scenario.headline.as_ref());
-    let is_told = |metric: &ArmMetric| {
+    let is_told = |metric: &VariantMetric| {
         headline.is_some_and(|it| it.metric == format!("{}/{}", metric.flow, metric.name))
     };
     let mut flows: Vec<&str> = Vec::new();
@@ -527,7 +530,7 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>
     }
 }
 
-/// Returns a sentence on an application of which the base and an arm have different numbers, such
+/// Returns a sentence on an application of which the base and a variant have different numbers, such
 /// as one that loaded no page.
 fn unlike(flow: &str, alike: &Alike<'_>) -> Option<String> {
     let base = alike.base?;
@@ -542,29 +545,29 @@ fn unlike(flow: &str, alike: &Alike<'_>) -> Option<String> {
     Some(format!("{flow}: {first}, {other}."))
 }
 
-fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a ArmMetric> {
+fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a VariantMetric> {
     let applications = subject.applications().into_iter();
     applications.filter_map(|(_, metrics)| metrics.first().copied()).collect()
 }
 
-fn is_same_number(one: &ArmMetric, other: &ArmMetric) -> bool {
+fn is_same_number(one: &VariantMetric, other: &VariantMetric) -> bool {
     one.flow == other.flow && one.name == other.name
 }
 
-/// Returns the 99th percentile that belongs to a median if every arm has it, else the metric.
-fn bad_moments<'a>(metric: &'a ArmMetric, own: &[&Subject<'a>]) -> &'a ArmMetric {
+/// Returns the 99th percentile that belongs to a median if every variant has it, else the metric.
+fn bad_moments<'a>(metric: &'a VariantMetric, own: &[&Subject<'a>]) -> &'a VariantMetric {
     let high = |subject: &Subject<'a>| statistic_of(subject, metric, "p99");
     let with_median = own.iter().filter(|subject| number_of(subject, metric).is_some());
-    let all: Option<Vec<&ArmMetric>> = with_median.map(|subject| high(subject)).collect();
+    let all: Option<Vec<&VariantMetric>> = with_median.map(|subject| high(subject)).collect();
     all.and_then(|all| all.first().copied()).unwrap_or(metric)
 }
 
 /// Returns another statistic of a median, such as `p99`.
 fn statistic_of<'a>(
     subject: &Subject<'a>,
-    metric: &ArmMetric,
+    metric: &VariantMetric,
     statistic: &str,
-) -> Option<&'a ArmMetric> {
+) -> Option<&'a VariantMetric> {
     let stem = metric.name.strip_suffix("_p50").unwrap_or(&metric.name);
     let name = format!("{stem}_{statistic}");
     let mut metrics = subject.summary.metrics.iter();
@@ -573,7 +576,7 @@ fn statistic_of<'a>(
 
 /// Formats a number with the maximum that belongs to it, if it is a median: `round trip p50 209 ms
 /// (at most 241 ms)`.
-fn with_most(subject: &Subject<'_>, metric: &ArmMetric) -> String {
+fn with_most(subject: &Subject<'_>, metric: &VariantMetric) -> String {
     if metric.name == "pages_loaded" && metric.value.mean == 0.0 {
         return "no page loaded".to_owned();
     }
@@ -591,36 +594,36 @@ fn with_most(subject: &Subject<'_>, metric: &ArmMetric) -> String {
 
 /// Whether a delay of pictures is of an application that showed none. Each of its pictures counts
 /// with its age at the end, so the delay is that of the load.
-fn has_no_picture(subject: &Subject<'_>, metric: &ArmMetric) -> bool {
-    let is_blank = |other: &ArmMetric| {
+fn has_no_picture(subject: &Subject<'_>, metric: &VariantMetric) -> bool {
+    let is_blank = |other: &VariantMetric| {
         other.flow == metric.flow && other.name == "frame_rate" && other.value.mean == 0.0
     };
     metric.name.starts_with("glass_to_glass") && subject.summary.metrics.iter().any(is_blank)
 }
 
-fn number_of<'a>(subject: &Subject<'a>, metric: &ArmMetric) -> Option<&'a ArmMetric> {
+fn number_of<'a>(subject: &Subject<'a>, metric: &VariantMetric) -> Option<&'a VariantMetric> {
     subject.summary.metrics.iter().find(|other| is_same_number(other, metric))
 }
 
 /// Compares the number of the base with the one that differs most from it. Leaves out what the
 /// lines in `known` already have.
 fn compared(
-    metric: &ArmMetric,
+    metric: &VariantMetric,
     own: &[&Subject<'_>],
     alike: &Alike<'_>,
     known: &[String],
 ) -> Option<String> {
     let first = alike.base?;
     let base = number_of(first, metric)?;
-    let apart = |other: &ArmMetric| (other.value.mean - base.value.mean).abs();
+    let apart = |other: &VariantMetric| (other.value.mean - base.value.mean).abs();
     let numbers = alike.others.iter().filter_map(|like| Some((like, number_of(like.0, metric)?)));
     let ((other, difference), most) = numbers.max_by(|a, b| apart(a.1).total_cmp(&apart(b.1)))?;
     let (low, high) = (with_most(first, base), with_most(other, most));
     let (flow, base, others) = (&metric.flow, first.called(), other.called());
     let numbers = || own.iter().filter_map(|subject| number_of(subject, metric));
-    let maxima: Vec<&ArmMetric> =
+    let maxima: Vec<&VariantMetric> =
         own.iter().filter_map(|subject| statistic_of(subject, metric, "max")).collect();
-    let medians: Vec<&ArmMetric> = numbers().collect();
+    let medians: Vec<&VariantMetric> = numbers().collect();
     if low == high {
         let mut all = own.iter().filter_map(|it| Some(with_most(it, number_of(it, metric)?)));
         if all.all(|words| words == low) {
@@ -660,14 +663,14 @@ fn compared(
 }
 
 /// Whether times are equal for a person: the longest is less than [`ALIKE`] times the shortest.
-fn are_alike(numbers: &[&ArmMetric]) -> bool {
+fn are_alike(numbers: &[&VariantMetric]) -> bool {
     let values = || numbers.iter().map(|number| number.value.mean);
     let is_time = numbers.iter().all(|number| matches!(number.unit.as_str(), "ms" | "s"));
     let (low, high) = (values().reduce(f64::min), values().reduce(f64::max));
     is_time && low.zip(high).is_none_or(|(low, high)| high < low * ALIKE)
 }
 
-fn spoken_name(metric: &ArmMetric) -> String {
+fn spoken_name(metric: &VariantMetric) -> String {
     match metric.name.as_str() {
         "mos" => "quality (MOS, 1 to 5)".to_owned(),
         name => metric_name(name),
@@ -675,16 +678,16 @@ fn spoken_name(metric: &ArmMetric) -> String {
 }
 
 /// Returns `64.2 ms` for `camera to screen p50 64.2 ms`.
-fn without_name(metric: &ArmMetric) -> String {
+fn without_name(metric: &VariantMetric) -> String {
     without_own_name(metric, &named_metric(metric, &spoken_name(metric)))
 }
 
 /// Returns `words` without the name of the metric at their start.
-fn without_own_name(metric: &ArmMetric, words: &str) -> String {
+fn without_own_name(metric: &VariantMetric, words: &str) -> String {
     words.strip_prefix(&spoken_name(metric)).unwrap_or(words).trim_start().to_owned()
 }
 
-/// Compares how two groups of flows share a direction: with the base, and with the arm in which the
+/// Compares how two groups of flows share a direction: with the base, and with the variant in which the
 /// ratio differs most; `None` without two groups.
 fn sharing(alike: &Alike<'_>) -> Option<String> {
     let base = alike.base?;
@@ -694,7 +697,7 @@ fn sharing(alike: &Alike<'_>) -> Option<String> {
     let mut directions = [Direction::Up, Direction::Down].into_iter();
     let (direction, own) = directions.find_map(|it| Some((it, of(base, it)?)))?;
     let apart =
-        |ratio: &ArmRatio| (ratio.value.mean.max(1e-9) / own.value.mean.max(1e-9)).ln().abs();
+        |ratio: &VariantRatio| (ratio.value.mean.max(1e-9) / own.value.mean.max(1e-9)).ln().abs();
     let others = alike.others.iter().filter_map(|(other, _)| Some((other, of(other, direction)?)));
     let others = others.filter(|(_, ratio)| ratio.flow == own.flow && ratio.over == own.over);
     let (other, most) = others.max_by(|a, b| apart(&a.1).total_cmp(&apart(&b.1)))?;
@@ -712,14 +715,14 @@ fn sharing(alike: &Alike<'_>) -> Option<String> {
     ))
 }
 
-fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {
+fn spread(metric: &VariantMetric, own: &[&Subject<'_>]) -> Option<String> {
     let numbers = || own.iter().filter_map(|subject| number_of(subject, metric));
-    let by_mean = |a: &&ArmMetric, b: &&ArmMetric| a.value.mean.total_cmp(&b.value.mean);
+    let by_mean = |a: &&VariantMetric, b: &&VariantMetric| a.value.mean.total_cmp(&b.value.mean);
     let (low, high) = (numbers().min_by(by_mean)?, numbers().max_by(by_mean)?);
-    let arms = count(numbers().count() as u64, "variant");
+    let variants = count(numbers().count() as u64, "variant");
     let (flow, name) = (&metric.flow, spoken_name(metric));
     let (least, most) = (significant(low.value.mean), without_name(high));
-    Some(format!("{flow}: {name} from {least} to {most} over {arms}."))
+    Some(format!("{flow}: {name} from {least} to {most} over {variants}."))
 }
 
 /// Formats a percentage with its sign; `0` if it rounds to 0.

@@ -1,7 +1,9 @@
 //! Formatting of numbers and texts for people.
 
 use underload_record::metric_unit;
-use underload_record::schema::{ArmLatency, ArmMetric, ArmRatio, ArmThroughput, Judged, Quantile};
+use underload_record::schema::{
+    Judged, Quantile, VariantLatency, VariantMetric, VariantRatio, VariantThroughput,
+};
 pub use underload_record::text::{one_line, plain_text};
 
 /// Formats nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `251`.
@@ -24,9 +26,9 @@ pub(crate) const LOST: &str = "a lost probe";
 /// answered probes, as formatted.
 pub(crate) fn judged_by<'a>(
     quantile: Quantile,
-    latencies: impl IntoIterator<Item = &'a ArmLatency>,
+    latencies: impl IntoIterator<Item = &'a VariantLatency>,
 ) -> String {
-    let differs = |latency: &ArmLatency| {
+    let differs = |latency: &VariantLatency| {
         let answered = latency.told_ns(quantile).map(|ns| judged_ms(Judged::Answered(ns)));
         answered != latency.judged(quantile).map(judged_ms)
     };
@@ -52,9 +54,9 @@ pub fn significant(value: f64) -> String {
 }
 
 /// Formats how flows of a direction divided it: `prague : classic 1.83`; at most [`MOST_SHARES`].
-pub(crate) fn shares(carried: Option<&ArmThroughput>) -> Vec<String> {
+pub(crate) fn shares(carried: Option<&VariantThroughput>) -> Vec<String> {
     let ratios = carried.map_or(&[][..], |carried| &carried.ratios).iter().take(MOST_SHARES);
-    let words = |ratio: &ArmRatio| {
+    let words = |ratio: &VariantRatio| {
         format!("{} : {} {}", ratio.flow, ratio.over, significant(ratio.value.mean))
     };
     ratios.map(words).collect()
@@ -92,12 +94,12 @@ pub(crate) fn count(value: u64, noun: &str) -> String {
 }
 
 /// Formats the mean over repeats: `page load 2.31 s`, `mos 4.12`.
-pub(crate) fn metric_words(metric: &ArmMetric) -> String {
+pub(crate) fn metric_words(metric: &VariantMetric) -> String {
     named_metric(metric, &metric_name(&metric.name))
 }
 
 /// As [`metric_words`], with another name of the metric.
-pub(crate) fn named_metric(metric: &ArmMetric, name: &str) -> String {
+pub(crate) fn named_metric(metric: &VariantMetric, name: &str) -> String {
     let value = significant(metric.value.mean);
     let is_named = |unit: &str| metric.name.split('_').any(|word| unit.eq_ignore_ascii_case(word));
     match metric.unit.as_str() {

@@ -10,11 +10,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .phases(Keys::new().set("ramp", "5s").set("load", "10s"))
         .flow("upload", "tcp", Keys::new().set("congestion_control", "cubic"))
         .flow("probe", "probe", Keys::new().set("interval", "10ms"))
-        .arm("fifo", Keys::new().set("path.up_queue", "fifo:limit=256KiB"))
-        .arm("pie", Keys::new().set("path.up_queue", "pie"))
+        .variant("fifo", Keys::new().set("path.up_queue", "fifo:limit=256KiB"))
+        .variant("pie", Keys::new().set("path.up_queue", "pie"))
         .finish()?;
-    for arm in run(&scenario, &Settings::default(), &mut ())?.record.summaries {
-        eprintln!("{}: p99 {:?} ms", arm.arm, metric(&arm, "load.rtt.p99"));
+    for variant in run(&scenario, &Settings::default(), &mut ())?.record.summaries {
+        eprintln!("{}: p99 {:?} ms", variant.variant, metric(&variant, "load.rtt.p99"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Simulated trials on disk, so that an interrupted run repeats none.
 //!
-//! A simulated trial depends on its arm, its seed and the program alone, and a hash of these is the
-//! name of its entry. The arm is hashed as written and not by its meaning, because records repeat
+//! A simulated trial depends on its variant, its seed and the program alone, and a hash of these is the
+//! name of its entry. The variant is hashed as written and not by its meaning, because records repeat
 //! the text. The program is its version and commit, or its bytes if it was built from changed or
 //! unknown sources. An entry starts with the SHA-256 of the rest: one that does not match is
 //! reported, removed and computed again; so entries need no sync. Folders, pipes and links in place
@@ -157,12 +157,12 @@ impl Cache {
     pub fn key(&self, trial: &Trial<'_>) -> Key {
         let content = format!(
             "{LAYOUT}\n{}\n{}\n{}\n{}",
-            self.program, trial.seed, trial.keeps_curves, trial.arm.wording
+            self.program, trial.seed, trial.keeps_curves, trial.variant.wording
         );
         Key(digest_text(content.as_bytes()))
     }
 
-    /// Finds the trial of that name, and sets its index, arm and repeat to those of `trial`.
+    /// Finds the trial of that name, and sets its index, variant and repeat to those of `trial`.
     pub fn find(&self, key: &Key, trial: &Trial<'_>) -> Found {
         let path = self.path(key);
         let read = match fs::symlink_metadata(&path) {
@@ -176,9 +176,9 @@ impl Cache {
         };
         match read {
             Ok(mut data) => {
-                let TrialRecord { index, arm, repeat, .. } = &mut data.record;
+                let TrialRecord { index, variant, repeat, .. } = &mut data.record;
                 (*index, *repeat) = (trial.index, trial.repeat);
-                arm.clone_from(&trial.arm.name);
+                variant.clone_from(&trial.variant.name);
                 data.samples.iter_mut().for_each(|sample| sample.trial = trial.index);
                 data.series.iter_mut().for_each(|series| series.trial = trial.index);
                 Found::Trial(Box::new(data))
@@ -336,7 +336,7 @@ mod tests {
     use underload_record::schema::{Sample, Series};
 
     use super::*;
-    use crate::scenario::{Arm, Scenario};
+    use crate::scenario::{Scenario, Variant};
 
     const SCENARIO: &str = r#"
         [path]
@@ -349,12 +349,12 @@ mod tests {
         interval = "10ms"
     "#;
 
-    fn arm(text: &str) -> Arm {
-        Scenario::parse(text, "case").expect("a scenario").arms.remove(0)
+    fn variant(text: &str) -> Variant {
+        Scenario::parse(text, "case").expect("a scenario").variants.remove(0)
     }
 
-    fn trial(arm: &Arm, seed: u64) -> Trial<'_> {
-        Trial { index: 7, arm, repeat: 3, seed, keeps_curves: true }
+    fn trial(variant: &Variant, seed: u64) -> Trial<'_> {
+        Trial { index: 7, variant, repeat: 3, seed, keeps_curves: true }
     }
 
     fn data(samples: usize) -> TrialData {
@@ -378,10 +378,10 @@ mod tests {
         let none = usage_of(place()).expect("nothing yet");
         assert_eq!((none.trials, none.bytes), (0, 0));
         assert_eq!(prune_in(place(), 0).expect("nothing to do").trials, 0);
-        let arm = arm(SCENARIO);
+        let variant = variant(SCENARIO);
         let mut cache = open(&place(), "1", MOST_BYTES);
         for seed in 0..3 {
-            let key = cache.key(&trial(&arm, seed));
+            let key = cache.key(&trial(&variant, seed));
             cache.store(&key, &data(100)).expect("stored");
         }
         std::fs::write(place().join("mine.txt"), "stays").expect("a file");
@@ -398,8 +398,8 @@ mod tests {
     #[test]
     fn a_trial_comes_back_in_its_new_place() {
         let folder = tempfile::tempdir().expect("a folder");
-        let arm = arm(SCENARIO);
-        let trial = trial(&arm, 5);
+        let variant = variant(SCENARIO);
+        let trial = trial(&variant, 5);
         let mut cache = open(folder.path(), "1", MOST_BYTES);
         let key = cache.key(&trial);
         assert!(matches!(cache.find(&key, &trial), Found::Nothing));
@@ -408,7 +408,7 @@ mod tests {
             panic!("it is kept")
         };
         assert_eq!((found.record.index, found.record.repeat, found.record.seed), (7, 3, 5));
-        assert_eq!((found.record.arm.as_str(), found.samples.len()), ("default", 3));
+        assert_eq!((found.record.variant.as_str(), found.samples.len()), ("default", 3));
         assert!(found.samples.iter().all(|sample| sample.trial == 7));
         assert_eq!((found.series[0].trial, found.samples[0].rtt_ns), (7, Some(17)));
     }
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn whatever_changes_a_trial_changes_its_name() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (first, other) = (arm(SCENARIO), arm(&SCENARIO.replace("64KiB", "65KiB")));
+        let (first, other) = (variant(SCENARIO), variant(&SCENARIO.replace("64KiB", "65KiB")));
         let cache = open(folder.path(), "1", MOST_BYTES);
         let key = cache.key(&trial(&first, 5));
         assert_eq!(cache.key(&Trial { index: 9, repeat: 9, ..trial(&first, 5) }), key);
@@ -433,8 +433,8 @@ mod tests {
     #[test]
     fn a_damaged_entry_is_named_and_removed() {
         let folder = tempfile::tempdir().expect("a folder");
-        let arm = arm(SCENARIO);
-        let trial = trial(&arm, 5);
+        let variant = variant(SCENARIO);
+        let trial = trial(&variant, 5);
         let mut cache = open(folder.path(), "1", MOST_BYTES);
         let key = cache.key(&trial);
         let spoil: [fn(&mut Vec<u8>); 3] =
@@ -454,9 +454,9 @@ mod tests {
     #[test]
     fn what_is_no_file_is_left_alone_and_the_cache_goes_on() {
         let folder = tempfile::tempdir().expect("a folder");
-        let arm = arm(SCENARIO);
+        let variant = variant(SCENARIO);
         let mut cache = open(folder.path(), "1", MOST_BYTES);
-        let [directory, link, pipe] = [1, 2, 3].map(|seed| cache.key(&trial(&arm, seed)));
+        let [directory, link, pipe] = [1, 2, 3].map(|seed| cache.key(&trial(&variant, seed)));
         let paths = [&directory, &link, &pipe].map(|key| cache.path(key));
         for path in &paths {
             fs::create_dir_all(path.parent().expect("a group")).expect("made");
@@ -466,7 +466,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&paths[2]).status();
         assert!(made.expect("coreutils").success());
         for key in [&directory, &link, &pipe] {
-            assert!(matches!(cache.find(key, &trial(&arm, 0)), Found::Damaged(_)));
+            assert!(matches!(cache.find(key, &trial(&variant, 0)), Found::Damaged(_)));
             cache.store(key, &data(3)).expect("the cache goes on");
         }
         assert!(paths.iter().all(|path| path.symlink_metadata().is_ok_and(|it| !it.is_file())));
@@ -495,17 +495,17 @@ mod tests {
 
     #[test]
     fn an_entry_is_whole_or_not_believed_after_any_fault() {
-        let arm = arm(SCENARIO);
+        let variant = variant(SCENARIO);
         let action = |root: &Path| {
             let mut cache = open(&root.join("cache"), "1", MOST_BYTES);
-            cache.store(&cache.key(&trial(&arm, 5)), &data(3))
+            cache.store(&cache.key(&trial(&variant, 5)), &data(3))
         };
         faults::at_every_step(&faults::Tree::new(), action, |fault, root, outcome| {
             let left = faults::tree(root);
             for tree in outcome.after_power_cut.iter().chain([&left]) {
                 faults::restore(root, tree);
                 let cache = open(&root.join("cache"), "1", MOST_BYTES);
-                let trial = trial(&arm, 5);
+                let trial = trial(&variant, 5);
                 if let Found::Trial(found) = cache.find(&cache.key(&trial), &trial) {
                     assert_eq!(found.samples.len(), 3, "{fault:?}");
                 }
@@ -516,16 +516,16 @@ mod tests {
     #[test]
     fn it_stays_within_its_bounds_and_earlier_runs_make_room() {
         let folder = tempfile::tempdir().expect("a folder");
-        let arm = arm(SCENARIO);
+        let variant = variant(SCENARIO);
         let mut cache = open(folder.path(), "1", MOST_BYTES);
-        let early = cache.key(&trial(&arm, 1));
+        let early = cache.key(&trial(&variant, 1));
         cache.store(&early, &data(1_000)).expect("stored");
         let most = cache.bytes * 3 / 2;
         let mut cache = open(folder.path(), "1", most);
-        let (second, third) = (cache.key(&trial(&arm, 2)), cache.key(&trial(&arm, 3)));
+        let (second, third) = (cache.key(&trial(&variant, 2)), cache.key(&trial(&variant, 3)));
         cache.store(&second, &data(1_000)).expect("stored");
         cache.store(&third, &data(1_000)).expect("left out");
-        let is_kept = |key| !matches!(cache.find(key, &trial(&arm, 0)), Found::Nothing);
+        let is_kept = |key| !matches!(cache.find(key, &trial(&variant, 0)), Found::Nothing);
         assert_eq!([&early, &second, &third].map(is_kept), [false, true, false]);
         assert!(open(folder.path(), "1", most).bytes <= most);
     }

@@ -1,6 +1,6 @@
 //! Runs a scenario and returns its record.
 
-use underload_record::schema::{self, ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
+use underload_record::schema::{self, FORMAT_VERSION, RunRecord, ScenarioRecord, VariantRecord};
 use underload_sim::trial::TrialLabel;
 use underload_store::{Resumed, RunDir, host};
 
@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::error::{Doing as _, Result, RunError, chain};
 use crate::progress::Progress;
 use crate::results::{Results, Run};
-use crate::scenario::{Arm, Cohort, Scenario};
+use crate::scenario::{Cohort, Scenario, Variant};
 use crate::settings::{Destination, Settings, WorldChoice};
 use crate::source;
 use crate::trials::{End, Plan, execute};
@@ -28,9 +28,10 @@ pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress
     let world = world::choose(choice, scenario, &settings.own)?;
     check_own(scenario, settings)?;
     if !settings.packets.is_empty() {
-        let config = |arm: &Arm| configure(arm, 0, TrialLabel::default()).of_world();
-        let arms = scenario.arms.iter().map(|arm| Ok((arm.name.as_str(), config(arm)?)));
-        settings.packets.check(arms, scenario.trials())?;
+        let config = |variant: &Variant| configure(variant, 0, TrialLabel::default()).of_world();
+        let variants =
+            scenario.variants.iter().map(|variant| Ok((variant.name.as_str(), config(variant)?)));
+        settings.packets.check(variants, scenario.trials())?;
     }
     progress.world(scenario, world.reason());
     let mut results = begin(settings, record(scenario, settings, &*world), progress)?;
@@ -146,13 +147,13 @@ fn cache(
 fn record(scenario: &Scenario, settings: &Settings, world: &dyn World) -> RunRecord {
     let mut host = host::facts(world.name());
     host.kernel = world.kernel().unwrap_or(host.kernel);
-    let arm = |arm: &Arm| ArmRecord {
-        name: arm.name.clone(),
+    let variant = |variant: &Variant| VariantRecord {
+        name: variant.name.clone(),
         label: match scenario.cohort {
-            Some(_) => format!("typically {}", arm.label()),
-            None => arm.label(),
+            Some(_) => format!("typically {}", variant.label()),
+            None => variant.label(),
         },
-        factors: arm.factors.clone(),
+        factors: variant.factors.clone(),
     };
     RunRecord {
         format_version: FORMAT_VERSION,
@@ -167,7 +168,7 @@ fn record(scenario: &Scenario, settings: &Settings, world: &dyn World) -> RunRec
         },
         seed: scenario.seed,
         world: world.name(),
-        arms: scenario.arms.iter().map(arm).collect(),
+        variants: scenario.variants.iter().map(variant).collect(),
         study: scenario.cohort.as_ref().and_then(Cohort::study),
         expectations: scenario.published.clone(),
         host,

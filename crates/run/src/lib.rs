@@ -1,7 +1,7 @@
 //! Scenarios and the worlds that run them.
 //!
 //! [`run`] takes a [`Scenario`](scenario::Scenario), read from a file or built in code, and
-//! [`Settings`], and returns the record of every trial and arm, whichever world ran it.
+//! [`Settings`], and returns the record of every trial and variant, whichever world ran it.
 //!
 //! | module | content |
 //! |---|---|

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use underload_record::schema::{
-    ArmRecord, Phase, RunRecord, Sample, ScenarioRecord, StudyRecord, TrialRecord,
+    Phase, RunRecord, Sample, ScenarioRecord, StudyRecord, TrialRecord, VariantRecord,
 };
 use underload_record::{DAY, LINE, LatencyPools, conclude};
 use underload_store::{RunData, RunDir, StoreError};
@@ -71,8 +71,8 @@ const fn default_full_percent() -> f64 {
 /// Bytes of a list, at most: ten thousand lines of a hundred runs.
 const LIST_BYTES_MOST: u64 = 64 << 20;
 const LINES_MOST: usize = 10_000;
-/// The only arm of the study.
-const ARM: &str = "measured";
+/// The only variant of the study.
+const VARIANT: &str = "measured";
 /// The condition with a line's name. A fact must not have this name, [`LINE`] or [`DAY`].
 const NAME: &str = "name";
 
@@ -216,7 +216,7 @@ fn empty(list: &List, text: &str, first: &RunRecord) -> RunRecord {
             headline: None,
             plots: Vec::new(),
         },
-        arms: vec![ArmRecord { name: ARM.to_owned(), ..ArmRecord::default() }],
+        variants: vec![VariantRecord { name: VARIANT.to_owned(), ..VariantRecord::default() }],
         trials: Vec::new(),
         summaries: Vec::new(),
         expectations: Vec::new(),
@@ -245,8 +245,8 @@ fn add(
             continue;
         }
         let index = all.trials.len() as u32;
-        let (arm, conditions) = (ARM.to_owned(), conditions.clone());
-        let trial = TrialRecord { index, arm, repeat: index, conditions, ..trial.clone() };
+        let (variant, conditions) = (VARIANT.to_owned(), conditions.clone());
+        let trial = TrialRecord { index, variant, repeat: index, conditions, ..trial.clone() };
         pools.add(&trial, samples);
         all.trials.push(trial);
     }

@@ -61,7 +61,7 @@ impl Use {
 /// Starts of transfers are spread over this time, so that repeats differ.
 const START_JITTER: &str = "1s";
 const PROBE_INTERVAL: &str = "10ms";
-/// Longest name of an arm.
+/// Longest name of a variant.
 const NAME_CHARS: usize = 80;
 
 impl Question {
@@ -95,11 +95,11 @@ impl Question {
                 .set("path.up_queue", queue.as_str())
                 .set("path.down_queue", queue.as_str());
             match self.congestion_controls.as_slice() {
-                [] | [_] => builder = builder.arm(&arm_name(&queue), both),
+                [] | [_] => builder = builder.variant(&variant_name(&queue), both),
                 several => {
                     for control in several {
-                        let name = arm_name(&format!("{queue}+{control}"));
-                        builder = builder.arm(&name, self.with_control(both.clone(), control));
+                        let name = variant_name(&format!("{queue}+{control}"));
+                        builder = builder.variant(&name, self.with_control(both.clone(), control));
                     }
                 }
             }
@@ -148,8 +148,8 @@ fn seed(seed: u64) -> Value {
     Value::Integer(i64::try_from(seed).unwrap_or(i64::MAX))
 }
 
-/// Returns the name of a queue's arm: its SPEC with the characters that a name may have.
-fn arm_name(queue: &str) -> String {
+/// Returns the name of a queue's variant: its SPEC with the characters that a name may have.
+fn variant_name(queue: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_+:=,%.".contains(c) { c } else { '-' };
     queue.chars().map(plain).take(NAME_CHARS).collect()
 }

@@ -10,7 +10,7 @@ use crate::error::Remains;
 
 #[derive(Debug)]
 pub struct Run {
-    /// The record of the run, with the summary of every arm. If there are more than 2,000 trials,
+    /// The record of the run, with the summary of every variant. If there are more than 2,000 trials,
     /// they are in the directory only, to limit memory: [`RunDir::read_record`] reads them.
     pub record: RunRecord,
     /// The run directory with trials, samples and series; `None` if the destination was

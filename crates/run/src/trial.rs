@@ -10,14 +10,14 @@ use underload_store::RunDir;
 
 use crate::own::Own;
 use crate::packets::Wanted;
-use crate::scenario::{Arm, Path};
+use crate::scenario::{Path, Variant};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Trial<'a> {
     /// Position in the run, from 0.
     pub index: u32,
-    pub arm: &'a Arm,
-    /// Number of the repeat of the arm, from 0.
+    pub variant: &'a Variant,
+    /// Number of the repeat of the variant, from 0.
     pub repeat: u32,
     /// The trial's seed, derived from the run's.
     pub seed: u64,
@@ -69,7 +69,7 @@ impl TrialData {
     }
 }
 
-/// Returns the seed of a repeat, a child stream of the run's. All arms share it, so that they do
+/// Returns the seed of a repeat, a child stream of the run's. All variants share it, so that they do
 /// not differ in the luck of a random link.
 pub(crate) fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
     Rng::new(run_seed).child("repeat").child(&repeat.to_string()).next_u64()

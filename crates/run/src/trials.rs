@@ -10,7 +10,7 @@ use crate::cache::{Cache, Found, Key};
 use crate::error::{Doing as _, RunError, chain};
 use crate::progress::Progress;
 use crate::results::Results;
-use crate::scenario::{Arm, Conditions, Scenario};
+use crate::scenario::{Conditions, Scenario, Variant};
 use crate::settings::Settings;
 use crate::source;
 use crate::trial::{Output, Setting, Trial, TrialData, repeat_seed};
@@ -31,15 +31,15 @@ pub(crate) struct Plan<'a> {
     pub keeps_curves: bool,
 }
 
-/// A trial, and the arm and conditions that a cohort drew for it.
+/// A trial, and the variant and conditions that a cohort drew for it.
 struct Planned<'a> {
     index: u32,
     repeat: u32,
-    arm: &'a Arm,
-    drawn: Option<(Arm, Conditions)>,
+    variant: &'a Variant,
+    drawn: Option<(Variant, Conditions)>,
 }
 
-/// Runs every arm once, then again, so that a slow drift of the machine affects all equally.
+/// Runs every variant once, then again, so that a slow drift of the machine affects all equally.
 pub(crate) fn execute(
     mut plan: Plan<'_>,
     world: &dyn World,
@@ -92,15 +92,16 @@ impl<'a> Plan<'a> {
     /// Returns up to `size` trials from number `done` on.
     fn batch(&self, done: usize, size: usize) -> Result<Vec<Planned<'a>>, RunError> {
         let scenario = self.scenario;
-        let arms = scenario.arms.len();
+        let variants = scenario.variants.len();
         let load = &mut |file: &str| source::load_file(&scenario.name, file);
         let mut planned = |index: usize| {
-            let (arm, repeat) = (&scenario.arms[index % arms], (index / arms) as u32);
+            let (variant, repeat) =
+                (&scenario.variants[index % variants], (index / variants) as u32);
             let drawn = match scenario.cohort {
-                Some(_) => Some(scenario.trial_arm(arm, repeat, load)?),
+                Some(_) => Some(scenario.trial_variant(variant, repeat, load)?),
                 None => None,
             };
-            Ok(Planned { index: index as u32, repeat, arm, drawn })
+            Ok(Planned { index: index as u32, repeat, variant, drawn })
         };
         (done..scenario.trials().min(done + size)).map(&mut planned).collect()
     }
@@ -143,10 +144,10 @@ impl<'a> Plan<'a> {
     }
 
     fn trial<'b>(&self, planned: &'b Planned<'_>) -> Trial<'b> {
-        let arm = planned.drawn.as_ref().map_or(planned.arm, |(arm, _)| arm);
+        let variant = planned.drawn.as_ref().map_or(planned.variant, |(variant, _)| variant);
         Trial {
             index: planned.index,
-            arm,
+            variant,
             repeat: planned.repeat,
             seed: repeat_seed(self.scenario.seed, planned.repeat),
             keeps_curves: self.keeps_curves,

@@ -5,10 +5,10 @@ use underload_run::scenario::Scenario;
 use underload_run::world::sim::configure;
 use underload_sim::trial::{TrialLabel, run};
 
-/// The record of a scenario of one arm.
+/// The record of a scenario of one variant.
 fn record(text: &str) -> TrialRecord {
     let scenario = Scenario::parse(text, "test").expect("a valid scenario");
-    let config = configure(&scenario.arms[0], 1, TrialLabel::default()).expect("simulated");
+    let config = configure(&scenario.variants[0], 1, TrialLabel::default()).expect("simulated");
     run(config).expect("a trial").record
 }
 

@@ -49,7 +49,8 @@ fn names(path: &Path, wanted: Direction) -> Vec<&str> {
 
 fn simulate(text: &str) -> TrialOutcome {
     let scenario = parse(text).expect("a valid scenario");
-    run(configure(&scenario.arms[0], 1, TrialLabel::default()).expect("a plan")).expect("a trial")
+    run(configure(&scenario.variants[0], 1, TrialLabel::default()).expect("a plan"))
+        .expect("a trial")
 }
 
 fn up<'a>(outcome: &'a TrialOutcome, hop: &str) -> &'a BottleneckSummary {
@@ -67,7 +68,7 @@ fn sojourn_p50_ms(link: &BottleneckSummary) -> f64 {
 #[test]
 fn hops_are_passed_in_the_order_of_the_way() {
     let scenario = parse(CHAIN).expect("a valid scenario");
-    let path = &scenario.arms[0].path;
+    let path = &scenario.variants[0].path;
     assert_eq!(names(path, Direction::Up), ["wifi", "modem"]);
     assert_eq!(names(path, Direction::Down), ["modem", "wifi"]);
     // The path's delay lies between the last hop and the server; a link's own adds to it.
@@ -75,7 +76,7 @@ fn hops_are_passed_in_the_order_of_the_way() {
     assert_eq!(path.down[0].link.delay, Span::from_millis(10));
     assert_eq!(path.base_round_trip(), Span::from_millis(21));
     assert_eq!(scenario.worlds(), [World::Sim]);
-    let label = scenario.arms[0].label();
+    let label = scenario.variants[0].label();
     assert!(label.contains("before 10mbit up at modem"), "{label}");
 }
 
@@ -83,17 +84,17 @@ fn hops_are_passed_in_the_order_of_the_way() {
 fn a_direction_without_links_is_wide() {
     let text = CHAIN.replace("down", "#");
     let scenario = parse(&text).expect("a valid scenario");
-    let path = &scenario.arms[0].path;
+    let path = &scenario.variants[0].path;
     assert_eq!(names(path, Direction::Up), ["wifi", "modem"]);
     assert!(path.down.iter().all(|lane| lane.is_wide));
     assert_eq!(path.base_round_trip(), Span::from_millis(21));
 }
 
 #[test]
-fn arms_sweeps_and_the_command_line_override_hops() {
+fn variants_sweeps_and_the_command_line_override_hops() {
     let text = format!(
-        "{CHAIN}\n[[arm]]\nname = \"pie\"\npath.hop.modem.up_queue = \"docsis-pie\"\n\
-         [[arm]]\nname = \"fifo\"\npath.hop.modem.up_queue = \"fifo:limit=64KiB\"\n\
+        "{CHAIN}\n[[variant]]\nname = \"pie\"\npath.hop.modem.up_queue = \"docsis-pie\"\n\
+         [[variant]]\nname = \"fifo\"\npath.hop.modem.up_queue = \"fifo:limit=64KiB\"\n\
          [[sweep]]\nkey = \"path.hop.wifi.up\"\nvalues = [\"30mbit\", \"40mbit\"]\n\
          [short]\npath.hop.modem.down = \"50mbit\"\n"
     );
@@ -101,18 +102,19 @@ fn arms_sweeps_and_the_command_line_override_hops() {
     let options = Options { short: true, set, ..Options::default() };
     let scenario = Scenario::parse_with(&text, "chain.toml", &options, &mut builtin::load_file);
     let scenario = scenario.expect("a valid scenario");
-    let arm = scenario.arms.iter().find(|arm| arm.name == "pie/40mbit").expect("the variant");
-    let links: Vec<String> = arm.path.lanes().map(|(_, lane)| lane.link_label()).collect();
+    let variant =
+        scenario.variants.iter().find(|variant| variant.name == "pie/40mbit").expect("the variant");
+    let links: Vec<String> = variant.path.lanes().map(|(_, lane)| lane.link_label()).collect();
     assert_eq!(links, ["40mbit", "10mbit", "50mbit", "90mbit"]);
-    assert_eq!(arm.path.up[1].queue.label().name, "docsis-pie");
-    assert_eq!(arm.path.up[0].queue.label().name, "fifo");
+    assert_eq!(variant.path.up[1].queue.label().name, "docsis-pie");
+    assert_eq!(variant.path.up[0].queue.label().name, "fifo");
 }
 
 #[test]
 fn faults_of_hops_name_their_place_and_what_is_accepted() {
     let modem = "up = \"10mbit\"\nup_queue = \"fifo:limit=125kB\"\n\
                  down = \"100mbit\"\ndown_queue = \"fifo:limit=1000p\"\n";
-    let arm = |line: &str| format!("interval = \"10ms\"\n[[arm]]\nname = \"a\"\n{line}\n");
+    let variant = |line: &str| format!("interval = \"10ms\"\n[[variant]]\nname = \"a\"\n{line}\n");
     let interval = "interval = \"10ms\"\n";
     let cases = [
         (modem, String::new(), ":11: path.hop.modem.up: expected a link in at least one"),
@@ -123,9 +125,17 @@ fn faults_of_hops_name_their_place_and_what_is_accepted() {
         ("up = \"10mbit\"", "up = \"fast\"".into(), ":13: path.hop.modem.up: "),
         ("up = \"10mbit\"\n", String::new(), "path.hop.modem.up_queue: has no link"),
         ("up = \"10mbit\"", "rate = \"1mbit\"\nup = \"10mbit\"".into(), "modem.rate: unknown key"),
-        (interval, arm("path.hop.cmts.up = \"1mbit\""), "no hop is named `cmts`; expected wifi"),
-        (interval, arm("path.hop.modem.name = \"x\""), "path.hop.modem.name: cannot be overridden"),
-        (interval, arm("path.hop = []"), "expected a table of keys to override"),
+        (
+            interval,
+            variant("path.hop.cmts.up = \"1mbit\""),
+            "no hop is named `cmts`; expected wifi",
+        ),
+        (
+            interval,
+            variant("path.hop.modem.name = \"x\""),
+            "path.hop.modem.name: cannot be overridden",
+        ),
+        (interval, variant("path.hop = []"), "expected a table of keys to override"),
     ];
     for (from, to, expected) in cases {
         assert!(CHAIN.contains(from), "{from}");
@@ -134,7 +144,7 @@ fn faults_of_hops_name_their_place_and_what_is_accepted() {
     }
     let plain = "[phases]\nload = \"1s\"\n[path]\nup = \"1mbit\"\nup_queue = \"fifo:limit=64KiB\"\n\
          [[flow]]\nkind = \"probe\"\n";
-    let text = format!("{plain}{}", arm("path.hop.modem.up = \"2mbit\""));
+    let text = format!("{plain}{}", variant("path.hop.modem.up = \"2mbit\""));
     let error = parse(&text).expect_err("there are no hops").to_string();
     assert!(error.contains("the scenario has no [[path.hop]]"), "{error}");
 }

@@ -17,7 +17,7 @@ fn download(queue: &str) -> TrialRecord {
          [[flow]]\nname = \"probe\"\nkind = \"probe\"\ninterval = \"10ms\"\n"
     );
     let scenario = Scenario::parse(&text, "test").expect("a valid scenario");
-    let config = configure(&scenario.arms[0], 1, TrialLabel::default()).expect("simulated");
+    let config = configure(&scenario.variants[0], 1, TrialLabel::default()).expect("simulated");
     run(config).expect("a trial").record
 }
 
@@ -82,7 +82,7 @@ fn a_load_without_tcp_has_no_round_trips_and_a_long_one_has_a_bounded_number() {
     };
     let inside_of = |text: &str| {
         let scenario = Scenario::parse(text, "test").expect("a valid scenario");
-        let config = configure(&scenario.arms[0], 1, TrialLabel::default()).expect("simulated");
+        let config = configure(&scenario.variants[0], 1, TrialLabel::default()).expect("simulated");
         run(config).expect("a trial").record.inside
     };
     assert!(inside_of(&text("kind = \"udp\"\nrate = \"1mbit\"", "2s")).is_empty());

@@ -32,8 +32,8 @@ fn scenario() -> Scenario {
         .phases(Keys::new().set("load", "2s"))
         .flow("upload", "tcp", Keys::new().set("congestion_control", "cubic"))
         .flow("probe", "probe", Keys::new().set("interval", "10ms"))
-        .arm("own", Keys::new().set("path.up_queue", SPEC))
-        .arm("built-in", Keys::new().set("path.up_queue", "bode:bound=5ms"))
+        .variant("own", Keys::new().set("path.up_queue", SPEC))
+        .variant("built-in", Keys::new().set("path.up_queue", "bode:bound=5ms"))
         .finish()
         .expect("a scenario")
 }
@@ -49,7 +49,7 @@ fn what_is_brought_along_decides_as_what_is_built_in() {
     let [own, built_in] = [&record.trials[0], &record.trials[1]];
     assert_eq!(own.latencies, built_in.latencies);
     assert!(own.bottlenecks[0].queue.starts_with(SPEC), "{}", own.bottlenecks[0].queue);
-    let drops = |arm: &str| underload_record::metric_of(&record, arm, "drops.up");
+    let drops = |variant: &str| underload_record::metric_of(&record, variant, "drops.up");
     assert!(drops("own").is_some_and(|percent| percent > 0.0), "the premise: it drops");
     assert_eq!(drops("own"), drops("built-in"));
 }

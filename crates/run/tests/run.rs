@@ -24,8 +24,8 @@ fn two_queues_often(repeats: i64) -> Scenario {
         .phases(Keys::new().set("idle", "500ms").set("ramp", "2s").set("load", "2s"))
         .flow("upload", "tcp", Keys::new().set("congestion_control", "cubic"))
         .flow("probe", "probe", Keys::new().set("interval", "10ms"))
-        .arm("fifo", Keys::new().set("path.up_queue", "fifo:limit=256KiB"))
-        .arm("pie", Keys::new().set("path.up_queue", "pie"))
+        .variant("fifo", Keys::new().set("path.up_queue", "fifo:limit=256KiB"))
+        .variant("pie", Keys::new().set("path.up_queue", "pie"))
         .finish()
         .expect("a scenario")
 }
@@ -55,7 +55,7 @@ fn the_record_is_the_same_in_memory_and_on_disk() {
     assert_eq!(disk, read);
     assert!(memory.complete && memory.world == World::Sim && memory.trials.len() == 4);
     assert_eq!(memory.scenario.text, scenario.text);
-    let [fifo, pie] = [0, 1].map(|arm| metric(&memory.summaries[arm], "load.rtt.p50"));
+    let [fifo, pie] = [0, 1].map(|variant| metric(&memory.summaries[variant], "load.rtt.p50"));
     assert!(fifo.expect("fifo") > 2.0 * pie.expect("pie"), "{fifo:?} {pie:?}");
 }
 
@@ -99,7 +99,7 @@ impl Progress for Listener {
     }
 
     fn finished(&mut self, trial: &TrialRecord) {
-        self.heard.push(format!("{} #{}", trial.arm, trial.repeat));
+        self.heard.push(format!("{} #{}", trial.variant, trial.repeat));
         if let Some(stop) = &self.stops {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }

@@ -38,10 +38,10 @@ const SCENARIO: &str = r#"
     [[flow]]
     kind = "probe"
     interval = "5ms"
-    [[arm]]
+    [[variant]]
     name = "fifo"
     path.up_queue = "fifo:limit=64KiB"
-    [[arm]]
+    [[variant]]
     name = "codel"
     path.up_queue = "codel:profile=linux"
 "#;
@@ -122,15 +122,15 @@ fn a_cell_is_what_a_run_of_the_same_settings_computes() {
         let scenario = Scenario::parse_with(SCENARIO, "scenario.toml", &options, load);
         let record = run_scenario(&scenario.expect("right"), &Settings::default(), &mut ());
         let record = record.expect("a run").record;
-        for (arm, summary) in record.summaries.iter().enumerate() {
-            let first = (cell as usize + arm) * 2;
+        for (variant, summary) in record.summaries.iter().enumerate() {
+            let first = (cell as usize + variant) * 2;
             for repeat in 0..2 {
                 let of_run = |trial: &&TrialRecord| {
-                    trial.arm == summary.arm && trial.repeat as usize == repeat
+                    trial.variant == summary.variant && trial.repeat as usize == repeat
                 };
                 let trial = record.trials.iter().find(of_run).expect("a trial");
                 assert_eq!(texts(&rows, "seed")[first + repeat], trial.seed.to_string());
-                assert_eq!(texts(&rows, "arm")[first + repeat], trial.arm);
+                assert_eq!(texts(&rows, "variant")[first + repeat], trial.variant);
             }
             let own: f64 = (0..2)
                 .map(|repeat| doubles(&rows, "utilisation.up")[first + repeat].expect("one"))
@@ -238,7 +238,7 @@ fn a_worker_elsewhere_needs_no_files() {
     assert_eq!(there.manifest(), here.manifest());
     let (go_on, units) = (AtomicBool::new(false), 0..here.units());
     let rows = there.compute(units.clone(), &go_on);
-    assert_eq!(texts(&rows, "arm").len(), 8);
+    assert_eq!(texts(&rows, "variant").len(), 8);
     assert_eq!(rows, here.compute(units, &go_on));
     // Another file of the same name is another sweep.
     let other = BTreeMap::from([("up.trace".to_owned(), b"1\n".to_vec())]);
@@ -275,9 +275,9 @@ fn a_cohort_draws_as_in_a_run() {
     let conditions = texts(&rows, "conditions");
     assert_eq!(conditions.iter().collect::<BTreeSet<_>>().len(), 6, "each draws its own");
     for trial in &record.trials {
-        let arm = usize::from(trial.arm == "codel");
+        let variant = usize::from(trial.variant == "codel");
         let wanted = serde_json::to_string(&trial.conditions).expect("JSON");
-        assert_eq!(conditions[arm * 3 + trial.repeat as usize], wanted);
+        assert_eq!(conditions[variant * 3 + trial.repeat as usize], wanted);
     }
     let ids: BTreeSet<&str> = texts(&rows, "cell_id").into_iter().collect();
     assert_eq!(ids.len(), 2);
@@ -381,9 +381,9 @@ fn what_is_wrong_is_told_with_its_place() {
             "overrides this key itself",
         ),
         (
-            "[[axis]]\nname = \"arm\"\nkey = \"path.rtt\"\nvalues = [\"5ms\"]",
+            "[[axis]]\nname = \"variant\"\nkey = \"path.rtt\"\nvalues = [\"5ms\"]",
             Some(1),
-            "the column `arm`",
+            "the column `variant`",
         ),
         (
             "metrics = [\"load.loss\", \"load.loss\"]",
@@ -392,7 +392,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         ("metrics = [\"lod.rtt.p99\"]", Some(1), "did you mean `load.rtt.p99`?"),
         ("metrics = [\"bulkk/load.rtt.p99\"]", Some(1), "no flow is named `bulkk`"),
-        ("arms = [\"pie\"]", Some(1), "no variant is named `pie`"),
+        ("variants = [\"pie\"]", Some(1), "no variant is named `pie`"),
         ("set = [\"path.up=fast\"]", Some(1), "path.up"),
         ("short = true", Some(1), "short: the scenario has no table [short]"),
         ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
@@ -437,7 +437,7 @@ fn settings_of_a_sweep_have_its_axes() {
 /// Keys of a wrong type, and faults that only the scenario shows, hide none of the others.
 #[test]
 fn all_faults_of_a_sweep_file_are_told_at_once() {
-    let text = "repeats = \"3\"\nset = [\"path.up=fast\"]\narms = [\"pie\"]\n[[axis]]\nkey = 7\n\
+    let text = "repeats = \"3\"\nset = [\"path.up=fast\"]\nvariants = [\"pie\"]\n[[axis]]\nkey = 7\n\
          [[axis]]\nkey = \"path.rtt\"\nvalues = []\n[stop]\nmetric = \"load.loss\"\nwithin = -1.0";
     let all = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
     let all = all.expect_err("six faults").0;

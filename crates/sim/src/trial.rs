@@ -41,8 +41,8 @@ pub struct SimConfig {
 pub struct TrialLabel {
     /// Position in the run.
     pub index: u32,
-    pub arm: String,
-    /// Number of the repeat of the arm, from 0.
+    pub variant: String,
+    /// Number of the repeat of the variant, from 0.
     pub repeat: u32,
 }
 
@@ -351,7 +351,7 @@ impl Trial {
         let mut outcome = TrialOutcome {
             record: TrialRecord {
                 index: label.index,
-                arm: label.arm,
+                variant: label.variant,
                 repeat: label.repeat,
                 seed,
                 phases: windows.to_vec(),

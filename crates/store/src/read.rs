@@ -13,7 +13,7 @@ use crate::error::{NEWEST_VERSION, Result, StoreError};
 use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, SWEEP, TEXT_LIMIT, part, read_text};
 use crate::records::{self, Apart, TrialsIn};
 use crate::rows::{Points, Samples, to_samples, to_series};
-use crate::run_data::{RunData, arm_names, check_trial};
+use crate::run_data::{RunData, check_trial, variant_names};
 use crate::run_dir::RunDir;
 use crate::table_file;
 
@@ -97,13 +97,13 @@ fn read_with(
         return incomplete(path, record);
     }
     if let Some(trials_in) = trials_in {
-        let arms = arm_names(&record.arms);
+        let variants = variant_names(&record.variants);
         let trials = match reduce {
             Some(reduce) if is_empty(path, SAMPLES) && is_empty(path, SERIES) => {
                 let reduce = &mut |trial: &mut TrialRecord| reduce(&record, trial);
-                records::read(path, &trials_in, &arms, REDUCED_TEXT_LIMIT, reduce)
+                records::read(path, &trials_in, &variants, REDUCED_TEXT_LIMIT, reduce)
             }
-            _ => records::read(path, &trials_in, &arms, TEXT_LIMIT, &mut |_| {}),
+            _ => records::read(path, &trials_in, &variants, TEXT_LIMIT, &mut |_| {}),
         };
         record.trials = trials?;
     }
@@ -170,8 +170,8 @@ fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>)> {
 
 /// Checks that indices equal positions, and that names are known and unique.
 fn check(record: &RunRecord) -> Result<(), String> {
-    let names = arm_names(&record.arms);
-    if names.len() != record.arms.len() {
+    let names = variant_names(&record.variants);
+    if names.len() != record.variants.len() {
         return Err("two variants with equal names".to_owned());
     }
     for (position, trial) in record.trials.iter().enumerate() {
@@ -180,15 +180,15 @@ fn check(record: &RunRecord) -> Result<(), String> {
         }
         check_trial(trial, &names)?;
     }
-    match record.summaries.iter().find(|summary| !names.contains(&summary.arm)) {
-        Some(summary) => Err(format!("a summary of the unknown variant {:?}", summary.arm)),
+    match record.summaries.iter().find(|summary| !names.contains(&summary.variant)) {
+        Some(summary) => Err(format!("a summary of the unknown variant {:?}", summary.variant)),
         None => Ok(()),
     }
 }
 
 /// Reads an incomplete run: the trials whose lines and parts are complete.
 fn incomplete(path: &Path, mut record: RunRecord) -> Result<RunData> {
-    let (trials, mut left_out) = journal(&path.join(JOURNAL), &arm_names(&record.arms))?;
+    let (trials, mut left_out) = journal(&path.join(JOURNAL), &variant_names(&record.variants))?;
     let keeps_samples = trials.iter().any(|trial| part_of(path, trial, SAMPLES).exists());
     let (mut samples, mut series) = (Vec::new(), Vec::new());
     let mut pools = LatencyPools::default();
@@ -246,7 +246,7 @@ fn part_of(path: &Path, trial: &TrialRecord, name: &str) -> PathBuf {
 
 /// Reads the finished trials of an incomplete run, and the errors of other lines. Ignores a last
 /// line without its end, which was being written when the run was cut short.
-fn journal(path: &Path, arms: &BTreeSet<String>) -> Result<(Vec<TrialRecord>, Vec<String>)> {
+fn journal(path: &Path, variants: &BTreeSet<String>) -> Result<(Vec<TrialRecord>, Vec<String>)> {
     // A run may be cut short before it has a journal.
     let lines = Lines::from(read_text(path)?.unwrap_or_default());
     let (mut trials, mut wrong) = (Vec::<TrialRecord>::new(), Vec::new());
@@ -254,7 +254,7 @@ fn journal(path: &Path, arms: &BTreeSet<String>) -> Result<(Vec<TrialRecord>, Ve
         let parsed = serde_json::from_slice::<TrialRecord>(line).map_err(|error| error.to_string());
         let least = trials.last().map_or(0, |last| last.index + 1);
         let checked = parsed.and_then(|trial| {
-            check_trial(&trial, arms)?;
+            check_trial(&trial, variants)?;
             if trial.index < least {
                 return Err(format!("trial {}; expected trial {least}", trial.index));
             }

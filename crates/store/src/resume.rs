@@ -28,7 +28,7 @@ pub struct Resumed {
 
 impl RunDir {
     /// Resumes an incomplete run if `record` would begin the same run: with the same program,
-    /// scenario, seed, world and arms. Finished trials before the first damaged one stay as they
+    /// scenario, seed, world and variants. Finished trials before the first damaged one stay as they
     /// are; files of other trials are removed.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl RunDir {
         }
         let RunData { record: found, samples, mut left_out, .. } = RunDir::read(&path)?;
         let of = |trial: &TrialRecord| of_trial(&samples, trial.index, |it| it.trial);
-        // Quantiles of an arm need the samples of all its trials.
+        // Quantiles of a variant need the samples of all its trials.
         let lacks = |trial: &TrialRecord| {
             of(trial).is_empty() && trial.latencies.iter().any(|latency| latency.sent > 0)
         };
@@ -94,7 +94,7 @@ fn difference(found: &RunRecord, wanted: &RunRecord) -> Option<&'static str> {
         (is_other_kernel(found, wanted), "the run has trials of another kernel"),
         (found.seed != wanted.seed, "the run has another seed"),
         (found.scenario != wanted.scenario, "the scenario or its options differ"),
-        (found.arms != wanted.arms, "its variants differ"),
+        (found.variants != wanted.variants, "its variants differ"),
     ]
     .into_iter()
     .find_map(|(differs, reason)| differs.then_some(reason))

@@ -13,9 +13,9 @@ use crate::columns::{Column, Get, Group, Schema, utf8};
 /// The columns of `samples.parquet`.
 pub(crate) struct Samples;
 
-/// A sample with the names of its arm and its flow.
+/// A sample with the names of its variant and its flow.
 pub(crate) struct SampleRow<'a> {
-    pub(crate) arm: &'a str,
+    pub(crate) variant: &'a str,
     pub(crate) flow: &'a str,
     pub(crate) sample: &'a Sample,
 }
@@ -25,7 +25,7 @@ impl Schema for Samples {
 
     const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
         ("trial", Long(|row| row.sample.trial.into())),
-        ("arm", Text(|row| row.arm.into())),
+        ("variant", Text(|row| row.variant.into())),
         ("flow", Text(|row| row.flow.into())),
         ("sequence", Long(|row| row.sample.sequence.into())),
         ("phase", Text(|row| row.sample.phase.name().into())),
@@ -47,9 +47,9 @@ impl Schema for Samples {
 /// The columns of `series.parquet`.
 pub(crate) struct Points;
 
-/// A point of a series with the name of its arm.
+/// A point of a series with the name of its variant.
 pub(crate) struct PointRow<'a> {
-    pub(crate) arm: &'a str,
+    pub(crate) variant: &'a str,
     pub(crate) series: &'a Series,
     pub(crate) point: &'a SeriesPoint,
 }
@@ -59,7 +59,7 @@ impl Schema for Points {
 
     const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
         ("trial", Long(|row| row.series.trial.into())),
-        ("arm", Text(|row| row.arm.into())),
+        ("variant", Text(|row| row.variant.into())),
         ("name", Text(|row| (&row.series.name).into())),
         ("unit", Text(|row| (&row.series.unit).into())),
         ("time_ns", Long(|row| row.point.time_ns.into())),
@@ -91,7 +91,7 @@ pub(crate) fn from_samples(trial: &TrialRecord, samples: &[Sample]) -> Result<Ve
             .try_for_each(in_range)?;
     }
     Ok(Samples::columns(samples.iter().map(|sample| SampleRow {
-        arm: &trial.arm,
+        variant: &trial.variant,
         flow: &trial.flows[usize::from(sample.flow)].name,
         sample,
     })))
@@ -149,11 +149,14 @@ pub(crate) fn from_series(trial: &TrialRecord, series: &[Series]) -> Result<Vec<
         }
         series.points.iter().try_for_each(|point| in_range(point.time_ns))?;
     }
-    Ok(Points::columns(series.iter().flat_map(|series| points(&trial.arm, series))))
+    Ok(Points::columns(series.iter().flat_map(|series| points(&trial.variant, series))))
 }
 
-pub(crate) fn points<'a>(arm: &'a str, series: &'a Series) -> impl Iterator<Item = PointRow<'a>> {
-    series.points.iter().map(move |point| PointRow { arm, series, point })
+pub(crate) fn points<'a>(
+    variant: &'a str,
+    series: &'a Series,
+) -> impl Iterator<Item = PointRow<'a>> {
+    series.points.iter().map(move |point| PointRow { variant, series, point })
 }
 
 /// Appends the rows of one row group to `all`. Rows of one series are consecutive. Rejects rows

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use underload_record::schema::{ArmRecord, RunRecord, Sample, Series, TrialRecord};
+use underload_record::schema::{RunRecord, Sample, Series, TrialRecord, VariantRecord};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunData {
@@ -36,15 +36,15 @@ pub(crate) fn of_trial<T>(ascending: &[T], trial: u32, trial_of: impl Fn(&T) -> 
     &ascending[from..to.max(from)]
 }
 
-pub(crate) fn arm_names(arms: &[ArmRecord]) -> BTreeSet<String> {
-    arms.iter().map(|arm| arm.name.clone()).collect()
+pub(crate) fn variant_names(variants: &[VariantRecord]) -> BTreeSet<String> {
+    variants.iter().map(|variant| variant.name.clone()).collect()
 }
 
-/// Checks a trial of a run with these arms.
-pub(crate) fn check_trial(trial: &TrialRecord, arms: &BTreeSet<String>) -> Result<(), String> {
-    let TrialRecord { index, arm, .. } = trial;
-    if !arms.contains(arm) {
-        return Err(format!("trial {index} has the unknown variant {arm:?}"));
+/// Checks a trial of a run with these variants.
+pub(crate) fn check_trial(trial: &TrialRecord, variants: &BTreeSet<String>) -> Result<(), String> {
+    let TrialRecord { index, variant, .. } = trial;
+    if !variants.contains(variant) {
+        return Err(format!("trial {index} has the unknown variant {variant:?}"));
     }
     let names: BTreeSet<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
     if names.len() != trial.flows.len() {

@@ -17,7 +17,7 @@ pub(super) struct Spool<'a> {
     /// Length of the journal.
     pub(super) bytes: u64,
     pub(super) trials: usize,
-    pub(super) arms: &'a BTreeSet<String>,
+    pub(super) variants: &'a BTreeSet<String>,
 }
 
 impl Spool<'_> {
@@ -45,7 +45,7 @@ impl Spool<'_> {
         if trial.index as usize != index {
             return Err(format!("trial {}; expected trial {index}", trial.index));
         }
-        check_trial(&trial, self.arms)?;
+        check_trial(&trial, self.variants)?;
         Ok(trial)
     }
 

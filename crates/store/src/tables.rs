@@ -72,14 +72,14 @@ pub fn write_samples_csv(out: &mut impl Write, data: &RunData) -> io::Result<()>
     let rows = data.samples.iter().map(|sample| {
         let trial = data.record.trials.get(sample.trial as usize);
         let flow = trial.and_then(|trial| trial.flows.get(usize::from(sample.flow)));
-        SampleRow { arm: arm(trial), flow: flow.map_or("", |flow| &flow.name), sample }
+        SampleRow { variant: variant(trial), flow: flow.map_or("", |flow| &flow.name), sample }
     });
     Samples::write_csv(out, rows)
 }
 
 /// Writes every point of every series as CSV, with the columns of `series.parquet`.
 pub fn write_series_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
-    let of_trial = |index: u32| arm(data.record.trials.get(index as usize));
+    let of_trial = |index: u32| variant(data.record.trials.get(index as usize));
     let all = data.series.iter();
     Points::write_csv(out, all.flat_map(|series| rows::points(of_trial(series.trial), series)))
 }
@@ -89,6 +89,6 @@ pub fn write_trials_csv(out: &mut impl Write, trials: &[TrialRecord]) -> io::Res
     Trials::write_csv(out, trials.iter())
 }
 
-fn arm(trial: Option<&TrialRecord>) -> &str {
-    trial.map_or("", |trial| &trial.arm)
+fn variant(trial: Option<&TrialRecord>) -> &str {
+    trial.map_or("", |trial| &trial.variant)
 }

@@ -22,7 +22,7 @@ impl Schema for Trials {
 
     const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
         ("trial", Long(|it| it.index.into())),
-        ("arm", Text(|it| (&it.arm).into())),
+        ("variant", Text(|it| (&it.variant).into())),
         ("repeat", Long(|it| it.repeat.into())),
         // Stored as a text, because it may exceed 63 bits.
         ("seed", Text(|it| it.seed.to_string().into())),

@@ -48,7 +48,7 @@ pub fn read(run: &Path) -> anyhow::Result<Vec<(String, Numbers)>> {
     let kernel = record["host"]["kernel"].as_str().unwrap_or_default();
     let mut variants: Vec<(String, Numbers)> = Vec::new();
     for trial in list(&record["trials"]) {
-        let name = trial["arm"].as_str().context("a trial without a name")?;
+        let name = trial["variant"].as_str().context("a trial without a name")?;
         let values = values(trial);
         match variants.iter_mut().find(|(known, _)| known == name) {
             Some((_, numbers)) => numbers.widen(&values),
@@ -136,11 +136,11 @@ pub fn add_means(
         let mut variant = "";
         for line in text.lines() {
             let columns: Vec<&str> = line.split(',').collect();
-            let [_, arm, series, _, time_ns, value] = columns.as_slice() else { continue };
+            let [_, name, series, _, time_ns, value] = columns.as_slice() else { continue };
             let is_in_load = time_ns.parse().is_ok_and(|time| (start_ns..end_ns).contains(&time));
             let kind = SERIES.iter().position(|(suffix, _)| series.ends_with(suffix));
             if let Some(kind) = kind.filter(|_| is_in_load) {
-                variant = arm;
+                variant = name;
                 points[kind].push(value.parse::<f64>()?);
             }
         }
@@ -179,7 +179,7 @@ mod tests {
                    "distribution": distribution})
         };
         let trial = json!({
-            "arm": "codel", "validity": {"verdict": "valid"},
+            "variant": "codel", "validity": {"verdict": "valid"},
             "latencies": [
                 latency(&idle, false, 1, 2), latency(&load, true, 3, 4),
                 latency(&load, false, 41_500_000, 46_000_000),
@@ -202,7 +202,7 @@ mod tests {
         let known = [41.5, 46.0, 20.0, 9.0, 11.0, 75.0].map(Some);
         assert_eq!(values(&trial)[..MEANS], known);
         assert_eq!(values(&trial)[MEANS..], [None; METRICS - MEANS]);
-        let invalid = json!({"arm": "codel", "validity": {"verdict": "invalid"}});
+        let invalid = json!({"variant": "codel", "validity": {"verdict": "invalid"}});
         assert_eq!(values(&invalid), [None; METRICS]);
     }
 

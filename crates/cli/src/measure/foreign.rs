@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use underload_record::schema::{ArmRecord, Direction};
+use underload_record::schema::{Direction, VariantRecord};
 
 use super::arguments::Arguments;
 
@@ -16,14 +16,14 @@ pub fn directions(arguments: &Arguments) -> Vec<Direction> {
     }
 }
 
-/// Returns an arm per direction.
-pub fn arms(test: &str, directions: &[Direction]) -> Vec<ArmRecord> {
-    let arm = |direction: &Direction| ArmRecord {
+/// Returns a variant per direction.
+pub fn variants(test: &str, directions: &[Direction]) -> Vec<VariantRecord> {
+    let variant = |direction: &Direction| VariantRecord {
         name: direction.name().to_owned(),
         label: test.to_owned(),
-        ..ArmRecord::default()
+        ..VariantRecord::default()
     };
-    directions.iter().map(arm).collect()
+    directions.iter().map(variant).collect()
 }
 
 /// Refuses an interval of less than `least`; `rule` names the reason.

@@ -23,7 +23,7 @@ use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
 use super::Arguments;
-use super::foreign::{arms, check_every, directions};
+use super::foreign::{check_every, directions, variants};
 use super::responsiveness::trust;
 use super::rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
 
@@ -183,7 +183,7 @@ impl Test for Ndt7<'_> {
             _ => host,
         };
         let (name, notes) = (TEST.to_owned(), Vec::new());
-        Plan { name, server, arms: arms(TEST, &self.directions), notes }
+        Plan { name, server, variants: variants(TEST, &self.directions), notes }
     }
 
     fn measure(

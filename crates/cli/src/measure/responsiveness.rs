@@ -17,7 +17,7 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
 use super::Arguments;
-use super::foreign::{arms, directions};
+use super::foreign::{directions, variants};
 
 /// Name of the test in records.
 const TEST: &str = "responsiveness";
@@ -64,7 +64,7 @@ impl Test for Nq<'_> {
         Plan {
             name: TEST.to_owned(),
             server: self.arguments.request().shown_host(),
-            arms: arms(TEST, &self.directions),
+            variants: variants(TEST, &self.directions),
             notes: Vec::new(),
         }
     }

@@ -306,7 +306,7 @@ impl Trial<'_> {
     /// Returns the values of a measurement.
     fn read(&self, trials: &[TrialRecord], slot: u32, is_shaped: bool) -> anyhow::Result<Hour> {
         let value = |way: &str, wanted: Followed| {
-            let trial = trials.iter().find(|it| it.arm == way && it.validity.is_valid())?;
+            let trial = trials.iter().find(|it| it.variant == way && it.validity.is_valid())?;
             let mut values = followed(trial).into_iter();
             values.find_map(|(followed, value)| (followed == wanted).then_some(value))
         };

@@ -17,7 +17,7 @@ use crate::progress::words;
 struct Estimate<'a> {
     scenario: &'a str,
     axes: Vec<AxisEstimate<'a>>,
-    arms: usize,
+    variants: usize,
     cells: u64,
     repeats: u64,
     trials: u64,
@@ -67,7 +67,7 @@ pub fn print(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow
     let estimate = Estimate {
         scenario: &sweep.scenario.name,
         axes: sweep.axes().map(axis).collect(),
-        arms: sweep.scenario.arms.len(),
+        variants: sweep.scenario.variants.len(),
         cells: sweep.cells(),
         repeats: sweep.repeats,
         trials: sweep.trials(),
@@ -94,7 +94,7 @@ pub fn print(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow
 impl Estimate<'_> {
     fn lines(&self) -> Vec<String> {
         let mut lines =
-            vec![format!("scenario: {}, {}", self.scenario, count(self.arms, "variant"))];
+            vec![format!("scenario: {}, {}", self.scenario, count(self.variants, "variant"))];
         for AxisEstimate { name, values } in &self.axes {
             let values = values
                 .map_or("drawn from a range".to_owned(), |values| count(values as usize, "value"));

@@ -12,7 +12,7 @@ use underload_record::schema::{PlotKind, PlotRecord, Quantile};
 use underload_report::{
     SweepDimension, SweepOutcome, SweepPlot, SweepSubject, one_line, thousands, write_sweep_report,
 };
-use underload_run::scenario::{Arm, FlowKind};
+use underload_run::scenario::{FlowKind, Variant};
 use underload_run::source;
 use underload_run::sweep::{self, Dimension, PlotForm, PlotKeys, Sweep, SweepEnd, SweepSettings};
 
@@ -148,7 +148,7 @@ fn few_samples(sweep: &Sweep) -> Option<String> {
     if sweep.axes().any(|(name, _)| is_varied(name)) {
         return None;
     }
-    let samples = sweep.scenario.arms.iter().filter_map(samples_of_load).min()?;
+    let samples = sweep.scenario.variants.iter().filter_map(samples_of_load).min()?;
     let told = Quantile::highest_told_by(samples);
     (!quantile.is_told_by(samples)).then(|| {
         format!(
@@ -161,13 +161,13 @@ fn few_samples(sweep: &Sweep) -> Option<String> {
     })
 }
 
-/// Returns the number of probes of the arm's first probe flow during the load.
-fn samples_of_load(arm: &Arm) -> Option<u64> {
-    let interval = arm.flows.iter().find_map(|flow| match &flow.kind {
+/// Returns the number of probes of the variant's first probe flow during the load.
+fn samples_of_load(variant: &Variant) -> Option<u64> {
+    let interval = variant.flows.iter().find_map(|flow| match &flow.kind {
         FlowKind::Probe(probe) => Some(probe.interval),
         _ => None,
     })?;
-    arm.phases.load.as_nanos().checked_div(interval.as_nanos())
+    variant.phases.load.as_nanos().checked_div(interval.as_nanos())
 }
 
 fn title(sweep: &Sweep) -> &str {
@@ -199,7 +199,7 @@ fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
 fn plot(keys: &PlotKeys, axes: &[String], metrics: &[String]) -> Option<SweepPlot> {
     let metric = |wanted: &String| metrics.iter().position(|name| name == wanted);
     let dimension = |dimension| match dimension {
-        Dimension::Arm => SweepDimension::Arm,
+        Dimension::Variant => SweepDimension::Variant,
         Dimension::Axis(axis) => SweepDimension::Axis(axis),
     };
     let kind = match keys.kind {

@@ -12,7 +12,7 @@ use underload_run::{Destination, Settings, run};
 
 /// A simulated line, and the results of each of its runs.
 pub struct SimulatedLine {
-    pub arm: String,
+    pub variant: String,
     /// The conditions that were drawn for it.
     pub conditions: BTreeMap<String, String>,
     /// The steps of each of its runs.
@@ -49,8 +49,8 @@ pub fn simulate(
     for trial in &data.record.trials {
         let number = trial.conditions.get("line");
         let number = number.cloned().unwrap_or_else(|| format!("trial {}", trial.index));
-        let line = lines.entry((trial.arm.clone(), number)).or_insert_with(|| SimulatedLine {
-            arm: trial.arm.clone(),
+        let line = lines.entry((trial.variant.clone(), number)).or_insert_with(|| SimulatedLine {
+            variant: trial.variant.clone(),
             conditions: trial.conditions.clone(),
             runs: Vec::new(),
         });

@@ -124,7 +124,7 @@ fn model_of(cohort: Option<&Cohort>) -> String {
 
 fn attributes(plan: &Plan, line: &SimulatedLine, segment: u32) -> Attributes {
     let of = |name: &str| line.conditions.get(name).cloned().unwrap_or_default();
-    let model = match line.arm.as_str() {
+    let model = match line.variant.as_str() {
         "docsis-pie" => model_of(plan.cohorts.first()),
         "buffer-control" => model_of(plan.cohorts.last()),
         _ => of("model"),
@@ -132,8 +132,8 @@ fn attributes(plan: &Plan, line: &SimulatedLine, segment: u32) -> Attributes {
     let tier: f64 = of("tier").strip_suffix("mbit").and_then(|it| it.parse().ok()).unwrap_or(0.0);
     let home = of("home");
     let configured = match home.as_str() {
-        "" | "unlimited" => line.arm.clone(),
-        _ => format!("{}, home remarks", line.arm),
+        "" | "unlimited" => line.variant.clone(),
+        _ => format!("{}, home remarks", line.variant),
     };
     Attributes {
         model,
@@ -143,6 +143,6 @@ fn attributes(plan: &Plan, line: &SimulatedLine, segment: u32) -> Attributes {
         segment: format!("segment {segment}"),
         region: format!("region {}", segment % 4),
         configured,
-        measured: line.arm.clone(),
+        measured: line.variant.clone(),
     }
 }

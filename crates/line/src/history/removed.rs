@@ -57,7 +57,7 @@ impl RunNumbers {
         }
         let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let step = |trial: &TrialRecord| StepNumbers {
-            step: trial.arm.clone(),
+            step: trial.variant.clone(),
             values: followed(trial)
                 .into_iter()
                 .map(|(followed, value)| (followed.name().to_owned(), value))

@@ -23,10 +23,10 @@ struct Published<'a> {
 }
 
 impl Published<'_> {
-    fn beside(self, arm: &str, measured: Option<f64>, note: &str) -> Expectation {
+    fn beside(self, variant: &str, measured: Option<f64>, note: &str) -> Expectation {
         let mut expectation = Expectation {
             metric: self.metric.to_owned(),
-            arm: arm.to_owned(),
+            variant: variant.to_owned(),
             value: self.value,
             low: self.band.0,
             high: self.band.1,
@@ -105,12 +105,12 @@ fn trial(study: &CohortStudy) -> Vec<Expectation> {
             unit: "%",
             source: "NANOG 90, LLD results: 50 % and more lag reduction",
         };
-        let arm = if class.cohort.is_empty() { "all lines" } else { &class.cohort };
+        let variant = if class.cohort.is_empty() { "all lines" } else { &class.cohort };
         let note = format!(
             "against DSCP {}; how many of the trial's homes keep markings is not given",
             class.against
         );
-        published.beside(arm, class.cut_percent.as_ref().map(|cut| cut.mean), &note)
+        published.beside(variant, class.cut_percent.as_ref().map(|cut| cut.mean), &note)
     };
     classes.map(number).collect()
 }

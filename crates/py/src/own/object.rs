@@ -85,8 +85,8 @@ impl Fault {
             return error;
         }
         let place = trial.map_or_else(String::new, |trial| {
-            let TrialLabel { index, arm, repeat } = trial;
-            format!(", variant {arm}, trial {index} (repeat {repeat})")
+            let TrialLabel { index, variant, repeat } = trial;
+            format!(", variant {variant}, trial {index} (repeat {repeat})")
         });
         let kind = error.get_type(py).name().map_or_else(|_| "?".to_owned(), |it| it.to_string());
         let words = error.value(py).str().map_or_else(|_| String::new(), |it| it.to_string());

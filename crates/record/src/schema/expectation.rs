@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A published number, as a band, that is compared with an arm of this run.
+/// A published number, as a band, that is compared with a variant of this run.
 ///
 /// `metric` names what is compared:
 ///
@@ -35,15 +35,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Expectation {
     pub metric: String,
-    /// Name of the arm. A `*` in a part of the name matches any text; the metric is then the mean
-    /// over all matching arms. With `choice`, `{}` is replaced by each candidate.
-    pub arm: String,
-    /// If set, the metric of `arm` divided by the metric of this arm is compared. If both names
-    /// have the same number of `*`, each arm is divided by the arm with the same text there, and
+    /// Name of the variant. A `*` in a part of the name matches any text; the metric is then the mean
+    /// over all matching variants. With `choice`, `{}` is replaced by each candidate.
+    pub variant: String,
+    /// If set, the metric of `variant` divided by the metric of this variant is compared. If both names
+    /// have the same number of `*`, each variant is divided by the variant with the same text there, and
     /// the mean of the ratios is compared.
     #[serde(default)]
     pub relative_to: Option<String>,
-    /// If set, the number of the arm with the best metric is compared, not the metric.
+    /// If set, the number of the variant with the best metric is compared, not the metric.
     #[serde(default)]
     pub choice: Option<Choice>,
     /// The published number, in `unit`; `None` if only a band was published.
@@ -73,7 +73,7 @@ pub struct Expectation {
     pub cause: String,
 }
 
-/// The choice of the arm with the best metric, whose number is compared, such as its buffer.
+/// The choice of the variant with the best metric, whose number is compared, such as its buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Whether the largest or the smallest metric is the best.
@@ -82,8 +82,8 @@ pub struct Choice {
     /// smallest of their numbers is chosen; in the metric's unit.
     #[serde(default)]
     pub within: f64,
-    /// Candidates and their numbers, in the expectation's unit. The arm of a candidate is
-    /// [`Expectation::arm`] with the candidate's name in place of `{}`.
+    /// Candidates and their numbers, in the expectation's unit. The variant of a candidate is
+    /// [`Expectation::variant`] with the candidate's name in place of `{}`.
     pub among: BTreeMap<String, f64>,
 }
 
@@ -111,16 +111,16 @@ impl Choice {
     }
 }
 
-/// Returns whether a pattern matches an arm's name: `1mbit/*` and `*/8KiB` match `1mbit/8KiB`. Each
+/// Returns whether a pattern matches a variant's name: `1mbit/*` and `*/8KiB` match `1mbit/8KiB`. Each
 /// part may have one `*`, which matches any characters of that part.
-pub fn names_arm(pattern: &str, arm: &str) -> bool {
-    parts_named(pattern, arm).is_some()
+pub fn names_variant(pattern: &str, variant: &str) -> bool {
+    parts_named(pattern, variant).is_some()
 }
 
-/// Returns the text in place of each `*` of a pattern, if the pattern matches the arm's name.
-fn parts_named<'a>(pattern: &str, arm: &'a str) -> Option<Vec<&'a str>> {
+/// Returns the text in place of each `*` of a pattern, if the pattern matches the variant's name.
+fn parts_named<'a>(pattern: &str, variant: &'a str) -> Option<Vec<&'a str>> {
     let mut stars = Vec::new();
-    let mut parts = arm.split('/');
+    let mut parts = variant.split('/');
     for wanted in pattern.split('/') {
         let part = parts.next()?;
         match wanted.split_once('*') {
@@ -148,35 +148,37 @@ pub enum Verdict {
 }
 
 impl Expectation {
-    /// Returns the patterns of all arms that the expectation uses.
-    pub fn arm_patterns(&self) -> Vec<String> {
+    /// Returns the patterns of all variants that the expectation uses.
+    pub fn variant_patterns(&self) -> Vec<String> {
         let mut patterns = match &self.choice {
             Some(choice) => choice.among.keys().map(|name| self.candidate(name)).collect(),
-            None => vec![self.arm.clone()],
+            None => vec![self.variant.clone()],
         };
         patterns.extend(self.relative_to.clone());
         patterns
     }
 
-    /// Returns the measured value, from the metric of each of `arms`; `None` if one of the arms
+    /// Returns the measured value, from the metric of each of `variants`; `None` if one of the variants
     /// that the expectation uses has no metric.
-    pub fn measure(&self, arms: &[&str], metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-        let mean_of = |pattern: &str| mean(&arms_named(pattern, arms), |arm, _| metric(arm));
+    pub fn measure(&self, variants: &[&str], metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let mean_of =
+            |pattern: &str| mean(&variants_named(pattern, variants), |variant, _| metric(variant));
         if let Some(choice) = &self.choice {
             return choice.best_number(|name| mean_of(&self.candidate(name)));
         }
-        let Some(other) = &self.relative_to else { return mean_of(&self.arm) };
-        if stars(&self.arm) == stars(other) {
-            let ratio =
-                |arm: &str, parts: &[&str]| Some(metric(arm)? / metric(&filled(other, parts))?);
-            return mean(&arms_named(&self.arm, arms), ratio);
+        let Some(other) = &self.relative_to else { return mean_of(&self.variant) };
+        if stars(&self.variant) == stars(other) {
+            let ratio = |variant: &str, parts: &[&str]| {
+                Some(metric(variant)? / metric(&filled(other, parts))?)
+            };
+            return mean(&variants_named(&self.variant, variants), ratio);
         }
         let divisor = mean_of(other)?;
-        mean_of(&self.arm).map(|value| value / divisor)
+        mean_of(&self.variant).map(|value| value / divisor)
     }
 
     fn candidate(&self, name: &str) -> String {
-        self.arm.replace("{}", name)
+        self.variant.replace("{}", name)
     }
 
     /// Records the measured value and sets the verdict. A value that is not finite counts as not
@@ -194,9 +196,12 @@ impl Expectation {
     }
 }
 
-/// Returns the arms that a pattern matches, each with the text in place of each `*`.
-pub(super) fn arms_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
-    arms.iter().filter_map(|arm| Some((*arm, parts_named(pattern, arm)?))).collect()
+/// Returns the variants that a pattern matches, each with the text in place of each `*`.
+pub(super) fn variants_named<'a>(
+    pattern: &str,
+    variants: &[&'a str],
+) -> Vec<(&'a str, Vec<&'a str>)> {
+    variants.iter().filter_map(|variant| Some((*variant, parts_named(pattern, variant)?))).collect()
 }
 
 /// Returns the number of parts of a pattern that have a `*`.
@@ -214,9 +219,12 @@ pub(super) fn filled(pattern: &str, parts: &[&str]) -> String {
     pattern.split('/').map(fill).collect::<Vec<_>>().join("/")
 }
 
-/// Returns the mean over arms; `None` without an arm, or if one has no value.
-fn mean(arms: &[(&str, Vec<&str>)], value: impl Fn(&str, &[&str]) -> Option<f64>) -> Option<f64> {
-    let values = arms.iter().map(|(arm, parts)| value(arm, parts));
+/// Returns the mean over variants; `None` without a variant, or if one has no value.
+fn mean(
+    variants: &[(&str, Vec<&str>)],
+    value: impl Fn(&str, &[&str]) -> Option<f64>,
+) -> Option<f64> {
+    let values = variants.iter().map(|(variant, parts)| value(variant, parts));
     let values: Vec<f64> = values.collect::<Option<_>>()?;
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
@@ -239,14 +247,15 @@ mod tests {
     }
 
     #[test]
-    fn stars_on_both_sides_compare_arm_by_arm() {
+    fn stars_on_both_sides_compare_variant_by_variant() {
         let values = [("codel/a", 6.0), ("codel/b", 40.0), ("bode/a", 2.0), ("bode/b", 4.0)];
-        let arms = values.map(|(arm, _)| arm);
-        let of =
-            |arm: &str| values.iter().find(|(known, _)| *known == arm).map(|(_, value)| *value);
-        let measure = |arm: &str, other: Option<&str>| {
-            let (arm, relative_to) = (arm.to_owned(), other.map(str::to_owned));
-            Expectation { arm, relative_to, ..Expectation::default() }.measure(&arms, of)
+        let variants = values.map(|(variant, _)| variant);
+        let of = |variant: &str| {
+            values.iter().find(|(known, _)| *known == variant).map(|(_, value)| *value)
+        };
+        let measure = |variant: &str, other: Option<&str>| {
+            let (variant, relative_to) = (variant.to_owned(), other.map(str::to_owned));
+            Expectation { variant, relative_to, ..Expectation::default() }.measure(&variants, of)
         };
         assert_eq!(measure("codel/*", Some("bode/*")), Some(6.5), "the mean of 3 and 10");
         assert_eq!(measure("codel/*", Some("bode/a")), Some(11.5), "23 over 2");
@@ -279,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_arms_part_by_part() {
-        for (pattern, arm, expected) in [
+    fn patterns_name_variants_part_by_part() {
+        for (pattern, variant, expected) in [
             ("1mbit/8KiB", "1mbit/8KiB", true),
             ("1mbit/*", "1mbit/8KiB", true),
             ("*/8KiB", "1mbit/16KiB", false),
@@ -290,21 +299,21 @@ mod tests {
             ("call-*/8KiB", "page-57ms/8KiB", false),
             ("1mbit*t", "1mbit", false),
         ] {
-            assert_eq!(names_arm(pattern, arm), expected, "{pattern} {arm}");
+            assert_eq!(names_variant(pattern, variant), expected, "{pattern} {variant}");
         }
     }
 
     #[test]
     fn a_choice_is_the_number_of_the_best_or_of_the_least_that_is_nearly_as_good() {
         let scores = [("8", 4.0), ("16", 4.4), ("32", 4.45), ("64", 3.0)];
-        let arms = ["call/8KiB", "call/16KiB", "call/32KiB", "call/64KiB"];
-        let score = |arm: &str| {
-            let name = arm.strip_prefix("call/")?.strip_suffix("KiB")?;
+        let variants = ["call/8KiB", "call/16KiB", "call/32KiB", "call/64KiB"];
+        let score = |variant: &str| {
+            let name = variant.strip_prefix("call/")?.strip_suffix("KiB")?;
             scores.iter().find(|(known, _)| *known == name).map(|(_, score)| *score)
         };
         let numbers = [("8KiB", 8.0), ("16KiB", 16.0), ("32KiB", 32.0), ("64KiB", 64.0)];
         let choice = |best, within| Expectation {
-            arm: "call/{}".to_owned(),
+            variant: "call/{}".to_owned(),
             choice: Some(Choice {
                 best,
                 within,
@@ -312,12 +321,12 @@ mod tests {
             }),
             ..Expectation::default()
         };
-        assert_eq!(choice(Extreme::Largest, 0.0).measure(&arms, score), Some(32.0));
-        assert_eq!(choice(Extreme::Largest, 0.1).measure(&arms, score), Some(16.0));
-        assert_eq!(choice(Extreme::Smallest, 0.0).measure(&arms, score), Some(64.0));
-        let without_32 = |arm: &str| score(arm).filter(|score| *score < 4.45);
-        assert_eq!(choice(Extreme::Largest, 0.0).measure(&arms, without_32), None);
-        let patterns = choice(Extreme::Largest, 0.0).arm_patterns();
+        assert_eq!(choice(Extreme::Largest, 0.0).measure(&variants, score), Some(32.0));
+        assert_eq!(choice(Extreme::Largest, 0.1).measure(&variants, score), Some(16.0));
+        assert_eq!(choice(Extreme::Smallest, 0.0).measure(&variants, score), Some(64.0));
+        let without_32 = |variant: &str| score(variant).filter(|score| *score < 4.45);
+        assert_eq!(choice(Extreme::Largest, 0.0).measure(&variants, without_32), None);
+        let patterns = choice(Extreme::Largest, 0.0).variant_patterns();
         assert_eq!(patterns, ["call/16KiB", "call/32KiB", "call/64KiB", "call/8KiB"]);
     }
 }

@@ -10,7 +10,7 @@ use super::{Added, CeAlarm, InsideReadings, Location, Phase, Quantile, Vantage};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Finding {
-    /// Name of the step and of its arm: `down`, `up`, `loaded`.
+    /// Name of the step and of its variant: `down`, `up`, `loaded`.
     pub step: String,
     /// Description of the step in a few words.
     pub label: String,

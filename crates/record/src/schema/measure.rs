@@ -42,31 +42,6 @@ impl PhaseWindow {
 }
 
 underload_aqm::named! {
-    /// A direction of the path, seen from the client.
-    #[derive(
-        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-    )]
-    #[serde(rename_all = "kebab-case")]
-    pub enum Direction {
-        /// From the client to the server.
-        #[default]
-        Up = "up",
-        /// From the server to the client.
-        Down = "down",
-    }
-}
-
-impl Direction {
-    #[must_use]
-    pub fn opposite(self) -> Self {
-        match self {
-            Direction::Up => Direction::Down,
-            Direction::Down => Direction::Up,
-        }
-    }
-}
-
-underload_aqm::named! {
     /// The delay that a latency summary is about.
     #[derive(
         Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
@@ -162,7 +137,7 @@ impl Quantile {
         (Quantile::P999, 0.999),
     ];
 
-    /// Percentiles that compare arms, highest first: the first one with enough samples counts.
+    /// Percentiles that compare variants, highest first: the first one with enough samples counts.
     pub const HIGHEST_FIRST: [Quantile; 4] =
         [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
 

@@ -3,12 +3,12 @@
 //! Simulated, emulated and measured runs share one schema, so that they share readers, plots and
 //! tables. `docs/reference/run-json.md` describes the fields for readers of the files.
 //!
-//! - [`RunRecord`] is the content of `run.json`: provenance, trials, arms, published numbers.
-//! - [`TrialRecord`] is one repeat of one arm: validity, phases, flows, latency, bottlenecks.
+//! - [`RunRecord`] is the content of `run.json`: provenance, trials, variants, published numbers.
+//! - [`TrialRecord`] is one repeat of one variant: validity, phases, flows, latency, bottlenecks.
 //! - [`Sample`] is one probe packet, a row of `samples.parquet`.
 //! - [`PacketSighting`] is one packet at one point of the path, a row of `packets.parquet`.
 //! - [`Series`] is a named curve over the trial's time, many rows of `series.parquet`.
-//! - [`ArmSummary`] summarises the valid trials of one arm; [`Expectation`] compares it with a
+//! - [`VariantSummary`] summarises the valid trials of one variant; [`Expectation`] compares it with a
 //!   published number; [`StudyRecord`] compares lines that are each measured several times a day.
 //! - [`CohortStudy`] compares the cohorts of a plan for many lines.
 //!
@@ -17,8 +17,8 @@
 //! are in the scenario's order and maps are sorted, so equal runs have equal bytes.
 
 mod alarm;
-mod arm;
 mod cohorts;
+mod direction;
 mod expectation;
 mod finding;
 mod headline;
@@ -32,20 +32,18 @@ mod sample;
 mod study;
 mod trial;
 mod validity;
+mod variant;
 
 pub use alarm::{CeAlarm, CeRule};
 pub use underload_aqm::packet::Ecn;
 
-pub use arm::{
-    ArmBottleneck, ArmInside, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval,
-    Judged,
-};
 pub use cohorts::{
     ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
     OutcomeStudy, QualityStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified,
     Stratum, TierUse,
 };
-pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
+pub use direction::{Direction, PerDirection};
+pub use expectation::{Choice, Expectation, Extreme, Verdict, names_variant};
 pub use finding::{
     ClassLatency, Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Rpm,
 };
@@ -53,18 +51,22 @@ pub use headline::Headline;
 pub use inside::{Added, InsideLatency, InsideReadings, Vantage};
 pub use location::{HopReadings, Location, PathHop, PathSegment, SegmentDelay};
 pub use measure::{
-    Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow,
-    Quantile, Sanction,
+    Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow, Quantile,
+    Sanction,
 };
 pub use packet::PacketSighting;
 pub use plot::{PlotAxis, PlotKind, PlotPoint, PlotRecord};
-pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
+pub use run::{FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, VariantRecord, World};
 pub use sample::{Marking, NoMarking, Sample, Series, SeriesKind, SeriesPoint};
 pub use study::{StudyClass, StudyGroup, StudyRecord};
 pub use trial::{
     BottleneckSummary, FlowDirection, FlowRecord, LatencySummary, Metric, TrialRecord,
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};
+pub use variant::{
+    Interval, Judged, VariantBottleneck, VariantInside, VariantLatency, VariantMetric,
+    VariantRatio, VariantSummary, VariantThroughput,
+};
 
 /// Returns whether a count is 0, which files omit.
 fn is_zero<T: Default + PartialEq>(count: &T) -> bool {

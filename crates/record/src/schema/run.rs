@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArmSummary, Expectation, Headline, PlotRecord, StudyRecord, TrialRecord};
+use super::{Expectation, Headline, PlotRecord, StudyRecord, TrialRecord, VariantSummary};
 
 /// The version of the run directory's format whose `run.json` contains all of [`RunRecord`]. A
 /// directory that stores the trials in a table has the next version and is read into the same type.
@@ -29,11 +29,11 @@ pub struct RunRecord {
     /// False until the run has ended; remains false if it was interrupted.
     pub complete: bool,
     /// The variants compared, in scenario order. The others are compared with the first.
-    pub arms: Vec<ArmRecord>,
+    pub variants: Vec<VariantRecord>,
     /// Every finished trial, in the order of [`TrialRecord::index`].
     pub trials: Vec<TrialRecord>,
-    /// Summaries of the arms, in scenario order; empty until the run is complete.
-    pub summaries: Vec<ArmSummary>,
+    /// Summaries of the variants, in scenario order; empty until the run is complete.
+    pub summaries: Vec<VariantSummary>,
     /// The comparison of lines that are each measured several times a day; `None` without a study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study: Option<StudyRecord>,
@@ -108,12 +108,12 @@ impl World {
 
 /// A variant of the scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ArmRecord {
+pub struct VariantRecord {
     /// Name in the scenario, for example `docsis-pie`.
     pub name: String,
     /// Queues with their profiles, for example `docsis-pie:profile=rfc`.
     pub label: String,
-    /// Keys of the scenario whose values differ between the arms, with the values of this arm.
+    /// Keys of the scenario whose values differ between the variants, with the values of this variant.
     /// Empty if the run does not know them, as for a measured line.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub factors: BTreeMap<String, String>,

@@ -24,14 +24,14 @@ pub struct StudyRecord {
     /// Runs left out because the round trips of earlier runs filled the memory limit of a study.
     #[serde(default)]
     pub runs_left_out: u64,
-    /// Results by arm and group; empty until the run is complete.
+    /// Results by variant and group; empty until the run is complete.
     pub groups: Vec<StudyGroup>,
 }
 
 /// Lines with the same conditions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StudyGroup {
-    pub arm: String,
+    pub variant: String,
     /// The shared conditions, in the order of [`StudyRecord::by`]; empty for all lines.
     pub conditions: Vec<(String, String)>,
     /// Lines with at least one counted run.

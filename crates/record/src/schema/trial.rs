@@ -1,4 +1,4 @@
-//! The record of one trial: one repeat of one arm.
+//! The record of one trial: one repeat of one variant.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::{
     LatencyMeasure, PacketCount, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
 };
 
-/// Results of one arm in one repeat.
+/// Results of one variant in one repeat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TrialRecord {
     /// Position in the run, from 0 and without gaps; samples and series refer to it.
     pub index: u32,
-    /// [`super::ArmRecord::name`] of its arm.
-    pub arm: String,
+    /// [`super::VariantRecord::name`] of its variant.
+    pub variant: String,
     /// Number of the repeat, from 0.
     pub repeat: u32,
     /// Seed of the trial, not of the run.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::schema::{
-    ArmRecord, BottleneckSummary, Direction, Distribution, Ecn, Expectation, FORMAT_VERSION,
-    FlowDirection, FlowRecord, HostFacts, InvalidReason, Marking, Metric, PacketCount, Phase,
-    PhaseWindow, RunRecord, Sample, ScenarioRecord, Series, SeriesKind, SeriesPoint, Timeliness,
-    TrialRecord, Validity, World,
+    BottleneckSummary, Direction, Distribution, Ecn, Expectation, FORMAT_VERSION, FlowDirection,
+    FlowRecord, HostFacts, InvalidReason, Marking, Metric, PacketCount, Phase, PhaseWindow,
+    RunRecord, Sample, ScenarioRecord, Series, SeriesKind, SeriesPoint, Timeliness, TrialRecord,
+    Validity, VariantRecord, World,
 };
 use crate::trial_latencies;
 
@@ -18,7 +18,7 @@ const RATE_BIT_PER_S: u64 = 10_000_000;
 /// A queue, and its delay under load.
 #[derive(Debug, Clone, Copy)]
 pub struct Queue {
-    /// Name of its arm.
+    /// Name of its variant.
     pub name: &'static str,
     pub spec: &'static str,
     /// Mean of the sawtooth under load.
@@ -49,9 +49,9 @@ pub struct Trial {
     pub series: Vec<Series>,
 }
 
-/// Returns the record of a run that has not started, with an arm for each queue.
+/// Returns the record of a run that has not started, with a variant for each queue.
 pub fn record(world: World, queues: &[Queue]) -> RunRecord {
-    let arms = queues.iter().map(|queue| ArmRecord {
+    let variants = queues.iter().map(|queue| VariantRecord {
         name: queue.name.to_owned(),
         label: queue.spec.to_owned(),
         factors: [("path.up_queue".to_owned(), queue.spec.to_owned())].into(),
@@ -68,7 +68,7 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
         },
         seed: 1,
         world,
-        arms: arms.collect(),
+        variants: variants.collect(),
         expectations: expectations(),
         host: HostFacts {
             started: "2026-11-21T01:04:00Z".to_owned(),
@@ -84,9 +84,9 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
 }
 
 fn expectations() -> Vec<Expectation> {
-    let expected = |metric: &str, arm: &str, low, high, note: &str| Expectation {
+    let expected = |metric: &str, variant: &str, low, high, note: &str| Expectation {
         metric: metric.to_owned(),
-        arm: arm.to_owned(),
+        variant: variant.to_owned(),
         low,
         high,
         unit: "ms".to_owned(),
@@ -107,7 +107,7 @@ fn expectations() -> Vec<Expectation> {
     ]
 }
 
-/// Returns repeats of every queue, arm by arm, with a probe every `interval_ns`.
+/// Returns repeats of every queue, variant by variant, with a probe every `interval_ns`.
 pub fn trials(queues: &[Queue], repeats: u32, interval_ns: u64) -> Vec<Trial> {
     let mut trials = Vec::new();
     for queue in queues {
@@ -131,7 +131,7 @@ fn trial(index: u32, queue: &Queue, repeat: u32, interval_ns: u64) -> Trial {
     let samples = samples(index, queue, repeat, interval_ns, &phases);
     let record = TrialRecord {
         index,
-        arm: queue.name.to_owned(),
+        variant: queue.name.to_owned(),
         repeat,
         seed: 1000 + u64::from(index),
         conditions: [("rtt".to_owned(), "17ms".to_owned())].into(),

@@ -1,7 +1,7 @@
 //! crusader's `.crr`: two little-endian words (magic, version), then MessagePack maps in snappy
 //! frames.
 //!
-//! One file has tests down, up and both ways, one after the other. Each becomes an arm with the
+//! One file has tests down, up and both ways, one after the other. Each becomes a variant with the
 //! probes of its time, and those before the first test as its idle phase. A test begins with its
 //! first byte, and its load is the part that crusader's own summary covers: without
 
@@ -150,7 +150,7 @@ impl File {
         Some(Load { name, groups, first_ns: recorded.unwrap_or(first), last_ns: last })
     }
 
-    /// Makes the arm of a test: the idle phase before all tests, and the test until the next one.
+    /// Makes the variant of a test: the idle phase before all tests, and the test until the next one.
     fn test(&self, test: &Load<'_>, idle_ns: u64, next_ns: u64) -> Imported {
         let (from_ns, to_ns) = self.steady(test);
         let phases = vec![
@@ -177,12 +177,12 @@ impl File {
         if from_ns < to_ns { (from_ns, to_ns) } else { (test.first_ns, test.last_ns) }
     }
 
-    /// Makes an arm with the probes that were sent in one of the phases.
-    fn part(&self, arm: &str, phases: Vec<PhaseWindow>) -> Imported {
+    /// Makes a variant with the probes that were sent in one of the phases.
+    fn part(&self, variant: &str, phases: Vec<PhaseWindow>) -> Imported {
         let mut part = Imported {
             tool: format!("crusader {}", self.generated_by).trim_end().to_owned(),
             name: "crusader".to_owned(),
-            arm: arm.to_owned(),
+            variant: variant.to_owned(),
             phases,
             ..Imported::default()
         };
@@ -383,10 +383,11 @@ mod tests {
     fn tests_that_ran_one_after_the_other_stay_apart() {
         for mbit in [[143, 88, 240, 87], [16, 39, 10, 38], [1, 1, 1, 1], [900, 20, 800, 19]] {
             let run = run(&three_tests(mbit));
-            let arms: Vec<&str> = run.record.arms.iter().map(|arm| arm.name.as_str()).collect();
-            assert_eq!(arms, ["Download", "Upload", "Bidirectional"]);
-            let rates = |arm: usize| {
-                let flows = &run.record.trials[arm].flows;
+            let variants: Vec<&str> =
+                run.record.variants.iter().map(|variant| variant.name.as_str()).collect();
+            assert_eq!(variants, ["Download", "Upload", "Bidirectional"]);
+            let rates = |variant: usize| {
+                let flows = &run.record.trials[variant].flows;
                 let up = flows.iter().find_map(|flow| flow.goodput_up_bit_per_s);
                 (flows.iter().find_map(|flow| flow.goodput_down_bit_per_s), up)
             };
@@ -402,12 +403,12 @@ mod tests {
                 let idle = &trial.latencies[0];
                 assert_eq!((idle.sent, idle.distribution.unwrap().max_ns), (51, 40_000_000));
             }
-            let load = |arm: usize| {
+            let load = |variant: usize| {
                 let of =
                     |it: &&underload_record::schema::LatencySummary| it.window.phase == Phase::Load;
-                run.record.trials[arm].latencies.iter().find(of).unwrap().distribution.unwrap()
+                run.record.trials[variant].latencies.iter().find(of).unwrap().distribution.unwrap()
             };
-            assert_eq!([0, 1, 2].map(|arm| load(arm).p50_ns / 1_000_000), [40, 41, 42]);
+            assert_eq!([0, 1, 2].map(|variant| load(variant).p50_ns / 1_000_000), [40, 41, 42]);
         }
     }
 

@@ -110,7 +110,8 @@ impl<'a> Export<'a> {
     }
 
     fn metadata(&self, test: &str, loads: usize) -> Value {
-        let title = self.run.record.arms.iter().find(|arm| arm.name == self.trial.arm);
+        let title =
+            self.run.record.variants.iter().find(|variant| variant.name == self.trial.variant);
         let (length, total) = self.lengths();
         let parameter = match test {
             "tcp_nup" => "upload_streams",
@@ -119,8 +120,8 @@ impl<'a> Export<'a> {
         };
         json!({
             "NAME": test,
-            "TITLE": format!("{} {}", self.run.record.scenario.name, self.trial.arm),
-            "NOTE": title.map(|arm| arm.label.as_str()),
+            "TITLE": format!("{} {}", self.run.record.scenario.name, self.trial.variant),
+            "NOTE": title.map(|variant| variant.label.as_str()),
             "HOST": "underload",
             "HOSTS": ["underload"],
             "LOCAL_HOST": "underload",

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use serde::de::DeserializeOwned;
 use underload_record::schema::{
-    ArmRecord, Direction, FlowDirection, FlowRecord, HostFacts, Phase, PhaseWindow, RunRecord,
-    Sample, ScenarioRecord, Series, TrialRecord, World,
+    Direction, FlowDirection, FlowRecord, HostFacts, Phase, PhaseWindow, RunRecord, Sample,
+    ScenarioRecord, Series, TrialRecord, VariantRecord, World,
 };
 use underload_record::{LatencyPools, conclude, trial_latencies};
 use underload_store::RunData;
@@ -111,8 +111,8 @@ pub(super) struct Imported {
     /// Name and version of the tool.
     pub(super) tool: String,
     pub(super) name: String,
-    /// Name of the arm; empty for a whole test, whose arm is called like the test.
-    pub(super) arm: String,
+    /// Name of the variant; empty for a whole test, whose variant is called like the test.
+    pub(super) variant: String,
     /// Title in the user's words; may be empty.
     pub(super) title: String,
     /// Start as RFC 3339; empty if unknown.
@@ -128,7 +128,7 @@ impl Imported {
         Self::all_into_run(vec![self])
     }
 
-    /// Converts the parts of one test to a run with one arm per part.
+    /// Converts the parts of one test to a run with one variant per part.
     pub(super) fn all_into_run(mut parts: Vec<Self>) -> RunData {
         parts.iter_mut().for_each(Self::clean);
         let first_text = |text: fn(&Self) -> &String| parts.first().map(text).cloned();
@@ -156,7 +156,11 @@ impl Imported {
         for (index, part) in parts.into_iter().enumerate() {
             let (trial, mut own_samples, mut own_series) = part.into_trial(index as u32);
             let label = title.clone();
-            record.arms.push(ArmRecord { name: trial.arm.clone(), label, ..ArmRecord::default() });
+            record.variants.push(VariantRecord {
+                name: trial.variant.clone(),
+                label,
+                ..VariantRecord::default()
+            });
             pools.add(&trial, &own_samples);
             record.trials.push(trial);
             samples.append(&mut own_samples);
@@ -172,7 +176,7 @@ impl Imported {
         let latencies = trial_latencies(&self.samples, &self.flows, &self.phases);
         let trial = TrialRecord {
             index,
-            arm: if self.arm.is_empty() { self.name } else { self.arm },
+            variant: if self.variant.is_empty() { self.name } else { self.variant },
             phases: self.phases,
             flows: self.flows,
             latencies,

@@ -159,7 +159,7 @@ mod tests {
         for text in [crate::table(std::slice::from_ref(&run)), run.record.scenario.title] {
             assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         }
-        assert_eq!(run.record.arms[0].name, "a\u{fffd}b");
+        assert_eq!(run.record.variants[0].name, "a\u{fffd}b");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Numbers of applications, and folded away the probes' counters.
 
 use maud::{Markup, html};
-use underload_record::schema::ArmMetric;
+use underload_record::schema::VariantMetric;
 
-use super::parts::{Least, arm_name, folded, folded_if, mean, table, unit_head, words_head};
+use super::parts::{Least, folded, folded_if, mean, table, unit_head, variant_name, words_head};
 use crate::subject::Subject;
 
-/// Most arms with a column each; more have a row each.
-const MOST_ARM_COLUMNS: usize = 5;
+/// Most variants with a column each; more have a row each.
+const MOST_VARIANT_COLUMNS: usize = 5;
 
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let is_probe = |number: &Number<'_>| {
@@ -47,7 +47,7 @@ struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    fn of(metric: &'a ArmMetric) -> Self {
+    fn of(metric: &'a VariantMetric) -> Self {
         Self { flow: &metric.flow, name: &metric.name, unit: &metric.unit }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Number<'a> {
         self.name.replace('_', " ")
     }
 
-    /// Renders the number of one arm.
+    /// Renders the number of one variant.
     fn cell(&self, subject: &Subject<'_>) -> Markup {
         let found = subject.summary.metrics.iter().find(|metric| Number::of(metric) == *self);
         html! { td { (mean(found.map(|metric| &metric.value), 1.0, Least::None)) } }
@@ -63,21 +63,21 @@ impl<'a> Number<'a> {
 }
 
 fn tables(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
-    if subjects.len() <= MOST_ARM_COLUMNS {
-        return column_per_arm(subjects, numbers);
+    if subjects.len() <= MOST_VARIANT_COLUMNS {
+        return column_per_variant(subjects, numbers);
     }
     let mut flows: Vec<&str> = numbers.iter().map(|number| number.flow).collect();
     flows.dedup();
     let of_flow = |flow| numbers.iter().filter(move |number| number.flow == flow).copied();
     html! {
-        @for flow in flows { (row_per_arm(subjects, flow, &of_flow(flow).collect::<Vec<_>>())) }
+        @for flow in flows { (row_per_variant(subjects, flow, &of_flow(flow).collect::<Vec<_>>())) }
     }
 }
 
-fn column_per_arm(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
+fn column_per_variant(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
     let head = html! {
         (words_head("flow")) (words_head("what"))
-        @for subject in subjects { th { (arm_name(subject)) } }
+        @for subject in subjects { th { (variant_name(subject)) } }
     };
     let row = |number: &Number<'_>| {
         html! {
@@ -91,7 +91,7 @@ fn column_per_arm(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
     table(&head, &numbers.iter().map(row).collect::<Vec<_>>())
 }
 
-fn row_per_arm(subjects: &[Subject<'_>], flow: &str, numbers: &[Number<'_>]) -> Markup {
+fn row_per_variant(subjects: &[Subject<'_>], flow: &str, numbers: &[Number<'_>]) -> Markup {
     let head = html! {
         (words_head(flow))
         @for number in numbers { (unit_head(&number.words(), number.unit)) }
@@ -99,7 +99,7 @@ fn row_per_arm(subjects: &[Subject<'_>], flow: &str, numbers: &[Number<'_>]) -> 
     let row = |subject: &Subject<'_>| {
         html! {
             tr {
-                th.text { (arm_name(subject)) }
+                th.text { (variant_name(subject)) }
                 @for number in numbers { (number.cell(subject)) }
             }
         }

@@ -1,4 +1,4 @@
-//! Comparison of arms with the first, trial by trial, with difference, ratio and certainty.
+//! Comparison of variants with the first, trial by trial, with difference, ratio and certainty.
 
 use maud::{Markup, html};
 use underload_record::CONFIDENCE;
@@ -8,10 +8,10 @@ use underload_record::stats::{
 };
 
 use super::parts::{
-    NOTHING, arm_row, below, folded_if, head, signed, table, unit_head, words_head,
+    NOTHING, below, folded_if, head, signed, table, unit_head, variant_row, words_head,
 };
 use crate::facts::{LOST_NS, RATIO_MAX};
-use crate::likeness::{Alike, is_same_arm};
+use crate::likeness::{Alike, is_same_variant};
 use crate::subject::Subject;
 
 const FEWEST_TRIALS: usize = 5;
@@ -19,8 +19,9 @@ const FEWEST_TRIALS: usize = 5;
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let own: Vec<&Subject<'_>> = subjects.iter().filter(|it| it.run_number == 0).collect();
     let Alike { base: Some(first), others } = Alike::new(&own) else { return html! {} };
-    let is_another_run =
-        |other: &&Subject<'_>| other.run_number != first.run_number && is_same_arm(first, other);
+    let is_another_run = |other: &&Subject<'_>| {
+        other.run_number != first.run_number && is_same_variant(first, other)
+    };
     let others = others.iter().map(|(other, _)| *other);
     let mut rows = Vec::new();
     let mut has_same = false;
@@ -29,12 +30,12 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
         let row = |quantile| row(first, other, quantile, is_same);
         let mut above_the_median = Quantile::HIGHEST_FIRST.into_iter();
         let high = above_the_median.find_map(|it| row(it).filter(|_| it != Quantile::P50));
-        let of_arm: Vec<Markup> =
+        let of_variant: Vec<Markup> =
             [row(Quantile::P50), high, row(Quantile::Mean)].into_iter().flatten().collect();
-        if !of_arm.is_empty() {
+        if !of_variant.is_empty() {
             has_same |= is_same;
-            rows.push(arm_row(other, 5));
-            rows.extend(of_arm);
+            rows.push(variant_row(other, 5));
+            rows.extend(of_variant);
         }
     }
     if rows.is_empty() {
@@ -64,7 +65,7 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     }
 }
 
-/// Renders a quantile of two arms. `is_same` means that the trials of one arm are identical.
+/// Renders a quantile of two variants. `is_same` means that the trials of one variant are identical.
 fn row(
     first: &Subject<'_>,
     other: &Subject<'_>,

@@ -25,7 +25,11 @@ pub(super) fn asked_for_section(plots: &Plots) -> Markup {
     }
 }
 
-pub(super) fn distribution_section(arms: &[Subject<'_>], plots: &Plots, is_many: bool) -> Markup {
+pub(super) fn distribution_section(
+    variants: &[Subject<'_>],
+    plots: &Plots,
+    is_many: bool,
+) -> Markup {
     if plots.distributions.is_empty() {
         return html! {};
     }
@@ -37,9 +41,9 @@ pub(super) fn distribution_section(arms: &[Subject<'_>], plots: &Plots, is_many:
         }
         "\n"
         (folded_if(is_many, "All curves", figures(&plots.distributions, Headings::Shown)))
-        @if arms.len() > MOST_HISTOGRAMS {
+        @if variants.len() > MOST_HISTOGRAMS {
             p.note {
-                "Histograms of " (MOST_HISTOGRAMS) " of " (arms.len()) " variants; the "
+                "Histograms of " (MOST_HISTOGRAMS) " of " (variants.len()) " variants; the "
                 "samples of all are in " code { "samples.parquet" } "."
             }
             "\n"

@@ -1,12 +1,14 @@
-//! Idle and working latency: the overview plot and the table of every arm.
+//! Idle and working latency: the overview plot and the table of every variant.
 
 use maud::{Markup, html};
-use underload_record::schema::{ArmInside, ArmLatency, ArmMetric, LatencyMeasure, Phase, Quantile};
+use underload_record::schema::{
+    LatencyMeasure, Phase, Quantile, VariantInside, VariantLatency, VariantMetric,
+};
 
 use super::figures::{Headings, figures};
 use super::parts::{
-    Least, NOTHING, arm_row, below, folded, folded_if, head, phase_words, range, signed, table,
-    unit_head, wide_head, words_head,
+    Least, NOTHING, below, folded, folded_if, head, phase_words, range, signed, table, unit_head,
+    variant_row, wide_head, words_head,
 };
 use crate::plot::Plot;
 use crate::subject::{Subject, usual_highest};
@@ -23,10 +25,10 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
     let strong = Strong::new(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     for subject in subjects {
         let phases = [Phase::Idle, Phase::Load];
-        let latencies: Vec<&ArmLatency> =
+        let latencies: Vec<&VariantLatency> =
             phases.into_iter().filter_map(|phase| subject.summary.headline(phase)).collect();
-        let describe = |latency: &ArmLatency| phase_words(latency.phase).to_owned();
-        rows.extend(arm_rows(subject, &latencies, strong, describe));
+        let describe = |latency: &VariantLatency| phase_words(latency.phase).to_owned();
+        rows.extend(variant_rows(subject, &latencies, strong, describe));
         if !latencies.is_empty() {
             rows.extend(subject.summary.inside.iter().map(|it| inside_row(it, strong)));
         }
@@ -57,17 +59,17 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
 }
 
 /// Renders the numbers of each application below its latency.
-fn application_rows(subject: &Subject<'_>, needs_arm: bool) -> Vec<Markup> {
+fn application_rows(subject: &Subject<'_>, needs_variant: bool) -> Vec<Markup> {
     let applications = subject.applications();
     let mut rows = Vec::new();
-    if needs_arm && !applications.is_empty() {
-        rows.push(arm_row(subject, COLUMNS + 1));
+    if needs_variant && !applications.is_empty() {
+        rows.push(variant_row(subject, COLUMNS + 1));
     }
     rows.extend(applications.into_iter().map(|(flow, metrics)| application_row(flow, &metrics)));
     rows
 }
 
-fn application_row(flow: &str, metrics: &[&ArmMetric]) -> Markup {
+fn application_row(flow: &str, metrics: &[&VariantMetric]) -> Markup {
     html! {
         tr {
             td.text { (flow) }
@@ -92,13 +94,13 @@ fn other_probes(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
     let strong = Strong::new(subjects.iter().flat_map(|subject| &subject.summary.latencies));
     for subject in subjects {
-        let headline = |latency: &ArmLatency| {
+        let headline = |latency: &VariantLatency| {
             subject.summary.headline(latency.phase).is_some_and(|headline| headline == latency)
                 && matches!(latency.phase, Phase::Idle | Phase::Load)
         };
-        let others: Vec<&ArmLatency> =
+        let others: Vec<&VariantLatency> =
             subject.summary.latencies.iter().filter(|latency| !headline(latency)).collect();
-        rows.extend(arm_rows(subject, &others, strong, |latency| {
+        rows.extend(variant_rows(subject, &others, strong, |latency| {
             let mut words = vec![latency.probe.as_str(), phase_words(latency.phase)];
             if latency.measure != LatencyMeasure::RoundTrip {
                 words.push(latency.measure.name());
@@ -127,16 +129,16 @@ fn heads(what: &str, strong: Strong) -> Markup {
     }
 }
 
-fn arm_rows(
+fn variant_rows(
     subject: &Subject<'_>,
-    latencies: &[&ArmLatency],
+    latencies: &[&VariantLatency],
     strong: Strong,
-    describe: impl Fn(&ArmLatency) -> String,
+    describe: impl Fn(&VariantLatency) -> String,
 ) -> Vec<Markup> {
     if latencies.is_empty() {
         return Vec::new();
     }
-    let mut rows = vec![arm_row(subject, COLUMNS + 1)];
+    let mut rows = vec![variant_row(subject, COLUMNS + 1)];
     for latency in latencies {
         rows.push(html! {
             tr {
@@ -164,7 +166,7 @@ fn arm_rows(
 }
 
 /// Renders the round trips of the connections that load a direction.
-fn inside_row(inside: &ArmInside, strong: Strong) -> Markup {
+fn inside_row(inside: &VariantInside, strong: Strong) -> Markup {
     let cell = |quantile| {
         let Some(interval) = inside.told_over_repeats(quantile) else {
             return html! { (NOTHING) };
@@ -188,7 +190,7 @@ fn inside_row(inside: &ArmInside, strong: Strong) -> Markup {
 }
 
 /// Renders the quantiles of a closed-loop probe weighted by time.
-fn time_weighted_row(latency: &ArmLatency, strong: Strong) -> Markup {
+fn time_weighted_row(latency: &VariantLatency, strong: Strong) -> Markup {
     let mean = |quantile| {
         let interval = latency.time_weighted.get(&quantile);
         interval.map_or(NOTHING.to_owned(), |interval| significant(interval.mean / 1e6))
@@ -209,7 +211,7 @@ fn time_weighted_row(latency: &ArmLatency, strong: Strong) -> Markup {
 struct Strong(Quantile);
 
 impl Strong {
-    fn new<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Self {
+    fn new<'a>(latencies: impl Iterator<Item = &'a VariantLatency>) -> Self {
         Self(usual_highest(latencies))
     }
 
@@ -228,7 +230,7 @@ fn in_ms(ns: i64) -> String {
     signed(ns as f64 / 1e6)
 }
 
-fn quantile_value(latency: &ArmLatency, quantile: Quantile, strong: Strong) -> Markup {
+fn quantile_value(latency: &VariantLatency, quantile: Quantile, strong: Strong) -> Markup {
     let Some(value_ns) = latency.told_ns(quantile) else { return html! { (NOTHING) } };
     let interval = latency.told_over_repeats(quantile);
     let least =

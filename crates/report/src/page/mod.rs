@@ -2,7 +2,6 @@
 //! sorted and its plots show values under the pointer; without one the content is the same.
 
 mod applications;
-mod arms;
 mod book;
 mod cohorts;
 mod comparison;
@@ -21,6 +20,7 @@ mod service_flows;
 mod study;
 mod sweep;
 mod trials;
+mod variants;
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -202,20 +202,20 @@ fn check_replaceable(path: &Path, mark: &str) -> Result<(), PageError> {
     Err(PageError::NotOurs { path: path.to_owned() })
 }
 
-/// Arms above which the page begins with a line per arm and the published numbers.
-const MANY_ARMS: usize = 12;
+/// Variants above which the page begins with a line per variant and the published numbers.
+const MANY_VARIANTS: usize = 12;
 
 fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<String, PageError> {
     let first = runs.first().ok_or(PageError::Empty)?;
-    // Details of many arms are folded.
-    let is_many = subjects.len() > MANY_ARMS;
+    // Details of many variants are folded.
+    let is_many = subjects.len() > MANY_VARIANTS;
     // The reader of a measured line looks for the moment at which it became slow.
     let is_measured = crate::measured::findings(runs).is_some();
     let content = html! {
         (header::header(first, runs, subjects))
         (study::section(runs))
         (figures::asked_for_section(plots))
-        @if is_many { (arms::section(subjects)) (published::section(runs)) }
+        @if is_many { (variants::section(subjects)) (published::section(runs)) }
         (measured::section(runs))
         @if is_measured { (figures::timeline_section(subjects, plots, is_many)) }
         (latency::section(subjects, &plots.overview, is_many))

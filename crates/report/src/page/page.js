@@ -59,7 +59,7 @@
   };
 
   const makeFilterable = (table) => {
-    const label = element('label', 'filter', 'Show arms with ');
+    const label = element('label', 'filter', 'Show variants with ');
     const input = element('input');
     input.type = 'search';
     input.placeholder = 'part of a name';

@@ -1,4 +1,4 @@
-//! Parts of the sections: tables, rows that name an arm, numbers with their interval.
+//! Parts of the sections: tables, rows that name a variant, numbers with their interval.
 
 use maud::{Markup, html};
 use underload_record::schema::{Interval, Phase};
@@ -69,15 +69,15 @@ pub(super) fn unit_head(name: &str, unit: &str) -> Markup {
     html! { th { (name) br; span.unit { (unit) } } }
 }
 
-/// Renders a row that names the arm of the rows below it, with disciplines and profiles.
-pub(super) fn arm_row(subject: &Subject<'_>, columns: usize) -> Markup {
-    let label = &subject.arm.label;
-    let says_more = !label.is_empty() && *label != subject.arm.name;
+/// Renders a row that names the variant of the rows below it, with disciplines and profiles.
+pub(super) fn variant_row(subject: &Subject<'_>, columns: usize) -> Markup {
+    let label = &subject.variant.label;
+    let says_more = !label.is_empty() && *label != subject.variant.name;
     html! {
-        tr.arm {
+        tr.variant {
             th.text colspan=(columns) scope="rowgroup" {
                 span.pin {
-                    (arm_name(subject))
+                    (variant_name(subject))
                     @if says_more { " " span.spec { (label) } }
                 }
             }
@@ -90,8 +90,8 @@ pub(super) fn wide_head(name: &str, unit: &str) -> Markup {
     html! { th.wide-only { (name) br; span.unit { (unit) } } }
 }
 
-/// Renders the name of an arm after a sample of its line.
-pub(super) fn arm_name(subject: &Subject<'_>) -> Markup {
+/// Renders the name of a variant after a sample of its line.
+pub(super) fn variant_name(subject: &Subject<'_>) -> Markup {
     let ink = format!("s-a{}", subject.position % 32);
     html! {
         svg.swatch viewBox="0 0 24 9" aria-hidden="true" {

@@ -1,10 +1,10 @@
 //! Bytes carried, dropped and marked by bottlenecks, and the sojourn in their queues.
 
 use maud::{Markup, PreEscaped, html};
-use underload_record::schema::{ArmBottleneck, Direction, Interval, Phase, Quantile};
+use underload_record::schema::{Direction, Interval, Phase, Quantile, VariantBottleneck};
 
 use super::parts::{
-    Least, NOTHING, arm_row, folded_if, mean, phase_words, table, unit_head, words_head,
+    Least, NOTHING, folded_if, mean, phase_words, table, unit_head, variant_row, words_head,
 };
 use crate::subject::Subject;
 use crate::words::{shares, significant, thousands};
@@ -13,10 +13,10 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let mut rows = Vec::new();
     for subject in subjects {
         let directions = [Direction::Up, Direction::Down].into_iter();
-        let of_arm: Vec<Row> =
+        let of_variant: Vec<Row> =
             directions.flat_map(|direction| direction_rows(subject, direction)).collect();
-        if !of_arm.is_empty() {
-            rows.push((subject, of_arm));
+        if !of_variant.is_empty() {
+            rows.push((subject, of_variant));
         }
     }
     if rows.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let rows: Vec<Markup> = rows
         .iter()
         .flat_map(|(subject, rows)| {
-            let name = arm_row(subject, known.len() + 1);
+            let name = variant_row(subject, known.len() + 1);
             std::iter::once(name).chain(rows.iter().map(|row| row.markup(&known)))
         })
         .collect();
@@ -95,7 +95,7 @@ fn direction_rows(subject: &Subject<'_>, direction: Direction) -> Vec<Row> {
     hops.into_iter().map(|queue| row(subject, direction, Some(queue))).collect()
 }
 
-fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck>) -> Row {
+fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&VariantBottleneck>) -> Row {
     let carried = subject.summary.throughput(direction);
     let goodput = carried.and_then(|carried| carried.goodput_bit_per_s);
     // A link in a chain has its own rate; a single link has the direction's.
@@ -109,11 +109,11 @@ fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck
         rate(link),
         mean(used.as_ref(), 1.0, Least::Zero),
         html! {
-            (share(queue, ArmBottleneck::dropped_packets))
+            (share(queue, VariantBottleneck::dropped_packets))
             @if let Some(queue) = queue { (lines(&reasons(queue))) }
         },
         html! {
-            (share(queue, ArmBottleneck::marked_packets))
+            (share(queue, VariantBottleneck::marked_packets))
             @if let Some(queue) = queue { (lines(&remarks(queue))) }
         },
         sojourn(subject, direction, queue, Quantile::P50),
@@ -122,9 +122,9 @@ fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck
     Row { words: described(direction, queue), cells }
 }
 
-fn described(direction: Direction, queue: Option<&ArmBottleneck>) -> String {
+fn described(direction: Direction, queue: Option<&VariantBottleneck>) -> String {
     let Some(queue) = queue else { return format!("{direction}stream") };
-    let ArmBottleneck { hop, link, phase, queue, .. } = queue;
+    let VariantBottleneck { hop, link, phase, queue, .. } = queue;
     let gap = if hop.is_empty() { "" } else { " " };
     format!("{direction}{gap}{hop}: {queue} into {link}, {}", phase_words(*phase))
 }
@@ -133,29 +133,29 @@ fn described(direction: Direction, queue: Option<&ArmBottleneck>) -> String {
 fn sojourn(
     subject: &Subject<'_>,
     direction: Direction,
-    queue: Option<&ArmBottleneck>,
+    queue: Option<&VariantBottleneck>,
     quantile: Quantile,
 ) -> Markup {
     let hop = queue.map_or("", |queue| &queue.hop);
-    let is_load = |other: &&ArmBottleneck| {
+    let is_load = |other: &&VariantBottleneck| {
         (other.direction, other.phase, other.hop.as_str()) == (direction, Phase::Load, hop)
     };
     let load = subject.summary.bottlenecks.iter().find(is_load).or(queue);
     mean(load.and_then(|queue| queue.sojourn.get(&quantile)), 1e6, Least::Zero)
 }
 
-fn share(queue: Option<&ArmBottleneck>, part: impl Fn(&ArmBottleneck) -> u64) -> String {
+fn share(queue: Option<&VariantBottleneck>, part: impl Fn(&VariantBottleneck) -> u64) -> String {
     let Some(queue) = queue else { return NOTHING.to_owned() };
     let percent = part(queue) as f64 * 100.0 / (queue.offered.packets as f64).max(1.0);
     format!("{}, {}", thousands(part(queue)), significant(percent))
 }
 
-fn reasons(queue: &ArmBottleneck) -> Vec<String> {
+fn reasons(queue: &VariantBottleneck) -> Vec<String> {
     let dropped = queue.drops.iter().filter(|(_, count)| count.packets > 0);
     dropped.map(|(reason, count)| format!("{} {reason}", thousands(count.packets))).collect()
 }
 
-fn remarks(queue: &ArmBottleneck) -> Vec<String> {
+fn remarks(queue: &VariantBottleneck) -> Vec<String> {
     let remarked = queue.remarked.iter();
     remarked.map(|(rule, changed)| format!("{} by {rule}", thousands(*changed))).collect()
 }

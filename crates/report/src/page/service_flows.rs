@@ -2,9 +2,9 @@
 //! that a DOCSIS device reports.
 
 use maud::{Markup, html};
-use underload_record::schema::{ArmBottleneck, Direction, LatencyHistogram, Sanction};
+use underload_record::schema::{Direction, LatencyHistogram, Sanction, VariantBottleneck};
 
-use super::parts::{arm_row, head, table, unit_head, words_head};
+use super::parts::{head, table, unit_head, variant_row, words_head};
 use crate::subject::Subject;
 use crate::words::{count, ms, significant, thousands};
 
@@ -19,12 +19,12 @@ const SHOWN_FLOWS: usize = 20;
 fn sanctions(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
     for subject in subjects {
-        let of_arm: Vec<Markup> = hops(subject)
+        let of_variant: Vec<Markup> = hops(subject)
             .flat_map(|queue| sanction_rows(subject, queue.direction, &queue.hop))
             .collect();
-        if !of_arm.is_empty() {
-            rows.push(arm_row(subject, 6));
-            rows.extend(of_arm);
+        if !of_variant.is_empty() {
+            rows.push(variant_row(subject, 6));
+            rows.extend(of_variant);
         }
     }
     if rows.is_empty() {
@@ -74,7 +74,7 @@ fn place(direction: Direction, hop: &str) -> String {
 }
 
 /// Returns the queues of both directions, each over its widest window.
-fn hops<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a ArmBottleneck> {
+fn hops<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a VariantBottleneck> {
     let summary = subject.summary;
     [Direction::Up, Direction::Down].into_iter().flat_map(|direction| summary.hops(direction))
 }
@@ -120,7 +120,11 @@ fn bins_head(edges: &[u64]) -> Markup {
     }
 }
 
-fn histogram_row(subject: &Subject<'_>, queue: &ArmBottleneck, bins: &LatencyHistogram) -> Markup {
+fn histogram_row(
+    subject: &Subject<'_>,
+    queue: &VariantBottleneck,
+    bins: &LatencyHistogram,
+) -> Markup {
     let total = bins.packets.iter().fold(0_u64, |sum, packets| sum.saturating_add(*packets));
     let place = place(queue.direction, &queue.hop);
     html! {

@@ -21,9 +21,9 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
         (unit_head("runs", "that count, void")) (unit_head("idle p50", "ms"))
         (unit_head("loaded p99", "ms")) (unit_head("lag", "ms")) (unit_head("cut", "%"))
     };
-    let has_arms = record.arms.len() > 1;
+    let has_variants = record.variants.len() > 1;
     let rows: Vec<Markup> =
-        study.groups.iter().flat_map(|group| group_rows(study, group, has_arms)).collect();
+        study.groups.iter().flat_map(|group| group_rows(study, group, has_variants)).collect();
     html! {
         h2 { "Lines: " (study.class) " against " (study.against) } "\n"
         p.note {
@@ -42,23 +42,25 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
     }
 }
 
-fn group_rows(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> Vec<Markup> {
+fn group_rows(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> Vec<Markup> {
     let rows = group.classes.iter().enumerate();
-    rows.map(|(number, (name, class))| row(study, group, (number == 0, has_arms), (name, class)))
-        .collect()
+    rows.map(|(number, (name, class))| {
+        row(study, group, (number == 0, has_variants), (name, class))
+    })
+    .collect()
 }
 
 fn row(
     study: &StudyRecord,
     group: &StudyGroup,
-    (is_first, has_arms): (bool, bool),
+    (is_first, has_variants): (bool, bool),
     (name, class): (&String, &StudyClass),
 ) -> Markup {
     let StudyClass { idle_p50_ns, loaded_p99_ns, lag_ns, days_lost } = class;
     let ms = |interval: &Option<_>| mean(interval.as_ref(), 1e6, Least::None);
     html! {
         tr {
-            td.text.wide { @if is_first { (group_name(group, has_arms)) } }
+            td.text.wide { @if is_first { (group_name(group, has_variants)) } }
             td.text { (name) }
             td { @if is_first { (group.lines) } }
             td { @if is_first { (group.runs) ", " (group.runs_void) } }

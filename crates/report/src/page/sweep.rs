@@ -63,7 +63,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Plotted<String> {
             p.note {
                 "Each point is the mean of " code { (metric) } " over all cells with that value, "
                 "whatever their other axes are."
-                @if outcome.has_more_arms { " Only the first variants have a line." }
+                @if outcome.has_more_variants { " Only the first variants have a line." }
             }
             "\n"
             (figures(&plots, Headings::Shown))
@@ -131,7 +131,7 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
     html! { h2 { (title) } "\n" (table(&heading, &rows)) }
 }
 
-/// Draws the metric over an axis, with a line for each arm; `None` if the axis has one value.
+/// Draws the metric over an axis, with a line for each variant; `None` if the axis has one value.
 fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Plotted<Option<Plot>> {
     let subject = &outcome.subject;
     let (name, labels) = (&subject.axes[axis], &subject.parts[axis]);
@@ -202,7 +202,7 @@ mod tests {
                     cell,
                     id: format!("{cell:x}"),
                     values: vec![axis(["1mbit", "10mbit", "100mbit"][part]), axis("5ms")],
-                    arm: if cell % 2 == 0 { "fifo/a" } else { "codel" }.to_owned(),
+                    variant: if cell % 2 == 0 { "fifo/a" } else { "codel" }.to_owned(),
                     trials: 3,
                     failed: u64::from(has_failed) * 3,
                     error: has_failed.then(|| "no <such> queue\u{1b}[0m".to_owned()),
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn pictures_show_the_cells_that_they_ask_for() {
-        let arm = SweepDimension::Arm;
+        let variant = SweepDimension::Variant;
         let mut plots = [PlotKind::Sweep, PlotKind::Heat, PlotKind::Box, PlotKind::Scatter]
-            .map(|kind| picture(kind, arm));
+            .map(|kind| picture(kind, variant));
         let page = sweep_page(&with_plots(120, plots.to_vec())).expect("a page");
         assert_eq!(page.matches("<svg").count(), 5);
         assert!(page.contains("A Heat &lt;b&gt;") && !page.contains("<b>"));
-        // Both arms, and no third one: 40 cells of each rate, of which two failed, and one of 20.
+        // Both variants, and no third one: 40 cells of each rate, of which two failed, and one of 20.
         let captions = |plots: &[SweepPlot]| -> Vec<String> {
             let drawn = with_plots(120, plots.to_vec()).pictures().expect("pictures");
             drawn.into_iter().map(|plot| plot.caption).collect()
@@ -257,7 +257,7 @@ mod tests {
             "Each box is of 19 to 20 cells: median, quartiles, smallest and largest."
         );
         assert_eq!(captions(&plots)[3], "A ring for each cell.");
-        plots[2].only = vec![(arm, "codel".to_owned())];
+        plots[2].only = vec![(variant, "codel".to_owned())];
         plots[3].only = vec![(SweepDimension::Axis(1), "6ms".to_owned())];
         let some = captions(&plots);
         assert_eq!(some.len(), 3, "one of which no cell is left");
@@ -265,7 +265,7 @@ mod tests {
         // A metric that no cell has.
         plots[0].metric = 2;
         assert_eq!(captions(&plots[..1]).len(), 0);
-        let many: Vec<SweepPlot> = vec![picture(PlotKind::Scatter, arm)];
+        let many: Vec<SweepPlot> = vec![picture(PlotKind::Scatter, variant)];
         let many = with_plots(6_000, many).pictures().expect("pictures").remove(0);
         assert!(many.caption.contains("of 5880 cells, drawn by lot"), "{}", many.caption);
         assert!(many.inline().matches("<circle").count() <= 1_000);

@@ -57,7 +57,7 @@ fn row(trial: &TrialRecord, suffix: &str, has_seed: bool) -> Markup {
     html! {
         tr {
             td { (trial.index) }
-            td.text { (trial.arm) (suffix) }
+            td.text { (trial.variant) (suffix) }
             td { (trial.repeat) }
             @if has_seed { td { (trial.seed) } }
             td { (load(trial).map_or(NOTHING.to_owned(), |load| ms(load.p50_ns))) }

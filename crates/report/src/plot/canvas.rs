@@ -15,10 +15,10 @@ use plotters_backend::{
 /// Canvas units per pixel.
 pub(super) const UNIT: u32 = 10;
 
-/// Number of colours; further arms repeat them with another dash.
+/// Number of colours; further variants repeat them with another dash.
 const COLOURS: usize = 8;
 
-/// Line patterns; together with the colours they tell 32 arms apart, in grey too.
+/// Line patterns; together with the colours they tell 32 variants apart, in grey too.
 const DASHES: [&str; 4] = ["none", "6 3", "1.5 2.5", "8 3 1.5 3"];
 
 /// Number of shades of a heat map.
@@ -38,13 +38,13 @@ pub(super) enum Ink {
     Alert,
     /// Not drawn: the description of a panel for the page's script.
     Frame,
-    /// An arm, by its position.
-    Arm(usize),
-    /// An arm's area or range: as the arm, paler.
+    /// A variant, by its position.
+    Variant(usize),
+    /// A variant's area or range: as the variant, paler.
     Pale(usize),
-    /// An arm without its dash, for a curve that is alone in its panel.
+    /// A variant without its dash, for a curve that is alone in its panel.
     Solid(usize),
-    /// The band around an arm's curve, so pale that a curve shows through two of them.
+    /// The band around a variant's curve, so pale that a curve shows through two of them.
     Faint(usize),
     /// A cell of a heat map, from 0 for the palest to [`HEATS`] - 1.
     Heat(usize),
@@ -58,7 +58,7 @@ const FIRST_NUMBERED: usize = 7;
 
 impl Ink {
     /// Encodes the ink as a colour, because plotters passes nothing else to a backend. Red is the
-    /// position in [`CLASSES`] plus one, because plotters itself draws in black; green is the arm.
+    /// position in [`CLASSES`] plus one, because plotters itself draws in black; green is the variant.
     pub(super) fn color(self) -> RGBColor {
         let (class, number) = match self {
             Self::Text => (0, 0),
@@ -68,17 +68,17 @@ impl Ink {
             Self::Band => (4, 0),
             Self::Alert => (5, 0),
             Self::Frame => (6, 0),
-            Self::Arm(arm) => (7, arm % (COLOURS * DASHES.len())),
-            Self::Pale(arm) => (8, arm % COLOURS),
-            Self::Solid(arm) => (9, arm % COLOURS),
-            Self::Faint(arm) => (10, arm % COLOURS),
+            Self::Variant(variant) => (7, variant % (COLOURS * DASHES.len())),
+            Self::Pale(variant) => (8, variant % COLOURS),
+            Self::Solid(variant) => (9, variant % COLOURS),
+            Self::Faint(variant) => (10, variant % COLOURS),
             Self::Heat(shade) => (11, shade.min(HEATS - 1)),
         };
         RGBColor(class + 1, number as u8, 0)
     }
 }
 
-/// Returns the class of the ink that a colour encodes: `text`, or `a3` for the fourth arm.
+/// Returns the class of the ink that a colour encodes: `text`, or `a3` for the fourth variant.
 fn class(color: BackendColor) -> Result<String, NotAnInk> {
     let (red, number, _) = color.rgb;
     let class = usize::from(red).wrapping_sub(1);
@@ -97,7 +97,7 @@ impl From<NotAnInk> for DrawingErrorKind<NotAnInk> {
     }
 }
 
-/// Returns the style rules that give every ink its colour, for up to 32 arms. The variables are in
+/// Returns the style rules that give every ink its colour, for up to 32 variants. The variables are in
 /// `colours.css`.
 pub(crate) fn ink_rules() -> String {
     let mut css = String::new();
@@ -114,10 +114,11 @@ pub(crate) fn ink_rules() -> String {
         let opacity = 0.06 + 0.54 * shade as f64 / (HEATS - 1) as f64;
         let _ = write!(css, ".f-h{shade}{{fill:var(--c1);opacity:{opacity:.2}}}");
     }
-    for arm in 0..COLOURS * DASHES.len() {
-        let (colour, dash) = (arm % COLOURS, DASHES[(arm + arm / COLOURS) % DASHES.len()]);
-        let _ = write!(css, ".s-a{arm}{{stroke:var(--c{colour});stroke-dasharray:{dash}}}");
-        let _ = write!(css, ".f-a{arm}{{fill:var(--c{colour})}}");
+    for variant in 0..COLOURS * DASHES.len() {
+        let (colour, dash) =
+            (variant % COLOURS, DASHES[(variant + variant / COLOURS) % DASHES.len()]);
+        let _ = write!(css, ".s-a{variant}{{stroke:var(--c{colour});stroke-dasharray:{dash}}}");
+        let _ = write!(css, ".f-a{variant}{{fill:var(--c{colour})}}");
     }
     css
 }
@@ -322,9 +323,9 @@ mod tests {
 
     #[test]
     fn every_ink_comes_back_from_its_color_and_no_other_color_is_one() {
-        let arms = [0, 7, 8, 31, 32, 100];
-        let of_arm = [Ink::Arm, Ink::Solid, Ink::Pale, Ink::Faint, Ink::Heat];
-        let inks = arms.iter().flat_map(|arm| of_arm.map(|ink| ink(*arm)));
+        let variants = [0, 7, 8, 31, 32, 100];
+        let of_variant = [Ink::Variant, Ink::Solid, Ink::Pale, Ink::Faint, Ink::Heat];
+        let inks = variants.iter().flat_map(|variant| of_variant.map(|ink| ink(*variant)));
         let plain =
             [Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Band, Ink::Alert, Ink::Frame];
         let through = |RGBColor(red, green, blue)| {
@@ -336,7 +337,7 @@ mod tests {
         classes.sort();
         classes.dedup();
         assert_eq!(classes.len(), 5 + 3 * 3 + 4 + 7, "variants that look alike share a class");
-        assert_eq!(through(Ink::Arm(33).color()).as_deref(), Some("a1"));
+        assert_eq!(through(Ink::Variant(33).color()).as_deref(), Some("a1"));
         assert_eq!(through(Ink::Faint(9).color()).as_deref(), Some("b1"));
         assert_eq!(through(Ink::Muted.color()).as_deref(), Some("muted"));
         assert_eq!(through(RGBColor(0, 0, 0)), None, "black");
@@ -344,13 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn thirty_two_arms_differ_in_colour_or_dash() {
+    fn thirty_two_variants_differ_in_colour_or_dash() {
         let rules = ink_rules();
         let mut seen = std::collections::BTreeSet::new();
-        for arm in 0..COLOURS * DASHES.len() {
-            let start = format!(".s-a{arm}{{");
+        for variant in 0..COLOURS * DASHES.len() {
+            let start = format!(".s-a{variant}{{");
             let (_, rest) = rules.split_once(&start).expect("a rule per variant");
-            assert!(seen.insert(rest.split('}').next()), "variant {arm} looks like another");
+            assert!(seen.insert(rest.split('}').next()), "variant {variant} looks like another");
         }
     }
 

@@ -86,6 +86,6 @@ fn histogram(
     );
     let title = format!("{}: {}", cohort_name(&own.cohort), series_name(series));
     let y = Axis { name: "% of devices", range: 0.0..chart::above(highest) };
-    let bars = Bars { start: 0.0, width: BIN_MS, count: bars, ink: Ink::Arm(place) };
+    let bars = Bars { start: 0.0, width: BIN_MS, count: bars, ink: Ink::Variant(place) };
     bars.plot(&format!("histogram-{number}-{place}"), title, caption, &y, shares)
 }

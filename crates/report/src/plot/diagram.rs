@@ -144,8 +144,11 @@ impl Diagram {
     pub fn plot_with_frames(&self) -> Plotted<(Plot, Vec<Frame>)> {
         let mut frames = Vec::new();
         let names = self.names();
-        let entries: Vec<(Ink, String)> =
-            names.iter().enumerate().map(|(at, name)| (Ink::Arm(at), (*name).to_owned())).collect();
+        let entries: Vec<(Ink, String)> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| (Ink::Variant(at), (*name).to_owned()))
+            .collect();
         let mut legend_height = 0;
         let measured = chart::legend(None, &entries).map(|height| legend_height = height);
         let height = legend_height + self.panels.len() as u32 * PANEL_HEIGHT + 2;
@@ -198,7 +201,7 @@ impl Panel {
                     chart::rings(&mut drawn, points, at.map_or(Ink::Muted, Ink::Solid))?;
                 }
                 (Mark::Line, at) => {
-                    chart::curve(&mut drawn, points, at.map_or(Ink::Muted, Ink::Arm), 1.5)?;
+                    chart::curve(&mut drawn, points, at.map_or(Ink::Muted, Ink::Variant), 1.5)?;
                 }
                 (Mark::Bar(width), at) => {
                     let half = width * 0.44;

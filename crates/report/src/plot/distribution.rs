@@ -11,10 +11,10 @@ use super::{Plot, Plotted};
 use crate::subject::Subject;
 use crate::words::{significant, thousands};
 
-/// With fewer trials per arm, a CDF over trials would be a few steps.
+/// With fewer trials per variant, a CDF over trials would be a few steps.
 const FEW_TRIALS: usize = 10;
 
-/// Most arms with a histogram: more would not be compared.
+/// Most variants with a histogram: more would not be compared.
 pub(crate) const MOST_HISTOGRAMS: usize = 12;
 
 /// Most bars of a histogram.
@@ -124,7 +124,7 @@ fn has_bands(curves: &[(&Subject<'_>, Ecdf)]) -> bool {
 
 /// An empirical distribution function to draw.
 pub(super) struct Staircase {
-    /// Position of the arm or cohort, which decides the colour.
+    /// Position of the variant or cohort, which decides the colour.
     pub(super) position: usize,
     pub(super) name: String,
     /// Round-trip time, ms, and the share of values up to it.
@@ -144,7 +144,7 @@ pub(super) fn cdf_plot(
     let largest = curves.iter().filter_map(|curve| curve.steps.last()).map(|last| last.0);
     let largest = largest.fold(0.0, f64::max);
     let names: Vec<(Ink, String)> =
-        curves.iter().map(|curve| (Ink::Arm(curve.position), curve.name.clone())).collect();
+        curves.iter().map(|curve| (Ink::Variant(curve.position), curve.name.clone())).collect();
     chart::with_legend(name, title, caption, 280, &names, |area, top, bottom| {
         let x = Axis { name: "round-trip time, ms", range: 0.0..chart::above(largest) };
         let y = Axis { name: share, range: 0.0..1.0 };
@@ -154,7 +154,7 @@ pub(super) fn cdf_plot(
             if let Some(half) = half_height {
                 chart::surface(&mut panel, band(&points, *half), Ink::Faint(*position))?;
             }
-            chart::curve(&mut panel, points, Ink::Arm(*position), 2.0)?;
+            chart::curve(&mut panel, points, Ink::Variant(*position), 2.0)?;
         }
         Ok(())
     })
@@ -188,7 +188,7 @@ pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// Draws a bar chart per arm of the mean working latency: over trials as in the paper (whose bars
+/// Draws a bar chart per variant of the mean working latency: over trials as in the paper (whose bars
 /// of 15 ms also result here for its range), over samples if there are few trials.
 pub(super) fn histograms(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
     let values: Vec<(&Subject<'_>, Vec<u64>, &str)> = subjects
@@ -266,7 +266,7 @@ fn histogram(
     let y = Axis { name: y_name, range: 0.0..chart::above(highest) };
     let (start, width) = (start_ns as f64 / 1e6, bins.width_ns as f64 / 1e6);
     let shares = shares(bins);
-    let bars = Bars { start, width, count: shares.len(), ink: Ink::Arm(subject.position) };
+    let bars = Bars { start, width, count: shares.len(), ink: Ink::Variant(subject.position) };
     bars.plot(&name, subject.heading(), caption, &y, &shares)
 }
 

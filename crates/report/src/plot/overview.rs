@@ -1,4 +1,4 @@
-//! All arms at a glance: idle, p50 to the highest percentile known.
+//! All variants at a glance: idle, p50 to the highest percentile known.
 
 use plotters::style::text_anchor::{HPos, VPos};
 use underload_record::schema::{Phase, Quantile};
@@ -13,7 +13,7 @@ const ROW: i32 = 40;
 const TOP: i32 = 24;
 const LEFT: i32 = 6;
 
-/// Draws one row per arm; `None` if no arm has a working latency.
+/// Draws one row per variant; `None` if no variant has a working latency.
 pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Plotted<Option<Plot>> {
     let usual = usual_highest(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     let rows: Vec<Row<'_>> = subjects.iter().filter_map(|it| Row::new(it, usual)).collect();
@@ -96,12 +96,12 @@ impl Scale {
     }
 }
 
-/// Values of one arm in the overview.
+/// Values of one variant in the overview.
 struct Row<'a> {
     subject: &'a Subject<'a>,
     idle_p50_ns: Option<i64>,
     p50_ns: i64,
-    /// The usual percentile of all rows, or the highest that this arm has samples for.
+    /// The usual percentile of all rows, or the highest that this variant has samples for.
     high: (Quantile, i64),
     is_usual: bool,
     /// `None` with too few samples.
@@ -131,7 +131,7 @@ impl<'a> Row<'a> {
 
     fn draw(&self, area: &chart::Area<'_>, scale: &Scale, top: i32) -> Result<(), String> {
         let position = self.subject.position;
-        let (arm, pale) = (Ink::Arm(position), Ink::Pale(position));
+        let (variant, pale) = (Ink::Variant(position), Ink::Pale(position));
         let middle = top + 23;
         let name = chart::style(12.0, Ink::Text, HPos::Left, VPos::Top);
         chart::text(area, &chart::shorten(&self.subject.heading(), 50), (LEFT, top), name)?;
@@ -146,9 +146,9 @@ impl<'a> Row<'a> {
         chart::text(area, &values, (WIDTH as i32 - LEFT - 8, top), right)?;
         let (p50, high) = (scale.x(self.p50_ns), scale.x(self.high.1));
         let end = scale.x(self.end_ns()).max(p50 + 1);
-        chart::rectangle(area, (p50, middle - 1), (end, middle + 1), arm)?;
+        chart::rectangle(area, (p50, middle - 1), (end, middle + 1), variant)?;
         chart::rectangle(area, (p50, middle - 5), (high.max(p50 + 2), middle + 5), pale)?;
-        chart::rectangle(area, (p50 - 2, middle - 7), (p50 + 2, middle + 7), arm)?;
+        chart::rectangle(area, (p50 - 2, middle - 7), (p50 + 2, middle + 7), variant)?;
         match self.idle_p50_ns {
             Some(idle) => chart::ring(area, (scale.x(idle), middle), Ink::Muted),
             None => Ok(()),

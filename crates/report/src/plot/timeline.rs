@@ -1,4 +1,4 @@
-//! Time series of one trial per arm: latency, backlog, throughput, drops and marks.
+//! Time series of one trial per variant: latency, backlog, throughput, drops and marks.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::chart::{self, Axis, WIDTH};
 use super::{Plot, Plotted};
 use crate::subject::Subject;
 
-/// Most arms with time plots: a longer page would not be read.
+/// Most variants with time plots: a longer page would not be read.
 pub(crate) const MOST_TIMELINES: usize = 12;
 
 /// Buckets along the time axis, about one per pixel.
@@ -20,7 +20,7 @@ const BUCKETS: usize = 400;
 
 const PANEL: u32 = 128;
 
-/// Draws one figure per arm, all on the same scales.
+/// Draws one figure per variant, all on the same scales.
 pub(super) fn timelines(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
     let recorded: Vec<Timeline<'_>> =
         subjects.iter().take(MOST_TIMELINES).filter_map(Timeline::of).collect();
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// The trial that is shown for an arm.
+/// The trial that is shown for a variant.
 struct Timeline<'a> {
     subject: &'a Subject<'a>,
     trial: &'a TrialRecord,

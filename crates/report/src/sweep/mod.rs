@@ -47,10 +47,10 @@ pub struct SweepOutcome {
     pub(crate) best: Vec<SweepCell>,
     worst: Vec<SweepCell>,
     failures: Vec<SweepCell>,
-    /// Names of the first arms.
-    arms: Vec<String>,
-    pub(crate) has_more_arms: bool,
-    /// Indexed by axis, arm and part.
+    /// Names of the first variants.
+    variants: Vec<String>,
+    pub(crate) has_more_variants: bool,
+    /// Indexed by axis, variant and part.
     means: Vec<Vec<Vec<RunningMean>>>,
     has_metric: Vec<bool>,
     gathered: Vec<Gathered>,
@@ -60,8 +60,8 @@ pub struct SweepOutcome {
 const LISTED: usize = 10;
 /// Most failed cells that are listed.
 const FAILURES: usize = 10;
-/// Most arms with a line in a plot.
-const MOST_ARMS: usize = 12;
+/// Most variants with a line in a plot.
+const MOST_VARIANTS: usize = 12;
 /// Most metrics in a table beside the ranking one.
 const MORE_METRICS: usize = 3;
 /// Widest value of an axis in a table, characters.
@@ -85,7 +85,7 @@ struct Document<'a> {
 #[derive(Debug, Serialize)]
 struct CellDocument<'a> {
     cell: u64,
-    arm: &'a str,
+    variant: &'a str,
     axes: serde_json::Map<String, serde_json::Value>,
     trials: u64,
     metrics: serde_json::Map<String, serde_json::Value>,
@@ -106,8 +106,8 @@ impl SweepOutcome {
             best: Vec::new(),
             worst: Vec::new(),
             failures: Vec::new(),
-            arms: Vec::new(),
-            has_more_arms: false,
+            variants: Vec::new(),
+            has_more_variants: false,
             has_metric: vec![false; metrics],
         }
     }
@@ -125,15 +125,17 @@ impl SweepOutcome {
                 self.failures.push(cell.clone());
             }
         }
-        let arm = self.arm(&cell.arm);
-        self.gathered.iter_mut().for_each(|picture| picture.add(cell, arm, parts));
+        let variant = self.variant(&cell.variant);
+        self.gathered.iter_mut().for_each(|picture| picture.add(cell, variant, parts));
         let Some(value) = self.rank(cell) else { return };
-        if let Some(arm) = arm {
+        if let Some(variant) = variant {
             for (axis, part) in parts.iter().enumerate() {
-                let arms = &mut self.means[axis];
+                let variants = &mut self.means[axis];
                 let all = self.subject.parts.get(axis).map_or(0, Vec::len);
-                arms.resize_with(arms.len().max(arm + 1), || vec![RunningMean::default(); all]);
-                if let Some(mean) = part.and_then(|part| arms[arm].get_mut(part)) {
+                variants.resize_with(variants.len().max(variant + 1), || {
+                    vec![RunningMean::default(); all]
+                });
+                if let Some(mean) = part.and_then(|part| variants[variant].get_mut(part)) {
                     mean.push(value);
                 }
             }
@@ -148,16 +150,16 @@ impl SweepOutcome {
         mean_of(cell, self.subject.ranked_by)
     }
 
-    fn arm(&mut self, name: &str) -> Option<usize> {
-        if let Some(known) = self.arms.iter().position(|known| known == name) {
+    fn variant(&mut self, name: &str) -> Option<usize> {
+        if let Some(known) = self.variants.iter().position(|known| known == name) {
             return Some(known);
         }
-        if self.arms.len() == MOST_ARMS {
-            self.has_more_arms = true;
+        if self.variants.len() == MOST_VARIANTS {
+            self.has_more_variants = true;
             return None;
         }
-        self.arms.push(name.to_owned());
-        Some(self.arms.len() - 1)
+        self.variants.push(name.to_owned());
+        Some(self.variants.len() - 1)
     }
 
     /// Whether all cells were added.
@@ -218,7 +220,7 @@ impl SweepOutcome {
     fn place(&self, cell: &SweepCell) -> Vec<String> {
         let axes = self.subject.axes.iter().zip(&cell.values);
         let values = axes.map(|(name, value)| format!("{name} = {}", value.text));
-        values.chain([cell.arm.clone()]).collect()
+        values.chain([cell.variant.clone()]).collect()
     }
 
     /// Returns the name of the ranking metric, and the word for its best end.
@@ -294,7 +296,7 @@ impl SweepOutcome {
         };
         let mut line = vec![cell.cell.to_string()];
         line.extend(cell.values.iter().map(|value| short(&value.text)));
-        line.extend([short(&cell.arm), cell.trials.to_string()]);
+        line.extend([short(&cell.variant), cell.trials.to_string()]);
         for (place, metric) in self.shown_metrics().into_iter().enumerate() {
             let interval = cell.metrics.get(metric).and_then(Option::as_ref);
             line.push(interval.map_or("-".to_owned(), |it| told(it, place == 0)));
@@ -310,12 +312,12 @@ impl SweepOutcome {
         (&self.failures, self.failed)
     }
 
-    /// Returns the lines over an axis: the arm, and the mean of each part with its number of cells.
+    /// Returns the lines over an axis: the variant, and the mean of each part with its number of cells.
     pub(crate) fn lines(&self, axis: usize) -> Vec<(&str, Vec<Option<Interval>>)> {
-        let arms = self.arms.iter().zip(self.means.get(axis).into_iter().flatten());
+        let variants = self.variants.iter().zip(self.means.get(axis).into_iter().flatten());
         let told =
             |means: &Vec<RunningMean>| means.iter().map(|mean| mean.interval(CONFIDENCE)).collect();
-        arms.map(|(arm, means)| (arm.as_str(), told(means))).collect()
+        variants.map(|(variant, means)| (variant.as_str(), told(means))).collect()
     }
 
     pub fn to_json(&self, directory: &std::path::Path) -> serde_json::Result<String> {
@@ -345,7 +347,7 @@ impl SweepOutcome {
         let metrics = self.subject.metrics.iter().zip(&cell.metrics);
         CellDocument {
             cell: cell.cell,
-            arm: &cell.arm,
+            variant: &cell.variant,
             axes: axes.map(|(name, value)| (name.clone(), value.text.clone().into())).collect(),
             trials: cell.trials,
             metrics: metrics.map(|(name, value)| (name.clone(), number(value))).collect(),
@@ -359,7 +361,7 @@ impl SweepOutcome {
         drawn
             .filter_map(|(number, it)| {
                 let name = format!("picture-{number}");
-                it.draw(&name, |of| self.names(of), self.has_more_arms).transpose()
+                it.draw(&name, |of| self.names(of), self.has_more_variants).transpose()
             })
             .collect()
     }
@@ -368,7 +370,7 @@ impl SweepOutcome {
     fn names(&self, dimension: Option<SweepDimension>) -> Vec<String> {
         match dimension {
             None => vec![String::new()],
-            Some(SweepDimension::Arm) => self.arms.clone(),
+            Some(SweepDimension::Variant) => self.variants.clone(),
             Some(SweepDimension::Axis(axis)) => {
                 self.subject.parts.get(axis).cloned().unwrap_or_default()
             }

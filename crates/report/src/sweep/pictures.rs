@@ -16,7 +16,7 @@ const MOST_VALUES: usize = 1_000;
 /// A plot of a sweep's cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepPlot {
-    /// Form, heading and words. Its arms and metrics are those below.
+    /// Form, heading and words. Its variants and metrics are those below.
     pub picture: PlotRecord,
     /// The dimension with a curve, colour or row for each value.
     pub line: Option<SweepDimension>,
@@ -26,14 +26,14 @@ pub struct SweepPlot {
     pub metric: usize,
     /// Position of the horizontal metric of a scatter plot.
     pub x_metric: Option<usize>,
-    /// The cells that are shown: their value of an axis, or their arm.
+    /// The cells that are shown: their value of an axis, or their variant.
     pub only: Vec<(SweepDimension, String)>,
 }
 
 /// A dimension in which cells differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepDimension {
-    Arm,
+    Variant,
     Axis(usize),
 }
 
@@ -114,10 +114,15 @@ impl Gathered {
         Self { plot, values }
     }
 
-    /// Adds a cell, with its arm and its part of each axis, if these are shown.
-    pub(super) fn add(&mut self, cell: &SweepCell, arm: Option<usize>, parts: &[Option<usize>]) {
+    /// Adds a cell, with its variant and its part of each axis, if these are shown.
+    pub(super) fn add(
+        &mut self,
+        cell: &SweepCell,
+        variant: Option<usize>,
+        parts: &[Option<usize>],
+    ) {
         let is_meant = |(dimension, value): &(SweepDimension, String)| match dimension {
-            SweepDimension::Arm => cell.arm == *value,
+            SweepDimension::Variant => cell.variant == *value,
             SweepDimension::Axis(axis) => {
                 cell.values.get(*axis).is_some_and(|own| own.text == *value)
             }
@@ -127,7 +132,7 @@ impl Gathered {
         }
         let place = |dimension: Option<SweepDimension>| match dimension {
             None => Some(0),
-            Some(SweepDimension::Arm) => arm,
+            Some(SweepDimension::Variant) => variant,
             Some(SweepDimension::Axis(axis)) => parts.get(axis).copied().flatten(),
         };
         let (Some(line), Some(x)) = (place(self.plot.line), place(self.plot.x)) else { return };
@@ -158,7 +163,7 @@ impl Gathered {
         &self,
         name: &str,
         names: impl Fn(Option<SweepDimension>) -> Vec<String>,
-        has_more_arms: bool,
+        has_more_variants: bool,
     ) -> Plotted<Option<Plot>> {
         let (numbers, mut caption) = match &self.values {
             Values::Means(means) => {
@@ -196,8 +201,8 @@ impl Gathered {
                 (Numbers::Points(dots), caption)
             }
         };
-        let is_of_arms = [self.plot.line, self.plot.x].contains(&Some(SweepDimension::Arm));
-        if is_of_arms && has_more_arms {
+        let is_of_variants = [self.plot.line, self.plot.x].contains(&Some(SweepDimension::Variant));
+        if is_of_variants && has_more_variants {
             caption += " Only the first variants are drawn.";
         }
         let (lines, xs) = (names(self.plot.line), names(self.plot.x));

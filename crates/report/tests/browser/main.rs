@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use underload_record::schema::{ArmRecord, PlotKind, PlotRecord, RunRecord, World};
+use underload_record::schema::{PlotKind, PlotRecord, RunRecord, VariantRecord, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_record::{LatencyPools, conclude};
 use underload_report::{LiveState, render_live, write_report};
@@ -20,7 +20,7 @@ use underload_store::RunData;
 
 use chromium::{Browser, Screen};
 
-/// A run of these arms, each with the same queue, concluded.
+/// A run of these variants, each with the same queue, concluded.
 fn run_of(names: &[String], queue: Queue, change: impl Fn(&mut RunRecord)) -> RunData {
     let mut record = synthetic::record(World::Sim, &[]);
     let mut pools = LatencyPools::default();
@@ -28,14 +28,14 @@ fn run_of(names: &[String], queue: Queue, change: impl Fn(&mut RunRecord)) -> Ru
     for name in names {
         let mut factors = std::collections::BTreeMap::new();
         factors.insert("path.up_queue".to_owned(), name.clone());
-        record.arms.push(ArmRecord {
+        record.variants.push(VariantRecord {
             name: name.clone(),
             label: format!("{name}:profile=long,target=10ms before 10mbit:delay=8.5ms"),
             factors,
         });
         for mut trial in synthetic::trials(&[queue], 1, 100_000_000) {
             let index = record.trials.len() as u32;
-            (trial.record.index, trial.record.arm) = (index, name.clone());
+            (trial.record.index, trial.record.variant) = (index, name.clone());
             trial.samples.iter_mut().for_each(|sample| sample.trial = index);
             trial.series.iter_mut().for_each(|series| series.trial = index);
             pools.add(&trial.record, &trial.samples);
@@ -50,7 +50,7 @@ fn run_of(names: &[String], queue: Queue, change: impl Fn(&mut RunRecord)) -> Ru
     RunData { record, samples, series, left_out: Vec::new() }
 }
 
-/// As many arms as the largest of the built-in scenarios has.
+/// As many variants as the largest of the built-in scenarios has.
 fn large() -> RunData {
     let rate = |number: usize| format!("{}mbit", 1 << (number % 7));
     let names: Vec<String> =
@@ -59,7 +59,7 @@ fn large() -> RunData {
         record.scenario.plots = vec![PlotRecord {
             kind: PlotKind::Sweep,
             title: "Round trip over rate".to_owned(),
-            arms: "{line}/{x}".to_owned(),
+            variants: "{line}/{x}".to_owned(),
             metric: "load.rtt.p99".to_owned(),
             says: "round trip, ms".to_owned(),
             x_says: "rate".to_owned(),
@@ -126,12 +126,12 @@ fn the_page_of_a_run_reloads_until_the_run_stops_writing() {
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 
-/// Screens of 900 pixels that the page of many arms may have.
+/// Screens of 900 pixels that the page of many variants may have.
 const MOST_SCREENS: f64 = 12.0;
 
 #[test]
-fn a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered() {
-    let test = "a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered";
+fn a_page_of_many_variants_is_short_and_its_variants_are_sorted_and_filtered() {
+    let test = "a_page_of_many_variants_is_short_and_its_variants_are_sorted_and_filtered";
     let Some(mut browser) = Browser::launch(test) else { return };
     let (_folder, address) = written(large());
     browser.screen(Screen::Desktop, false);
@@ -198,7 +198,7 @@ fn the_parts_of_a_box_are_no_curves_to_switch() {
         record.scenario.plots = vec![PlotRecord {
             kind: PlotKind::Box,
             title: "Round trips".to_owned(),
-            arms: "{line}/{x}".to_owned(),
+            variants: "{line}/{x}".to_owned(),
             metric: "load.rtt.p99".to_owned(),
             says: "round trip, ms".to_owned(),
             ..PlotRecord::default()
@@ -246,7 +246,7 @@ fn words_of_strangers_stay_words_in_what_the_script_writes() {
     let run = run_of(&names, DOCSIS_PIE, |record| {
         record.scenario.plots = vec![PlotRecord {
             title: HOSTILE.to_owned(),
-            arms: "{x}/*/*".to_owned(),
+            variants: "{x}/*/*".to_owned(),
             metric: "load.rtt.p99".to_owned(),
             says: format!("{HOSTILE}\n0 0"),
             x_says: HOSTILE.to_owned(),

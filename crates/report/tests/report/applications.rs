@@ -9,11 +9,11 @@ use underload_store::RunData;
 use crate::page::conclude_all;
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
-/// Trials with a call of which the first arm's is bad.
+/// Trials with a call of which the first variant's is bad.
 fn with_calls(queues: &[Queue]) -> RunData {
     let mut trials = synthetic::trials(queues, 2, 20_000_000);
     for trial in &mut trials {
-        let score = if trial.record.arm == trial_arm(queues) { 1.5 } else { 4.25 };
+        let score = if trial.record.variant == trial_variant(queues) { 1.5 } else { 4.25 };
         let metric = |name: &str, unit: &str, value| Metric {
             name: name.to_owned(),
             unit: unit.to_owned(),
@@ -33,7 +33,7 @@ fn with_calls(queues: &[Queue]) -> RunData {
     conclude_all(synthetic::record(World::Sim, queues), trials)
 }
 
-fn trial_arm(queues: &[Queue]) -> &'static str {
+fn trial_variant(queues: &[Queue]) -> &'static str {
     queues[0].name
 }
 
@@ -81,7 +81,7 @@ fn a_call_that_showed_nothing_has_no_delay() {
 }
 
 #[test]
-fn the_page_has_them_below_the_latency_and_a_row_per_arm_where_arms_are_many()
+fn the_page_has_them_below_the_latency_and_a_row_per_variant_where_variants_are_many()
 -> Result<(), Box<dyn Error>> {
     let few = render(&[with_calls(&[BUFFER_CONTROL, DOCSIS_PIE])])?;
     let row = "<td class=\"text\" colspan=\"10\"><div class=\"fit\"><b>mos ";

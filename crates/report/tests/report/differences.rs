@@ -1,7 +1,7 @@
-//! Sentences that compare arms name every setting in which the arms differ.
+//! Sentences that compare variants name every setting in which the variants differ.
 
 use underload_record::schema::{
-    ArmInside, Direction, Headline, InsideLatency, Interval, Quantile, RunRecord, World,
+    Direction, Headline, InsideLatency, Interval, Quantile, RunRecord, VariantInside, World,
 };
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_report::{render, summary_lines};
@@ -11,13 +11,13 @@ use crate::page::conclude_all;
 
 const TWO: [Queue; 2] = [BUFFER_CONTROL, DOCSIS_PIE];
 
-/// Two arms of six trials each, with these settings.
+/// Two variants of six trials each, with these settings.
 fn run(settings: [&[(&str, &str)]; 2], change: impl FnOnce(&mut RunRecord)) -> RunData {
     let mut record = synthetic::record(World::Sim, &TWO);
     record.expectations.clear();
-    for (arm, settings) in record.arms.iter_mut().zip(settings) {
+    for (variant, settings) in record.variants.iter_mut().zip(settings) {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        arm.factors = settings.iter().map(own).collect();
+        variant.factors = settings.iter().map(own).collect();
     }
     change(&mut record);
     conclude_all(record, synthetic::trials(&TWO, 6, 10_000_000))
@@ -49,7 +49,7 @@ fn queues_of_both_directions_are_compared_and_named() {
 }
 
 #[test]
-fn arms_that_differ_in_several_settings_are_compared_without_a_cause() {
+fn variants_that_differ_in_several_settings_are_compared_without_a_cause() {
     let today = [("path.up", "10mbit"), ("path.up_queue", "fifo"), ("flow.backup.count", "1")];
     let sqm = [("path.up", "9mbit"), ("path.up_queue", "cake"), ("flow.backup.count", "4")];
     let lines = lines([&today, &sqm]);
@@ -69,7 +69,7 @@ fn another_line_is_compared_too() {
 }
 
 #[test]
-fn a_baseline_that_the_scenario_names_takes_the_place_of_the_first_arm() {
+fn a_baseline_that_the_scenario_names_takes_the_place_of_the_first_variant() {
     let settings: [&[(&str, &str)]; 2] = [&[("path.up_queue", "a")], &[("path.up_queue", "b")]];
     let data = run(settings, |record| {
         let baseline = "docsis-pie".to_owned();
@@ -84,7 +84,7 @@ fn a_baseline_that_the_scenario_names_takes_the_place_of_the_first_arm() {
 }
 
 #[test]
-fn arms_of_unknown_settings_are_told_by_their_range() {
+fn variants_of_unknown_settings_are_told_by_their_range() {
     let lines = lines([&[], &[]]);
     assert_eq!(
         lines[0],
@@ -101,7 +101,7 @@ fn a_load_that_waits_where_its_probes_do_not_is_told() {
         let over_repeats = [(Quantile::P99, mean)].into();
         let direction = Direction::Up;
         data.record.summaries[1].inside =
-            vec![ArmInside { direction, values: 12_000, over_repeats }];
+            vec![VariantInside { direction, values: 12_000, over_repeats }];
         let smallest_ns = Some(20_000_000);
         for trial in &mut data.record.trials {
             trial.inside = vec![InsideLatency { direction, smallest_ns, ..Default::default() }];

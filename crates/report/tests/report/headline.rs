@@ -7,22 +7,22 @@ use underload_report::summary_lines;
 use crate::losses::lose;
 use crate::page::conclude_all;
 
-/// The first lines of a run with this headline, of two trials per arm.
+/// The first lines of a run with this headline, of two trials per variant.
 fn lines(queues: &[Queue], headline: Headline) -> Vec<String> {
     lines_of(queues, headline, &[])
 }
 
-/// As [`lines`], but the arms in `kept` lose all samples of each trial except the given number.
+/// As [`lines`], but the variants in `kept` lose all samples of each trial except the given number.
 fn lines_of(queues: &[Queue], headline: Headline, kept: &[(&str, usize)]) -> Vec<String> {
     let mut trials = synthetic::trials(queues, 2, 10_000_000);
     for trial in &mut trials {
-        let of_arm = kept.iter().find(|(arm, _)| *arm == trial.record.arm);
-        if let Some((_, kept)) = of_arm {
+        let of_variant = kept.iter().find(|(variant, _)| *variant == trial.record.variant);
+        if let Some((_, kept)) = of_variant {
             lose(trial, *kept);
         }
     }
-    let slow = |arm: &str| arm.starts_with("docsis-pie");
-    for trial in trials.iter_mut().filter(|trial| slow(&trial.record.arm)) {
+    let slow = |variant: &str| variant.starts_with("docsis-pie");
+    for trial in trials.iter_mut().filter(|trial| slow(&trial.record.variant)) {
         trial.record.flows[0].goodput_up_bit_per_s = Some(950_000);
     }
     let mut record = synthetic::record(World::Sim, queues);
@@ -30,9 +30,9 @@ fn lines_of(queues: &[Queue], headline: Headline, kept: &[(&str, usize)]) -> Vec
     summary_lines(&[conclude_all(record, trials)])
 }
 
-fn headline(metric: &str, arm: &str, baseline: &str) -> Headline {
-    let [metric, arm, baseline] = [metric, arm, baseline].map(str::to_owned);
-    Headline { metric, says: "wait".to_owned(), arm, baseline, ..Headline::default() }
+fn headline(metric: &str, variant: &str, baseline: &str) -> Headline {
+    let [metric, variant, baseline] = [metric, variant, baseline].map(str::to_owned);
+    Headline { metric, says: "wait".to_owned(), variant, baseline, ..Headline::default() }
 }
 
 const TWO: [Queue; 2] = [BUFFER_CONTROL, DOCSIS_PIE];
@@ -58,7 +58,7 @@ fn a_quantile_of_too_few_samples_becomes_a_lower_one() {
 }
 
 #[test]
-fn another_number_of_the_same_arm_may_be_the_baseline() {
+fn another_number_of_the_same_variant_may_be_the_baseline() {
     let declared = Headline {
         baseline_metric: "idle.rtt.p99".to_owned(),
         baseline_says: "an idle line".to_owned(),
@@ -126,7 +126,7 @@ fn a_range_and_the_middle_of_pairs_are_of_one_statistic() {
 }
 
 #[test]
-fn arms_whose_names_have_nothing_in_common_are_not_named() {
+fn variants_whose_names_have_nothing_in_common_are_not_named() {
     let declared = Headline {
         baseline_metric: "idle.rtt.p50".to_owned(),
         baseline_says: "an idle line".to_owned(),

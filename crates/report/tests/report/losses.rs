@@ -18,13 +18,13 @@ pub fn lose(trial: &mut Trial, kept: usize) {
     record.latencies = trial_latencies(&trial.samples, &record.flows, &record.phases);
 }
 
-/// A run of two trials per arm; the arms in `kept` lose all samples of each trial except the given
+/// A run of two trials per variant; the variants in `kept` lose all samples of each trial except the given
 /// number.
 fn run(queues: &[Queue], kept: &[(&str, usize)]) -> RunData {
     let mut trials = synthetic::trials(queues, 2, 10_000_000);
     for trial in &mut trials {
-        let of_arm = kept.iter().find(|(arm, _)| *arm == trial.record.arm);
-        if let Some((_, kept)) = of_arm {
+        let of_variant = kept.iter().find(|(variant, _)| *variant == trial.record.variant);
+        if let Some((_, kept)) = of_variant {
             lose(trial, *kept);
         }
     }
@@ -40,7 +40,7 @@ fn drops_and_delays(headline: Option<Headline>) -> Vec<String> {
     let queues = [named("drops", FQ_CODEL), Queue { swing_ms: FQ_CODEL.swing_ms, ..delays }];
     let mut trials = synthetic::trials(&queues, 5, 5_000_000);
     for trial in &mut trials {
-        let drops = trial.record.arm == "drops";
+        let drops = trial.record.variant == "drops";
         let loaded = trial.samples.iter_mut().filter(|sample| sample.phase == Phase::Load);
         for (number, sample) in loaded.enumerate() {
             sample.rtt_ns = sample.rtt_ns.or(Some(1)).filter(|_| !drops || number % 33 != 0);
@@ -63,7 +63,7 @@ fn a_queue_that_drops_does_not_beat_one_that_delays() {
     let declared = Headline {
         metric: "load.rtt.p99".to_owned(),
         says: "working latency".to_owned(),
-        arm: "drops".to_owned(),
+        variant: "drops".to_owned(),
         baseline: "delays".to_owned(),
         ..Headline::default()
     };
@@ -73,14 +73,14 @@ fn a_queue_that_drops_does_not_beat_one_that_delays() {
     assert!(lines[0].starts_with(said), "{lines:?}");
 }
 
-/// Two of five trials of the faster arm lost every probe under load: the interval of the ratio over
-/// trials includes them, so the arm is not reported as certainly faster.
+/// Two of five trials of the faster variant lost every probe under load: the interval of the ratio over
+/// trials includes them, so the variant is not reported as certainly faster.
 #[test]
 fn a_trial_that_lost_every_probe_counts_as_the_slowest() {
     let lines_of = |silent: u32| {
         let queues = [DOCSIS_PIE, named("fast", FQ_CODEL)];
         let mut trials = synthetic::trials(&queues, 5, 5_000_000);
-        let fast = trials.iter_mut().filter(|trial| trial.record.arm == "fast");
+        let fast = trials.iter_mut().filter(|trial| trial.record.variant == "fast");
         fast.take(silent as usize).for_each(|trial| lose(trial, 0));
         let mut record = synthetic::record(World::Sim, &queues);
         record.expectations.clear();
@@ -102,7 +102,7 @@ fn named(name: &'static str, queue: Queue) -> Queue {
 }
 
 #[test]
-fn an_arm_without_an_answer_is_named_and_counted_once() {
+fn an_variant_without_an_answer_is_named_and_counted_once() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, named("other", FQ_CODEL)];
     let run = run(&queues, &[("fq-codel", 0), ("other", 0)]);
     let lines = summary_lines(&[run]);
@@ -166,7 +166,7 @@ fn a_latency_of_few_probes_says_how_many_were_lost() {
     let silent = run(&[DOCSIS_PIE], &[("docsis-pie", 0)]);
     let alone = summary_lines(std::slice::from_ref(&silent));
     assert!(alone[0].contains("all 1400 probes under load were lost."), "{alone:?}");
-    // Two runs that have the same arm.
+    // Two runs that have the same variant.
     let both = summary_lines(&[data, silent]);
     assert!(both.iter().any(|line| line.contains("lost all 1400 probes.")), "{both:?}");
 }

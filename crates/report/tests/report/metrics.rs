@@ -82,15 +82,15 @@ fn clocks_that_differ_are_told() {
 }
 
 #[test]
-fn an_expectation_of_several_arms_is_their_mean_ratio() {
+fn an_expectation_of_several_variants_is_their_mean_ratio() {
     let mut record = run(World::Sim, &[DOCSIS_PIE, BUFFER_CONTROL], 1, 50_000_000).record;
-    let of = |record: &RunRecord, arm: usize| {
-        metric(&record.summaries[arm], "load.sojourn.up.p99").expect("it has a queue")
+    let of = |record: &RunRecord, variant: usize| {
+        metric(&record.summaries[variant], "load.sojourn.up.p99").expect("it has a queue")
     };
     let ratio = of(&record, 1) / of(&record, 0);
-    let expected = |arm: &str, other: Option<&str>| Expectation {
+    let expected = |variant: &str, other: Option<&str>| Expectation {
         metric: "load.sojourn.up.p99".to_owned(),
-        arm: arm.to_owned(),
+        variant: variant.to_owned(),
         relative_to: other.map(str::to_owned),
         ..Expectation::default()
     };

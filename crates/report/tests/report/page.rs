@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
 use underload_record::schema::{
-    ArmRecord, ClassLatency, Finding, Phase, RunRecord, Validity, World,
+    ClassLatency, Finding, Phase, RunRecord, Validity, VariantRecord, World,
 };
 use underload_record::{LatencyPools, conclude};
 use underload_report::{finding_lines, plots, render, summary_lines, warnings, write_report};
@@ -164,14 +164,14 @@ fn the_first_line_says_what_differs_and_by_how_much() {
 }
 
 #[test]
-fn arms_that_are_alike_are_said_to_be() {
+fn variants_that_are_alike_are_said_to_be() {
     let twin = Queue { name: "twin", spec: "another", ..DOCSIS_PIE };
     let lines = summary_lines(&[run(World::Live, &[DOCSIS_PIE, twin], 2, 10_000_000)]);
     let said = "the working latency hardly differs from that with docsis-pie: 29.";
     assert!(lines[0].starts_with("With twin") && lines[0].contains(said), "{}", lines[0]);
 }
 
-/// A run of two queues whose arms the closure changes.
+/// A run of two queues whose variants the closure changes.
 fn changed(world: World, change: impl Fn(&mut RunRecord)) -> RunData {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let mut record = synthetic::record(world, &queues);
@@ -182,7 +182,7 @@ fn changed(world: World, change: impl Fn(&mut RunRecord)) -> RunData {
 #[test]
 fn a_measured_line_is_not_compared_with_itself() {
     let steps = |record: &mut RunRecord| {
-        record.arms.iter_mut().for_each(|arm| arm.factors.clear());
+        record.variants.iter_mut().for_each(|variant| variant.factors.clear());
     };
     let lines = summary_lines(&[changed(World::Measured, steps)]);
     assert!(
@@ -197,7 +197,7 @@ fn a_measured_line_is_not_compared_with_itself() {
 fn unequal_rates_and_lost_probes_are_said() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let mut trials = synthetic::trials(&queues, 2, 10_000_000);
-    for trial in trials.iter_mut().filter(|trial| trial.record.arm == "docsis-pie") {
+    for trial in trials.iter_mut().filter(|trial| trial.record.variant == "docsis-pie") {
         trial.record.flows[0].goodput_up_bit_per_s = Some(950_000);
         for summary in &mut trial.record.latencies {
             summary.lost = summary.sent / 4;
@@ -214,12 +214,12 @@ fn the_class_with_the_largest_effect_is_named() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let mut trials = synthetic::trials(&queues, 2, 10_000_000);
     for trial in &mut trials {
-        // A second class that waits for nothing in the second arm, and as long as the first in the
+        // A second class that waits for nothing in the second variant, and as long as the first in the
         // other.
         let mut flow = trial.record.flows[1].clone();
         flow.name = "probe-dscp-45".to_owned();
         trial.record.flows.push(flow);
-        let is_quick = trial.record.arm == "docsis-pie";
+        let is_quick = trial.record.variant == "docsis-pie";
         let mut more = trial.samples.clone();
         for sample in &mut more {
             sample.flow = 2;
@@ -236,7 +236,7 @@ fn the_class_with_the_largest_effect_is_named() {
     let table = underload_report::table(std::slice::from_ref(&data));
     assert_eq!(table.matches(", 2 trials, round trips of probe\n").count(), 2, "{table}");
     // Among several classes the first is named, too.
-    data.record.arms.iter_mut().for_each(|arm| arm.factors.clear());
+    data.record.variants.iter_mut().for_each(|variant| variant.factors.clear());
     let line = &summary_lines(&[data])[0];
     assert!(line.contains("has the lowest working latency of probe, 29.1 ms at p99"), "{line}");
 }
@@ -277,20 +277,20 @@ fn names_from_files_cannot_become_markup() -> Result<(), Box<dyn Error>> {
     let mut record = synthetic::record(World::Live, &[DOCSIS_PIE]);
     record.scenario.title = hostile.to_owned();
     record.scenario.text = format!("</pre>{hostile}");
-    record.arms = vec![ArmRecord {
+    record.variants = vec![VariantRecord {
         name: hostile.to_owned(),
         label: hostile.to_owned(),
         factors: [(hostile.to_owned(), hostile.to_owned())].into(),
     }];
     record.commit = hostile.to_owned();
     for trial in &mut trials {
-        trial.record.arm = hostile.to_owned();
+        trial.record.variant = hostile.to_owned();
         trial.record.bottlenecks[0].queue = hostile.to_owned();
         trial.record.flows[1].metrics[0].name = hostile.to_owned();
     }
     for expectation in &mut record.expectations {
         expectation.note = hostile.to_owned();
-        expectation.arm = hostile.to_owned();
+        expectation.variant = hostile.to_owned();
         expectation.metric = hostile.to_owned();
     }
     let data = [conclude_all(record, trials)];

@@ -7,7 +7,7 @@ use underload_store::RunData;
 
 use crate::page::conclude_all;
 
-/// Six trials per arm; of the first arm they are all the first one.
+/// Six trials per variant; of the first variant they are all the first one.
 fn run(queues: &[Queue], is_same: bool) -> RunData {
     let mut trials = synthetic::trials(queues, 6, 20_000_000);
     if is_same {

@@ -21,11 +21,11 @@ fn sanction(flow: &str, packets: u64, first_ms: u64) -> Sanction {
     }
 }
 
-/// The second arm sends flows away, and counts the delays of two service flows.
+/// The second variant sends flows away, and counts the delays of two service flows.
 fn data() -> RunData {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let mut trials = synthetic::trials(&queues, 2, 10_000_000);
-    let second = trials.iter_mut().filter(|trial| trial.record.arm == "docsis-pie");
+    let second = trials.iter_mut().filter(|trial| trial.record.variant == "docsis-pie");
     for (repeat, trial) in second.enumerate() {
         let mut ramp = trial.record.bottlenecks[0].clone();
         ramp.window.phase = Phase::Ramp;
@@ -53,7 +53,7 @@ fn data() -> RunData {
 #[test]
 fn the_terminal_names_those_who_were_sent_away_most() {
     let data = data();
-    let links = data.record.trials.iter().filter(|trial| trial.arm == "docsis-pie");
+    let links = data.record.trials.iter().filter(|trial| trial.variant == "docsis-pie");
     let phases: usize = links.map(|trial| trial.bottlenecks.len()).sum();
     assert!(phases > 2, "the premise: several windows per trial");
     let packets = 41 * phases / 2;

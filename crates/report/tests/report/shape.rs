@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use underload_record::schema::{ArmRecord, FlowRecord, Metric, World};
+use underload_record::schema::{FlowRecord, Metric, VariantRecord, World};
 use underload_report::render;
 
 use crate::page::{conclude_all, run};
@@ -87,10 +87,10 @@ fn two_worlds_side_by_side() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// With enough arms, published numbers come first, numbers have a column each, and not all arms
+/// With enough variants, published numbers come first, numbers have a column each, and not all variants
 /// have a plot over time.
 #[test]
-fn many_arms() -> Result<(), Box<dyn Error>> {
+fn many_variants() -> Result<(), Box<dyn Error>> {
     const NAMES: [&str; 13] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"];
     let queues = NAMES.map(|name| Queue { name, ..DOCSIS_PIE });
     insta::assert_snapshot!(shape(&render(&[run(World::Sim, &queues, 1, 50_000_000)])?));
@@ -114,14 +114,14 @@ fn a_hostile_run() -> Result<(), Box<dyn Error>> {
     record.scenario.title = name();
     record.scenario.name = name();
     record.scenario.text = format!("</pre>{hostile}");
-    record.arms =
-        vec![ArmRecord { name: name(), label: name(), factors: [(name(), name())].into() }];
+    record.variants =
+        vec![VariantRecord { name: name(), label: name(), factors: [(name(), name())].into() }];
     record.commit = name();
     record.tool_version = name();
     record.host.started = name();
     record.host.operating_system = name();
     for trial in &mut trials {
-        trial.record.arm = name();
+        trial.record.variant = name();
         let bottleneck = &mut trial.record.bottlenecks[0];
         (bottleneck.queue, bottleneck.link, bottleneck.hop) = (name(), name(), name());
         let dropped = bottleneck.drops.remove("early").unwrap_or_default();
@@ -140,7 +140,7 @@ fn a_hostile_run() -> Result<(), Box<dyn Error>> {
         expectation.note = name();
         expectation.source = name();
         expectation.unit = name();
-        (expectation.arm, expectation.metric) = (name(), name());
+        (expectation.variant, expectation.metric) = (name(), name());
     }
     let mut data = conclude_all(record, trials);
     data.left_out.push(name());

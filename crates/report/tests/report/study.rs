@@ -16,7 +16,7 @@ fn class(lag_ms: f64) -> StudyClass {
     StudyClass { lag_ns: Some(interval(lag_ms * 1e6, None)), ..StudyClass::default() }
 }
 
-/// A study of two arms whose groups are these.
+/// A study of two variants whose groups are these.
 fn study(groups: Vec<StudyGroup>) -> RunData {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let mut data = conclude_all(
@@ -32,10 +32,10 @@ fn study(groups: Vec<StudyGroup>) -> RunData {
     data
 }
 
-fn group(arm: &str, cut: Option<Interval>) -> StudyGroup {
+fn group(variant: &str, cut: Option<Interval>) -> StudyGroup {
     let classes = [("probe-dscp-45", class(4.0)), ("probe-dscp-8", class(40.0))];
     StudyGroup {
-        arm: arm.to_owned(),
+        variant: variant.to_owned(),
         runs: 7,
         runs_void: 1,
         classes: classes.map(|(name, class)| (name.to_owned(), class)).into(),

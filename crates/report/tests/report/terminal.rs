@@ -74,7 +74,7 @@ fn high_quantiles_need_samples() {
 fn long_titles_go_on_where_words_end() {
     let spec =
         "a-queue-with-a-long-name:and=its,parameters=too before a link of 60mbit:jitter=8ms up";
-    let queue = Queue { name: "an-arm", spec, ..DOCSIS_PIE };
+    let queue = Queue { name: "an-variant", spec, ..DOCSIS_PIE };
     let text = table(&[run(World::Live, &[queue], 2, 20_000_000)]);
     assert!(text.contains("60mbit:jitter=8ms"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -101,7 +101,7 @@ fn directories_of_two_worlds_become_one_table() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn two_runs_are_compared_arm_by_arm() {
+fn two_runs_are_compared_variant_by_variant() {
     let measured = [BUFFER_CONTROL, DOCSIS_PIE];
     // 17 ms of 24 are the path's own: 6 ms more of 8 are a quarter of the whole.
     let foretold = [FQ_CODEL, Queue { delay_ms: 14.0, ..DOCSIS_PIE }];

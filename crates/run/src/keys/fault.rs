@@ -9,7 +9,7 @@ use underload_aqm::config::closest;
 pub(crate) struct Fault {
     pub key: String,
     pub problem: String,
-    /// The table that overrides the key, such as `arm[1]`, or the option of the command line.
+    /// The table that overrides the key, such as `variant[1]`, or the option of the command line.
     pub origin: Option<String>,
 }
 

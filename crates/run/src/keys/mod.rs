@@ -36,8 +36,6 @@ pub(crate) struct Reader<'a> {
     table: &'a Table,
     pub faults: &'a mut Faults,
     known: Vec<&'static str>,
-    /// Names in older files: each key with its former name.
-    former: Vec<(&'static str, &'static str)>,
     /// The default of the next key, a value or words, if that key may be absent.
     implied: Option<&'static str>,
     missing: Vec<&'static str>,
@@ -143,7 +141,6 @@ impl<'a> Reader<'a> {
             table,
             faults,
             known: Vec::new(),
-            former: Vec::new(),
             implied: None,
             missing: Vec::new(),
             described: None,
@@ -151,26 +148,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Declares the name that older files have for a key.
-    pub(crate) fn former_name(&mut self, name: &'static str, former: &'static str) {
-        self.former.push((name, former));
-    }
-
     /// Declares the default of the next key, which may be absent.
     pub(crate) fn implied(&mut self, default: &'static str) {
         self.implied = Some(default);
-    }
-
-    /// Returns the value of a key under its name or its former one. Rejects a table that has both.
-    fn value(&mut self, name: &'static str) -> Option<&'a Toml> {
-        let value = self.table.get(name);
-        let former = self.former.iter().find(|(key, _)| *key == name).map(|(_, former)| *former);
-        let old = former.and_then(|former| Some((former, self.table.get(former)?)));
-        if let (Some((former, _)), true) = (old, value.is_some()) {
-            let problem = format!("is the former name of `{name}`; write all of them as `{name}`");
-            self.faults.add(Fault::new(former, problem));
-        }
-        value.or(old.map(|(_, value)| value))
     }
 
     /// Reads a key. `None` if its value is wrong, or if it is absent and has no default.
@@ -187,7 +167,7 @@ impl<'a> Reader<'a> {
             listed.push(Listed::new(name, self.table.get(name), default, implied));
         }
         self.known.push(name);
-        let Some(value) = self.value(name) else {
+        let Some(value) = self.table.get(name) else {
             let value = default.or_else(T::absent);
             if value.is_none() {
                 self.missing.push(name);
@@ -269,8 +249,7 @@ impl<'a> Reader<'a> {
                 format!("unknown key; expected {}{question}", alternatives(known.clone()));
             (key.clone(), closest(key, known), Fault::new(key, problem))
         };
-        let is_former = |key: &String| self.former.iter().any(|(_, former)| former == key);
-        let keys = self.table.keys().filter(|key| !is_former(key));
+        let keys = self.table.keys();
         keys.filter(|key| !self.known.contains(&key.as_str())).map(fault).collect()
     }
 
@@ -353,7 +332,7 @@ impl<S: Value> Value for Raw<S> {
     }
 
     fn schema() -> Json {
-        // An arm may have the keys that the table lacks.
+        // A variant may have the keys that the table lacks.
         let mut schema = S::schema();
         schema.as_object_mut().map(|schema| schema.remove("required"));
         schema
@@ -373,7 +352,7 @@ pub(crate) fn from_text<S: Section>(text: &str) -> Result<S, Fault> {
 macro_rules! keys {
     ($(#[$($meta:tt)*])* $vis:vis struct $name:ident {
         $($(#[$($about:tt)*])* $own:vis $field:ident: $type:ty
-            $(as $key:literal $(or $former:literal)?)? $([$flat:ident])?
+            $(as $key:literal)? $([$flat:ident])?
             $(where default = $implied:tt)? $(= $default:expr)? $(=> $range:expr)?,)*
     }) => {
         $(#[$($meta)*])*
@@ -381,8 +360,7 @@ macro_rules! keys {
 
         impl $crate::keys::Section for $name {
             fn take(_reader: &mut $crate::keys::Reader<'_>) -> Option<Self> {
-                $($($(_reader.former_name($key, $former);)?)?
-                $(_reader.implied($implied);)?
+                $($(_reader.implied($implied);)?
                 let $field: Option<$type> = $crate::keys::keys!(
                     @take _reader, $crate::keys::keys!(@name $field $($key)?),
                     &[$($crate::keys::keys!(@line $($about)*)),*],
@@ -429,7 +407,7 @@ mod tests {
         struct Outer {
             /// How many there are.
             count: Option<u32> where default = "3" => 1..=9,
-            wait_ns: Span as "wait" or "delay" = Span::from_millis(5)
+            wait_ns: Span as "wait" = Span::from_millis(5)
                 => Span::ZERO..=Span::from_secs(1),
             inner: Vec<Inner>,
             free: BTreeMap<String, f64> = BTreeMap::new(),
@@ -469,16 +447,9 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_accepted_under_its_former_name_but_not_under_both() {
-        let old: Outer = from_text("inner = []\ndelay = \"7ms\"").expect("right");
-        assert_eq!(old.wait_ns, Span::from_millis(7));
-        let both = "inner = []\ndelay = \"7ms\"\nwait = \"7ms\"";
+    fn a_fault_has_the_name_that_the_file_has() {
         assert_eq!(
-            faults(both),
-            ["delay: is the former name of `wait`; write all of them as `wait`"]
-        );
-        assert_eq!(
-            faults("inner = []\ndelay = 7"),
+            faults("inner = []\nwait = 7"),
             ["wait: `7` has no unit; expected a time such as 5ms (ns, us, ms, s, min, h)"]
         );
     }

@@ -46,10 +46,10 @@ impl Wanted {
         self.rows.is_none() && self.captures.is_empty()
     }
 
-    /// Rejects points that an arm does not have, and runs of too many trials.
+    /// Rejects points that a variant does not have, and runs of too many trials.
     pub(crate) fn check<'a>(
         &self,
-        arms: impl Iterator<Item = Result<(&'a str, SimConfig), RunError>>,
+        variants: impl Iterator<Item = Result<(&'a str, SimConfig), RunError>>,
         trials: usize,
     ) -> Result<(), RunError> {
         if trials > MOST_TRIALS {
@@ -58,13 +58,13 @@ impl Wanted {
                  and --repeat"
             )));
         }
-        for arm in arms {
-            let (arm, config) = arm?;
+        for variant in variants {
+            let (variant, config) = variant?;
             let names = HopNames::new(&config);
             for point in self.rows.iter().flatten().chain(&self.captures) {
-                names
-                    .check(point)
-                    .map_err(|problem| RunError::Refused(format!("variant {arm}: {problem}")))?;
+                names.check(point).map_err(|problem| {
+                    RunError::Refused(format!("variant {variant}: {problem}"))
+                })?;
             }
         }
         Ok(())
@@ -94,12 +94,12 @@ impl TrialLog {
             Some(points) => Some((directory.packet_table(trial)?, points.clone())),
             None => None,
         };
-        let arm = &config.label.arm;
+        let variant = &config.label.variant;
         let capture = |point: &Point| {
             let name = format!("{trial:07}-{point}.pcapng");
             let (path, file) =
                 (directory.path().join(FOLDER).join(&name), directory.begin_file(FOLDER, &name)?);
-            Capture::begin(path, file, point.clone(), &format!("variant {arm}, trial {trial}"))
+            Capture::begin(path, file, point.clone(), &format!("variant {variant}, trial {trial}"))
         };
         let captures = wanted.captures.iter().map(capture).collect::<Result<_, RunError>>()?;
         let flows = config.flows.iter().map(|flow| {

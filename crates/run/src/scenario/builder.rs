@@ -18,7 +18,7 @@ pub struct Builder {
     path: Keys,
     phases: Keys,
     flows: Vec<Keys>,
-    arms: Vec<Keys>,
+    variants: Vec<Keys>,
     sweeps: Vec<Keys>,
 }
 
@@ -75,7 +75,7 @@ impl From<Keys> for Value {
     }
 }
 
-/// Splits the key of an arm into its parts. The name of a flow or hop may contain dots.
+/// Splits the key of a variant into its parts. The name of a flow or hop may contain dots.
 fn segments(key: &str) -> Vec<&str> {
     for section in ["path.hop.", "flow."] {
         if let Some((name, last)) = key.strip_prefix(section).and_then(|it| it.rsplit_once('.')) {
@@ -108,7 +108,7 @@ impl Scenario {
             path: Keys::new(),
             phases: Keys::new(),
             flows: Vec::new(),
-            arms: Vec::new(),
+            variants: Vec::new(),
             sweeps: Vec::new(),
         }
     }
@@ -143,10 +143,10 @@ impl Builder {
         self
     }
 
-    /// Adds an arm that overrides keys such as `path.up_queue`.
+    /// Adds a variant that overrides keys such as `path.up_queue`.
     #[must_use]
-    pub fn arm(mut self, name: &str, overrides: Keys) -> Self {
-        self.arms.push(Keys::new().set("name", name).then(overrides));
+    pub fn variant(mut self, name: &str, overrides: Keys) -> Self {
+        self.variants.push(Keys::new().set("name", name).then(overrides));
         self
     }
 
@@ -173,7 +173,8 @@ impl Builder {
         let mut root = self.head.table();
         root.insert("path".to_owned(), Value::Table(self.path.table()));
         root.insert("phases".to_owned(), Value::Table(self.phases.table()));
-        for (key, list) in [("flow", &self.flows), ("variant", &self.arms), ("sweep", &self.sweeps)]
+        for (key, list) in
+            [("flow", &self.flows), ("variant", &self.variants), ("sweep", &self.sweeps)]
         {
             root.insert(key.to_owned(), Value::Array(tables(list)));
         }
@@ -184,8 +185,11 @@ impl Builder {
 
     pub fn text(&self) -> String {
         let tables = [("[path]", &self.path), ("[phases]", &self.phases)];
-        let lists =
-            [("[[flow]]", &self.flows), ("[[variant]]", &self.arms), ("[[sweep]]", &self.sweeps)];
+        let lists = [
+            ("[[flow]]", &self.flows),
+            ("[[variant]]", &self.variants),
+            ("[[sweep]]", &self.sweeps),
+        ];
         let lists =
             lists.into_iter().flat_map(|(head, list)| list.iter().map(move |it| (head, it)));
         let mut text = self.head.text();
@@ -226,8 +230,8 @@ mod tests {
             .phases(Keys::new().set("load", "3s"))
             .flow("upload.1", "tcp", Keys::new().set("congestion_control", "cubic"))
             .flow("probe", "probe", probe())
-            .arm("fifo", Keys::new().set("path.up_queue", "fifo:limit=64KiB"))
-            .arm("pie", Keys::new().set("path.up_queue", "pie").set("flow.upload.1.ecn", true))
+            .variant("fifo", Keys::new().set("path.up_queue", "fifo:limit=64KiB"))
+            .variant("pie", Keys::new().set("path.up_queue", "pie").set("flow.upload.1.ecn", true))
             .sweep("flow.upload.1.count", vec![1, 4])
     }
 
@@ -240,8 +244,8 @@ mod tests {
     fn what_is_built_is_what_its_text_says() {
         let built = two_queues().finish().expect("a scenario");
         let read = Scenario::parse(&built.text, "two queues").expect("its text is a scenario");
-        assert_eq!(built.arms.len(), 4);
-        for (built, read) in built.arms.iter().zip(&read.arms) {
+        assert_eq!(built.variants.len(), 4);
+        for (built, read) in built.variants.iter().zip(&read.variants) {
             assert_eq!((&built.name, &built.identity), (&read.name, &read.identity));
             assert_eq!(built.factors, read.factors);
         }
@@ -254,7 +258,7 @@ mod tests {
         let fault = |builder: Builder| builder.finish().expect_err("a fault").to_string();
         let misspelt = two_queues().path(Keys::new().set("up_que", "pie"));
         assert!(fault(misspelt).starts_with("two queues: path.up_que: unknown key"));
-        let unknown = two_queues().arm("red", Keys::new().set("path.up_queue", "rad"));
+        let unknown = two_queues().variant("red", Keys::new().set("path.up_queue", "rad"));
         assert!(fault(unknown).contains("path.up_queue"));
         let misspelt = two_queues().path(Keys::new().set("up_que", "pie").set("rtt", "20"));
         let all = misspelt.finish_with(&Options::default(), &mut builtin::load_file);
@@ -262,7 +266,7 @@ mod tests {
         let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
         assert_eq!(keys, ["path.up_que", "path.rtt"]);
         assert!(all.iter().all(|fault| fault.line.is_none() && fault.excerpt.is_none()));
-        let same = two_queues().arm("pie", Keys::new().set("path.up_queue", "codel"));
+        let same = two_queues().variant("pie", Keys::new().set("path.up_queue", "codel"));
         assert!(fault(same).contains("a second one is named `pie`"));
     }
 }

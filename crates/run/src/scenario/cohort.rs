@@ -1,8 +1,8 @@
 //! `[cohort]`: conditions that are drawn for every trial.
 //!
-//! A draw has a name; `{name}` in the texts of path, phases and flows, or of an arm, is replaced by
+//! A draw has a name; `{name}` in the texts of path, phases and flows, or of a variant, is replaced by
 //! the drawn value. A value depends on the run's seed, the repeat and the draw's name (with
-//! `per = "trial"` also on the arm's name), so that one more draw never changes another's values.
+//! `per = "trial"` also on the variant's name), so that one more draw never changes another's values.
 //! With `[cohort.lines]` a value belongs to a line, or to one of its runs, instead of a repeat.
 
 use std::collections::BTreeSet;
@@ -13,10 +13,10 @@ use underload_aqm::registry::LoadFile;
 use underload_aqm::rng::Rng;
 use underload_record::schema::StudyRecord;
 
-use super::arm::{Arm, read_arm};
 use super::flow::FlowKind;
 use super::lines::{Lines, OWN};
 use super::tables::{Base, Conditions, check_name};
+use super::variant::{Variant, read_variant};
 use crate::flows;
 use crate::keys::{Fault, Faults, Listed, Try, join, keys, listed, word, words};
 use crate::study::{Distribution, DistributionError, Quantity};
@@ -45,9 +45,9 @@ enum DrawnFor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Per {
-    /// All arms of a repeat have the same conditions, so that pairs can be compared.
+    /// All variants of a repeat have the same conditions, so that pairs can be compared.
     Repeat,
-    /// Every arm has separate conditions, like two fleets of devices.
+    /// Every variant has separate conditions, like two fleets of devices.
     Trial,
 }
 
@@ -187,7 +187,7 @@ impl Cohort {
         Some(Self { draws, per, of_run, lines: lines.map(|lines| (lines, Vec::new())) })
     }
 
-    /// Chooses the lines that are eligible with this seed, and returns how many runs of an arm
+    /// Chooses the lines that are eligible with this seed, and returns how many runs of a variant
     /// they make; `None` if the cohort has no lines.
     pub(super) fn choose_lines(&mut self, seed: u64) -> Result<Option<u64>, Fault> {
         let Some((lines, eligible)) = &mut self.lines else { return Ok(None) };
@@ -200,10 +200,10 @@ impl Cohort {
     }
 
     /// Rejects lines whose classes no probe has.
-    pub(super) fn check_probes(&self, arms: &[Arm]) -> Result<(), Fault> {
+    pub(super) fn check_probes(&self, variants: &[Variant]) -> Result<(), Fault> {
         let Some((lines, _)) = &self.lines else { return Ok(()) };
         let mut probes = Vec::new();
-        for flow in arms.iter().flat_map(|arm| &arm.flows) {
+        for flow in variants.iter().flat_map(|variant| &variant.flows) {
             if let FlowKind::Probe(probe) = &flow.kind {
                 probes.extend(flows::probes(&flow.name, &probe.classes).map(|(name, _)| name));
             }
@@ -216,7 +216,7 @@ impl Cohort {
         self.lines.as_ref().map(|(lines, eligible)| lines.study(eligible.len()))
     }
 
-    pub fn draw(&self, seed: u64, repeat: u32, arm: &str) -> Conditions {
+    pub fn draw(&self, seed: u64, repeat: u32, variant: &str) -> Conditions {
         if let Some((lines, eligible)) = &self.lines {
             let place = lines.place(eligible, repeat);
             let (line, run, mut conditions) = lines.streams(seed, place);
@@ -229,7 +229,7 @@ impl Cohort {
         let repeat = Rng::new(seed).child("cohort").child(&repeat.to_string());
         let trial = match self.per {
             Per::Repeat => repeat,
-            Per::Trial => repeat.child(arm),
+            Per::Trial => repeat.child(variant),
         };
         let drawn = |(name, distribution): &(String, Distribution)| {
             (name.clone(), distribution.draw(&mut trial.child(name)))
@@ -243,17 +243,17 @@ impl Cohort {
         drawn.chain(own.into_iter().filter(|_| self.lines.is_some())).collect()
     }
 
-    /// Returns the arm with typical conditions, after a check with the extremes of every draw.
-    pub(super) fn typical_arm(
+    /// Returns the variant with typical conditions, after a check with the extremes of every draw.
+    pub(super) fn typical_variant(
         &self,
         name: &str,
         template: &Base,
         load: &mut LoadFile<'_>,
         faults: &mut Faults,
-    ) -> Option<Arm> {
+    ) -> Option<Variant> {
         let typical = self.typical();
         let mut own = Faults::default();
-        let arm = read_arm(name, &template.filled(&typical), load, &mut own);
+        let variant = read_variant(name, &template.filled(&typical), load, &mut own);
         if !own.is_empty() {
             for fault in own {
                 // Only the draws whose values are in the message.
@@ -268,15 +268,15 @@ impl Cohort {
                 let mut conditions = typical.clone();
                 conditions.insert(draw.clone(), value.clone());
                 let mut own = Faults::default();
-                read_arm(name, &template.filled(&conditions), load, &mut own);
+                read_variant(name, &template.filled(&conditions), load, &mut own);
                 let changed = Conditions::from([(draw.clone(), value)]);
                 own.into_iter().for_each(|fault| faults.add(with(&changed, fault)));
             }
         }
-        arm
+        variant
     }
 
-    /// Rejects a draw that no arm uses.
+    /// Rejects a draw that no variant uses.
     pub(super) fn check_used(&self, templates: &[Base]) -> Result<(), Fault> {
         for (index, (name, _)) in self.draws.iter().enumerate() {
             if self.lines.as_ref().is_some_and(|(lines, _)| lines.uses(name)) {
@@ -292,18 +292,18 @@ impl Cohort {
         Ok(())
     }
 
-    /// Returns the arm of one trial and the conditions drawn for it.
-    pub(super) fn arm(
+    /// Returns the variant of one trial and the conditions drawn for it.
+    pub(super) fn variant(
         &self,
         (seed, repeat): (u64, u32),
         (name, template): (&str, &Base),
         load: &mut LoadFile<'_>,
-    ) -> Result<(Arm, Conditions), Fault> {
+    ) -> Result<(Variant, Conditions), Fault> {
         let conditions = self.draw(seed, repeat, name);
         let mut faults = Faults::default();
-        let arm = read_arm(name, &template.filled(&conditions), load, &mut faults);
-        let arm = faults.result(arm).map_err(|fault| with(&conditions, fault))?;
-        Ok((arm, conditions))
+        let variant = read_variant(name, &template.filled(&conditions), load, &mut faults);
+        let variant = faults.result(variant).map_err(|fault| with(&conditions, fault))?;
+        Ok((variant, conditions))
     }
 }
 

@@ -17,25 +17,27 @@ fn parse(text: &str) -> Result<Scenario, ScenarioError> {
 fn a_line_and_a_flow_are_a_scenario() {
     let text = "[path]\nup = \"10mbit\"\ndown = \"50mbit\"\n[[flow]]\nkind = \"tcp\"\n";
     let scenario = parse(text).expect("a scenario");
-    let [arm] = scenario.arms.as_slice() else { panic!("{} variants", scenario.arms.len()) };
-    assert_eq!(arm.label(), "fifo before 10mbit up; fifo before 50mbit down");
+    let [variant] = scenario.variants.as_slice() else {
+        panic!("{} variants", scenario.variants.len())
+    };
+    assert_eq!(variant.label(), "fifo before 10mbit up; fifo before 50mbit down");
     let expected = [Span::from_secs(2), Span::from_secs(15), Span::from_secs(1)];
-    assert_eq!([arm.phases.idle, arm.phases.load, arm.phases.drain], expected);
-    let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("{:?}", arm.flows[0]) };
+    assert_eq!([variant.phases.idle, variant.phases.load, variant.phases.drain], expected);
+    let FlowKind::Tcp(bulk) = &variant.flows[0].kind else { panic!("{:?}", variant.flows[0]) };
     assert_eq!((&*bulk.congestion_control, bulk.direction), ("cubic", FlowDirection::Up));
-    let FlowKind::Probe(probe) = &arm.flows[1].kind else { panic!("{:?}", arm.flows[1]) };
-    assert_eq!((&*arm.flows[1].name, probe.interval), ("probe", Span::from_millis(10)));
+    let FlowKind::Probe(probe) = &variant.flows[1].kind else { panic!("{:?}", variant.flows[1]) };
+    assert_eq!((&*variant.flows[1].name, probe.interval), ("probe", Span::from_millis(10)));
 }
 
 #[test]
 fn a_difference_from_a_default_has_both_values() {
-    let arms = "[[arm]]\nname = \"today\"\n[[arm]]\nname = \"other\"\n\
+    let variants = "[[variant]]\nname = \"today\"\n[[variant]]\nname = \"other\"\n\
                 path.up_queue = \"pie\"\nflow.tcp.congestion_control = \"bbr\"\n\
                 phases.load = \"9s\"\n";
-    let text = format!("[path]\nup = \"10mbit\"\n[[flow]]\nkind = \"tcp\"\n{arms}");
+    let text = format!("[path]\nup = \"10mbit\"\n[[flow]]\nkind = \"tcp\"\n{variants}");
     let scenario = parse(&text).expect("a scenario");
-    let of = |arm: usize| {
-        let factors = scenario.arms[arm].factors.iter();
+    let of = |variant: usize| {
+        let factors = scenario.variants[variant].factors.iter();
         factors.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
     };
     let today = ["flow.tcp.congestion_control=cubic", "path.up_queue=fifo", "phases.load=15s"];
@@ -55,7 +57,7 @@ fn repeats_start_at_random_times_unless_the_file_has_times() {
             FlowKind::Tcp(tcp) => Some(tcp.activity.start_jitter),
             _ => None,
         };
-        scenario.arms[0].flows.iter().filter_map(jitter).collect::<Vec<_>>()
+        scenario.variants[0].flows.iter().filter_map(jitter).collect::<Vec<_>>()
     };
     let (none, second) = (Span::ZERO, Span::from_secs(1));
     assert_eq!(jitters(text, None), [none, none]);
@@ -64,6 +66,10 @@ fn repeats_start_at_random_times_unless_the_file_has_times() {
     assert_eq!(jitters(&format!("repeats = 2\n{text}"), Some(1)), [none, none]);
     let given = format!("{text}start_jitter = \"0s\"\n");
     assert_eq!(jitters(&given, Some(5)), [none, none], "the file has a jitter");
-    let arm = "[[arm]]\nname = \"a\"\nflow.tcp.stop = \"500ms\"\n";
-    assert_eq!(jitters(&format!("{text}{arm}"), Some(5)), [none, none], "a variant ends the flow");
+    let variant = "[[variant]]\nname = \"a\"\nflow.tcp.stop = \"500ms\"\n";
+    assert_eq!(
+        jitters(&format!("{text}{variant}"), Some(5)),
+        [none, none],
+        "a variant ends the flow"
+    );
 }

@@ -101,37 +101,15 @@ impl Document {
         Some(format!("line {}", before.matches('\n').count() + 1))
     }
 
-    /// Returns the place of `key` under its name or its former one, or else of the nearest table
-    /// around it, and whether the place is that of `key` itself. `None` if the file has neither.
+    /// Returns the place of `key`, or else of the nearest table around it, and whether the place is
+    /// that of `key` itself. `None` if the file has neither.
     fn nearest(&self, key: &str) -> Option<(&Place, bool)> {
-        let former = former_key(key);
-        let found = [key, &former].into_iter().filter_map(|it| Some((self.known_part(it)?, it)));
-        let lengths = found.map(|((place, end), key)| (place, end == key.len(), end));
-        let (place, is_exact, _) = lengths.max_by_key(|(_, is_exact, end)| (*is_exact, *end))?;
-        Some((place, is_exact))
-    }
-
-    /// Returns the place of the longest part of `key` that the file has, and the part's length.
-    fn known_part(&self, key: &str) -> Option<(&Place, usize)> {
         let mut end = key.len();
         loop {
             if let Some(place) = self.places.get(&key[..end]) {
-                return Some((place, end));
+                return Some((place, end == key.len()));
             }
             end = key[..end].rfind(['.', '['])?;
         }
     }
-}
-
-/// Returns a key as older files spell it: with `arm` in place of `variant`.
-fn former_key(key: &str) -> String {
-    let part = |part: &str| {
-        let (name, index) = part.find('[').map_or((part, ""), |at| part.split_at(at));
-        match name {
-            "variant" => format!("arm{index}"),
-            "variants" => format!("arms{index}"),
-            _ => part.to_owned(),
-        }
-    };
-    key.split('.').map(part).collect::<Vec<_>>().join(".")
 }

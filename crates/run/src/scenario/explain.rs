@@ -51,11 +51,11 @@ impl Scenario {
         add("seed".to_owned(), Some(self.seed.to_string()), self.origin_of_root("seed"), "");
         let repeats = Some(self.repeats.to_string());
         add("repeats".to_owned(), repeats, self.origin_of_root("repeats"), "");
-        for arm in &self.arms {
-            let Some(tables) = self.templates.get(&arm.name) else { continue };
+        for variant in &self.variants {
+            let Some(tables) = self.templates.get(&variant.name) else { continue };
             for (key, listed) in settings_of(tables) {
                 let source = self.document.source_of(&key, tables.origin(&key));
-                add(key, listed.value, origin(source, listed.default), &arm.name);
+                add(key, listed.value, origin(source, listed.default), &variant.name);
             }
         }
         let cohort = self.document.root.get("cohort").and_then(Value::as_table);
@@ -63,11 +63,11 @@ impl Scenario {
             let source = self.document.source_of(&key, None);
             add(name, listed.value, origin(source, listed.default), "");
         }
-        let arms = self.arms.len();
+        let variants = self.variants.len();
         let setting = |key: String| {
             let mut values = values.remove(&key).unwrap_or_default();
             for value in &mut values {
-                if value.variants.len() == arms || value.variants.iter().all(String::is_empty) {
+                if value.variants.len() == variants || value.variants.iter().all(String::is_empty) {
                     value.variants.clear();
                 }
             }
@@ -140,9 +140,9 @@ rtt = \"30ms\"
 [[flow]]
 kind = \"tcp\"
 count = 2
-[[arm]]
+[[variant]]
 name = \"today\"
-[[arm]]
+[[variant]]
 name = \"sqm\"
 path.up_queue = \"fq_codel\"
 ";

@@ -1,8 +1,8 @@
 //! `[headline]`: the comparison that a scenario is about.
 
-use underload_record::schema::{Headline, names_arm};
+use underload_record::schema::{Headline, names_variant};
 
-use super::error::no_arm;
+use super::error::no_variant;
 use super::metrics::Metrics;
 use super::statement::Statement;
 use crate::keys::{Fault, alternatives, keys};
@@ -16,7 +16,7 @@ keys! {
         says: String = String::new(),
         /// The variant to report; with `*` as in `[[published]]`, each variant that matches; every
         /// variant by default.
-        arm: String as "variant" or "arm" = String::new(),
+        variant: String = String::new(),
         /// The variant to compare with; with as many `*` as `variant`, the one with the same
         /// parts there.
         baseline: String = String::new(),
@@ -35,13 +35,13 @@ impl Statement for Headline {
     }
 
     fn from_keys(keys: HeadlineKeys) -> Result<Vec<Self>, Fault> {
-        let HeadlineKeys { metric, says, arm, baseline, baseline_metric, baseline_says } = keys;
+        let HeadlineKeys { metric, says, variant, baseline, baseline_metric, baseline_says } = keys;
         if metric.is_empty() && baseline.is_empty() {
             let problem = "expected a metric such as \"load.rtt.p99\", or the `baseline` that the \
                            variants are compared with";
             return Err(Fault::new("metric", problem));
         }
-        if [&metric, &says, &arm, &baseline_metric].iter().all(|it| it.is_empty()) {
+        if [&metric, &says, &variant, &baseline_metric].iter().all(|it| it.is_empty()) {
             return Ok(vec![Self { baseline, ..Self::default() }]);
         }
         let metric = if metric.is_empty() { "load.rtt.p99".to_owned() } else { metric };
@@ -50,7 +50,7 @@ impl Statement for Headline {
             let problem = "another metric and the words for it, `baseline_says`, go together";
             return Err(Fault::new("baseline_metric", problem));
         }
-        Ok(vec![Self { metric, says, arm, baseline, baseline_metric, baseline_says }])
+        Ok(vec![Self { metric, says, variant, baseline, baseline_metric, baseline_says }])
     }
 
     fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault> {
@@ -59,17 +59,17 @@ impl Statement for Headline {
         named.try_for_each(|(key, metric)| metrics.check(key, metric).map(drop))
     }
 
-    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
-        let Self { arm, baseline, .. } = self;
-        if !arm.is_empty() && !arms.iter().any(|it| names_arm(arm, it)) {
-            return Err(Fault::new("variant", no_arm(arm, arms)));
+    fn check_variants(&self, variants: &[&str]) -> Result<(), Fault> {
+        let Self { variant, baseline, .. } = self;
+        if !variant.is_empty() && !variants.iter().any(|it| names_variant(variant, it)) {
+            return Err(Fault::new("variant", no_variant(variant, variants)));
         }
         let is_pattern = baseline.contains('*');
-        if !(baseline.is_empty() || is_pattern || arms.contains(&baseline.as_str())) {
-            return Err(Fault::new("baseline", no_arm(baseline, arms)));
+        if !(baseline.is_empty() || is_pattern || variants.contains(&baseline.as_str())) {
+            return Err(Fault::new("baseline", no_variant(baseline, variants)));
         }
-        if self.pairs(arms).is_empty() {
-            let known = alternatives(arms.iter().copied());
+        if self.pairs(variants).is_empty() {
+            let known = alternatives(variants.iter().copied());
             let problem =
                 format!("matches no variant that has another to be compared with: {known}");
             return Err(Fault::new("variant", problem));

@@ -130,7 +130,7 @@ impl Lines {
         })
     }
 
-    /// Returns the runs of an arm over `lines` lines.
+    /// Returns the runs of a variant over `lines` lines.
     pub(super) fn repeats(&self, lines: usize) -> u64 {
         lines as u64 * u64::from(self.days) * u64::from(self.runs_per_day)
     }

@@ -11,9 +11,9 @@ use underload_sim::flow::{self as sim, UdpConfig, UdpPattern};
 use underload_sim::sprout;
 use underload_sim::tcp::TcpConfig;
 
-use super::arm::Arm;
 use super::cohort::Cohort;
 use super::flow::{Flow, FlowKind};
+use super::variant::Variant;
 use crate::call_stats::CallDirection;
 use crate::film_report::FilmReport;
 use crate::flows;
@@ -40,22 +40,22 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Returns the metrics of these arms. `is_exact`: the flows of every trial are theirs.
-    pub(crate) fn of(arms: &[Arm], cohort: Option<&Cohort>, is_exact: bool) -> Self {
+    /// Returns the metrics of these variants. `is_exact`: the flows of every trial are theirs.
+    pub(crate) fn of(variants: &[Variant], cohort: Option<&Cohort>, is_exact: bool) -> Self {
         let study = cohort.and_then(Cohort::study).map(|study| study.by);
         let mut known = Self { is_exact, study, ..Self::default() };
         let mut before: &[Flow] = &[];
-        for arm in arms {
-            // Most arms differ only in their path.
-            if arm.flows != before {
-                arm.flows.iter().for_each(|flow| known.add(flow));
+        for variant in variants {
+            // Most variants differ only in their path.
+            if variant.flows != before {
+                variant.flows.iter().for_each(|flow| known.add(flow));
             }
-            before = &arm.flows;
+            before = &variant.flows;
         }
         known
     }
 
-    /// Accepts metrics of any flow and study, for a scenario whose arms are wrong.
+    /// Accepts metrics of any flow and study, for a scenario whose variants are wrong.
     pub(crate) fn accepting_flows(self, accepts_flows: bool) -> Self {
         Self { accepts_flows, ..self }
     }
@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn what_a_trial_records_is_known_with_its_unit_and_nothing_else_is() {
         let scenario = parse("").expect("a scenario");
-        let config = configure(&scenario.arms[0], 1, TrialLabel::default()).expect("simulated");
+        let config = configure(&scenario.variants[0], 1, TrialLabel::default()).expect("simulated");
         let record = run(config).expect("a trial").record;
-        let metrics = Metrics::of(&scenario.arms, None, true);
+        let metrics = Metrics::of(&scenario.variants, None, true);
         let recorded = record.flows.iter().flat_map(|flow| {
             let name = |name: &str| format!("{}/{name}", flow.name);
             flow.metrics.iter().map(move |metric| (name(&metric.name), metric.unit.clone()))
@@ -313,8 +313,8 @@ mod tests {
 
     /// Returns two published numbers, the second one of `metric`.
     fn published(metric: &str, unit: &str, rest: &str) -> String {
-        let rest = if rest.is_empty() { "arm = \"default\"\nhigh = 1" } else { rest };
-        let text = "[[published]]\nmetric = \"load.rtt.p50\"\narm = \"default\"\nhigh = 1\n\
+        let rest = if rest.is_empty() { "variant = \"default\"\nhigh = 1" } else { rest };
+        let text = "[[published]]\nmetric = \"load.rtt.p50\"\nvariant = \"default\"\nhigh = 1\n\
                     unit = \"ms\"\nsource = \"s\"\n[[published]]";
         format!("{text}\nmetric = \"{metric}\"\nunit = \"{unit}\"\n{rest}\nsource = \"s\"")
     }
@@ -322,10 +322,10 @@ mod tests {
     #[test]
     fn what_is_no_metric_is_refused_where_it_stands() {
         let headline = |metric: &str| {
-            format!("[headline]\nmetric = \"{metric}\"\nsays = \"it\"\narm = \"default\"")
+            format!("[headline]\nmetric = \"{metric}\"\nsays = \"it\"\nvariant = \"default\"")
         };
         let plot = |kind: &str, metric: &str| {
-            let head = format!("[[plot]]\nkind = \"{kind}\"\ntitle = \"t\"\narms = \"{{x}}\"");
+            let head = format!("[[plot]]\nkind = \"{kind}\"\ntitle = \"t\"\nvariants = \"{{x}}\"");
             format!("{head}\nmetric = \"{metric}\"\nsays = \"it\"")
         };
         for (text, problem) in [
@@ -374,17 +374,17 @@ mod tests {
             let told = parse(&text).err().unwrap_or_default();
             assert!(told.contains(problem) && told.is_empty() == problem.is_empty(), "{told}");
         }
-        let arms = "[[arm]]\nname = \"default\"\npath.rtt = \"30ms\"\n\
-                    [[arm]]\nname = \"b\"\npath.up = \"1mbit\"\n";
+        let variants = "[[variant]]\nname = \"default\"\npath.rtt = \"30ms\"\n\
+                    [[variant]]\nname = \"b\"\npath.up = \"1mbit\"\n";
         let ratio = published("load.rtt.p99", "ms", "pairs = [[\"b\", \"default\"]]\nlow = 2");
-        let told = parse(&format!("{arms}{ratio}")).expect_err("a ratio is in no unit");
+        let told = parse(&format!("{variants}{ratio}")).expect_err("a ratio is in no unit");
         assert!(told.contains("unit: `ms` is not the unit of a ratio; expected `1`"), "{told}");
     }
 
     #[test]
     fn a_command_line_may_rename_flows_that_the_file_speaks_of() {
         let published = "[[published]]\nmetric = \"udp/delay_p99\"\nunit = \"ms\"\nhigh = 1\n\
-                         arm = \"default\"\nsource = \"s\"\n";
+                         variant = \"default\"\nsource = \"s\"\n";
         let set = vec!["flow.udp.count=2".to_owned()];
         let options = Options { set, ..Options::default() };
         let with = |metric: &str| {

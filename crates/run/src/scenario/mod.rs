@@ -1,4 +1,4 @@
-//! Scenario files: path, flows, arms, repeats and seed, for every world.
+//! Scenario files: path, flows, variants, repeats and seed, for every world.
 //!
 //! A scenario is TOML, version-controlled and commented, one file per figure of a paper:
 //!
@@ -38,12 +38,10 @@
 //!
 //! - [`Scenario::parse`] reads a file; [`Scenario::parse_with`] applies options of a command line.
 //! - [`Scenario::build`] builds one in code.
-//! - [`Cohort`] draws conditions for every trial; [`Scenario::trial_arm`] applies them.
-//! - [`Arm`] is one resolved variant, which a world runs.
+//! - [`Cohort`] draws conditions for every trial; [`Scenario::trial_variant`] applies them.
+//! - [`Variant`] is one resolved variant, which a world runs.
 //! - [`builtin`] lists the scenarios that come with the program.
 
-mod arm;
-mod arms;
 mod builder;
 pub mod builtin;
 mod cohort;
@@ -54,6 +52,7 @@ pub(crate) mod error;
 pub(crate) mod explain;
 mod flow;
 mod headline;
+mod levels;
 mod lines;
 pub(crate) mod metrics;
 mod path;
@@ -64,6 +63,7 @@ mod published;
 mod resolve;
 mod statement;
 pub(crate) mod tables;
+mod variant;
 mod variants;
 pub(crate) mod vary;
 mod worlds;
@@ -79,7 +79,6 @@ use toml::Table;
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::{Expectation, Headline, PlotRecord};
 
-pub use arm::Arm;
 pub use builder::{Builder, Keys};
 pub use cohort::Cohort;
 pub use error::{Excerpt, ScenarioError, ScenarioErrors};
@@ -93,13 +92,14 @@ pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};
 pub use resolve::json_schema;
 pub use tables::Conditions;
+pub use variant::Variant;
 
 pub use crate::keys::Bytes;
 use crate::keys::alternatives;
 use document::Document;
 use tables::Base;
 
-/// A resolved scenario: the arms to run, how often, and published numbers about them.
+/// A resolved scenario: the variants to run, how often, and published numbers about them.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// File name or built-in name, for example `comcast/upstream`.
@@ -114,21 +114,21 @@ pub struct Scenario {
     pub text: String,
     /// Seed of the run, from which every trial's seed derives.
     pub seed: u64,
-    /// Number of trials of each arm, at least one.
+    /// Number of trials of each variant, at least one.
     pub repeats: u32,
     /// The variants, in the order of the file; at least one. With a cohort they have typical
-    /// conditions, and [`Scenario::trial_arm`] returns those of a trial.
-    pub arms: Vec<Arm>,
+    /// conditions, and [`Scenario::trial_variant`] returns those of a trial.
+    pub variants: Vec<Variant>,
     /// Draws the conditions of every trial; `None` if they are fixed.
     pub cohort: Option<Cohort>,
-    /// The comparison that the scenario is about; `None` if it declares none, or if its arms were
+    /// The comparison that the scenario is about; `None` if it declares none, or if its variants were
     /// not chosen.
     pub headline: Option<Headline>,
     pub plots: Vec<PlotRecord>,
-    /// Published numbers about these arms.
+    /// Published numbers about these variants.
     pub published: Vec<Expectation>,
-    /// The tables of each arm of a cohort, by the arm's name, with `{name}` for a drawn value; also
-    /// of other arms if [`Options::keeps_tables`].
+    /// The tables of each variant of a cohort, by the variant's name, with `{name}` for a drawn value; also
+    /// of other variants if [`Options::keeps_tables`].
     templates: BTreeMap<String, Base>,
     document: Arc<Document>,
     /// The source of the scenario, so that another process can read it again.
@@ -153,15 +153,15 @@ pub struct Options {
     /// Names and SPECs of links that replace those of the file's sweep over `path.up` or
     /// `path.down`; empty to use the file's.
     pub links: Vec<(String, String)>,
-    /// Names of the arms to run; empty for all.
-    pub arms: Vec<String>,
+    /// Names of the variants to run; empty for all.
+    pub variants: Vec<String>,
     /// Overrides the file's repeats.
     pub repeats: Option<u32>,
     /// Repeats of the sweep that runs the scenario: they decide whether flows start at random.
     pub repeats_of_sweep: Option<u64>,
     /// Overrides the file's seed.
     pub seed: Option<u64>,
-    /// Keeps the tables of every arm, so that a sweep can override their keys again.
+    /// Keeps the tables of every variant, so that a sweep can override their keys again.
     pub keeps_tables: bool,
 }
 
@@ -178,7 +178,7 @@ impl Options {
             changes.push("--traces".to_owned());
             changes.extend(traces.iter().map(|file| format!("{file:?}")));
         }
-        changes.extend(self.arms.iter().map(|arm| format!("--variant {arm:?}")));
+        changes.extend(self.variants.iter().map(|variant| format!("--variant {variant:?}")));
         changes.extend(self.repeats.map(|repeats| format!("--repeat {repeats}")));
         changes.extend(self.seed.map(|seed| format!("--seed {seed}")));
         if changes.is_empty() {
@@ -243,16 +243,16 @@ impl Scenario {
         Self::read(text, name, options, load).map_err(|errors| errors.first(name))
     }
 
-    /// Reads the path alone: of the arm named (which may be omitted if there is only one) of a
+    /// Reads the path alone: of the variant named (which may be omitted if there is only one) of a
     /// complete scenario, or of a file that has nothing but `[path]`.
     ///
     /// # Errors
-    /// Returns a fault if the file is wrong, has several arms and none is named, or draws its path
+    /// Returns a fault if the file is wrong, has several variants and none is named, or draws its path
     /// for every trial.
     pub fn read_path(
         text: &str,
         name: &str,
-        arm: Option<&str>,
+        variant: Option<&str>,
         load: &mut LoadFile<'_>,
     ) -> Result<Path, ScenarioError> {
         let mut document = Document::parse(text, name).map_err(|errors| errors.first(name))?;
@@ -262,56 +262,57 @@ impl Scenario {
             let rest = "[phases]\nload = \"1s\"\n[[flow]]\nkind = \"probe\"\ninterval = \"10ms\"";
             document.root.extend(rest.parse::<Table>().unwrap_or_default());
         }
-        let arms = arm.map(str::to_owned).into_iter().collect();
-        let options = Options { arms, ..Options::default() };
+        let variants = variant.map(str::to_owned).into_iter().collect();
+        let options = Options { variants, ..Options::default() };
         let scenario = Self::resolve(&Arc::new(document), text.to_owned(), &options, load);
         let mut scenario = scenario.map_err(|errors| errors.first(name))?;
         let fault = |key: &str, problem: String| Err(ScenarioError::new(name, key, problem));
         if scenario.cohort.is_some() {
             return fault("cohort", "draws a path for every trial; expected one path".to_owned());
         }
-        match scenario.arms.pop() {
-            Some(arm) if scenario.arms.is_empty() => Ok(arm.path),
+        match scenario.variants.pop() {
+            Some(variant) if scenario.variants.is_empty() => Ok(variant.path),
             last => {
-                let all = scenario.arms.iter().chain(&last).map(|arm| arm.name.as_str());
+                let all =
+                    scenario.variants.iter().chain(&last).map(|variant| variant.name.as_str());
                 fault("variant", format!("expected the name of one: {}", alternatives(all)))
             }
         }
     }
 
-    /// Returns the arm of one trial and the conditions drawn for it: without a cohort, the arm
+    /// Returns the variant of one trial and the conditions drawn for it: without a cohort, the variant
     /// itself and no conditions.
     ///
     /// # Errors
-    /// Returns a fault if the drawn values make no valid arm together, although each of them does
+    /// Returns a fault if the drawn values make no valid variant together, although each of them does
     /// with the typical values of the others.
-    pub fn trial_arm(
+    pub fn trial_variant(
         &self,
-        arm: &Arm,
+        variant: &Variant,
         repeat: u32,
         load: &mut LoadFile<'_>,
-    ) -> Result<(Arm, Conditions), ScenarioError> {
-        match (&self.cohort, self.templates.get(&arm.name)) {
+    ) -> Result<(Variant, Conditions), ScenarioError> {
+        match (&self.cohort, self.templates.get(&variant.name)) {
             (Some(cohort), Some(template)) => cohort
-                .arm((self.seed, repeat), (&arm.name, template), load)
+                .variant((self.seed, repeat), (&variant.name, template), load)
                 .map_err(|fault| self.document.locate(fault)),
-            _ => Ok((arm.clone(), Conditions::new())),
+            _ => Ok((variant.clone(), Conditions::new())),
         }
     }
 
     /// Returns the SPEC of the first algorithm that the caller has to provide; see [`crate::own`].
     pub fn own(&self) -> Option<String> {
-        self.arms.iter().find_map(Arm::own)
+        self.variants.iter().find_map(Variant::own)
     }
 
     /// Returns the number of trials of the whole run.
     pub fn trials(&self) -> usize {
-        self.arms.len() * self.repeats as usize
+        self.variants.len() * self.repeats as usize
     }
 
     /// Estimates the duration of the run in real time, one trial after the other.
     pub fn estimate_seconds(&self) -> f64 {
-        let one_round: f64 = self.arms.iter().map(Arm::estimate_seconds).sum();
+        let one_round: f64 = self.variants.iter().map(Variant::estimate_seconds).sum();
         one_round * f64::from(self.repeats)
     }
 }

@@ -168,7 +168,7 @@ keys! {
 }
 
 /// `[[path.hop]]`. [`PathKeys`] only describes it: its tables are taken out of `[path]` before, so
-/// that arms can override them by name.
+/// that variants can override them by name.
 struct Hops;
 
 impl Value for Hops {

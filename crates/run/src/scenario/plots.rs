@@ -1,4 +1,4 @@
-//! `[[plot]]`: pictures of the arms, in the form of a figure.
+//! `[[plot]]`: pictures of the variants, in the form of a figure.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::keys::{Fault, alternatives, keys};
 
 /// Pictures of a scenario, at most.
 pub(super) const MOST_PLOTS: usize = 24;
-/// Arms that an error lists, at most.
+/// Variants that an error lists, at most.
 const MOST_NAMED: usize = 12;
 
 keys! {
@@ -25,7 +25,7 @@ keys! {
         title: String,
         /// The variants by their names: `{line}` is the part that has a curve or a colour of its
         /// own, `{x}` the part along the x axis, `*` a part over which the mean is taken.
-        arms: String as "variants" or "arms",
+        variants: String,
         /// The metric along the y axis (of a `cdf` along the x axis), as in `[[published]]`. A
         /// `cdf` of `load.rtt` is over samples, of `load.rtt.mean` or another statistic over
         /// trials, of any other metric through the percentiles that are stored.
@@ -59,12 +59,12 @@ impl Statement for PlotRecord {
 
     fn from_keys(keys: PlotKeys) -> Result<Vec<Self>, Fault> {
         check(&keys).map_err(|(key, problem)| Fault::new(key, problem))?;
-        let PlotKeys { kind, title, arms, metric, says, x_metric, x_values, x_says, .. } = keys;
+        let PlotKeys { kind, title, variants, metric, says, x_metric, x_values, x_says, .. } = keys;
         let PlotKeys { relative_to, improvement_on, log, .. } = keys;
         Ok(vec![Self {
             kind,
             title,
-            arms,
+            variants,
             metric,
             says,
             x_metric,
@@ -88,9 +88,9 @@ impl Statement for PlotRecord {
         }
     }
 
-    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
-        if self.points(arms).is_empty() {
-            let known = alternatives(arms.iter().take(MOST_NAMED).copied());
+    fn check_variants(&self, variants: &[&str]) -> Result<(), Fault> {
+        if self.points(variants).is_empty() {
+            let known = alternatives(variants.iter().take(MOST_NAMED).copied());
             return Err(Fault::new("variants", format!("matches no variant; expected {known}")));
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Statement for PlotRecord {
 
 /// Returns the first key that is wrong, and the problem.
 fn check(keys: &PlotKeys) -> Result<(), (&'static str, &'static str)> {
-    let PlotKeys { kind, title, arms, metric, x_metric, x_values, .. } = keys;
+    let PlotKeys { kind, title, variants, metric, x_metric, x_values, .. } = keys;
     if title.is_empty() {
         return Err(("title", "a picture needs a heading"));
     }
@@ -119,15 +119,15 @@ fn check(keys: &PlotKeys) -> Result<(), (&'static str, &'static str)> {
     if x_values.values().any(|value| !value.is_finite()) {
         return Err(("x_values", "expected finite numbers"));
     }
-    if matches!(kind, PlotKind::Sweep | PlotKind::Heat) && !arms.contains("{x}") {
+    if matches!(kind, PlotKind::Sweep | PlotKind::Heat) && !variants.contains("{x}") {
         return Err(("variants", "expected `{x}` in place of the part along the x axis"));
     }
     let holders = ["{line}", "{x}", "*"];
     let in_part = |part: &str| holders.map(|it| part.matches(it).count()).iter().sum::<usize>();
-    if arms.split('/').any(|part| in_part(part) > 1) {
+    if variants.split('/').any(|part| in_part(part) > 1) {
         return Err(("variants", "a part of a name has at most one of `{line}`, `{x}` and `*`"));
     }
-    if ["{line}", "{x}"].iter().any(|place| arms.matches(place).count() > 1) {
+    if ["{line}", "{x}"].iter().any(|place| variants.matches(place).count() > 1) {
         return Err(("variants", "a name has `{line}` and `{x}` once each at most"));
     }
     if !keys.relative_to.is_empty() && !keys.improvement_on.is_empty() {

@@ -1,15 +1,15 @@
 //! `[[published]]`: published numbers that a run is compared with.
 //!
-//! One table may make several: `values` has a number per arm, `pairs` the same ratio of several
-//! pairs of arms.
+//! One table may make several: `values` has a number per variant, `pairs` the same ratio of several
+//! pairs of variants.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use underload_record::schema::{Choice, Expectation, Extreme, Verdict, names_arm};
+use underload_record::schema::{Choice, Expectation, Extreme, Verdict, names_variant};
 
-use super::error::no_arm;
+use super::error::no_variant;
 use super::metrics::Metrics;
 use super::statement::Statement;
 use crate::keys::{Fault, keys, word, words};
@@ -43,18 +43,20 @@ impl Statement for Expectation {
         }
     }
 
-    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
-        let is_unknown = |pattern: &String| !arms.iter().any(|arm| names_arm(pattern, arm));
-        match self.arm_patterns().into_iter().find(is_unknown) {
-            Some(unknown) => Err(Fault::new("variant", no_arm(&unknown, arms))),
+    fn check_variants(&self, variants: &[&str]) -> Result<(), Fault> {
+        let is_unknown =
+            |pattern: &String| !variants.iter().any(|variant| names_variant(pattern, variant));
+        match self.variant_patterns().into_iter().find(is_unknown) {
+            Some(unknown) => Err(Fault::new("variant", no_variant(&unknown, variants))),
             None => Ok(()),
         }
     }
 
     fn applies(&self, made: &[&str], chosen: &[&str]) -> bool {
-        self.arm_patterns().iter().all(|pattern| {
-            let mut named = made.iter().filter(|arm| names_arm(pattern, arm)).peekable();
-            named.peek().is_some() && named.all(|arm| chosen.contains(arm))
+        self.variant_patterns().iter().all(|pattern| {
+            let mut named =
+                made.iter().filter(|variant| names_variant(pattern, variant)).peekable();
+            named.peek().is_some() && named.all(|variant| chosen.contains(variant))
         })
     }
 }
@@ -66,7 +68,7 @@ keys! {
         /// The variant that the number is about: with `low` or `high` or both, or with `value` and
         /// a tolerance. `*` in a part of the name stands for any text: the mean over these
         /// variants.
-        arm: Option<String> as "variant" or "arm",
+        variant: Option<String>,
         /// The variant by whose number the variant's is divided; with a `*` as in `variant`, the
         /// one with the same part there, and the mean of the ratios counts.
         relative_to: Option<String>,
@@ -121,24 +123,27 @@ impl PublishedKeys {
         if self.values_are.is_some() && self.values.is_none() {
             return Err(Fault::new("values_are", "needs `values`"));
         }
-        match (&self.arm, &self.values, &self.pairs) {
-            (Some(arm), None, None) => {
+        match (&self.variant, &self.values, &self.pairs) {
+            (Some(variant), None, None) => {
                 let band = self.band_of_one()?;
-                let mut expectation = self.expectation(arm.clone(), band, self.value);
+                let mut expectation = self.expectation(variant.clone(), band, self.value);
                 expectation.choice = choice;
                 Ok(vec![expectation])
             }
             (None, Some(values), None) if !values.is_empty() => {
                 let mut values: Vec<(&String, &f64)> = values.iter().collect();
-                values.sort_by_key(|(arm, _)| natural_order(arm));
-                values.into_iter().map(|(arm, value)| self.expectation_of(arm, *value)).collect()
+                values.sort_by_key(|(variant, _)| natural_order(variant));
+                values
+                    .into_iter()
+                    .map(|(variant, value)| self.expectation_of(variant, *value))
+                    .collect()
             }
             (None, None, Some(pairs)) if !pairs.is_empty() && self.relative_to.is_none() => {
                 let band = self.band_of_one()?;
                 let of_pair = |pair: &Vec<String>| match pair.as_slice() {
-                    [arm, other] => Ok(Expectation {
+                    [variant, other] => Ok(Expectation {
                         relative_to: Some(other.clone()),
-                        ..self.expectation(arm.clone(), band, self.value)
+                        ..self.expectation(variant.clone(), band, self.value)
                     }),
                     _ => Err(Fault::new("pairs", "expected two variants in each")),
                 };
@@ -152,8 +157,8 @@ impl PublishedKeys {
         }
     }
 
-    /// Returns the expectation for one arm of `values`.
-    fn expectation_of(&self, arm: &str, value: f64) -> Result<Expectation, Fault> {
+    /// Returns the expectation for one variant of `values`.
+    fn expectation_of(&self, variant: &str, value: f64) -> Result<Expectation, Fault> {
         let tolerated = self.tolerance.is_some() || self.tolerance_percent.is_some();
         let (band, value) = match self.values_are {
             None => (self.band_around(value)?, Some(value)),
@@ -164,12 +169,12 @@ impl PublishedKeys {
             Some(Bound::Low) => (Band { low: Some(value), high: None }, None),
             Some(Bound::High) => (Band { low: None, high: Some(value) }, None),
         };
-        Ok(self.expectation(arm.to_owned(), band, value))
+        Ok(self.expectation(variant.to_owned(), band, value))
     }
 
     fn choice(&self) -> Result<Option<Choice>, Fault> {
         let within = self.within.unwrap_or_default();
-        let has_place = self.arm.as_ref().is_some_and(|arm| arm.contains("{}"));
+        let has_place = self.variant.as_ref().is_some_and(|variant| variant.contains("{}"));
         match (self.best, &self.among) {
             (None, None) if self.within.is_none() && !has_place => Ok(None),
             (Some(best), Some(among)) if among.len() > 1 && has_place => {
@@ -223,10 +228,10 @@ impl PublishedKeys {
         Ok(Band { low: Some(value - reach), high: Some(value + reach) })
     }
 
-    fn expectation(&self, arm: String, band: Band, value: Option<f64>) -> Expectation {
+    fn expectation(&self, variant: String, band: Band, value: Option<f64>) -> Expectation {
         Expectation {
             metric: self.metric.clone(),
-            arm,
+            variant,
             relative_to: self.relative_to.clone(),
             choice: None,
             value,

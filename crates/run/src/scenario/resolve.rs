@@ -10,25 +10,25 @@ use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::{Expectation, PlotRecord};
 
-use super::arm::Arm;
-use super::arms::{Arms, read_arms};
 use super::cohort::{Cohort, CohortKeys};
 use super::document::{COMMAND_LINE, Document, SHORT_OPTION};
-use super::error::{ScenarioErrors, no_arm};
+use super::error::{ScenarioErrors, no_variant};
 use super::flow::AnyFlow;
 use super::headline::HeadlineKeys;
+use super::levels::{self, Level, SweepKeys, VariantKeys};
 use super::metrics::Metrics;
 use super::path::PathKeys;
 use super::phases::Phases;
 use super::plots::{MOST_PLOTS, PlotKeys};
 use super::published::PublishedKeys;
-use super::statement::ArmNames;
+use super::statement::VariantNames;
 use super::tables::{Base, Override, Overrides};
-use super::variants::{self, SweepKeys, Variant, VariantKeys};
+use super::variant::Variant;
+use super::variants::{Variants, read_variants};
 use super::{Options, Origin, Scenario};
 use crate::keys::{Fault, Faults, Maybe, Raw, Try, keys, read_table, schema};
 
-/// Trials of one arm, at most.
+/// Trials of one variant, at most.
 const MAX_REPEATS: u32 = 100_000;
 
 keys! {
@@ -52,8 +52,8 @@ keys! {
         flow: Try<Vec<Try<Raw<AnyFlow>>>> = Try::new(Vec::new()),
         /// Conditions that are drawn for every trial.
         cohort: Maybe<CohortKeys>,
-        /// Variants of the scenario, each with the keys that it overrides.
-        arm: Try<Vec<Try<VariantKeys>>> as "variant" or "arm" = Try::new(Vec::new()),
+        /// Dimensions of the scenario, each with the keys that it overrides.
+        variant: Try<Vec<Try<VariantKeys>>> = Try::new(Vec::new()),
         /// Values of a key. Every variant is measured with each of them.
         sweep: Try<Vec<Try<SweepKeys>>> = Try::new(Vec::new()),
         /// The comparison that the run is about.
@@ -74,7 +74,7 @@ keys! {
         /// Trials of each variant.
         repeats: Option<u32> => 1..=MAX_REPEATS,
         /// Names of the variants that run; all by default.
-        arms: Vec<String> as "variants" or "arms" = Vec::new(),
+        variants: Vec<String> = Vec::new(),
         overrides: Overrides [flat],
     }
 }
@@ -112,37 +112,40 @@ impl Scenario {
     ) -> Option<Self> {
         let mut root: Root = read_table(&document.root, faults)?;
         let short = short_form(&mut root, options, faults);
-        let mut variants = Variants::new(&mut root, options, &short, faults)?;
-        let mut base = base(&mut root, &short, options, &mut variants, faults);
+        let mut dimensions = Dimensions::new(&mut root, options, &short, faults)?;
+        let mut base = base(&mut root, &short, options, &mut dimensions, faults);
         let asked = options.repeats.or(short.repeats.filter(|_| options.short));
         let is_cohort = !matches!(root.cohort.0, Some(None));
         if !is_cohort && has_repeats(options, asked.or(root.repeats.0.flatten())) {
-            base.spread_starts(&variants.changed_keys());
+            base.spread_starts(&dimensions.changed_keys());
         }
-        let (mut cohort, Arms { arms, templates }) =
-            arms(&mut root, &base, &variants, options, load, faults);
-        let is_whole =
-            arms.len() == variants.names.len() && !variants.is_incomplete && !base.is_incomplete();
+        let (mut cohort, Variants { variants, templates }) =
+            variants(&mut root, &base, &dimensions, options, load, faults);
+        let is_whole = variants.len() == dimensions.names.len()
+            && !dimensions.is_incomplete
+            && !base.is_incomplete();
         let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
-        let metrics = Metrics::of(&arms, cohort.as_ref(), is_exact).accepting_flows(!is_whole);
-        let arm_names = variants.arm_names();
+        let metrics = Metrics::of(&variants, cohort.as_ref(), is_exact).accepting_flows(!is_whole);
+        let variant_names = dimensions.variant_names();
         let headline = root.headline.0.flatten().map(Try::new);
-        let headline = arm_names.statements(headline, &metrics, faults).pop();
+        let headline = variant_names.statements(headline, &metrics, faults).pop();
         let plots = root.plot.0.unwrap_or_default();
         if plots.len() > MOST_PLOTS {
             faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
         }
-        let plots: Vec<PlotRecord> = arm_names.statements(plots, &metrics, faults);
+        let plots: Vec<PlotRecord> = variant_names.statements(plots, &metrics, faults);
         let published = root.published.0.unwrap_or_default();
-        let mut published: Vec<Expectation> = arm_names.statements(published, &metrics, faults);
+        let mut published: Vec<Expectation> = variant_names.statements(published, &metrics, faults);
         for number in &mut published {
             number.short_form = options.short;
         }
-        let arms: Vec<Arm> = arms.into_iter().filter(|arm| variants.runs(&arm.name)).collect();
+        let variants: Vec<Variant> =
+            variants.into_iter().filter(|variant| dimensions.runs(&variant.name)).collect();
         let seed = options.seed.or(root.seed.0)?;
         let own = root.repeats.0?;
         let lines = cohort.as_mut().filter(|_| is_whole);
-        let of_lines = faults.accept(runs_of_lines(lines, &arms, (seed, own.is_some()), asked))?;
+        let of_lines =
+            faults.accept(runs_of_lines(lines, &variants, (seed, own.is_some()), asked))?;
         let repeats = of_lines.or(asked).or(own).unwrap_or(1);
         faults.accept(check_repeats(repeats))?;
         Some(Self {
@@ -154,7 +157,7 @@ impl Scenario {
             text,
             seed,
             repeats,
-            arms,
+            variants,
             cohort,
             headline,
             plots,
@@ -176,7 +179,7 @@ fn short_form(root: &mut Root, options: &Options, faults: &mut Faults) -> Short 
     table.flatten().unwrap_or_default()
 }
 
-/// Whether an arm has several trials, where no sweep decides it: `own`.
+/// Whether a variant has several trials, where no sweep decides it: `own`.
 fn has_repeats(options: &Options, own: Option<u32>) -> bool {
     options.repeats_of_sweep.or(own.map(u64::from)).is_some_and(|repeats| repeats > 1)
 }
@@ -186,7 +189,7 @@ fn base(
     root: &mut Root,
     short: &Short,
     options: &Options,
-    variants: &mut Variants,
+    dimensions: &mut Dimensions,
     faults: &mut Faults,
 ) -> Base {
     let path = root.path.0.as_mut().map(|raw| std::mem::take(&mut raw.table));
@@ -198,76 +201,76 @@ fn base(
             faults.accept(base.set(change, "short"));
         }
     }
-    if !options.arms.is_empty() {
-        variants.remove_overrides(&options.set);
+    if !options.variants.is_empty() {
+        dimensions.remove_overrides(&options.set);
     }
     for text in &options.set {
-        let set = variants.set(text, &mut base);
+        let set = dimensions.set(text, &mut base);
         faults.accept(set.map_err(|fault| fault.of_origin(Some(COMMAND_LINE))));
     }
     base
 }
 
-/// Reads the cohort and the arms; no arms if a table that they need is wrong.
-fn arms(
+/// Reads the cohort and the variants; no variants if a table that they need is wrong.
+fn variants(
     root: &mut Root,
     base: &Base,
-    variants: &Variants,
+    dimensions: &Dimensions,
     options: &Options,
     load: &mut LoadFile<'_>,
     faults: &mut Faults,
-) -> (Option<Cohort>, Arms) {
+) -> (Option<Cohort>, Variants) {
     if root.path.0.is_none() || root.phases.0.is_none() {
-        return (None, Arms::default());
+        return (None, Variants::default());
     }
     let cohort = match root.cohort.0.take() {
-        None => return (None, Arms::default()),
+        None => return (None, Variants::default()),
         Some(None) => None,
         Some(Some(keys)) => match faults.under("cohort", |faults| Cohort::new(keys, faults)) {
-            None => return (None, Arms::default()),
+            None => return (None, Variants::default()),
             cohort => cohort,
         },
     };
     let laid = (cohort.as_ref(), options.keeps_tables || cohort.is_some());
-    let arms = read_arms(base, &variants.used, laid, load, faults);
-    (cohort, arms)
+    let variants = read_variants(base, &dimensions.used, laid, load, faults);
+    (cohort, variants)
 }
 
 /// The variants that a run uses: those of the file, with links from the options.
-struct Variants {
-    used: Vec<Vec<Variant>>,
-    /// Names of all arms by the file's own variants.
+struct Dimensions {
+    used: Vec<Vec<Level>>,
+    /// Names of all variants by the file's own variants.
     own_names: Vec<String>,
-    /// Names of all arms by the variants in `used`.
+    /// Names of all variants by the variants in `used`.
     names: Vec<String>,
-    /// Names of the arms that run; empty for all.
+    /// Names of the variants that run; empty for all.
     only: Vec<String>,
-    /// Whether a variant is missing because it is wrong, so that names of arms are unknown.
+    /// Whether a variant is missing because it is wrong, so that names of variants are unknown.
     is_incomplete: bool,
 }
 
-impl Variants {
+impl Dimensions {
     fn new(root: &mut Root, options: &Options, short: &Short, faults: &mut Faults) -> Option<Self> {
-        let (arms, sweeps) = (root.arm.0.take(), root.sweep.0.take());
-        let is_incomplete = arms.is_none() || sweeps.is_none();
-        let (arms, sweeps) = (arms.unwrap_or_default(), sweeps.unwrap_or_default());
-        let (own, has_all_names) = variants::dimensions(arms, sweeps, faults);
+        let (variants, sweeps) = (root.variant.0.take(), root.sweep.0.take());
+        let is_incomplete = variants.is_none() || sweeps.is_none();
+        let (variants, sweeps) = (variants.unwrap_or_default(), sweeps.unwrap_or_default());
+        let (own, has_all_names) = levels::dimensions(variants, sweeps, faults);
         let is_incomplete = is_incomplete || !has_all_names;
-        faults.accept(variants::check_size(&own))?;
-        let own_names = variants::names(&own);
+        faults.accept(levels::check_size(&own))?;
+        let own_names = levels::names(&own);
         let mut used = own.clone();
         if !options.links.is_empty() && !is_incomplete {
-            used = faults.accept(variants::with_links(own, &options.links))?;
-            faults.accept(variants::check_size(&used))?;
+            used = faults.accept(levels::with_links(own, &options.links))?;
+            faults.accept(levels::check_size(&used))?;
         }
-        let (key, only) = match &*options.arms {
-            [] if options.short && options.links.is_empty() => ("short.variants", &*short.arms),
+        let (key, only) = match &*options.variants {
+            [] if options.short && options.links.is_empty() => ("short.variants", &*short.variants),
             only => ("variant", only),
         };
-        let names = variants::names(&used);
+        let names = levels::names(&used);
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         let unknown = only.iter().filter(|name| !is_incomplete && !names.contains(name));
-        unknown.for_each(|name| faults.add(Fault::new(key, no_arm(name, &known))));
+        unknown.for_each(|name| faults.add(Fault::new(key, no_variant(name, &known))));
         let only = only.to_vec();
         Some(Self { used, own_names, names, only, is_incomplete })
     }
@@ -276,10 +279,10 @@ impl Variants {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    fn arm_names(&self) -> ArmNames<'_> {
+    fn variant_names(&self) -> VariantNames<'_> {
         let declared = self.own_names.iter().map(String::as_str);
         let made = self.names.iter().map(String::as_str);
-        ArmNames {
+        VariantNames {
             declared: (!self.is_incomplete).then(|| declared.collect()),
             chosen: made.clone().filter(|name| self.runs(name)).collect(),
             made: made.collect(),
@@ -288,23 +291,23 @@ impl Variants {
 
     /// Returns the keys that variants override.
     fn changed_keys(&self) -> Vec<&str> {
-        let variants = self.used.iter().flatten();
-        let changes = variants.flat_map(|variant| &variant.changes);
+        let levels = self.used.iter().flatten();
+        let changes = levels.flat_map(|level| &level.changes);
         changes.map(|change| change.key.as_str()).collect()
     }
 
-    /// Whether each variant of each dimension is in one of the arms that run.
+    /// Whether each variant of each dimension is in one of the variants that run.
     fn are_used(&self) -> Vec<Vec<bool>> {
-        let all = |dimension: &Vec<Variant>| vec![self.only.is_empty(); dimension.len()];
+        let all = |dimension: &Vec<Level>| vec![self.only.is_empty(); dimension.len()];
         let mut used: Vec<Vec<bool>> = self.used.iter().map(all).collect();
         if self.only.is_empty() {
             return used;
         }
-        for (variants, name) in variants::combinations(&self.used).iter().zip(&self.names) {
+        for (levels, name) in levels::combinations(&self.used).iter().zip(&self.names) {
             if !self.only.contains(name) {
                 continue;
             }
-            for ((dimension, used), chosen) in self.used.iter().zip(&mut used).zip(variants) {
+            for ((dimension, used), chosen) in self.used.iter().zip(&mut used).zip(levels) {
                 // Names within a dimension are distinct.
                 let index = dimension.iter().position(|variant| variant.name == chosen.name);
                 if let Some(used) = index.and_then(|index| used.get_mut(index)) {
@@ -315,8 +318,8 @@ impl Variants {
         used
     }
 
-    /// Removes the keys in `set` from the variants of the arms that run. If the command line names
-    /// both an arm and a key, its value for the key takes precedence over the arm's.
+    /// Removes the keys in `set` from the variants of the variants that run. If the command line names
+    /// both a variant and a key, its value for the key takes precedence over the variant's.
     fn remove_overrides(&mut self, set: &[String]) {
         let is_set = |key: &str| {
             set.iter().filter_map(|text| text.split_once('=')).any(|(own, _)| own.trim() == key)
@@ -329,7 +332,7 @@ impl Variants {
         }
     }
 
-    /// Applies an override of the command line to the base. Rejects a key that an arm that runs
+    /// Applies an override of the command line to the base. Rejects a key that a variant that runs
     /// overrides again, as the command line's value would have no effect.
     fn set(&self, text: &str, base: &mut Base) -> Result<(), Fault> {
         let Some((key, value)) = text.split_once('=') else {
@@ -362,10 +365,10 @@ fn check_repeats(repeats: u32) -> Result<(), Fault> {
     Err(Fault::new("repeats", format!("{repeats} is out of range; expected 1 to {MAX_REPEATS}")))
 }
 
-/// Returns how many trials of each arm a cohort's lines need, `asked` at most; `None` without.
+/// Returns how many trials of each variant a cohort's lines need, `asked` at most; `None` without.
 fn runs_of_lines(
     cohort: Option<&mut Cohort>,
-    arms: &[Arm],
+    variants: &[Variant],
     (seed, has_repeats): (u64, bool),
     asked: Option<u32>,
 ) -> Result<Option<u32>, Fault> {
@@ -375,7 +378,7 @@ fn runs_of_lines(
         let problem = "conflicts with [cohort.lines], which determines it; expected one of them";
         return Err(Fault::new("repeats", problem));
     }
-    cohort.check_probes(arms)?;
+    cohort.check_probes(variants)?;
     let most = u64::from(asked.unwrap_or(u32::MAX));
     match u32::try_from(all.min(most)) {
         Ok(runs) if runs <= MAX_REPEATS => Ok(Some(runs)),

@@ -1,4 +1,4 @@
-//! Statements about arms by their names and metrics: `[headline]`, `[[plot]]` and `[[published]]`.
+//! Statements about variants by their names and metrics: `[headline]`, `[[plot]]` and `[[published]]`.
 
 use super::metrics::Metrics;
 use crate::keys::{Fault, Faults, Try};
@@ -15,14 +15,14 @@ pub(super) trait Statement: Sized {
     /// Reports metrics that the scenario does not have.
     fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault>;
 
-    /// Reports patterns that match none of these arms.
-    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault>;
+    /// Reports patterns that match none of these variants.
+    fn check_variants(&self, variants: &[&str]) -> Result<(), Fault>;
 
-    /// Whether the arms that run, of all that are made, are those that the statement is about.
+    /// Whether the variants that run, of all that are made, are those that the statement is about.
     fn applies(&self, made: &[&str], chosen: &[&str]) -> bool;
 }
 
-pub(super) struct ArmNames<'a> {
+pub(super) struct VariantNames<'a> {
     /// Names by the file's own variants; `None` if a variant is wrong, so that names are missing.
     pub declared: Option<Vec<&'a str>>,
     /// The names once other links have replaced those that the file sweeps over.
@@ -30,8 +30,8 @@ pub(super) struct ArmNames<'a> {
     pub chosen: Vec<&'a str>,
 }
 
-impl ArmNames<'_> {
-    /// Returns the statements of `tables` that apply to the arms that run.
+impl VariantNames<'_> {
+    /// Returns the statements of `tables` that apply to the variants that run.
     pub(super) fn statements<S: Statement>(
         &self,
         tables: impl IntoIterator<Item = Try<S::Keys>>,
@@ -46,7 +46,7 @@ impl ArmNames<'_> {
                 for statement in statements {
                     faults.accept(statement.check_metrics(metrics));
                     if let Some(declared) = &self.declared {
-                        faults.accept(statement.check_arms(declared));
+                        faults.accept(statement.check_variants(declared));
                     }
                     if statement.applies(&self.made, &self.chosen) {
                         applicable.push(statement);

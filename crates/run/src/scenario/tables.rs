@@ -17,7 +17,7 @@ const MAX_HOPS: usize = 16;
 /// The conditions drawn for a trial: values by the names of their draws, as written in a scenario.
 pub type Conditions = BTreeMap<String, String>;
 
-/// The tables of a scenario that describe one trial; arms may override their keys.
+/// The tables of a scenario that describe one trial; variants may override their keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Base {
     /// The table `[path]` without its hops.
@@ -66,7 +66,7 @@ impl Base {
         Self { path, hops, phases, flows, origins: BTreeMap::new(), dropped }
     }
 
-    /// Returns what overrides `key`, or a table around it: a table of the file, such as `arm[1]`,
+    /// Returns what overrides `key`, or a table around it: a table of the file, such as `variant[1]`,
     /// or an option of the command line. `None` if nothing overrides the key.
     pub(super) fn origin(&self, key: &str) -> Option<&str> {
         let inside = |set: &str| {
@@ -94,7 +94,7 @@ impl Base {
     }
 
     /// Gives bulk flows a random start, so that repeats differ, unless the scenario says when its
-    /// flows start. `changed` are the keys that arms override.
+    /// flows start. `changed` are the keys that variants override.
     pub(super) fn spread_starts(&mut self, changed: &[&str]) {
         let is_jitter = |key: &str| key.ends_with(".start_jitter");
         let is_known = |(_, table): &(String, Table)| table.contains_key("start_jitter");
@@ -200,7 +200,7 @@ fn named_table<'a, 'k>(
     }
 }
 
-/// The overrides in a table of an arm, a sweep's point or the short form.
+/// The overrides in a table of a variant, a sweep's point or the short form.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides(pub Vec<Override>);
 

@@ -44,28 +44,30 @@ fn parse_with(text: &str, options: &Options) -> Result<Scenario, ScenarioError> 
 fn defaults_are_filled_in() {
     let scenario = parse(GOOD).expect("the scenario is right");
     assert_eq!((scenario.repeats, scenario.seed), (2, 7));
-    let [arm] = scenario.arms.as_slice() else { panic!("{} variants", scenario.arms.len()) };
-    assert_eq!(arm.name, "default");
-    assert_eq!(arm.path.up[0].link.delay, Span::from_micros(8_500));
-    assert_eq!(arm.path.base_round_trip(), Span::from_millis(17));
-    assert_eq!(arm.path.down[0].link.label.name, "1gbit");
-    assert_eq!(arm.phases.ramp, Ramp::Steady { limit: Span::from_secs(15) });
-    let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("{:?}", arm.flows[0]) };
+    let [variant] = scenario.variants.as_slice() else {
+        panic!("{} variants", scenario.variants.len())
+    };
+    assert_eq!(variant.name, "default");
+    assert_eq!(variant.path.up[0].link.delay, Span::from_micros(8_500));
+    assert_eq!(variant.path.base_round_trip(), Span::from_millis(17));
+    assert_eq!(variant.path.down[0].link.label.name, "1gbit");
+    assert_eq!(variant.phases.ramp, Ramp::Steady { limit: Span::from_secs(15) });
+    let FlowKind::Tcp(bulk) = &variant.flows[0].kind else { panic!("{:?}", variant.flows[0]) };
     assert_eq!((bulk.count, bulk.direction), (1, FlowDirection::Up));
-    let FlowKind::Probe(probe) = &arm.flows[1].kind else { panic!("{:?}", arm.flows[1]) };
+    let FlowKind::Probe(probe) = &variant.flows[1].kind else { panic!("{:?}", variant.flows[1]) };
     assert_eq!(probe.classes.len(), 1);
     assert_eq!(scenario.worlds(), [World::Sim, World::Live]);
 }
 
 #[test]
-fn arms_and_sweeps_multiply_in_the_order_of_the_file() {
+fn variants_and_sweeps_multiply_in_the_order_of_the_file() {
     let text = format!(
         "{GOOD}{}",
         r#"
-[[arm]]
+[[variant]]
 name = "fifo"
 path.up_queue = "fifo:limit=64KiB"
-[[arm]]
+[[variant]]
 name = "pie"
 path.up_queue = { name = "pie", profile = "rfc", target = "15ms" }
 [[sweep]]
@@ -82,13 +84,13 @@ phases.load = "3s"
 "#
     );
     let scenario = parse(&text).expect("the scenario is right");
-    let names: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let names: Vec<&str> = scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
     let expected = [
         "fifo/10mbit/quiet", "fifo/10mbit/busy", "fifo/35mbit/quiet", "fifo/35mbit/busy",
         "pie/10mbit/quiet", "pie/10mbit/busy", "pie/35mbit/quiet", "pie/35mbit/busy",
     ];
     assert_eq!(names, expected);
-    let last = &scenario.arms[7];
+    let last = &scenario.variants[7];
     assert_eq!(last.path.up[0].queue.label().to_string(), "pie:profile=rfc,target=15ms");
     assert_eq!(last.phases.load, Span::from_secs(3));
     let FlowKind::Tcp(bulk) = &last.flows[0].kind else { panic!("{:?}", last.flows[0]) };
@@ -100,83 +102,83 @@ fn the_short_form_and_the_command_line_override() {
     let text = format!(
         "{GOOD}{}",
         r#"
-[[arm]]
+[[variant]]
 name = "fifo"
 path.up_queue = "fifo:limit=64KiB"
-[[arm]]
+[[variant]]
 name = "pie"
 path.up_queue = "pie"
 [[published]]
 metric = "load.rtt.p50"
 value = 20
 tolerance = 2
-arm = "pie"
+variant = "pie"
 unit = "ms"
 source = "a paper"
 [short]
 repeats = 1
-arms = ["fifo"]
+variants = ["fifo"]
 phases.load = "1s"
 "#
     );
     let short = parse_with(&text, &Options { short: true, ..Options::default() }).expect("short");
-    assert_eq!((short.repeats, short.arms.len(), short.published.len()), (1, 1, 0));
-    assert_eq!(short.arms[0].phases.load, Span::from_secs(1));
+    assert_eq!((short.repeats, short.variants.len(), short.published.len()), (1, 1, 0));
+    assert_eq!(short.variants[0].phases.load, Span::from_secs(1));
     let options = Options {
         set: vec!["path.up=5mbit".into(), "flow.bulk.count=3".into(), "path.rtt=40ms".into()],
-        arms: vec!["pie".into()],
+        variants: vec!["pie".into()],
         repeats: Some(9),
         seed: Some(11),
         ..Options::default()
     };
     let set = parse_with(&text, &options).expect("set");
-    assert_eq!((set.repeats, set.seed, set.arms.len(), set.published.len()), (9, 11, 1, 1));
-    assert_eq!(set.arms[0].path.up[0].link.label.name, "5mbit");
-    assert_eq!(set.arms[0].path.base_round_trip(), Span::from_millis(40));
-    let FlowKind::Tcp(bulk) = &set.arms[0].flows[0].kind else { panic!("no tcp") };
+    assert_eq!((set.repeats, set.seed, set.variants.len(), set.published.len()), (9, 11, 1, 1));
+    assert_eq!(set.variants[0].path.up[0].link.label.name, "5mbit");
+    assert_eq!(set.variants[0].path.base_round_trip(), Span::from_millis(40));
+    let FlowKind::Tcp(bulk) = &set.variants[0].flows[0].kind else { panic!("no tcp") };
     assert_eq!(bulk.count, 3);
 }
 
 #[test]
-fn a_key_that_only_other_arms_override_can_be_set_and_a_chosen_arm_gives_way() {
+fn a_key_that_only_other_variants_override_can_be_set_and_a_chosen_variant_gives_way() {
     let text = format!(
         "{GOOD}{}",
         r#"
-[[arm]]
+[[variant]]
 name = "slow"
 path.up = "1mbit"
 path.up_queue = "fifo:limit=64KiB"
-[[arm]]
+[[variant]]
 name = "pie"
 path.up_queue = "pie"
 [short]
-arms = ["pie"]
+variants = ["pie"]
 "#
     );
-    let with = |arms: &[&str], short| Options {
+    let with = |variants: &[&str], short| Options {
         set: vec!["path.up=20mbit".into()],
-        arms: arms.iter().map(|arm| (*arm).to_owned()).collect(),
+        variants: variants.iter().map(|variant| (*variant).to_owned()).collect(),
         short,
         ..Options::default()
     };
     for options in [with(&["pie"], false), with(&["slow"], false), with(&[], true)] {
         let scenario = parse_with(&text, &options).expect("nothing stands against it");
-        let [arm] = scenario.arms.as_slice() else { panic!("one variant") };
-        assert_eq!(arm.path.up[0].link.label.name, "20mbit", "{}", arm.name);
+        let [variant] = scenario.variants.as_slice() else { panic!("one variant") };
+        assert_eq!(variant.path.up[0].link.label.name, "20mbit", "{}", variant.name);
     }
-    // The other overrides of the selected arm remain in force.
+    // The other overrides of the selected variant remain in force.
     let slow = parse_with(&text, &with(&["slow"], false)).expect("a scenario");
-    assert_eq!(slow.arms[0].path.up[0].queue.label().name, "fifo");
+    assert_eq!(slow.variants[0].path.up[0].queue.label().name, "fifo");
     let error = parse_with(&text, &with(&[], false)).expect_err("all variants run");
     assert!(error.problem.contains("`slow` overrides this key itself"), "{error}");
 }
 
 /// Two queues on two links.
 const LINKS: &str = r#"
-[[arm]]
+[[variant]]
 name = "fifo"
 path.up_queue = "fifo:limit=100p"
-[[arm]]
+[[variant]]
 name = "codel"
 path.up_queue = "codel:profile=rfc"
 [[sweep]]
@@ -185,14 +187,14 @@ values = ["35mbit", "cellular:preset=subway"]
 names = ["cable", "subway"]
 [[published]]
 metric = "load.sojourn.up.p99"
-arm = "codel/*"
+variant = "codel/*"
 relative_to = "fifo/*"
 high = 1
 unit = "1"
 source = "arithmetic"
 [[published]]
 metric = "load.sojourn.up.p99"
-arm = "codel/cable"
+variant = "codel/cable"
 high = 100
 unit = "ms"
 source = "arithmetic"
@@ -202,15 +204,15 @@ source = "arithmetic"
 fn other_links_take_the_place_of_those_swept_over() {
     let text = format!("{GOOD}{LINKS}");
     let own = parse(&text).expect("a star stands for both links");
-    assert_eq!((own.arms.len(), own.published.len()), (4, 2));
+    assert_eq!((own.variants.len(), own.published.len()), (4, 2));
     let link = |name: &str, spec: &str| (name.to_owned(), spec.to_owned());
     let links = vec![link("a", "1mbit"), link("b", "2mbit"), link("c", "3mbit")];
     let options = Options { links: links.clone(), ..Options::default() };
     let other = parse_with(&text, &options).expect("three other links");
-    let names: Vec<&str> = other.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let names: Vec<&str> = other.variants.iter().map(|variant| variant.name.as_str()).collect();
     assert_eq!(names, ["fifo/a", "fifo/b", "fifo/c", "codel/a", "codel/b", "codel/c"]);
-    assert_eq!(other.arms[5].path.up[0].link.label.to_string(), "3mbit:delay=8500us");
-    let published: Vec<&str> = other.published.iter().map(|it| it.arm.as_str()).collect();
+    assert_eq!(other.variants[5].path.up[0].link.label.to_string(), "3mbit:delay=8500us");
+    let published: Vec<&str> = other.published.iter().map(|it| it.variant.as_str()).collect();
     assert_eq!(published, ["codel/*"], "a number about a link that is gone is left out");
     let unswept = parse_with(GOOD, &options).expect_err("nothing to stand in for");
     assert!(unswept.to_string().contains("need one [[sweep]] over `path.up`"), "{unswept}");
@@ -224,11 +226,11 @@ fn other_links_take_the_place_of_those_swept_over() {
 
 #[test]
 fn published_numbers_become_bands() {
-    let arms = r#"
-[[arm]]
+    let variants = r#"
+[[variant]]
 name = "a"
 path.up_queue = "pie"
-[[arm]]
+[[variant]]
 name = "b"
 path.up_queue = "codel"
 [[published]]
@@ -239,7 +241,7 @@ unit = "ms"
 source = "a table"
 [[published]]
 metric = "throughput.up"
-arm = "a"
+variant = "a"
 low = 19
 unit = "Mbit/s"
 source = "a table"
@@ -256,10 +258,13 @@ low = 0.9
 unit = "1"
 source = "a table"
 "#;
-    let text = format!("{GOOD}{arms}");
+    let text = format!("{GOOD}{variants}");
     let scenario = parse(&text).expect("the scenario is right");
-    let bands: Vec<_> =
-        scenario.published.iter().map(|band| (band.arm.as_str(), band.low, band.high)).collect();
+    let bands: Vec<_> = scenario
+        .published
+        .iter()
+        .map(|band| (band.variant.as_str(), band.low, band.high))
+        .collect();
     let expected = [
         ("a", Some(45.0), Some(55.0)),
         ("b", Some(36.0), Some(44.0)),
@@ -272,7 +277,7 @@ source = "a table"
     assert_eq!(bands, expected);
     assert_eq!(scenario.published[5].relative_to.as_deref(), Some("b"));
     for (from, to, expected) in [
-        ("low = 0.9", "low = 0.9\narm = \"a\"", "expected `variant`, or `values`"),
+        ("low = 0.9", "low = 0.9\nvariant = \"a\"", "expected `variant`, or `values`"),
         ("low = 0.9", "low = 0.9\nvalues_are = \"low\"", "needs `values`"),
         ("\"high\"", "\"high\"\nlow = 1", "excludes a tolerance"),
     ] {
@@ -283,7 +288,7 @@ source = "a table"
 
 #[test]
 fn published_values_stand_in_the_order_of_their_numbers() {
-    let arms = r#"
+    let variants = r#"
 [[sweep]]
 key = "path.up"
 values = ["10mbit", "1mbit", "2mbit"]
@@ -294,14 +299,14 @@ tolerance = 0
 unit = "ms"
 source = "arithmetic"
 "#;
-    let scenario = parse(&format!("{GOOD}{arms}")).expect("the scenario is right");
+    let scenario = parse(&format!("{GOOD}{variants}")).expect("the scenario is right");
     let values: Vec<_> = scenario.published.iter().map(|published| published.value).collect();
     assert_eq!(values, [Some(1.0), Some(2.0), Some(3.0)]);
 }
 
 #[test]
-fn published_numbers_may_speak_of_several_arms() {
-    let arms = r#"
+fn published_numbers_may_speak_of_several_variants() {
+    let variants = r#"
 [[sweep]]
 key = "path.up"
 values = ["1mbit", "2mbit"]
@@ -311,7 +316,7 @@ values = ["40ms", "100ms"]
 [[published]]
 metric = "load.rtt.mean"
 best = "smallest"
-arm = "{}/*"
+variant = "{}/*"
 among = { "1mbit" = 1, "2mbit" = 2 }
 value = 2
 tolerance = 0
@@ -319,25 +324,26 @@ unit = "Mbit/s"
 source = "arithmetic"
 [[published]]
 metric = "load.rtt.mean"
-arm = "1mbit/*"
+variant = "1mbit/*"
 relative_to = "2mbit/*"
 low = 1
 unit = "1"
 source = "arithmetic"
 cause = "none"
 "#;
-    let text = format!("{GOOD}{arms}");
+    let text = format!("{GOOD}{variants}");
     let scenario = parse(&text).expect("the scenario is right");
     let [choice, ratio] = scenario.published.as_slice() else { panic!("two numbers") };
-    assert_eq!(choice.arm_patterns(), ["1mbit/*", "2mbit/*"]);
+    assert_eq!(choice.variant_patterns(), ["1mbit/*", "2mbit/*"]);
     assert_eq!((choice.value, ratio.cause.as_str()), (Some(2.0), "none"));
-    let round_trip = |arm: &str| arm.starts_with('1').then_some(30.0).or(Some(20.0));
-    let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
-    let measured = [choice, ratio].map(|published| published.measure(&arms, round_trip));
+    let round_trip = |variant: &str| variant.starts_with('1').then_some(30.0).or(Some(20.0));
+    let variants: Vec<&str> =
+        scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
+    let measured = [choice, ratio].map(|published| published.measure(&variants, round_trip));
     assert_eq!(measured, [Some(2.0), Some(1.5)]);
-    // A mean over arms of which one is left out is not the mean that was published.
+    // A mean over variants of which one is left out is not the mean that was published.
     let options =
-        Options { arms: vec!["1mbit/40ms".into(), "2mbit/40ms".into()], ..Options::default() };
+        Options { variants: vec!["1mbit/40ms".into(), "2mbit/40ms".into()], ..Options::default() };
     let some = parse_with(&text, &options).expect("the variants are there");
     assert_eq!(some.published.len(), 0);
     for (from, to, expected) in [
@@ -370,10 +376,10 @@ quantiles = { at = [0, 1], values = ["1", "4"] }
 [[cohort.draw]]
 name = "limit"
 uniform = { low = "24KiB", high = "256KiB" }
-[[arm]]
+[[variant]]
 name = "fifo"
 path.up_queue = "fifo:limit={limit}"
-[[arm]]
+[[variant]]
 name = "pie"
 path.up_queue = { name = "pie", limit = "{limit}" }
 "#;
@@ -386,28 +392,30 @@ fn cohort_text() -> String {
     format!("{lines}{COHORT}")
 }
 
-fn drawn(scenario: &Scenario, arm: usize, repeat: u32) -> (Arm, Conditions) {
-    let arm = &scenario.arms[arm];
-    scenario.trial_arm(arm, repeat, &mut builtin::load_file).expect("every draw makes a variant")
+fn drawn(scenario: &Scenario, variant: usize, repeat: u32) -> (Variant, Conditions) {
+    let variant = &scenario.variants[variant];
+    scenario
+        .trial_variant(variant, repeat, &mut builtin::load_file)
+        .expect("every draw makes a variant")
 }
 
 #[test]
-fn a_cohort_draws_every_trial_and_pairs_the_arms() {
+fn a_cohort_draws_every_trial_and_pairs_the_variants() {
     let scenario = parse(&cohort_text()).expect("the scenario is right");
-    assert_eq!(scenario.arms[0].path.up[0].link.label.name, "10mbit");
-    assert_eq!(scenario.arms[0].path.base_round_trip(), Span::from_millis(17));
-    let (arm, conditions) = drawn(&scenario, 1, 5);
+    assert_eq!(scenario.variants[0].path.up[0].link.label.name, "10mbit");
+    assert_eq!(scenario.variants[0].path.base_round_trip(), Span::from_millis(17));
+    let (variant, conditions) = drawn(&scenario, 1, 5);
     let rtt = conditions["rtt"].clone();
-    assert_eq!(arm.path.base_round_trip().to_string(), rtt);
-    assert_eq!(arm.path.up[0].link.label.name, conditions["tier"]);
+    assert_eq!(variant.path.base_round_trip().to_string(), rtt);
+    assert_eq!(variant.path.up[0].link.label.name, conditions["tier"]);
     let limit: u64 = conditions["limit"].trim_end_matches('B').parse().expect("bytes");
-    let queue = arm.path.up[0].queue.label().to_string();
+    let queue = variant.path.up[0].queue.label().to_string();
     assert!((24 << 10..=256 << 10).contains(&limit) && queue.starts_with("pie"), "{queue}");
-    let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("no tcp") };
+    let FlowKind::Tcp(bulk) = &variant.flows[0].kind else { panic!("no tcp") };
     assert_eq!(bulk.count.to_string(), conditions["flows"]);
     assert_eq!(drawn(&scenario, 0, 5).1, conditions, "one line for both variants");
     assert_ne!(drawn(&scenario, 0, 6).1, conditions, "another line for the next repeat");
-    assert_eq!(drawn(&scenario, 1, 5).0.identity, arm.identity, "the same again");
+    assert_eq!(drawn(&scenario, 1, 5).0.identity, variant.identity, "the same again");
     let own_lines = cohort_text().replace("\"repeat\"", "\"trial\"");
     let own_lines = parse(&own_lines).expect("the scenario is right");
     assert_ne!(drawn(&own_lines, 0, 5).1["rtt"], drawn(&own_lines, 1, 5).1["rtt"]);
@@ -528,15 +536,21 @@ const FAULTS: &[(&str, &str)] = &[
         "kind = \"probe\"\ninterval = \"10ms\"",
         "kind = \"exec\"\nextra_rtt = \"1ms\"\nclient = [\"true\"]",
     ),
-    ("", "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\""),
-    ("", "[[arm]]\npath.up = \"1mbit\""),
-    ("", "[[arm]]\nname = \"a\"\npath.upp = \"1mbit\""),
-    ("", "[[arm]]\nname = \"a\"\npath = \"1mbit\""),
-    ("", "[[arm]]\nname = \"a\"\nseed = 2"),
-    ("", "[[arm]]\nname = \"a\"\nflow.bulc.count = 2"),
-    ("", "[[arm]]\nname = \"a\"\nflow.bulk.kind = \"udp\""),
-    ("", "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n[[arm]]\nname = \"a\"\npath.up = \"2mbit\""),
-    ("", "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n[[arm]]\nname = \"b\"\npath.up = \"1mbit\""),
+    ("", "[[variant]]\nname = \"a\"\n[[variant]]\nname = \"b\""),
+    ("", "[[variant]]\npath.up = \"1mbit\""),
+    ("", "[[variant]]\nname = \"a\"\npath.upp = \"1mbit\""),
+    ("", "[[variant]]\nname = \"a\"\npath = \"1mbit\""),
+    ("", "[[variant]]\nname = \"a\"\nseed = 2"),
+    ("", "[[variant]]\nname = \"a\"\nflow.bulc.count = 2"),
+    ("", "[[variant]]\nname = \"a\"\nflow.bulk.kind = \"udp\""),
+    (
+        "",
+        "[[variant]]\nname = \"a\"\npath.up = \"1mbit\"\n[[variant]]\nname = \"a\"\npath.up = \"2mbit\"",
+    ),
+    (
+        "",
+        "[[variant]]\nname = \"a\"\npath.up = \"1mbit\"\n[[variant]]\nname = \"b\"\npath.up = \"1mbit\"",
+    ),
     ("", "[[sweep]]\nkey = \"path.up\""),
     ("", "[[sweep]]\nkey = \"path.up\"\nvalues = []"),
     ("", "[[sweep]]\nkey = \"path.up\"\nvalues = [\"1mbit\"]\nnames = []"),
@@ -544,21 +558,21 @@ const FAULTS: &[(&str, &str)] = &[
     ("", "[[sweep]]\nkey = \"up\"\nvalues = [\"1mbit\"]"),
     (
         "",
-        "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n[[sweep]]\nkey = \"path.up\"\n\
+        "[[variant]]\nname = \"a\"\npath.up = \"1mbit\"\n[[sweep]]\nkey = \"path.up\"\n\
          values = [\"2mbit\"]",
     ),
     ("", "[short]\nphases.lod = \"1s\""),
-    ("", "[short]\narms = [\"b\"]"),
+    ("", "[short]\nvariants = [\"b\"]"),
     ("", "[[published]]\nmetric = \"load.rtt.p50\"\nunit = \"ms\"\nsource = \"s\"\nvalue = 1"),
     (
         "",
         "[[published]]\nmetric = \"load.rtt.p50\"\nunit = \"ms\"\nsource = \"s\"\nvalue = 1\n\
-         tolerance = 1\narm = \"b\"",
+         tolerance = 1\nvariant = \"b\"",
     ),
     (
         "",
         "[[published]]\nmetric = \"load.rtt.p50\"\nunit = \"ms\"\nsource = \"s\"\nlow = 2\n\
-         high = 1\narm = \"default\"",
+         high = 1\nvariant = \"default\"",
     ),
 ];
 
@@ -586,18 +600,19 @@ fn every_fault_names_its_place_and_what_is_accepted() {
 
 #[test]
 fn every_fault_of_the_command_line_names_it() {
-    let arms = "[[arm]]\nname = \"a\"\npath.up = \"1mbit\"\n";
+    let variants = "[[variant]]\nname = \"a\"\npath.up = \"1mbit\"\n";
     let mut messages = String::new();
     for options in [
         Options { set: vec!["path.up".into()], ..Options::default() },
         Options { set: vec!["path.up=2mbit".into()], ..Options::default() },
         Options { set: vec!["path.rtt=2".into()], ..Options::default() },
         Options { set: vec!["seed=2".into()], ..Options::default() },
-        Options { arms: vec!["b".into()], ..Options::default() },
+        Options { variants: vec!["b".into()], ..Options::default() },
         Options { repeats: Some(0), ..Options::default() },
         Options { short: true, ..Options::default() },
     ] {
-        let error = parse_with(&format!("{GOOD}{arms}"), &options).expect_err("must be refused");
+        let error =
+            parse_with(&format!("{GOOD}{variants}"), &options).expect_err("must be refused");
         let _ = writeln!(messages, "{error}");
     }
     insta::assert_snapshot!(messages);
@@ -651,10 +666,10 @@ proptest! {
             .replacen("17ms", &format!("{delay_us}us"), 1)
             .replacen("name = \"bulk\"", &format!("count = {count}"), 1);
         let scenario = parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let arm = &scenario.arms[0];
-        prop_assert_eq!(arm.path.base_round_trip(), Span::from_micros(delay_us));
-        prop_assert_eq!(&arm.path.up[0].link.label.name, &format!("{kbit}kbit"));
-        let FlowKind::Tcp(flow) = &arm.flows[0].kind else { panic!("no tcp") };
+        let variant = &scenario.variants[0];
+        prop_assert_eq!(variant.path.base_round_trip(), Span::from_micros(delay_us));
+        prop_assert_eq!(&variant.path.up[0].link.label.name, &format!("{kbit}kbit"));
+        let FlowKind::Tcp(flow) = &variant.flows[0].kind else { panic!("no tcp") };
         prop_assert_eq!(flow.count, count);
     }
 }
@@ -688,10 +703,10 @@ fn faults_of_a_study_of_lines_name_their_place() {
 }
 
 #[test]
-fn a_headline_names_arms_and_is_told_where_they_are_chosen() {
-    let with = |arm: &str, baseline: &str| {
+fn a_headline_names_variants_and_is_told_where_they_are_chosen() {
+    let with = |variant: &str, baseline: &str| {
         format!(
-            "{GOOD}[headline]\nmetric = \"load.rtt.p99\"\nsays = \"wait\"\narm = \"{arm}\"\n\
+            "{GOOD}[headline]\nmetric = \"load.rtt.p99\"\nsays = \"wait\"\nvariant = \"{variant}\"\n\
              baseline = \"{baseline}\"\n"
         )
     };
@@ -703,16 +718,17 @@ fn a_headline_names_arms_and_is_told_where_they_are_chosen() {
 
 #[test]
 fn a_headline_may_name_its_baseline_alone() {
-    let arms = "[[arm]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n[[arm]]\nname = \"today\"\n";
-    let headline = |keys: &str| parse(&format!("{GOOD}{arms}[headline]\n{keys}\n"));
+    let variants =
+        "[[variant]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n[[variant]]\nname = \"today\"\n";
+    let headline = |keys: &str| parse(&format!("{GOOD}{variants}[headline]\n{keys}\n"));
     let of = |keys: &str| {
         let headline = headline(keys).expect(keys).headline.expect(keys);
-        [headline.metric, headline.says, headline.arm, headline.baseline].join("|")
+        [headline.metric, headline.says, headline.variant, headline.baseline].join("|")
     };
     assert_eq!(of("baseline = \"today\""), "|||today");
     let latency = "load.rtt.p99|working latency|sqm|today";
-    assert_eq!(of("baseline = \"today\"\narm = \"sqm\""), latency);
-    assert_eq!(of("metric = \"goodput.up\"\narm = \"sqm\""), "goodput.up|goodput up|sqm|");
+    assert_eq!(of("baseline = \"today\"\nvariant = \"sqm\""), latency);
+    assert_eq!(of("metric = \"goodput.up\"\nvariant = \"sqm\""), "goodput.up|goodput up|sqm|");
     let of_probe = "probe/load.rtt.p50|working latency of probe||";
     assert_eq!(of("metric = \"probe/load.rtt.p50\""), of_probe);
     let error = headline("baseline = \"todday\"").expect_err("no such variant");
@@ -724,39 +740,16 @@ fn a_headline_may_name_its_baseline_alone() {
 }
 
 #[test]
-fn a_baseline_may_be_an_arm_that_overrides_nothing() {
-    let today = "[[arm]]\nname = \"today\"\n";
-    let sqm = "[[arm]]\nname = \"sqm\"\npath.up_queue = \"fq_codel\"\n";
+fn a_baseline_may_be_an_variant_that_overrides_nothing() {
+    let today = "[[variant]]\nname = \"today\"\n";
+    let sqm = "[[variant]]\nname = \"sqm\"\npath.up_queue = \"fq_codel\"\n";
     let scenario = parse(&format!("{GOOD}{today}{sqm}")).expect("two variants");
     let queues: Vec<&str> =
-        scenario.arms.iter().map(|arm| arm.factors["path.up_queue"].as_str()).collect();
+        scenario.variants.iter().map(|variant| variant.factors["path.up_queue"].as_str()).collect();
     assert_eq!(queues, ["fifo:limit=256KiB", "fq-codel"], "by the name that we print");
     let twice = format!("{GOOD}{today}{}", today.replace("today", "now"));
     let error = parse(&twice).expect_err("the same variant twice");
     assert!(error.problem.contains("`today` and `now` are the same"), "{error}");
-}
-
-/// Files of earlier versions say `arm` and `arms`.
-#[test]
-fn former_spellings_of_variants_mean_the_same_but_not_beside_new_ones() {
-    let rest = "[[variant]]\nname = \"a\"\n[[variant]]\nname = \"b\"\npath.up_queue = \"pie\"\n\
-                [headline]\nmetric = \"load.rtt.p99\"\nvariant = \"b\"\nbaseline = \"a\"\n\
-                [short]\nvariants = [\"b\"]\n";
-    let new = format!("{GOOD}{rest}");
-    let old = new.replace("variant", "arm");
-    let [new, old] = [&new, &old].map(|text| parse(text).expect("right"));
-    let identities = |scenario: &Scenario| {
-        scenario.arms.iter().map(|arm| arm.identity.clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(identities(&new), identities(&old));
-    assert_eq!(new.headline, old.headline);
-    let both = format!("{}[[arm]]\nname = \"c\"\npath.up_queue = \"codel\"\n", new.text);
-    let told = parse(&both).expect_err("both spellings").to_string();
-    assert!(
-        told.contains("arm: is the former name of `variant`; write all of them as `variant`"),
-        "{told}"
-    );
-    assert!(!told.contains("unknown"), "{told}");
 }
 
 #[test]

@@ -1,227 +1,137 @@
-//! `[[variant]]` and `[[sweep]]`: the lists whose product makes a scenario's arms.
+//! The variants of a scenario: its tables with every combination of its levels.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use toml::Value;
+use underload_aqm::registry::LoadFile;
 
-use super::document::COMMAND_LINE;
-use super::tables::{Override, Overrides, check_name};
-use crate::keys::{Fault, Faults, Try, join, keys};
+use super::cohort::Cohort;
+use super::flow::DEFAULT_CONTROL;
+use super::levels::{Level, combinations, name};
+use super::path::DEFAULT_QUEUE;
+use super::phases::DEFAULT_LOAD;
+use super::tables::Base;
+use super::variant::{Variant, read_variant};
+use crate::keys::{Fault, Faults};
 
-/// Arms of a scenario, at most: each takes about 40 KB of memory with its summary.
-const MAX_ARMS: usize = 50_000;
-
-/// One value of one dimension: an arm, or a value of a sweep.
-#[derive(Debug, Clone)]
-pub(super) struct Variant {
-    pub name: String,
-    pub changes: Vec<Override>,
-    /// Place of the variant in the file, for example `variant[1]`.
-    pub place: String,
+/// The variants (of a cohort with typical conditions), and the tables of those that are drawn or varied
+/// later.
+#[derive(Debug, Default)]
+pub(super) struct Variants {
+    pub variants: Vec<Variant>,
+    pub templates: BTreeMap<String, Base>,
 }
 
-keys! {
-    /// A variant, or a point of a sweep.
-    pub(super) struct VariantKeys {
-        /// The name, of which names of variants are made.
-        name: String,
-        overrides: Overrides [flat],
-    }
-}
-
-keys! {
-    /// Either a key with its values, or points that each override several keys.
-    pub(super) struct SweepKeys {
-        /// The key whose values differ.
-        key: Option<String>,
-        /// The values of the key.
-        values: Option<Vec<Value>>,
-        /// Names of the values; by default the values themselves.
-        names: Option<Vec<String>>,
-        /// Points that override several keys, in place of `key` and `values`.
-        point: Option<Vec<Try<VariantKeys>>>,
-    }
-}
-
-/// Returns the dimensions, the arms first, then each sweep, without the variants that are wrong;
-/// and whether the names of all variants are known.
-pub(super) fn dimensions(
-    arms: Vec<Try<VariantKeys>>,
-    sweeps: Vec<Try<SweepKeys>>,
+/// Resolves each combination of the levels in `dimensions`, laid over `base`, to a variant.
+pub(super) fn read_variants(
+    base: &Base,
+    dimensions: &[Vec<Level>],
+    (cohort, keeps_tables): (Option<&Cohort>, bool),
+    load: &mut LoadFile<'_>,
     faults: &mut Faults,
-) -> (Vec<Vec<Variant>>, bool) {
-    let (mut dimensions, mut has_all_names) = (Vec::new(), true);
-    if !arms.is_empty() {
-        let (variants, are_all) = named_variants(arms, "variant", faults);
-        has_all_names &= are_all;
-        dimensions.push(distinct(variants, faults));
-    }
-    for (index, Try(keys)) in sweeps.into_iter().enumerate() {
-        let place = format!("sweep[{index}]");
-        let made = keys.and_then(|keys| faults.under(&place, |it| sweep(keys, &place, it)));
-        let Some((variants, are_all)) = made else {
-            has_all_names = false;
-            continue;
+) -> Variants {
+    let (mut variants, mut templates) = (Vec::new(), Vec::new());
+    let (mut settings, mut places) = (Vec::new(), Vec::new());
+    for levels in combinations(dimensions) {
+        if faults.is_full() {
+            break;
+        }
+        let name = name(&levels);
+        let mut tables = base.clone();
+        let mut own = Faults::default();
+        apply(&mut tables, &levels, &mut own);
+        let variant = match cohort {
+            Some(cohort) => cohort.typical_variant(&name, &tables, load, &mut own),
+            None => read_variant(&name, &tables, load, &mut own),
         };
-        has_all_names &= are_all;
-        dimensions.push(distinct(variants, faults));
+        for fault in own {
+            let origin = fault.origin.clone();
+            let origin = origin.as_deref().or_else(|| tables.origin(&fault.key)).map(str::to_owned);
+            faults.add(fault.of_origin(origin.as_deref()));
+        }
+        let Some(variant) = variant else { continue };
+        settings.push(tables.settings());
+        places.push(levels.first().map_or("variant", |level| level.place.as_str()));
+        variants.push(variant);
+        if keeps_tables {
+            templates.push(tables);
+        }
     }
-    (dimensions, has_all_names)
+    if faults.is_empty() {
+        let used = cohort.map_or(Ok(()), |cohort| cohort.check_used(&templates));
+        faults.accept(used.and_then(|()| check_different(&variants, &places)));
+    }
+    for (variant, factors) in variants.iter_mut().zip(factors(settings)) {
+        variant.factors = factors;
+    }
+    let names = variants.iter().map(|variant| variant.name.clone());
+    let templates = names.zip(templates).collect();
+    Variants { variants, templates }
 }
 
-/// Rejects more than [`MAX_ARMS`] arms.
-pub(super) fn check_size(dimensions: &[Vec<Variant>]) -> Result<(), Fault> {
-    let size = dimensions.iter().try_fold(1_usize, |size, list| size.checked_mul(list.len()));
-    if size.is_none_or(|size| size > MAX_ARMS) {
-        let problem = format!("the product of all sweeps has more than {MAX_ARMS} variants");
-        return Err(Fault::new("sweep", problem));
+/// Returns the settings of each variant that differ between the variants.
+fn factors(mut settings: Vec<BTreeMap<String, String>>) -> Vec<BTreeMap<String, String>> {
+    settings.iter_mut().for_each(add_defaults);
+    let keys: BTreeSet<String> = settings.iter().flat_map(BTreeMap::keys).cloned().collect();
+    for key in keys {
+        let first = settings.first().and_then(|own| own.get(&key));
+        if settings.iter().all(|own| own.get(&key) == first) {
+            for own in &mut settings {
+                own.remove(&key);
+            }
+        }
+    }
+    settings
+}
+
+/// Adds the values of keys that variants often override and the file leaves out, so that a difference
+/// from the default is reported with both values.
+fn add_defaults(settings: &mut BTreeMap<String, String>) {
+    let mut defaults = vec![
+        ("phases.load".to_owned(), DEFAULT_LOAD.to_string()),
+        ("path.overhead".to_owned(), "0B".to_owned()),
+    ];
+    for (key, value) in settings.iter() {
+        let last = key.rsplit('.').next();
+        let is_link = key.starts_with("path.") && matches!(last, Some("up" | "down"));
+        if is_link {
+            defaults.push((format!("{key}_queue"), DEFAULT_QUEUE.to_owned()));
+        }
+        if let (Some(flow), "tcp") = (key.strip_suffix(".kind"), value.as_str()) {
+            defaults.push((format!("{flow}.congestion_control"), DEFAULT_CONTROL.to_owned()));
+            defaults.push((format!("{flow}.count"), "1".to_owned()));
+            defaults.push((format!("{flow}.ecn"), "false".to_owned()));
+        }
+    }
+    for (key, value) in defaults {
+        settings.entry(key).or_insert(value);
+    }
+}
+
+/// Applies the overrides of the levels to the tables.
+fn apply(tables: &mut Base, levels: &[&Level], faults: &mut Faults) {
+    for (index, level) in levels.iter().enumerate() {
+        for change in &level.changes {
+            let mut earlier = levels[..index].iter();
+            let is_twice =
+                |earlier: &&&Level| earlier.changes.iter().any(|other| other.key == change.key);
+            if let Some(earlier) = earlier.find(is_twice) {
+                let problem = format!("`{}` and `{}` both override it", earlier.name, level.name);
+                faults.add(Fault::new(&change.key, problem).of_origin(Some(&level.place)));
+            } else {
+                faults.accept(tables.set(change, &level.place));
+            }
+        }
+    }
+}
+
+/// Rejects two equal variants, between which there is nothing to compare.
+fn check_different(variants: &[Variant], places: &[&str]) -> Result<(), Fault> {
+    let mut seen: BTreeMap<&str, &Variant> = BTreeMap::new();
+    for (variant, place) in variants.iter().zip(places) {
+        if let Some(twin) = seen.insert(variant.identity.as_str(), variant) {
+            let problem = format!("`{}` and `{}` are the same", twin.name, variant.name);
+            return Err(Fault::new(*place, problem));
+        }
     }
     Ok(())
-}
-
-/// Replaces the links that the file sweeps over by these, given by name and SPEC.
-pub(super) fn with_links(
-    mut dimensions: Vec<Vec<Variant>>,
-    links: &[(String, String)],
-) -> Result<Vec<Vec<Variant>>, Fault> {
-    let mut sweeps = dimensions.iter_mut().filter_map(|it| swept_link(it).map(|key| (key, it)));
-    let (Some((key, dimension)), None) = (sweeps.next(), sweeps.next()) else {
-        let problem = "other links need one [[sweep]] over `path.up` or `path.down` to replace; a \
-                       single link can be given with --set";
-        return Err(Fault::new("sweep", problem));
-    };
-    let variant = |(name, spec): &(String, String)| {
-        check_name(name).map_err(|problem| Fault::new(&key, format!("`{name}`: {problem}")))?;
-        let changes = vec![Override { key: key.clone(), value: Value::String(spec.clone()) }];
-        Ok(Variant { name: name.clone(), changes, place: COMMAND_LINE.to_owned() })
-    };
-    let mut faults = Faults::default();
-    *dimension = distinct(links.iter().map(variant).collect::<Result<_, _>>()?, &mut faults);
-    faults.result(Some(dimensions))
-}
-
-/// Returns the key of the link that a dimension varies, such as `path.up` or `path.hop.NAME.down`;
-/// `None` if it varies anything else.
-fn swept_link(dimension: &[Variant]) -> Option<String> {
-    let [first] = dimension.first()?.changes.as_slice() else { return None };
-    let same =
-        |variant: &Variant| matches!(variant.changes.as_slice(), [only] if only.key == first.key);
-    let (table, key) = first.key.rsplit_once('.')?;
-    let is_table = table == "path" || table.starts_with("path.hop.");
-    let is_link = is_table && matches!(key, "up" | "down");
-    (is_link && dimension.iter().all(same)).then(|| first.key.clone())
-}
-
-/// Returns every combination, the last dimension fastest; one empty combination without dimensions.
-pub(super) fn combinations(dimensions: &[Vec<Variant>]) -> Vec<Vec<&Variant>> {
-    let mut combinations: Vec<Vec<&Variant>> = vec![Vec::new()];
-    for dimension in dimensions {
-        let mut longer = Vec::with_capacity(combinations.len() * dimension.len());
-        for combination in &combinations {
-            longer.extend(dimension.iter().map(|variant| [combination, &[variant][..]].concat()));
-        }
-        combinations = longer;
-    }
-    combinations
-}
-
-/// Returns the name of the arm with a combination of variants.
-pub(super) fn name(variants: &[&Variant]) -> String {
-    let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-    if names.is_empty() { "default".to_owned() } else { names.join("/") }
-}
-
-pub(super) fn names(dimensions: &[Vec<Variant>]) -> Vec<String> {
-    combinations(dimensions).iter().map(|variants| name(variants)).collect()
-}
-
-/// Returns the variants, and whether the names of all are known.
-fn named_variants(
-    list: Vec<Try<VariantKeys>>,
-    place: &str,
-    faults: &mut Faults,
-) -> (Vec<Variant>, bool) {
-    let (mut variants, of) = (Vec::new(), list.len());
-    for (index, Try(keys)) in list.into_iter().enumerate() {
-        let Some(VariantKeys { name, overrides }) = keys else { continue };
-        let place = format!("{place}[{index}]");
-        let checked = check_name(&name).map_err(|it| Fault::new(join(&place, "name"), it));
-        if faults.accept(checked).is_some() {
-            variants.push(Variant { name, changes: overrides.0, place });
-        }
-    }
-    let are_all = variants.len() == of;
-    (variants, are_all)
-}
-
-/// Returns a sweep's variants, and whether all names are known. Faults name its table's keys.
-fn sweep(keys: SweepKeys, place: &str, faults: &mut Faults) -> Option<(Vec<Variant>, bool)> {
-    let (variants, are_all) = match keys {
-        SweepKeys { key: Some(key), values: Some(values), names, point: None } => {
-            (faults.accept(values_of(&key, values, names, place))?, true)
-        }
-        SweepKeys { key: None, values: None, names: None, point: Some(points) } => {
-            let (mut variants, are_all) = named_variants(points, "point", faults);
-            for variant in &mut variants {
-                variant.place = join(place, &variant.place);
-            }
-            (variants, are_all)
-        }
-        _ => {
-            let problem = "expected `key` and `values` (and `names`), or [[sweep.point]] tables";
-            faults.add(Fault::new("", problem));
-            return None;
-        }
-    };
-    if variants.is_empty() && are_all {
-        faults.add(Fault::new("", "has no values; expected at least one"));
-        return None;
-    }
-    Some((variants, are_all))
-}
-
-fn values_of(
-    key: &str,
-    values: Vec<Value>,
-    names: Option<Vec<String>>,
-    place: &str,
-) -> Result<Vec<Variant>, Fault> {
-    let names = match names {
-        Some(names) if names.len() != values.len() => {
-            let problem =
-                format!("{} names for {} values; expected as many", names.len(), values.len());
-            return Err(Fault::new("names", problem));
-        }
-        Some(names) => names,
-        None => values.iter().map(value_name).collect(),
-    };
-    let variant = |(name, value): (String, Value)| {
-        check_name(&name).map_err(|problem| {
-            Fault::new("names", format!("`{name}`: {problem}; give the values `names`"))
-        })?;
-        let changes = vec![Override { key: key.to_owned(), value }];
-        Ok(Variant { name, changes, place: format!("{place}.values") })
-    };
-    names.into_iter().zip(values).map(variant).collect()
-}
-
-fn value_name(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Drops variants whose names are taken.
-fn distinct(variants: Vec<Variant>, faults: &mut Faults) -> Vec<Variant> {
-    let mut names = BTreeSet::new();
-    let mut is_new = |variant: &Variant| {
-        let is_new = names.insert(variant.name.clone());
-        if !is_new {
-            let problem = format!("a second one is named `{}`; names must differ", variant.name);
-            faults.add(Fault::new(&variant.place, problem));
-        }
-        is_new
-    };
-    variants.into_iter().filter(&mut is_new).collect()
 }

@@ -1,13 +1,13 @@
-//! Arms whose keys a sweep overrides once more.
+//! Variants whose keys a sweep overrides once more.
 
 use underload_aqm::registry::LoadFile;
 
 use super::Scenario;
-use super::arm::{Arm, read_arm};
 use super::tables::{Base, Conditions, Override};
+use super::variant::{Variant, read_variant};
 use crate::keys::{Fault, Faults};
 
-/// The tables of an arm with overridden keys.
+/// The tables of a variant with overridden keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Varied {
     name: String,
@@ -15,24 +15,24 @@ pub(crate) struct Varied {
 }
 
 impl Scenario {
-    /// Overrides keys of an arm; needs a scenario read with [`super::Options::keeps_tables`].
+    /// Overrides keys of a variant; needs a scenario read with [`super::Options::keeps_tables`].
     pub(crate) fn varied<'a>(
         &self,
-        arm: &str,
+        variant: &str,
         changes: impl Iterator<Item = &'a Override>,
     ) -> Result<Varied, Fault> {
-        let tables = self.templates.get(arm).cloned();
+        let tables = self.templates.get(variant).cloned();
         let mut tables = tables.ok_or_else(|| {
-            Fault::new("", format!("the tables of the variant `{arm}` were not kept"))
+            Fault::new("", format!("the tables of the variant `{variant}` were not kept"))
         })?;
         for change in changes {
             if tables.is_overridden(&change.key) {
-                let problem = format!("the variant `{arm}` overrides this key itself");
+                let problem = format!("the variant `{variant}` overrides this key itself");
                 return Err(Fault::new(&change.key, problem));
             }
             tables.set(change, "axis")?;
         }
-        Ok(Varied { name: arm.to_owned(), tables })
+        Ok(Varied { name: variant.to_owned(), tables })
     }
 
     /// Whether conditions are drawn for every trial.
@@ -42,19 +42,19 @@ impl Scenario {
 }
 
 impl Varied {
-    /// Returns the arm of one trial and the conditions drawn for it.
-    pub(crate) fn arm(
+    /// Returns the variant of one trial and the conditions drawn for it.
+    pub(crate) fn variant(
         &self,
         scenario: &Scenario,
         repeat: u32,
         load: &mut LoadFile<'_>,
-    ) -> Result<(Arm, Conditions), Fault> {
+    ) -> Result<(Variant, Conditions), Fault> {
         if let Some(cohort) = &scenario.cohort {
-            return cohort.arm((scenario.seed, repeat), (&self.name, &self.tables), load);
+            return cohort.variant((scenario.seed, repeat), (&self.name, &self.tables), load);
         }
         let mut faults = Faults::default();
-        let arm = read_arm(&self.name, &self.tables, load, &mut faults);
-        Ok((faults.result(arm)?, Conditions::new()))
+        let variant = read_variant(&self.name, &self.tables, load, &mut faults);
+        Ok((faults.result(variant)?, Conditions::new()))
     }
 
     /// Returns all keys and values as JSON, for the identity of a cell.

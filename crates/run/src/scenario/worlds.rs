@@ -3,7 +3,7 @@
 use underload_record::schema::World;
 use underload_sim::trial::TrialLabel;
 
-use super::{Arm, Flow, FlowKind, Scenario};
+use super::{Flow, FlowKind, Scenario, Variant};
 use crate::world::sim::{PlanError, configure};
 
 impl Scenario {
@@ -16,16 +16,18 @@ impl Scenario {
 
     /// Returns why the simulator cannot run it, even with the caller's algorithms; else `None`.
     pub fn sim_problem(&self) -> Option<String> {
-        self.arms.iter().find_map(|arm| match configure(arm, 0, TrialLabel::default()) {
-            Ok(_) | Err(PlanError::NotProvided { .. }) => None,
-            Err(error) => Some(self.of_arm(arm, &error.to_string())),
+        self.variants.iter().find_map(|variant| {
+            match configure(variant, 0, TrialLabel::default()) {
+                Ok(_) | Err(PlanError::NotProvided { .. }) => None,
+                Err(error) => Some(self.of_variant(variant, &error.to_string())),
+            }
         })
     }
 
     /// Returns why the live world can run it on no machine; `None` if it can on some.
     pub fn live_problem(&self) -> Option<String> {
         let sim_only = |flow: &Flow| Some(format!("flow.{}.{}", flow.name, flow.sim_only_key()?));
-        if let Some(hop) = self.arms.iter().find_map(|arm| arm.path.first_hop()) {
+        if let Some(hop) = self.variants.iter().find_map(|variant| variant.path.first_hop()) {
             return Some(format!(
                 "path.hop.{hop}: only the simulator has chains of links (see \
                  docs/scenario-format.md); expected path.up and path.down, or --world sim"
@@ -36,30 +38,34 @@ impl Scenario {
                 "{own}: only the simulator runs algorithms of Python; expected --world sim"
             ));
         }
-        if let Some(key) = self.arms.iter().flat_map(|arm| &arm.flows).find_map(sim_only) {
+        if let Some(key) =
+            self.variants.iter().flat_map(|variant| &variant.flows).find_map(sim_only)
+        {
             return Some(format!("{key}: only the simulator supports it; expected --world sim"));
         }
-        self.arms.iter().find_map(|arm| Some(self.of_arm(arm, &live_problem(arm)?)))
+        self.variants
+            .iter()
+            .find_map(|variant| Some(self.of_variant(variant, &live_problem(variant)?)))
     }
 
-    /// Returns a problem with the name of the arm that has it, unless there is only one.
-    fn of_arm(&self, arm: &Arm, problem: &str) -> String {
-        match self.arms.as_slice() {
+    /// Returns a problem with the name of the variant that has it, unless there is only one.
+    fn of_variant(&self, variant: &Variant, problem: &str) -> String {
+        match self.variants.as_slice() {
             [_] => problem.to_owned(),
-            _ => format!("variant {}: {problem}", arm.name),
+            _ => format!("variant {}: {problem}", variant.name),
         }
     }
 }
 
-fn live_problem(arm: &Arm) -> Option<String> {
-    if arm.ecn().is_none() {
+fn live_problem(variant: &Variant) -> Option<String> {
+    if variant.ecn().is_none() {
         let problem = "in the live world ECN is a setting of a whole host; expected `ecn` of all \
                        tcp flows or of none, or --world sim";
         return Some(problem.to_owned());
     }
     let is_probe = |flow: &&Flow| matches!(flow.kind, FlowKind::Probe(_));
-    match arm.flows.iter().filter(is_probe).count() {
-        1 => arm.flows.iter().find_map(|flow| {
+    match variant.flows.iter().filter(is_probe).count() {
+        1 => variant.flows.iter().find_map(|flow| {
             let problem = live_problem_of_flow(flow)?;
             Some(format!("flow.{}.{problem}", flow.name))
         }),

@@ -19,7 +19,7 @@ use crate::error::{RunError, chain};
 use crate::own::Own;
 use crate::packets::Wanted;
 use crate::scenario::vary::Varied;
-use crate::scenario::{Arm, Conditions};
+use crate::scenario::{Conditions, Variant};
 use crate::source;
 use crate::trial::{Setting, Trial, repeat_seed};
 use crate::world::sim::simulate;
@@ -31,7 +31,7 @@ impl Sweep {
     /// Computes the rows of units, in order. They depend on the sweep and the numbers alone. If
     /// `stop` is set on the way, returns the rows of the finished units.
     ///
-    /// A trial that fails has a row with the error; so has each of a cell without a valid arm.
+    /// A trial that fails has a row with the error; so has each of a cell without a valid variant.
     pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> SweepRows {
         let mut rows = SweepRows::new(&self.columns);
         if let Some(when) = &self.file.stop {
@@ -56,35 +56,35 @@ impl Sweep {
     }
 
     fn open(&self, number: u64) -> Cell<'_> {
-        let (levels, arm) = self.place(number);
+        let (levels, variant) = self.place(number);
         let load = &mut |file: &str| self.files.load(&self.scenario.name, file);
-        let varied = self.varied(&levels, arm).map_err(|fault| fault.to_string());
+        let varied = self.varied(&levels, variant).map_err(|fault| fault.to_string());
         let fixed = match &varied {
             Ok(varied) if !self.scenario.draws() => {
-                Some(varied.arm(&self.scenario, 0, load).map_err(|fault| fault.to_string()))
+                Some(varied.variant(&self.scenario, 0, load).map_err(|fault| fault.to_string()))
             }
             _ => None,
         };
         let values: Vec<AxisValue> = levels.into_iter().map(|level| level.value).collect();
-        let id = self.id(&values, arm, &varied, fixed.as_ref());
-        Cell { sweep: self, number, values, arm, varied, fixed, id }
+        let id = self.id(&values, variant, &varied, fixed.as_ref());
+        Cell { sweep: self, number, values, variant, varied, fixed, id }
     }
 
     /// Returns a cell's identity: a digest of all that its trials depend on, program included.
     fn id(
         &self,
         values: &[AxisValue],
-        arm: &str,
+        variant: &str,
         varied: &Result<Varied, String>,
-        fixed: Option<&Result<(Arm, Conditions), String>>,
+        fixed: Option<&Result<(Variant, Conditions), String>>,
     ) -> String {
         let said = match (varied, fixed) {
-            (_, Some(Ok((arm, _)))) => arm.wording.clone(),
+            (_, Some(Ok((variant, _)))) => variant.wording.clone(),
             // The distributions are in the scenario's text.
             (Ok(varied), _) => format!("{}\n{}", varied.settings(), self.scenario.text),
             (Err(_), _) => format!("{values:?}\n{}", self.scenario.text),
         };
-        let drawn_for = if self.scenario.draws() { arm } else { "" };
+        let drawn_for = if self.scenario.draws() { variant } else { "" };
         let seed = self.scenario.seed;
         let content = format!("{LAYOUT}\n{}\n{seed}\n{drawn_for}\n{said}", self.program);
         HEXLOWER.encode(&digest(&SHA256, content.as_bytes()).as_ref()[..16])
@@ -95,10 +95,10 @@ struct Cell<'a> {
     sweep: &'a Sweep,
     number: u64,
     values: Vec<AxisValue>,
-    arm: &'a str,
+    variant: &'a str,
     varied: Result<Varied, String>,
-    /// The arm of all its trials; `None` if conditions are drawn for each.
-    fixed: Option<Result<(Arm, Conditions), String>>,
+    /// The variant of all its trials; `None` if conditions are drawn for each.
+    fixed: Option<Result<(Variant, Conditions), String>>,
     id: String,
 }
 
@@ -163,8 +163,8 @@ impl Cell<'_> {
                 Outcome { record, metrics, error: None }
             }
             Err(error) => {
-                let (arm, repeat) = (self.arm.to_owned(), repeat as u32);
-                let record = TrialRecord { index, arm, repeat, seed, ..TrialRecord::default() };
+                let (variant, repeat) = (self.variant.to_owned(), repeat as u32);
+                let record = TrialRecord { index, variant, repeat, seed, ..TrialRecord::default() };
                 let metrics = vec![None; sweep.columns.metrics.len()];
                 Outcome { record, metrics, error: Some(error) }
             }
@@ -181,17 +181,18 @@ impl Cell<'_> {
         let sweep = self.sweep;
         let repeat = repeat as u32;
         let drawn;
-        let (arm, conditions) = match &self.fixed {
+        let (variant, conditions) = match &self.fixed {
             Some(Ok(fixed)) => fixed,
             Some(Err(error)) => return Err(error.clone()),
             None => {
                 let varied = self.varied.as_ref().map_err(Clone::clone)?;
                 let load = &mut |file: &str| sweep.files.load(&sweep.scenario.name, file);
-                drawn = varied.arm(&sweep.scenario, repeat, load).map_err(|it| it.to_string())?;
+                drawn =
+                    varied.variant(&sweep.scenario, repeat, load).map_err(|it| it.to_string())?;
                 &drawn
             }
         };
-        let trial = Trial { index, arm, repeat, seed, keeps_curves: false };
+        let trial = Trial { index, variant, repeat, seed, keeps_curves: false };
         let (packets, own) = (Wanted::default(), Own::default());
         let setting =
             Setting { stop, directory: None, packets: &packets, threads: None, own: &own };

@@ -44,7 +44,7 @@ keys! {
         pub set: Vec<String> = Vec::new(),
         /// Names of the variants; all by default.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub arms: Vec<String> as "variants" or "arms" = Vec::new(),
+        pub variants: Vec<String> = Vec::new(),
         /// Overrides the scenario's seed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub seed: Option<u64>,

@@ -1,13 +1,13 @@
 //! Sweeps: a scenario over a million settings, in bounded memory.
 //!
-//! A [`Sweep`] varies a scenario over axes. A *cell* is one of its arms at one point of the axes,
+//! A [`Sweep`] varies a scenario over axes. A *cell* is one of its variants at one point of the axes,
 //! and has up to [`Sweep::repeats`] trials; each is computed from its number, so that none is in
 //! memory. [`Sweep::compute`] maps numbers of units of work to rows, which depend on nothing else.
 //! [`run`] calls it on every core and stores the rows in a
 //! [`SweepDir`](underload_store::sweep::SweepDir), which continues after a kill; a caller with
 //! other workers calls it there and appends the rows.
 //!
-//! A trial is the one that `underload run` computes of the same arm with the same overrides: all
+//! A trial is the one that `underload run` computes of the same variant with the same overrides: all
 //! cells have the seeds of the scenario's repeats, so that cells do not differ in luck.
 //!
 //! | module | content |
@@ -70,11 +70,11 @@ pub struct Sweep {
     requested: Vec<String>,
 }
 
-/// The values of the axes and the arm of a cell.
+/// The values of the axes and the variant of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellPlace {
     pub values: Vec<AxisValue>,
-    pub arm: String,
+    pub variant: String,
 }
 
 /// Whether a file is a sweep and not a scenario: it names a scenario, or has axes.
@@ -94,9 +94,9 @@ impl Sweep {
         self.requested.iter().any(|requested| requested == metric)
     }
 
-    /// Returns the number of cells: points times arms.
+    /// Returns the number of cells: points times variants.
     pub fn cells(&self) -> u64 {
-        self.points.count * self.scenario.arms.len() as u64
+        self.points.count * self.scenario.variants.len() as u64
     }
 
     /// Returns the trials of the whole sweep; with [`SweepFile::stop`] at most.
@@ -124,9 +124,9 @@ impl Sweep {
     }
 
     pub fn cell(&self, cell: u64) -> CellPlace {
-        let (levels, arm) = self.place(cell);
+        let (levels, variant) = self.place(cell);
         let values = levels.into_iter().map(|level| level.value).collect();
-        CellPlace { values, arm: arm.to_owned() }
+        CellPlace { values, variant: variant.to_owned() }
     }
 
     /// Returns the identity of the sweep, for a [`SweepDir`](underload_store::sweep::SweepDir).
@@ -155,15 +155,15 @@ impl Sweep {
         self.files.contents()
     }
 
-    /// Returns the values and the arm of a cell: arms vary faster than points.
+    /// Returns the values and the variant of a cell: variants vary faster than points.
     fn place(&self, cell: u64) -> (Vec<Level>, &str) {
-        let arms = self.scenario.arms.len() as u64;
-        let arm = &self.scenario.arms[(cell % arms) as usize];
-        (self.points.levels(&self.axes, cell / arms), &arm.name)
+        let variants = self.scenario.variants.len() as u64;
+        let variant = &self.scenario.variants[(cell % variants) as usize];
+        (self.points.levels(&self.axes, cell / variants), &variant.name)
     }
 
-    fn varied(&self, levels: &[Level], arm: &str) -> Result<Varied, Fault> {
-        self.scenario.varied(arm, levels.iter().flat_map(|level| &level.changes))
+    fn varied(&self, levels: &[Level], variant: &str) -> Result<Varied, Fault> {
+        self.scenario.varied(variant, levels.iter().flat_map(|level| &level.changes))
     }
 
     /// Returns the axis that overrides a key, or a table around it.

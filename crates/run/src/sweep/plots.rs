@@ -8,21 +8,21 @@ use crate::keys::{Fault, Faults, alternatives};
 const MOST_PLOTS: usize = 24;
 /// Values of an axis among which `only` is checked, at most.
 const MOST_VALUES: u64 = 1_000;
-/// The name of the variant in keys that name an axis, and its former name.
-const VARIANT: [&str; 2] = ["variant", "arm"];
+/// The name of the variant in keys that name an axis.
+const VARIANT: &str = "variant";
 
 /// A property by which a picture groups cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dimension {
-    Arm,
+    Variant,
     /// The axis at this position.
     Axis(usize),
 }
 
 impl PlotKeys {
     fn line_name(&self) -> Option<&str> {
-        let is_variant = self.x.as_deref().is_some_and(|x| VARIANT.contains(&x));
-        let default = || (!is_variant).then_some(VARIANT[0]);
+        let is_variant = self.x.as_deref().is_some_and(|x| x == VARIANT);
+        let default = || (!is_variant).then_some(VARIANT);
         self.line.as_deref().or_else(default)
     }
 
@@ -46,7 +46,7 @@ impl PlotKeys {
         [&self.metric].into_iter().chain(&self.x_metric)
     }
 
-    fn check(&self, axes: &[Axis], arms: &[&str]) -> Result<(), Fault> {
+    fn check(&self, axes: &[Axis], variants: &[&str]) -> Result<(), Fault> {
         let fault = |key: &str, problem: &str| Err(Fault::new(key, problem));
         if self.title.is_empty() {
             return fault("title", "a picture needs a heading");
@@ -74,7 +74,7 @@ impl PlotKeys {
             if dimension(name, &names).is_some() {
                 return Ok(());
             }
-            let known = alternatives(names.iter().map(String::as_str).chain([VARIANT[0]]));
+            let known = alternatives(names.iter().map(String::as_str).chain([VARIANT]));
             Err(Fault::new(key, format!("no axis is called {name:?}; expected {known}")))
         };
         self.x.iter().try_for_each(|name| is_known("x", name))?;
@@ -83,7 +83,7 @@ impl PlotKeys {
             is_known("only", name)?;
             let known = match dimension(name, &names) {
                 Some(Dimension::Axis(axis)) => values(&axes[axis]),
-                _ => Some(arms.iter().map(|arm| (*arm).to_owned()).collect()),
+                _ => Some(variants.iter().map(|variant| (*variant).to_owned()).collect()),
             };
             if let Some(known) = known.filter(|known| !known.contains(value)) {
                 let known = alternatives(known.iter().map(String::as_str));
@@ -95,20 +95,20 @@ impl PlotKeys {
     }
 }
 
-/// Rejects pictures of axes, arms and values that a sweep does not have.
-pub(super) fn check(file: &SweepFile, axes: &[Axis], arms: &[&str], faults: &mut Faults) {
+/// Rejects pictures of axes, variants and values that a sweep does not have.
+pub(super) fn check(file: &SweepFile, axes: &[Axis], variants: &[&str], faults: &mut Faults) {
     if file.plot.len() > MOST_PLOTS {
         faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
     }
     for (index, plot) in file.plot.iter().enumerate() {
-        let checked = plot.check(axes, arms);
+        let checked = plot.check(axes, variants);
         faults.accept(checked.map_err(|fault| fault.under(&format!("plot[{index}]"))));
     }
 }
 
 fn dimension(name: &str, axes: &[String]) -> Option<Dimension> {
     let axis = axes.iter().position(|axis| axis == name).map(Dimension::Axis);
-    axis.or_else(|| VARIANT.contains(&name).then_some(Dimension::Arm))
+    axis.or_else(|| (name == VARIANT).then_some(Dimension::Variant))
 }
 
 /// Returns the values of an axis; `None` if there are more than [`MOST_VALUES`].
@@ -151,49 +151,58 @@ mod tests {
     #[test]
     fn a_picture_names_axes_and_values_that_are_there() {
         assert_eq!(told("kind = \"sweep\"\nx = \"path.up\""), "");
-        assert_eq!(told("kind = \"box\"\nx = \"arm\""), "");
+        assert_eq!(told("kind = \"box\"\nx = \"variant\""), "");
         assert_eq!(told("kind = \"heat\"\nx = \"path.up\"\nline = \"path.rtt\""), "");
         assert_eq!(told("kind = \"scatter\"\nx_metric = \"goodput.up\"\nline = \"path.up\""), "");
-        let only = "only = { \"path.up\" = \"5mbit\", arm = \"codel\" }";
+        let only = "only = { \"path.up\" = \"5mbit\", variant = \"codel\" }";
         assert_eq!(told(&format!("kind = \"sweep\"\nx = \"path.rtt\"\n{only}")), "");
         for (rest, words) in [
             ("kind = \"sweep\"", "plot[0].x: is missing"),
             ("kind = \"scatter\"", "plot[0].x_metric: is missing"),
-            ("kind = \"scatter\"\nx_metric = \"a\"\nx = \"arm\"", "plot[0].x: a `scatter`"),
-            ("kind = \"box\"\nx = \"arm\"\nx_metric = \"a\"", "plot[0].x_metric: is a key of"),
+            ("kind = \"scatter\"\nx_metric = \"a\"\nx = \"variant\"", "plot[0].x: a `scatter`"),
+            ("kind = \"box\"\nx = \"variant\"\nx_metric = \"a\"", "plot[0].x_metric: is a key of"),
             ("kind = \"sweep\"\nx = \"path.down\"", "expected path.up, path.rtt or variant"),
-            ("kind = \"sweep\"\nx = \"arm\"\nline = \"arm\"", "plot[0].line: is equal to `x`"),
-            ("kind = \"sweep\"\nx = \"variant\"\nline = \"arm\"", "plot[0].line: is equal to `x`"),
-            ("kind = \"heat\"\nx = \"arm\"", "plot[0].line: is missing"),
-            ("kind = \"sweep\"\nx = \"path.up\"\nline = \"odd\"", "plot[0].line: no axis"),
-            ("kind = \"box\"\nx = \"arm\"\nonly = { odd = \"1\" }", "plot[0].only: no axis"),
             (
-                "kind = \"box\"\nx = \"arm\"\nonly = { \"path.up\" = \"6mbit\" }",
+                "kind = \"sweep\"\nx = \"variant\"\nline = \"variant\"",
+                "plot[0].line: is equal to `x`",
+            ),
+            (
+                "kind = \"sweep\"\nx = \"variant\"\nline = \"variant\"",
+                "plot[0].line: is equal to `x`",
+            ),
+            ("kind = \"heat\"\nx = \"variant\"", "plot[0].line: is missing"),
+            ("kind = \"sweep\"\nx = \"path.up\"\nline = \"odd\"", "plot[0].line: no axis"),
+            ("kind = \"box\"\nx = \"variant\"\nonly = { odd = \"1\" }", "plot[0].only: no axis"),
+            (
+                "kind = \"box\"\nx = \"variant\"\nonly = { \"path.up\" = \"6mbit\" }",
                 "path.up has no value \"6mbit\"; expected 5mbit or 10mbit",
             ),
-            ("kind = \"box\"\nx = \"path.up\"\nonly = { arm = \"pie\" }", "expected fifo or codel"),
-            ("kind = \"time\"\nx = \"arm\"", "time"),
+            (
+                "kind = \"box\"\nx = \"path.up\"\nonly = { variant = \"pie\" }",
+                "expected fifo or codel",
+            ),
+            ("kind = \"time\"\nx = \"variant\"", "time"),
         ] {
             let told = told(rest);
             assert!(told.contains(words), "{rest}: {told}");
         }
-        let many = "kind = \"box\"\nx = \"arm\"\ntitle = \"t\"\nmetric = \"m\"\n[[plot]]\n";
+        let many = "kind = \"box\"\nx = \"variant\"\ntitle = \"t\"\nmetric = \"m\"\n[[plot]]\n";
         let many = format!("{}{}", many.repeat(24), many.trim_end_matches("[[plot]]\n"));
         assert!(checked(&many).is_err_and(|told| told.contains("more than 24 pictures")));
     }
 
     #[test]
-    fn arms_are_the_lines_where_nothing_else_is_said() {
+    fn variants_are_the_lines_where_nothing_else_is_said() {
         let of = |rest: &str| {
             let plot = format!("title = \"t\"\nmetric = \"m\"\nkind = \"box\"\n{rest}");
             let plot = checked(&plot).expect("right").plot.remove(0);
             let axes = ["path.up", "path.rtt"].map(str::to_owned);
             (plot.line(&axes), plot.x(&axes))
         };
-        let (arm, up, rtt) = (Dimension::Arm, Dimension::Axis(0), Dimension::Axis(1));
-        assert_eq!(of("x = \"path.rtt\""), (Some(arm), Some(rtt)));
-        assert_eq!(of("x = \"arm\""), (None, Some(arm)));
-        assert_eq!(of("x = \"variant\""), (None, Some(arm)));
-        assert_eq!(of("x = \"arm\"\nline = \"path.up\""), (Some(up), Some(arm)));
+        let (variant, up, rtt) = (Dimension::Variant, Dimension::Axis(0), Dimension::Axis(1));
+        assert_eq!(of("x = \"path.rtt\""), (Some(variant), Some(rtt)));
+        assert_eq!(of("x = \"variant\""), (None, Some(variant)));
+        assert_eq!(of("x = \"variant\""), (None, Some(variant)));
+        assert_eq!(of("x = \"variant\"\nline = \"path.up\""), (Some(up), Some(variant)));
     }
 }

@@ -104,14 +104,15 @@ impl Sweep {
         let samples = faults.accept(samples(&file));
         let requested: Vec<String> = named_metrics(&file).cloned().collect();
         faults.accept(check_numbers(&file));
-        check_metrics(&file, &Metrics::of(&scenario.arms, None, false), faults);
+        check_metrics(&file, &Metrics::of(&scenario.variants, None, false), faults);
         fill(&mut file, &scenario);
         let Some(axes) = axes else {
             faults.accept(repeats(&file, &scenario, 1));
             return None;
         };
-        let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
-        plots::check(&file, &axes, &arms, faults);
+        let variants: Vec<&str> =
+            scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
+        plots::check(&file, &axes, &variants, faults);
         let columns = faults.accept(columns(&file, &axes));
         let points = samples.map(|samples| points(&file, samples, &axes, scenario.seed));
         let points = points.and_then(|points| faults.accept(points));
@@ -137,15 +138,15 @@ impl Sweep {
         Some(sweep)
     }
 
-    /// Tries every arm, and each axis with the others' first values. Reports one fault per axis.
+    /// Tries every variant, and each axis with the others' first values. Reports one fault per axis.
     fn check(&self, faults: &mut Faults) {
         let first: Vec<Level> = self.axes.iter().map(|axis| axis.at(0.0)).collect();
-        for arm in &self.scenario.arms {
-            if faults.accept(self.try_out(&first, &arm.name)).is_none() {
+        for variant in &self.scenario.variants {
+            if faults.accept(self.try_out(&first, &variant.name)).is_none() {
                 return;
             }
         }
-        let Some(arm) = self.scenario.arms.first() else { return };
+        let Some(variant) = self.scenario.variants.first() else { return };
         for (number, axis) in self.axes.iter().enumerate() {
             let tried = axis.levels().unwrap_or(TRIED_OF_RANGE).min(MOST_TRIED);
             for step in 1..tried {
@@ -154,24 +155,25 @@ impl Sweep {
                     Some(all) => axis.level(step * (all - 1) / (tried - 1)),
                     None => axis.at(step as f64 / (tried - 1) as f64),
                 };
-                if faults.accept(self.try_out(&levels, &arm.name)).is_none() {
+                if faults.accept(self.try_out(&levels, &variant.name)).is_none() {
                     break;
                 }
             }
         }
     }
 
-    /// Checks that the arm with these values can be simulated.
-    fn try_out(&self, levels: &[Level], arm: &str) -> Result<(), Fault> {
+    /// Checks that the variant with these values can be simulated.
+    fn try_out(&self, levels: &[Level], variant: &str) -> Result<(), Fault> {
         let load = &mut |file: &str| self.files.note(&self.scenario.name, file);
-        let made = self.varied(levels, arm).and_then(|varied| varied.arm(&self.scenario, 0, load));
+        let made =
+            self.varied(levels, variant).and_then(|varied| varied.variant(&self.scenario, 0, load));
         let (made, _) = made.map_err(|fault| self.blame(&fault, levels))?;
         configure(&made, 0, TrialLabel::default())
             .map_err(|error| self.blame(&Fault::new("", error.to_string()), levels))?;
         Ok(())
     }
 
-    /// Returns the fault of an arm as a fault of the axis that has the value.
+    /// Returns the fault of a variant as a fault of the axis that has the value.
     fn blame(&self, fault: &Fault, levels: &[Level]) -> Fault {
         let axis = self.axis_of(&fault.key);
         let Some(axis) = axis else { return Fault::new("scenario", fault.to_string()) };
@@ -253,7 +255,7 @@ fn of_sweep(errors: ScenarioErrors, file: &SweepFile, faults: &mut Faults) -> Sc
             return Some((format!("set[{index}]"), format!("{key}: {}", error.problem)));
         }
         let is_named = |name: &String| error.problem.contains(&format!("named `{name}`;"));
-        let index = file.arms.iter().position(is_named).filter(|_| error.key == "variant")?;
+        let index = file.variants.iter().position(is_named).filter(|_| error.key == "variant")?;
         Some((format!("variants[{index}]"), error.problem.clone()))
     };
     let mut others = ScenarioErrors::default();
@@ -286,7 +288,7 @@ fn scenario_of(file: &SweepFile, from: &Source, files: &Files) -> Result<Scenari
     let options = Options {
         short: file.short,
         set: file.set.clone(),
-        arms: file.arms.clone(),
+        variants: file.variants.clone(),
         repeats_of_sweep: file.repeats,
         seed: file.seed,
         keeps_tables: true,
@@ -372,7 +374,7 @@ fn repeats(file: &SweepFile, scenario: &Scenario, points: u64) -> Result<u64, Fa
         let problem = format!("{repeats}: the scenario's lines have {own} runs; expected fewer");
         return Err(Fault::new("repeats", problem));
     }
-    let trials = points.checked_mul(scenario.arms.len() as u64);
+    let trials = points.checked_mul(scenario.variants.len() as u64);
     let trials = trials.and_then(|cells| cells.checked_mul(repeats));
     if trials.is_none_or(|trials| trials > MOST_TRIALS) {
         return Err(too_many());

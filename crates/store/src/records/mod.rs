@@ -104,12 +104,12 @@ impl NewRecords {
     }
 }
 
-/// Reads the trials of a run in `directory` with these arms, of at most `limit` bytes together, and
+/// Reads the trials of a run in `directory` with these variants, of at most `limit` bytes together, and
 /// calls `reduce` with each.
 pub(crate) fn read(
     directory: &Path,
     trials_in: &TrialsIn,
-    arms: &BTreeSet<String>,
+    variants: &BTreeSet<String>,
     limit: u64,
     reduce: &mut dyn FnMut(&mut TrialRecord),
 ) -> Result<Vec<TrialRecord>> {
@@ -139,7 +139,7 @@ pub(crate) fn read(
                     let reason = format!("more than {count} trials or {limit} bytes of them");
                     return Err(damaged(reason));
                 }
-                let mut trial = trial(text.data(), trials.len(), arms).map_err(damaged)?;
+                let mut trial = trial(text.data(), trials.len(), variants).map_err(damaged)?;
                 reduce(&mut trial);
                 trials.push(trial);
             }
@@ -152,13 +152,13 @@ pub(crate) fn read(
     Ok(trials)
 }
 
-fn trial(text: &[u8], position: usize, arms: &BTreeSet<String>) -> Result<TrialRecord, String> {
+fn trial(text: &[u8], position: usize, variants: &BTreeSet<String>) -> Result<TrialRecord, String> {
     let trial = serde_json::from_slice::<TrialRecord>(text);
     let trial = trial.map_err(|error| format!("row {position}: {error}"))?;
     if trial.index as usize != position {
         return Err(format!("trial {} is at position {position}", trial.index));
     }
-    check_trial(&trial, arms)?;
+    check_trial(&trial, variants)?;
     Ok(trial)
 }
 

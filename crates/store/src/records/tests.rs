@@ -185,14 +185,14 @@ fn a_damaged_table_is_refused_by_its_name() {
     assert!(refused(&root).contains("more than 2 trials"));
     change(&root, |json| json["trials_in"]["count"] = 3.into());
     assert_eq!(RunDir::read(&root).unwrap().record.trials.len(), 3);
-    // First a table without the column of records, then one with the arms of another run.
+    // First a table without the column of records, then one with the variants of another run.
     fs::remove_file(&table).unwrap();
     assert!(refused(&root).contains(TRIALS));
     let trials: Vec<TrialRecord> = (0..3).map(|index| trial(index).0).collect();
     crate::trials::write(&table, &trials).unwrap();
     assert!(refused(&root).contains("its columns are those of another"));
     fs::remove_file(&table).unwrap();
-    let others = trials.iter().map(|it| TrialRecord { arm: "codel".to_owned(), ..it.clone() });
+    let others = trials.iter().map(|it| TrialRecord { variant: "codel".to_owned(), ..it.clone() });
     write(&table, &others.collect::<Vec<_>>()).unwrap();
     assert!(refused(&root).contains("the unknown variant \"codel\""));
     fs::remove_file(&table).unwrap();

@@ -16,7 +16,7 @@ use crate::folder::{self, Folder};
 use crate::packets::{PacketTable, Packets};
 use crate::records::{self, NewRecords};
 use crate::rows::{Points, Samples, from_samples, from_series};
-use crate::run_data::{RunData, arm_names, check_trial};
+use crate::run_data::{RunData, check_trial, variant_names};
 use crate::spool::Spool;
 use crate::table_file::{self, TableWriter};
 use crate::trials;
@@ -31,7 +31,7 @@ const MOST_NAMES: u32 = 10_000;
 pub struct RunDir {
     folder: Folder,
     record: RunRecord,
-    arms: BTreeSet<String>,
+    variants: BTreeSet<String>,
     trials: usize,
     /// Running summary of all trials; `None` while they are few enough to be in the record.
     conclusion: Option<Conclusion>,
@@ -94,7 +94,7 @@ impl RunDir {
     ) -> RunDir {
         let mut run = RunDir {
             folder,
-            arms: arm_names(&record.arms),
+            variants: variant_names(&record.variants),
             trials: record.trials.len(),
             record,
             conclusion: None,
@@ -150,7 +150,7 @@ impl RunDir {
         &self.record
     }
 
-    /// Returns the record up to now with the summary of each arm; `None` once there are more than
+    /// Returns the record up to now with the summary of each variant; `None` once there are more than
     /// 2,000 trials, whose summary needs a second look at all of them.
     pub fn so_far(&self) -> Option<RunRecord> {
         let mut record = self.conclusion.is_none().then(|| self.record.clone())?;
@@ -187,7 +187,7 @@ impl RunDir {
         if trial.index as usize != next {
             return Err(wrong(format!("trial {}; expected trial {next}", trial.index)));
         }
-        check_trial(trial, &self.arms).map_err(wrong)?;
+        check_trial(trial, &self.variants).map_err(wrong)?;
         if self.keeps_samples && !samples.is_empty() {
             let columns = from_samples(trial, samples).map_err(wrong)?;
             self.write_part(SAMPLES, &Samples::layout(), &columns)?;
@@ -288,7 +288,7 @@ impl RunDir {
         let json = if self.trials > self.most_in_record {
             let mut table = NewRecords::begin(&trials)?;
             let (bytes, count) = (self.journal.bytes(), self.trials);
-            let spool = Spool { path: &journal, bytes, trials: count, arms: &self.arms };
+            let spool = Spool { path: &journal, bytes, trials: count, variants: &self.variants };
             let mut conclusion = conclusion.map(Conclusion::second_pass);
             spool.read(&mut |trial| {
                 if let Some(conclusion) = &mut conclusion {

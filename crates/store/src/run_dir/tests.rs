@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use underload_disk::faults::{self, Fault, Tree};
 use underload_record::schema::{
-    ArmRecord, FORMAT_VERSION, FlowRecord, HostFacts, LatencySummary, ScenarioRecord, World,
+    FORMAT_VERSION, FlowRecord, HostFacts, LatencySummary, ScenarioRecord, VariantRecord, World,
 };
 
 use super::*;
@@ -23,10 +23,10 @@ pub(crate) fn record() -> RunRecord {
         seed: 0,
         world: World::Sim,
         complete: false,
-        arms: vec![ArmRecord {
+        variants: vec![VariantRecord {
             name: "pie".to_owned(),
             label: String::new(),
-            ..ArmRecord::default()
+            ..VariantRecord::default()
         }],
         trials: Vec::new(),
         summaries: Vec::new(),
@@ -43,8 +43,8 @@ pub(crate) fn trial(index: u32) -> (TrialRecord, Vec<Sample>) {
     let latency =
         LatencySummary { probe: "probe".to_owned(), sent: 3, ..LatencySummary::default() };
     let (flows, latencies) = (vec![flow], vec![latency]);
-    let arm = "pie".to_owned();
-    let record = TrialRecord { index, arm, flows, latencies, ..TrialRecord::default() };
+    let variant = "pie".to_owned();
+    let record = TrialRecord { index, variant, flows, latencies, ..TrialRecord::default() };
     (record, vec![Sample { trial: index, ..Sample::default() }; SAMPLES_EACH])
 }
 
@@ -378,7 +378,7 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     other.world = World::Live;
     assert!(reason(&other, &path).contains("another world"));
     let mut other = record();
-    other.arms.push(ArmRecord { name: "codel".to_owned(), ..ArmRecord::default() });
+    other.variants.push(VariantRecord { name: "codel".to_owned(), ..VariantRecord::default() });
     assert!(reason(&other, &path).contains("variants"));
     assert_eq!(faults::tree(root), before, "what is refused changes nothing");
     let first = RunDir::resume(&path, &record()).unwrap();

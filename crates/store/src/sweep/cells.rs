@@ -17,7 +17,7 @@ pub struct SweepCell {
     /// The identity, as [`super::SweepRow::id`].
     pub id: String,
     pub values: Vec<AxisValue>,
-    pub arm: String,
+    pub variant: String,
     /// Number of trials, with those that failed.
     pub trials: u64,
     pub failed: u64,
@@ -89,7 +89,7 @@ struct View<'a> {
     cells: &'a [i64],
     ids: &'a [ByteArray],
     axes: Vec<AxisView<'a>>,
-    arms: &'a [ByteArray],
+    variants: &'a [ByteArray],
     metrics: Vec<&'a [Option<f64>]>,
     errors: &'a [Option<ByteArray>],
 }
@@ -106,7 +106,7 @@ impl<'a> View<'a> {
             cells: group.get("cell")?,
             ids: group.get("cell_id")?,
             axes,
-            arms: group.get("arm")?,
+            variants: group.get("variant")?,
             metrics: metrics.collect::<Result<_, _>>()?,
             errors: group.get("error")?,
             group,
@@ -122,7 +122,7 @@ impl<'a> View<'a> {
             cell: u64::try_from(self.cells[row]).unwrap_or_default(),
             id: text(&self.ids[row]),
             values: self.axes.iter().map(value).collect(),
-            arm: text(&self.arms[row]),
+            variant: text(&self.variants[row]),
             ..SweepCell::default()
         }
     }
@@ -137,7 +137,7 @@ pub(super) fn layout(columns: &SweepColumns) -> Layout {
     let named = |(name, kind): (&str, Kind)| (name.to_owned(), kind);
     let mut layout = [("cell", Kind::Long), ("cell_id", Kind::Text)].map(named).to_vec();
     layout.extend(columns.axis_layout());
-    let own = [("arm", Kind::Text), ("trials", Kind::Long), ("failed", Kind::Long)];
+    let own = [("variant", Kind::Text), ("trials", Kind::Long), ("failed", Kind::Long)];
     layout.extend(own.map(named));
     for metric in &columns.metrics {
         let of = |end: &str| (format!("{metric}{end}"), Kind::OptionalDouble);
@@ -173,7 +173,7 @@ impl CellRows {
             .into_iter()
             .chain(axis_cells(&self.columns.axes, &cell.values))
             .chain([
-                Cell::Text((&cell.arm).into()),
+                Cell::Text((&cell.variant).into()),
                 Cell::Long(cell.trials.into()),
                 Cell::Long(cell.failed.into()),
             ])

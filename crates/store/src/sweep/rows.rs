@@ -47,7 +47,7 @@ pub struct SweepRow<'a> {
     /// The cell's identity, which is equal only for the same experiment, seed and program.
     pub id: &'a str,
     pub values: &'a [AxisValue],
-    /// The trial; only index, arm, repeat and seed of a failed one.
+    /// The trial; only index, variant, repeat and seed of a failed one.
     pub trial: &'a TrialRecord,
     pub metrics: &'a [Option<f64>],
     /// Why the trial failed; `None` if it succeeded.

@@ -54,7 +54,7 @@ fn push(manifest: &SweepManifest, rows: &mut SweepRows, trial: u64) {
     ];
     let record = TrialRecord {
         index: trial as u32,
-        arm: "fifo".to_owned(),
+        variant: "fifo".to_owned(),
         repeat: repeat as u32,
         seed: u64::MAX - repeat,
         validity: Validity::Valid,
@@ -159,7 +159,7 @@ fn cells_tell_what_their_trials_come_to() {
     assert_eq!((cell.cell, cell.trials, cell.failed), (1, 3, 1));
     assert_eq!(cell.error.as_deref(), Some("it would not"));
     assert_eq!((cell.values[0].text.as_str(), cell.values[0].amount), ("1mbit", Some(1e6)));
-    assert_eq!((cell.arm.as_str(), cell.id.as_str()), ("fifo", "00000001"));
+    assert_eq!((cell.variant.as_str(), cell.id.as_str()), ("fifo", "00000001"));
     let interval = cell.metrics[0].expect("two values");
     assert!((interval.mean - 1.05).abs() < 1e-12);
     assert_eq!(interval.repeats, 2);

@@ -179,7 +179,7 @@ fn what_does_not_belong_is_refused_by_name() -> Result<(), Box<dyn Error>> {
         assert!(error.as_ref().is_err_and(|e| e.contains(words)), "{words}: {error:?}");
     };
     refused(&|trial| trial.index = 1, "trial 1; expected trial 0");
-    refused(&|trial| trial.arm = "nobody".to_owned(), "variant \"nobody\"");
+    refused(&|trial| trial.variant = "nobody".to_owned(), "variant \"nobody\"");
     refused(&|trial| trial.flows.truncate(1), "a sample of the unknown flow 1");
     refused(&|trial| trial.flows[0].name = "probe".to_owned(), "two flows with equal names");
     let foreign = run.append_trial(record, &trials[1].samples, series);
@@ -244,7 +244,7 @@ fn csv_has_one_line_per_row_and_quotes_names() -> Result<(), Box<dyn Error>> {
         )
     );
     let series = String::from_utf8(series)?;
-    assert_eq!(series.lines().next(), Some("trial,arm,name,unit,time_ns,value"));
+    assert_eq!(series.lines().next(), Some("trial,variant,name,unit,time_ns,value"));
     assert_eq!(series.lines().count(), 1 + 6 * 700);
     Ok(())
 }

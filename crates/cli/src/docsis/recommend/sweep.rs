@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use underload_docsis::recommend::{Choice, Upstream, table_2};
 use underload_record::metric;
-use underload_record::schema::ArmSummary;
+use underload_record::schema::VariantSummary;
 use underload_run::scenario::{Builder, Keys, Scenario};
 use underload_run::{Destination, Settings};
 use underload_terminal::exit::OrBadInput;
@@ -83,12 +83,13 @@ impl Sweep {
             .set("seed", 1)
             .path(path)
             .phases(phases);
-        let arm = |scenario: Builder, (name, choice): &(String, Choice)| {
-            scenario.arm(name, Keys::new().set("path.up_queue", queue_of(*choice, &self.upstream)))
+        let variant = |scenario: Builder, (name, choice): &(String, Choice)| {
+            scenario
+                .variant(name, Keys::new().set("path.up_queue", queue_of(*choice, &self.upstream)))
         };
         self.candidates
             .iter()
-            .fold(self.flows(scenario), arm)
+            .fold(self.flows(scenario), variant)
             .sweep("path.rtt", self.rtts_ms.iter().map(|rtt| span(*rtt)).collect())
             .sweep("flow.upload.congestion_control", CONGESTION_CONTROLS.to_vec())
     }
@@ -139,16 +140,16 @@ impl Sweep {
         };
         let scenario = scenario.finish().or_bad_input().context("the sweep")?;
         let record = run::record(&scenario, settings).context("the sweep")?;
-        // Sweeps vary fastest: each candidate has its arms one after the other.
-        let arms_each = self.rtts_ms.len() * CONGESTION_CONTROLS.len();
-        let arms = record.summaries.chunks(arms_each);
-        let pairs = self.candidates.iter().zip(arms);
-        pairs.map(|((name, choice), arms)| outcome(name, *choice, arms)).collect()
+        // Sweeps vary fastest: each candidate has its variants one after the other.
+        let variants_each = self.rtts_ms.len() * CONGESTION_CONTROLS.len();
+        let variants = record.summaries.chunks(variants_each);
+        let pairs = self.candidates.iter().zip(variants);
+        pairs.map(|((name, choice), variants)| outcome(name, *choice, variants)).collect()
     }
 }
 
-/// Returns the outcome of a candidate from its arms, averaged over the congestion controls.
-fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Outcome> {
+/// Returns the outcome of a candidate from its variants, averaged over the congestion controls.
+fn outcome(name: &str, choice: Choice, variants: &[VariantSummary]) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome {
         name: name.to_owned(),
         choice,
@@ -160,12 +161,13 @@ fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Ou
         page_load_s: None,
     };
     let (mut pages, mut scores) = (Vec::new(), Vec::new());
-    for arms in arms.chunks(CONGESTION_CONTROLS.len()) {
+    for variants in variants.chunks(CONGESTION_CONTROLS.len()) {
         let mut used = 0.0;
-        for arm in arms {
+        for variant in variants {
             let needed = |wanted: &str| {
-                let missing = || format!("variant {} of the sweep has no {wanted}", arm.arm);
-                metric(arm, wanted).with_context(missing)
+                let missing =
+                    || format!("variant {} of the sweep has no {wanted}", variant.variant);
+                metric(variant, wanted).with_context(missing)
             };
             let idle = needed("idle.rtt.p50")?;
             let added = |ms: f64| (ms - idle).max(0.0);
@@ -178,7 +180,7 @@ fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Ou
             }
             used += needed("utilisation.up")? / CONGESTION_CONTROLS.len() as f64;
             scores.push(needed("call/mos")?);
-            pages.push(metric(arm, "page/page_load"));
+            pages.push(metric(variant, "page/page_load"));
         }
         outcome.utilisation_percent.push(used);
     }
@@ -213,7 +215,7 @@ pub fn rate_name(bit_per_s: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use underload_run::scenario::Arm;
+    use underload_run::scenario::Variant;
 
     use super::*;
 
@@ -247,7 +249,7 @@ mod tests {
             targets(&TIER, Choice::DocsisPie),
             targets(&TIER, Choice::LowLatency),
         ] {
-            let arms = candidates.len() * 3 * 2;
+            let variants = candidates.len() * 3 * 2;
             let sweep = Sweep {
                 upstream: TIER,
                 rtts_ms: vec![20.0, 48.99, 120.0],
@@ -256,10 +258,10 @@ mod tests {
                 repeats: 2,
             };
             let scenario = sweep.scenario(Path::new("sweep")).finish().expect("a scenario");
-            assert_eq!(scenario.arms.len(), arms);
+            assert_eq!(scenario.variants.len(), variants);
             // The order that `run` counts on.
             let name = format!("{}/48990us/reno", sweep.candidates[0].0);
-            assert_eq!(scenario.arms[3].name, name);
+            assert_eq!(scenario.variants[3].name, name);
         }
     }
 
@@ -287,10 +289,10 @@ mod tests {
         }
         let parsed = Scenario::parse(&text, "sweep.toml").expect("a scenario");
         let built = builder.finish().expect("a scenario");
-        let arms = |scenario: &Scenario| {
-            let arm = |arm: &Arm| (arm.name.clone(), arm.identity.clone());
-            scenario.arms.iter().map(arm).collect::<Vec<_>>()
+        let variants = |scenario: &Scenario| {
+            let variant = |variant: &Variant| (variant.name.clone(), variant.identity.clone());
+            scenario.variants.iter().map(variant).collect::<Vec<_>>()
         };
-        assert_eq!(arms(&built), arms(&parsed));
+        assert_eq!(variants(&built), variants(&parsed));
     }
 }

@@ -1,10 +1,10 @@
 //! Box plots of repeats.
 
 use underload_record::metric_over_trials;
-use underload_record::schema::{PlotAxis, names_arm};
+use underload_record::schema::{PlotAxis, names_variant};
 use underload_record::stats::nearest_rank;
 
-use super::grid::{Grid, Scale, arms};
+use super::grid::{Grid, Scale, variants};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
 use crate::plot::{Plot, Plotted, chart};
@@ -22,13 +22,13 @@ pub(super) struct Spread {
 pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
-    let arms = arms(picture.run);
+    let variants = variants(picture.run);
     let mut repeats: Option<(usize, usize)> = None;
     let mut spreads = Vec::new();
     for cell in &grid.cells {
-        let named = arms.iter().filter(|arm| names_arm(&cell.point.arms, arm));
+        let named = variants.iter().filter(|variant| names_variant(&cell.point.variants, variant));
         let mut values: Vec<f64> = named
-            .flat_map(|arm| metric_over_trials(&picture.run.record, arm, &plot.metric))
+            .flat_map(|variant| metric_over_trials(&picture.run.record, variant, &plot.metric))
             .filter(|value| value.is_finite())
             .collect();
         values.sort_by(f64::total_cmp);

@@ -1,10 +1,10 @@
 //! Families of cumulative distributions: over trials, over samples, or through known quantiles.
 
-use underload_record::schema::{Phase, PlotAxis, Quantile, names_arm};
+use underload_record::schema::{Phase, PlotAxis, Quantile, names_variant};
 use underload_record::stats::Ecdf;
 use underload_record::{metric_of, metric_over_trials};
 
-use super::grid::{Scale, arms, position};
+use super::grid::{Scale, position, variants};
 use super::picture::Picture;
 use crate::facts::statistic;
 use crate::plot::canvas::Ink;
@@ -56,7 +56,7 @@ pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<O
     };
     let named = family.lines.iter().enumerate().filter(|(_, name)| !name.is_empty());
     let names: Vec<(Ink, String)> =
-        named.map(|(line, name)| (Ink::Arm(line), name.clone())).collect();
+        named.map(|(line, name)| (Ink::Variant(line), name.clone())).collect();
     chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
         let x = Axis { name: &plot.says, range: scale.range() };
         let y = Axis { name: share, range: 0.0..1.0 };
@@ -68,12 +68,12 @@ pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<O
             let at = |(value, share): &(f64, f64)| (scale.at(*value), *share);
             let placed: Vec<(f64, f64)> = steps.iter().map(at).collect();
             if family.of == Of::Quantiles {
-                chart::curve(&mut panel, placed.clone(), Ink::Arm(*line), 2.0)?;
+                chart::curve(&mut panel, placed.clone(), Ink::Variant(*line), 2.0)?;
                 chart::rings(&mut panel, placed, Ink::Solid(*line))?;
             } else {
                 let range = scale.range();
                 let stairs = staircase(&placed, range.end);
-                chart::curve(&mut panel, stairs, Ink::Arm(*line), 2.0)?;
+                chart::curve(&mut panel, stairs, Ink::Variant(*line), 2.0)?;
             }
         }
         for (share, published) in &family.published {
@@ -87,7 +87,7 @@ pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<O
 
 fn family(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Family {
     let (plot, record) = (picture.plot, &picture.run.record);
-    let arms = arms(picture.run);
+    let variants = variants(picture.run);
     let (stem, quantile) = statistic(&plot.metric);
     let phase = stem.strip_suffix(".rtt").and_then(Phase::from_name);
     let of = match (quantile, phase) {
@@ -96,30 +96,36 @@ fn family(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Family {
         (None, None) => Of::Quantiles,
     };
     let mut family = Family { lines: Vec::new(), curves: Vec::new(), published: Vec::new(), of };
-    for point in plot.points(&arms) {
+    for point in plot.points(&variants) {
         // Each point of this kind of picture is one curve, whatever replaces `{x}`.
         let name = [point.line.as_str(), point.x.as_str()];
         let name: Vec<&str> = name.into_iter().filter(|part| !part.is_empty()).collect();
         let line = position(&mut family.lines, &name.join(", "));
-        let named: Vec<&str> =
-            arms.iter().copied().filter(|arm| names_arm(&point.arms, arm)).collect();
+        let named: Vec<&str> = variants
+            .iter()
+            .copied()
+            .filter(|variant| names_variant(&point.variants, variant))
+            .collect();
         let steps = match of {
             Of::Trials => {
-                let values =
-                    named.iter().flat_map(|arm| metric_over_trials(record, arm, &plot.metric));
+                let values = named
+                    .iter()
+                    .flat_map(|variant| metric_over_trials(record, variant, &plot.metric));
                 Ecdf::new(values).map_or(Vec::new(), |ecdf| ecdf.steps())
             }
             Of::Samples => {
-                let of_arm = |subject: &&Subject<'_>| named.contains(&subject.arm.name.as_str());
+                let of_variant =
+                    |subject: &&Subject<'_>| named.contains(&subject.variant.name.as_str());
                 let phase = phase.unwrap_or_default();
-                let values = subjects.iter().filter(of_arm).flat_map(|it| it.round_trips(phase));
+                let values =
+                    subjects.iter().filter(of_variant).flat_map(|it| it.round_trips(phase));
                 let ms = values.map(|ns| ns as f64 / 1e6);
                 Ecdf::new(ms).map_or(Vec::new(), |ecdf| ecdf.steps())
             }
             Of::Quantiles => through_known(picture, &named),
         };
         family.curves.push((line, steps));
-        family.published.extend(published(picture, &point.arms));
+        family.published.extend(published(picture, &point.variants));
     }
     family
 }
@@ -142,21 +148,21 @@ fn share_of(quantile: Quantile) -> f64 {
 }
 
 fn through_known(picture: &Picture<'_>, named: &[&str]) -> Vec<(f64, f64)> {
-    let Some(arm) = named.first() else { return Vec::new() };
+    let Some(variant) = named.first() else { return Vec::new() };
     let value = |quantile: Quantile| {
         let name = with_statistic(&picture.plot.metric, quantile);
-        metric_of(&picture.run.record, arm, &name).map(|value| (value, share_of(quantile)))
+        metric_of(&picture.run.record, variant, &name).map(|value| (value, share_of(quantile)))
     };
     KNOWN.into_iter().filter_map(value).collect()
 }
 
-/// Returns the published quantiles of these arms' distribution, each with its share.
-fn published(picture: &Picture<'_>, arms: &str) -> Vec<(f64, Published)> {
+/// Returns the published quantiles of these variants' distribution, each with its share.
+fn published(picture: &Picture<'_>, variants: &str) -> Vec<(f64, Published)> {
     let mut published = Vec::new();
     for quantile in KNOWN {
         let name = with_statistic(&picture.plot.metric, quantile);
         let expectations = picture.run.record.expectations.iter();
-        let own = expectations.filter(|it| it.metric == name && it.arm == arms);
+        let own = expectations.filter(|it| it.metric == name && it.variant == variants);
         let plain = own.filter(|it| it.relative_to.is_none() && it.choice.is_none());
         published.extend(plain.map(|it| (share_of(quantile), Published::new(it, false))));
     }

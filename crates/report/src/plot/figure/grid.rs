@@ -10,7 +10,7 @@ use super::picture::{Picture, X_ROWS};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Area, Axis, Panel, Published};
 
-/// Lines, places and cells, in the order of the arms.
+/// Lines, places and cells, in the order of the variants.
 pub(super) struct Grid {
     pub(super) lines: Vec<String>,
     pub(super) xs: Vec<String>,
@@ -29,14 +29,14 @@ pub(super) struct Cell {
 impl Grid {
     pub(super) fn of(picture: &Picture<'_>, metric: &str) -> Self {
         let Picture { plot, run, .. } = picture;
-        let arms = arms(run);
+        let variants = variants(run);
         let mut grid = Self { lines: Vec::new(), xs: Vec::new(), cells: Vec::new() };
-        for point in plot.points(&arms) {
+        for point in plot.points(&variants) {
             let wanted = plot.expectation(metric, &point);
-            let number = |arm: &str| metric_of(&run.record, arm, metric);
-            let value = wanted.measure(&arms, number).filter(|value| value.is_finite());
+            let number = |variant: &str| metric_of(&run.record, variant, metric);
+            let value = wanted.measure(&variants, number).filter(|value| value.is_finite());
             let told = |expected: &Expectation| {
-                let is_inverse = expected.is_inverse_of(&wanted, &arms)?;
+                let is_inverse = expected.is_inverse_of(&wanted, &variants)?;
                 Some(Published::new(expected, is_inverse))
             };
             let published = run.record.expectations.iter().filter_map(told).collect();
@@ -47,7 +47,7 @@ impl Grid {
         grid
     }
 
-    /// Makes a grid of values that belong to no arms.
+    /// Makes a grid of values that belong to no variants.
     pub(super) fn of_numbers(
         lines: &[String],
         xs: &[String],
@@ -57,7 +57,7 @@ impl Grid {
             let point = PlotPoint {
                 line: lines.get(line).cloned().unwrap_or_default(),
                 x: xs.get(x).cloned().unwrap_or_default(),
-                arms: String::new(),
+                variants: String::new(),
             };
             Cell { line, x, point, value, published: Vec::new() }
         };
@@ -119,7 +119,7 @@ impl Grid {
     /// Returns names and inks of the lines, for marks without dashes.
     pub(super) fn plain_legend(&self) -> Vec<(Ink, String)> {
         let plain = |(ink, name)| match ink {
-            Ink::Arm(line) => (Ink::Solid(line), name),
+            Ink::Variant(line) => (Ink::Solid(line), name),
             other => (other, name),
         };
         self.legend().into_iter().map(plain).collect()
@@ -128,13 +128,13 @@ impl Grid {
     /// Returns names and inks of the lines; empty for a single line without a name.
     pub(super) fn legend(&self) -> Vec<(Ink, String)> {
         let named = self.lines.iter().enumerate().filter(|(_, line)| !line.is_empty());
-        named.map(|(line, name)| (Ink::Arm(line), name.clone())).collect()
+        named.map(|(line, name)| (Ink::Variant(line), name.clone())).collect()
     }
 }
 
-/// Returns the names of a run's arms.
-pub(super) fn arms(run: &RunData) -> Vec<&str> {
-    run.record.arms.iter().map(|arm| arm.name.as_str()).collect()
+/// Returns the names of a run's variants.
+pub(super) fn variants(run: &RunData) -> Vec<&str> {
+    run.record.variants.iter().map(|variant| variant.name.as_str()).collect()
 }
 
 pub(super) fn position(known: &mut Vec<String>, name: &str) -> usize {

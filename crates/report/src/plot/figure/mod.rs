@@ -11,7 +11,7 @@ mod sweep;
 
 use grid::Grid;
 use picture::{Frame, Picture};
-use underload_record::schema::{PlotKind, PlotRecord, names_arm};
+use underload_record::schema::{PlotKind, PlotRecord, names_variant};
 
 use super::{Plot, Plotted, distribution, timeline};
 use crate::subject::Subject;
@@ -30,7 +30,7 @@ pub(super) fn figures(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
     Ok(drawn)
 }
 
-/// The values of a plot that does not show a run's arms.
+/// The values of a plot that does not show a run's variants.
 pub(crate) struct CellNumbers {
     /// Names of the lines; a single line may have an empty name.
     pub(crate) lines: Vec<String>,
@@ -93,22 +93,23 @@ fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
         PlotKind::Heat => one(heat::draw(picture)),
         PlotKind::Cdf => one(curves::draw(picture, subjects)),
         PlotKind::Histogram => {
-            let of_arms = distribution::histograms(&meant(picture, subjects))?;
-            Ok(renamed(picture, of_arms))
+            let of_variants = distribution::histograms(&meant(picture, subjects))?;
+            Ok(renamed(picture, of_variants))
         }
         PlotKind::Time => {
-            let of_arms = timeline::timelines(&meant(picture, subjects))?;
-            Ok(renamed(picture, of_arms))
+            let of_variants = timeline::timelines(&meant(picture, subjects))?;
+            Ok(renamed(picture, of_variants))
         }
     }
 }
 
-/// Returns the arms that a picture shows.
+/// Returns the variants that a picture shows.
 fn meant<'a>(picture: &Picture<'_>, subjects: &[Subject<'a>]) -> Vec<Subject<'a>> {
-    let arms: Vec<&str> = subjects.iter().map(|subject| subject.arm.name.as_str()).collect();
-    let points = picture.plot.points(&arms);
+    let variants: Vec<&str> =
+        subjects.iter().map(|subject| subject.variant.name.as_str()).collect();
+    let points = picture.plot.points(&variants);
     let is_meant = |subject: &&Subject<'_>| {
-        points.iter().any(|point| names_arm(&point.arms, &subject.arm.name))
+        points.iter().any(|point| names_variant(&point.variants, &subject.variant.name))
     };
     subjects.iter().filter(is_meant).cloned().collect()
 }

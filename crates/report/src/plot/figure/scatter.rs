@@ -1,8 +1,8 @@
-//! One metric against another, a point per arm: throughput over delay, with lines of equal power.
+//! One metric against another, a point per variant: throughput over delay, with lines of equal power.
 
-use underload_record::schema::{PlotAxis, PlotRecord, names_arm};
+use underload_record::schema::{PlotAxis, PlotRecord, names_variant};
 
-use super::grid::{Cell, Grid, Scale, arms};
+use super::grid::{Cell, Grid, Scale, variants};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Area, Axis, Panel, Published};
@@ -105,11 +105,11 @@ fn across(picture: &Picture<'_>, up: &Grid) -> Vec<(Option<f64>, Vec<Published>)
         let right = Grid::of(picture, &plot.x_metric);
         return right.cells.into_iter().map(|cell| (cell.value, cell.published)).collect();
     }
-    let arms = arms(picture.run);
+    let variants = variants(picture.run);
     let given = |cell: &Cell| {
-        let named = arms.iter().find(|arm| names_arm(&cell.point.arms, arm))?;
+        let named = variants.iter().find(|variant| names_variant(&cell.point.variants, variant))?;
         let mut values = plot.x_values.iter();
-        values.find(|(pattern, _)| names_arm(pattern, named)).map(|(_, value)| *value)
+        values.find(|(pattern, _)| names_variant(pattern, named)).map(|(_, value)| *value)
     };
     up.cells.iter().map(|cell| (given(cell), Vec::new())).collect()
 }

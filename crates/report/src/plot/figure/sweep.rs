@@ -2,7 +2,7 @@
 
 use underload_record::schema::{Expectation, PlotAxis};
 
-use super::grid::{Grid, Scale, arms, places};
+use super::grid::{Grid, Scale, places, variants};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
 use crate::plot::{Plot, Plotted, chart};
@@ -40,7 +40,7 @@ pub(super) fn paint(frame: Frame<'_>, grid: &Grid, best: &[(usize, f64, f64)]) -
             let mut points: Vec<(f64, f64)> =
                 own.filter_map(|cell| Some((at[cell.x], scale.at(cell.value?)))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            chart::curve(&mut panel, points.clone(), Ink::Arm(line), 2.0)?;
+            chart::curve(&mut panel, points.clone(), Ink::Variant(line), 2.0)?;
             chart::rings(&mut panel, points, Ink::Solid(line))?;
         }
         grid.draw_published(area, &panel, &scale, |cell| at[cell.x])?;
@@ -56,11 +56,11 @@ pub(super) fn paint(frame: Frame<'_>, grid: &Grid, best: &[(usize, f64, f64)]) -
 /// Returns for each line the range in which its best value was published to be.
 fn best_places(picture: &Picture<'_>, grid: &Grid) -> Vec<(usize, f64, f64)> {
     let at = places(&grid.xs);
-    let arms = arms(picture.run);
+    let variants = variants(picture.run);
     let of = |expected: &Expectation| {
         let choice = expected.choice.as_ref().filter(|_| expected.metric == picture.plot.metric)?;
         let plain = |name: &str| Expectation {
-            arm: expected.arm.replace("{}", name),
+            variant: expected.variant.replace("{}", name),
             choice: None,
             ..expected.clone()
         };
@@ -69,7 +69,7 @@ fn best_places(picture: &Picture<'_>, grid: &Grid) -> Vec<(usize, f64, f64)> {
         for (name, number) in &choice.among {
             let cell = grid.cells.iter().find(|cell| {
                 let own = picture.plot.expectation(&picture.plot.metric, &cell.point);
-                plain(name).is_inverse_of(&own, &arms) == Some(false)
+                plain(name).is_inverse_of(&own, &variants) == Some(false)
             })?;
             if found.is_some_and(|line| line != cell.line) {
                 return None;

@@ -30,7 +30,7 @@ pub struct Activity {
 
 impl Activity {
     /// Returns when flow `name` starts, since the start of the ramp. Its jitter is drawn from seed
-    /// and name alone: all arms of a repeat have the same starts.
+    /// and name alone: all variants of a repeat have the same starts.
     pub fn start_of(&self, name: &str, seed: u64) -> Span {
         let most_micros = (self.start_jitter.as_nanos() / 1_000) as u32;
         let mut jitter = Rng::new(seed).child("start jitter").child(name);

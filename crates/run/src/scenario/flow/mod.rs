@@ -197,7 +197,7 @@ impl Value for AnyFlow {
         let schema = |entry: &Entry| {
             let mut schema = (entry.schema)();
             schema["properties"]["kind"] = json!({ "const": entry.name });
-            // An arm may have the keys that the table lacks.
+            // A variant may have the keys that the table lacks.
             schema["required"] = json!(["kind"]);
             schema
         };

@@ -66,11 +66,15 @@ fn trial(shared: &Path) -> Result<TrialData, RunError> {
     let scenario = Scenario::parse_with(text, &request.name, options, load)?;
     check::machine(&scenario)?;
     let place = request.index as usize;
-    let repeat = (place / scenario.arms.len()) as u32;
-    let (arm, _) = scenario.trial_arm(&scenario.arms[place % scenario.arms.len()], repeat, load)?;
+    let repeat = (place / scenario.variants.len()) as u32;
+    let (variant, _) = scenario.trial_variant(
+        &scenario.variants[place % scenario.variants.len()],
+        repeat,
+        load,
+    )?;
     let trial = Trial {
         index: request.index,
-        arm: &arm,
+        variant: &variant,
         repeat,
         seed: repeat_seed(scenario.seed, repeat),
         keeps_curves: request.keeps_curves,

@@ -145,7 +145,7 @@ impl Kernel {
             .doing("linking the guest's program")?;
         let guest =
             Guest::start(&self.image, shared, &["kernel", "guest"], trial.seed, core).of_world()?;
-        let limit = WALL_TIME + plan::duration(trial.arm.phases.longest()) * WALL_TIME_FACTOR;
+        let limit = WALL_TIME + plan::duration(trial.variant.phases.longest()) * WALL_TIME_FACTOR;
         let ended = guest.wait(limit, setting.stop);
         let report = read(&shared.join(REPORT));
         match (ended, report) {
@@ -187,7 +187,7 @@ impl World for Kernel {
         setting: Setting<'_>,
     ) -> Result<Vec<Option<TrialData>>, RunError> {
         let cores = setting.threads.map_or_else(|| self.batch_size(), NonZeroUsize::get);
-        let names: Vec<&str> = trials.iter().map(|trial| trial.arm.name.as_str()).collect();
+        let names: Vec<&str> = trials.iter().map(|trial| trial.variant.name.as_str()).collect();
         show(&names.join(", "));
         let next = AtomicUsize::new(0);
         // Two programs with one trial each are likely to begin with different cores.
@@ -199,7 +199,7 @@ impl World for Kernel {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 trials.get(place).map(|trial| (place, trial))
             } {
-                let step = format!("variant {}, repeat {}", trial.arm.name, trial.repeat + 1);
+                let step = format!("variant {}, repeat {}", trial.variant.name, trial.repeat + 1);
                 done.push((place, self.trial(trial, setting, core).doing(step)));
             }
             done

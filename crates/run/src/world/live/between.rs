@@ -31,7 +31,7 @@ impl Between {
         queues: &Queues,
         clock: Clock,
     ) -> Result<Self, RunError> {
-        let (lab, path) = (plan::lab(trial.arm), &trial.arm.path);
+        let (lab, path) = (plan::lab(trial.variant), &trial.variant.path);
         match queues {
             Queues::Ours => {
                 let lab = Lab::create(&lab).doing("setting up the namespaces")?;

@@ -4,7 +4,7 @@ use underload_probe::load::available_congestion_controls;
 
 use super::browser;
 use crate::error::RunError;
-use crate::scenario::{Arm, FlowKind, Scenario};
+use crate::scenario::{FlowKind, Scenario, Variant};
 
 /// Rejects a scenario that the live world can run on no machine.
 pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
@@ -15,9 +15,9 @@ pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
 /// Rejects a scenario that this machine cannot run.
 pub(in crate::world) fn machine(scenario: &Scenario) -> Result<(), RunError> {
     let available = available_congestion_controls();
-    for arm in &scenario.arms {
-        check_arm(arm, &available).map_err(|problem| {
-            RunError::Refused(format!("{}: variant {}: {problem}", scenario.name, arm.name))
+    for variant in &scenario.variants {
+        check_variant(variant, &available).map_err(|problem| {
+            RunError::Refused(format!("{}: variant {}: {problem}", scenario.name, variant.name))
         })?;
     }
     Ok(())
@@ -25,7 +25,7 @@ pub(in crate::world) fn machine(scenario: &Scenario) -> Result<(), RunError> {
 
 /// Rejects a scenario that needs real time.
 pub(in crate::world) fn virtual_time(scenario: &Scenario) -> Result<(), RunError> {
-    let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
+    let mut flows = scenario.variants.iter().flat_map(|variant| &variant.flows);
     let browser = flows.find(|flow| flow.kind.needs_browser());
     browser.map_or(Ok(()), |flow| {
         Err(RunError::Refused(format!(
@@ -35,11 +35,11 @@ pub(in crate::world) fn virtual_time(scenario: &Scenario) -> Result<(), RunError
     })
 }
 
-fn check_arm(arm: &Arm, available: &str) -> Result<(), String> {
-    if let Some(problem) = browser::problem(arm) {
+fn check_variant(variant: &Variant, available: &str) -> Result<(), String> {
+    if let Some(problem) = browser::problem(variant) {
         return Err(problem);
     }
-    for flow in &arm.flows {
+    for flow in &variant.flows {
         let name = match &flow.kind {
             FlowKind::Tcp(tcp) => &tcp.congestion_control,
             FlowKind::Browser(browser) => &browser.congestion_control,

@@ -10,7 +10,7 @@ use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 
 use super::plan::duration;
 use crate::error::{Doing as _, Result};
-use crate::scenario::{Arm, ExecFlow, FlowKind};
+use crate::scenario::{ExecFlow, FlowKind, Variant};
 use crate::trial::Output;
 
 #[derive(Debug)]
@@ -42,10 +42,10 @@ const OUTPUT_MAX: u64 = 16 << 20;
 const GRACE: Duration = Duration::from_secs(2);
 
 impl<'a> Commands<'a> {
-    /// Starts the servers of an arm's commands.
-    pub(super) fn start(ends: &'a Ends, arm: &'a Arm) -> Result<Self> {
+    /// Starts the servers of a variant's commands.
+    pub(super) fn start(ends: &'a Ends, variant: &'a Variant) -> Result<Self> {
         let mut flows = Vec::new();
-        for flow in &arm.flows {
+        for flow in &variant.flows {
             let FlowKind::Exec(exec) = &flow.kind else { continue };
             let output = tempfile::tempfile().doing("a file for a command's output")?;
             let mut running = Running {

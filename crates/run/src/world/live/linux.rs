@@ -15,11 +15,11 @@ use crate::scenario::{Lane, Path, Scenario};
 /// Checks that Linux has all queues and links of a scenario. Returns the kinds of its queues.
 pub(in crate::world) fn check(scenario: &Scenario) -> Result<BTreeSet<String>, RunError> {
     let mut kinds = BTreeSet::new();
-    for arm in &scenario.arms {
-        let hops = hops(&arm.path).map_err(|problem| {
-            let (name, arm) = (&scenario.name, &arm.name);
+    for variant in &scenario.variants {
+        let hops = hops(&variant.path).map_err(|problem| {
+            let (name, variant) = (&scenario.name, &variant.name);
             RunError::Refused(format!(
-                "{name}: variant {arm}: {problem}; expected --world kernel-tcp for a queue or link \
+                "{name}: variant {variant}: {problem}; expected --world kernel-tcp for a queue or link \
                  of ours, or --variant for other variants"
             ))
         })?;
@@ -96,7 +96,7 @@ mod tests {
     fn a_path_becomes_a_shaped_and_a_wide_hop() {
         let path = "up = \"20mbit\"\nup_queue = \"codel\"\noverhead = \"14B\"\nrtt = \"40ms\"";
         let scenario = scenario(path);
-        let [up, down] = hops(&scenario.arms[0].path).expect("Linux has them");
+        let [up, down] = hops(&scenario.variants[0].path).expect("Linux has them");
         let shaping = up.shaping.expect("a rate");
         assert_eq!(shaping.rate, Rate::from_megabits_per_second(20));
         assert_eq!((shaping.overhead_bytes, shaping.is_shaper), (14, false));
@@ -111,7 +111,7 @@ mod tests {
     fn cake_shapes_where_it_is_slower_than_the_link() {
         for (rate, expected) in [("20mbit", true), ("1gbit", false), ("2gbit", false)] {
             let scenario = scenario(&format!("up = \"1gbit\"\nup_queue = \"cake:rate={rate}\""));
-            let [up, _] = hops(&scenario.arms[0].path).expect("Linux has it");
+            let [up, _] = hops(&scenario.variants[0].path).expect("Linux has it");
             assert_eq!(up.shaping.expect("a rate").is_shaper, expected, "{rate}");
         }
     }

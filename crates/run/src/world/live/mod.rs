@@ -78,7 +78,7 @@ impl World for Live {
         setting: Setting<'_>,
     ) -> Result<Vec<Option<TrialData>>, RunError> {
         let run = |trial: &Trial<'_>| {
-            let name = &trial.arm.name;
+            let name = &trial.variant.name;
             let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
             trial::run_trial(trial, Clockwork::Real, &Queues::Ours, show, setting.stop)
                 .doing(format!("variant {name}, repeat {}", trial.repeat + 1))

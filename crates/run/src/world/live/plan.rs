@@ -13,7 +13,7 @@ use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
 use underload_record::schema::{self, Marking};
 
 use crate::flows;
-use crate::scenario::{self, Arm, Flow, FlowKind, Lane, Path, Phases, ProbeFlow, TcpFlow};
+use crate::scenario::{self, Flow, FlowKind, Lane, Path, Phases, ProbeFlow, TcpFlow, Variant};
 use crate::trial::Trial;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,13 @@ pub(in crate::world) enum Queues {
     Linux { tc: PathBuf },
 }
 
-pub(super) fn lab(arm: &Arm) -> LabConfig {
+pub(super) fn lab(variant: &Variant) -> LabConfig {
     let default = LabConfig::default();
     // A route's congestion control replaces a socket's before the SYN, which would then not request
     // ECN for DCTCP. Flows name theirs; commands get the machine's in such a variant.
-    let has_dctcp = arm.tcp_flows().any(TcpFlow::always_uses_ecn);
+    let has_dctcp = variant.tcp_flows().any(TcpFlow::always_uses_ecn);
     let congestion_control = default.congestion_control.filter(|_| !has_dctcp);
-    LabConfig { ecn: arm.ecn().unwrap_or_default(), congestion_control, ..default }
+    LabConfig { ecn: variant.ecn().unwrap_or_default(), congestion_control, ..default }
 }
 
 /// Configures the gateway of a trial. `None` for a queue of the caller, which [`super::check`]
@@ -55,7 +55,7 @@ pub(super) fn gateway(path: &Path, seed: u64, time: Clockwork) -> Option<Gateway
 
 /// Configures probes, load and phases of a trial.
 pub(super) fn measurement(trial: &Trial<'_>, time: Clockwork) -> MeasurementConfig {
-    let Arm { phases, flows, .. } = trial.arm;
+    let Variant { phases, flows, .. } = trial.variant;
     let mut config = MeasurementConfig {
         trial: trial.index,
         idle: duration(phases.idle),
@@ -83,8 +83,8 @@ pub(super) fn longest(phases: &Phases) -> Duration {
     duration(phases.longest()) + Duration::from_mins(2)
 }
 
-pub(super) fn flow_count(arm: &Arm) -> usize {
-    arm.flows.iter().map(|flow| loads(flow, 0).len()).sum()
+pub(super) fn flow_count(variant: &Variant) -> usize {
+    variant.flows.iter().map(|flow| loads(flow, 0).len()).sum()
 }
 
 pub(in crate::world) fn duration(span: Span) -> Duration {
@@ -164,12 +164,12 @@ mod tests {
                     congestion_control = \"cubic\"\nstart = \"1s\"\nstart_jitter = \"2s\"\n";
         let scenario = Scenario::parse(text, "test").expect("a valid scenario");
         assert_eq!(scenario.worlds(), [World::Sim, World::Live]);
-        let [arm] = scenario.arms.as_slice() else { panic!("one variant") };
+        let [variant] = scenario.variants.as_slice() else { panic!("one variant") };
         for seed in [1, 2] {
-            let simulated = configure(arm, seed, TrialLabel::default()).expect("a trial").flows;
+            let simulated = configure(variant, seed, TrialLabel::default()).expect("a trial").flows;
             let simulated = simulated.into_iter().filter(|flow| flow.name.starts_with("bulk"));
             let simulated: Vec<_> = simulated.map(|flow| (flow.name, flow.start)).collect();
-            let live = arm.flows.iter().flat_map(|flow| loads(flow, seed));
+            let live = variant.flows.iter().flat_map(|flow| loads(flow, seed));
             let start = |load: LoadFlow| {
                 let after = Span::from_nanos(load.start_after.as_nanos() as u64);
                 (load.name, Some(Time::ZERO + after))

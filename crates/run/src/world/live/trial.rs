@@ -19,7 +19,7 @@ use super::browser::Browsers;
 use super::exec::Commands;
 use super::plan::{self, Clockwork, Queues};
 use crate::error::{Doing as _, RunError};
-use crate::scenario::Arm;
+use crate::scenario::Variant;
 use crate::trial::{Trial, TrialData};
 
 /// Runs one trial, and calls `show` with each phase as it begins. `None` if it was interrupted.
@@ -30,16 +30,16 @@ pub(in crate::world) fn run_trial(
     show: &mut dyn FnMut(&str),
     stop: &AtomicBool,
 ) -> Result<Option<TrialData>, RunError> {
-    let arm = trial.arm;
+    let variant = trial.variant;
     show("setting up");
     // Both read the monotonic clock, a few hundred nanoseconds apart.
     let (clock, run_clock) = (Clock::start(), RunClock::start());
     let between = Between::start(trial, time, queues, clock)?;
     let ends = between.ends();
-    let far_end = FarEnd::start(&ends, arm)?;
+    let far_end = FarEnd::start(&ends, variant)?;
     let endpoints = far_end.endpoints(&ends);
-    let mut commands = Commands::start(&ends, arm)?;
-    let mut browsers = Browsers::start(&ends, arm)?;
+    let mut commands = Commands::start(&ends, variant)?;
+    let mut browsers = Browsers::start(&ends, variant)?;
     let mut failure = None;
     let mut current = None;
     let measured = Measurement::run(
@@ -82,7 +82,7 @@ struct FarEnd {
 }
 
 impl FarEnd {
-    fn start(ends: &Arc<Ends>, arm: &Arm) -> Result<Self, RunError> {
+    fn start(ends: &Arc<Ends>, variant: &Variant) -> Result<Self, RunError> {
         let any_port = (SERVER_V4, 0);
         let reflecting = ends
             .server()
@@ -92,7 +92,7 @@ impl FarEnd {
             .server()
             .open(|| TcpListener::bind(any_port))
             .doing("opening the load server's socket")?;
-        if let Some(tcp) = arm.tcp_flows().find(|tcp| tcp.always_uses_ecn()) {
+        if let Some(tcp) = variant.tcp_flows().find(|tcp| tcp.always_uses_ecn()) {
             // DCTCP requests ECN by a SYN that is itself ECT, which a listener of another
             // congestion control takes for damage (`tcp_ecn_create_request`).
             set_congestion_control(&SockRef::from(&listener), &tcp.congestion_control)
@@ -105,10 +105,10 @@ impl FarEnd {
         let packets_per_second_max = 1_000_000;
         let reflector_config =
             ReflectorConfig { packets_per_second_max, policy, ..ReflectorConfig::default() };
-        let flows: usize = plan::flow_count(arm);
+        let flows: usize = plan::flow_count(variant);
         let server_config = LoadServerConfig {
             flows_max: flows.max(1),
-            duration_max: plan::longest(&arm.phases),
+            duration_max: plan::longest(&variant.phases),
             udp_rate_max_bit_per_s: u64::MAX,
             policy,
             ..LoadServerConfig::default()
@@ -155,7 +155,7 @@ fn assemble(
     measured.flows.extend(exec);
     let identity = TrialRecord {
         index: trial.index,
-        arm: trial.arm.name.clone(),
+        variant: trial.variant.name.clone(),
         repeat: trial.repeat,
         seed: trial.seed,
         bottlenecks: report.bottlenecks(),
@@ -174,6 +174,6 @@ fn assemble(
         outputs,
         notes: Vec::new(),
     };
-    data.drop_wide_links(&trial.arm.path);
+    data.drop_wide_links(&trial.variant.path);
     data
 }

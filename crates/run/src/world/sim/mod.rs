@@ -29,9 +29,9 @@ pub(super) struct Sim {
 impl Sim {
     /// Rejects a scenario that the simulator cannot run, before anything starts.
     pub(super) fn new(scenario: &Scenario, own: &Own, why: &str) -> Result<Self> {
-        for arm in &scenario.arms {
-            configure_with(arm, 0, TrialLabel::default(), own).map_err(|error| {
-                RunError::Refused(format!("{}: variant {}: {error}", scenario.name, arm.name))
+        for variant in &scenario.variants {
+            configure_with(variant, 0, TrialLabel::default(), own).map_err(|error| {
+                RunError::Refused(format!("{}: variant {}: {error}", scenario.name, variant.name))
             })?;
         }
         Ok(Self { reason: format!("sim: simulated in virtual time, {why}") })
@@ -47,7 +47,7 @@ impl World for Sim {
         &self.reason
     }
 
-    /// Runs trials in parallel; each depends on its arm and seed alone.
+    /// Runs trials in parallel; each depends on its variant and seed alone.
     fn run(
         &self,
         trials: &[Trial<'_>],
@@ -67,7 +67,7 @@ impl World for Sim {
 
 /// Simulates one trial; `None` if it was interrupted.
 pub(crate) fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> Result<Option<TrialData>> {
-    let config = configure_with(trial.arm, trial.seed, label(trial), setting.own).of_world()?;
+    let config = configure_with(trial.variant, trial.seed, label(trial), setting.own).of_world()?;
     let sample_interval = config.sample_interval.filter(|_| trial.keeps_curves);
     let config = SimConfig { sample_interval, ..config };
     let stop = Some(setting.stop);
@@ -110,13 +110,13 @@ fn simulate_and_log(
 }
 
 fn label(trial: &Trial<'_>) -> TrialLabel {
-    TrialLabel { index: trial.index, arm: trial.arm.name.clone(), repeat: trial.repeat }
+    TrialLabel { index: trial.index, variant: trial.variant.name.clone(), repeat: trial.repeat }
 }
 
 fn data(trial: &Trial<'_>, outcome: TrialOutcome, note: Option<String>) -> TrialData {
     let TrialOutcome { record, samples, series, .. } = outcome;
     let (outputs, notes) = (Vec::new(), note.into_iter().collect());
     let mut data = TrialData { record, samples, series, outputs, notes };
-    data.drop_wide_links(&trial.arm.path);
+    data.drop_wide_links(&trial.variant.path);
     data
 }

@@ -1,4 +1,4 @@
-//! From a scenario's arm to a trial in virtual time.
+//! From a scenario's variant to a trial in virtual time.
 //!
 //! The simulator does not detect when the load is steady: waiting costs nothing in virtual time, so
 //! a steady ramp lasts as long as its limit, but 10 s at most.
@@ -23,14 +23,14 @@ use crate::flows;
 use crate::keys::{alternatives, did_you_mean};
 use crate::own::Own;
 use crate::scenario::{
-    self, Activity, ApplicationFlow, Arm, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow, UdpFlow,
-    simulated_controls,
+    self, Activity, ApplicationFlow, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow, UdpFlow,
+    Variant, simulated_controls,
 };
 
 /// The result of configuring a trial.
 type Result<T, E = PlanError> = std::result::Result<T, E>;
 
-/// Why an arm cannot be simulated.
+/// Why a variant cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error("flow '{flow}': congestion control '{name}' is not simulated; expected {known}")]
@@ -49,19 +49,24 @@ pub enum PlanError {
     Trial(#[from] SimError),
 }
 
-/// Returns the trial of an arm. Its outcome depends on the arm and the seed alone.
-pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig> {
-    configure_with(arm, seed, label, &Own::default())
+/// Returns the trial of a variant. Its outcome depends on the variant and the seed alone.
+pub fn configure(variant: &Variant, seed: u64, label: TrialLabel) -> Result<SimConfig> {
+    configure_with(variant, seed, label, &Own::default())
 }
 
-/// As [`configure`], with the caller's algorithms that the arm names.
-pub fn configure_with(arm: &Arm, seed: u64, label: TrialLabel, own: &Own) -> Result<SimConfig> {
+/// As [`configure`], with the caller's algorithms that the variant names.
+pub fn configure_with(
+    variant: &Variant,
+    seed: u64,
+    label: TrialLabel,
+    own: &Own,
+) -> Result<SimConfig> {
     let hop = |lane: &Lane| hop(lane, own, &label);
-    let up = arm.path.up.iter().map(hop).collect::<Result<_, _>>()?;
-    let down = arm.path.down.iter().map(hop).collect::<Result<_, _>>()?;
-    let phases = phases(&arm.phases);
+    let up = variant.path.up.iter().map(hop).collect::<Result<_, _>>()?;
+    let down = variant.path.down.iter().map(hop).collect::<Result<_, _>>()?;
+    let phases = phases(&variant.phases);
     let mut flows = Vec::new();
-    for flow in &arm.flows {
+    for flow in &variant.flows {
         let first = flows.len();
         match &flow.kind {
             scenario::FlowKind::Probe(probe) => add_probes(&mut flows, &flow.name, probe),
@@ -291,17 +296,17 @@ mod tests {
         count = 2
         congestion_control = "cubic"
 
-        [[arm]]
+        [[variant]]
         name = "codel"
         path.up_queue = "codel:profile=linux"
 
-        [[arm]]
+        [[variant]]
         name = "fifo"
         path.up_queue = "fifo:limit=100p"
     "#;
 
-    fn arms(text: &str) -> Vec<Arm> {
-        Scenario::parse(text, "test").expect("a valid scenario").arms
+    fn variants(text: &str) -> Vec<Variant> {
+        Scenario::parse(text, "test").expect("a valid scenario").variants
     }
 
     #[test]
@@ -310,8 +315,8 @@ mod tests {
             "congestion_control = \"cubic\"",
             "congestion_control = \"cubic\"\nstart = \"500ms\"\nstart_jitter = \"1s\"",
         );
-        let starts = |arm: usize, seed: u64| -> Vec<u64> {
-            let config = configure(&arms(&text)[arm], seed, TrialLabel::default()).unwrap();
+        let starts = |variant: usize, seed: u64| -> Vec<u64> {
+            let config = configure(&variants(&text)[variant], seed, TrialLabel::default()).unwrap();
             let bulk = config.flows.iter().filter(|flow| flow.name.starts_with("bulk"));
             bulk.filter_map(|flow| flow.start).map(Time::as_nanos).collect()
         };
@@ -325,16 +330,16 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 8);
         assert_eq!(starts(1, 1), one, "variants of a repeat have the same starts");
-        let plain = configure(&arms(SCENARIO)[0], 1, TrialLabel::default()).unwrap();
+        let plain = configure(&variants(SCENARIO)[0], 1, TrialLabel::default()).unwrap();
         let start = |name: &str| plain.flows.iter().find(|flow| flow.name == name).unwrap().start;
         assert_eq!(start("bulk-up-0"), Some(Time::from_secs(1)));
     }
 
     #[test]
-    fn an_arm_becomes_a_trial_with_the_names_of_the_live_world() {
-        let arms = arms(SCENARIO);
-        let label = TrialLabel { arm: arms[0].name.clone(), ..TrialLabel::default() };
-        let outcome = run(configure(&arms[0], 1, label).unwrap()).unwrap();
+    fn an_variant_becomes_a_trial_with_the_names_of_the_live_world() {
+        let variants = variants(SCENARIO);
+        let label = TrialLabel { variant: variants[0].name.clone(), ..TrialLabel::default() };
+        let outcome = run(configure(&variants[0], 1, label).unwrap()).unwrap();
         let names: Vec<_> = outcome.record.flows.iter().map(|flow| flow.name.as_str()).collect();
         let expected = [
             "ping", "ping-dscp-45-ect1", "ping-request-response", "bulk-up-0", "bulk-up-1",
@@ -354,7 +359,7 @@ mod tests {
             SCENARIO.replace("classes = [{ dscp = 0 }, { dscp = 45, ecn = \"ect1\" }]", classes);
         let text =
             text.replace("count = 2", "count = 10").replace("load = \"3s\"", "load = \"60s\"");
-        let config = configure(&arms(&text)[1], 1, TrialLabel::default()).unwrap();
+        let config = configure(&variants(&text)[1], 1, TrialLabel::default()).unwrap();
         let starts: Vec<_> = config.flows.iter().take(4).filter_map(|flow| flow.start).collect();
         assert_eq!(starts, [0, 2_500, 5_000, 7_500].map(Time::from_micros));
         let latencies = run(config).unwrap().record.latencies.into_iter();
@@ -377,7 +382,7 @@ mod tests {
             format!("{text}\n[[flow]]\nname = \"near\"\nkind = \"probe\"\ninterval = \"10ms\"");
         let scenario = Scenario::parse(&text, "test").expect("a valid scenario");
         assert_eq!(scenario.worlds(), [underload_record::schema::World::Sim]);
-        let config = configure(&scenario.arms[0], 1, TrialLabel::default()).unwrap();
+        let config = configure(&scenario.variants[0], 1, TrialLabel::default()).unwrap();
         let outcome = run(config).unwrap();
         let idle = |probe: &str| {
             let found = outcome.record.latencies.iter().find(|latency| latency.probe == probe);
@@ -391,7 +396,7 @@ mod tests {
     fn a_receive_window_limits_the_rate_to_itself_per_round_trip() {
         let window = "count = 1\nreceive_window = \"20kB\"";
         let text = SCENARIO.replace("count = 2", window).replace("\"both\"", "\"up\"");
-        let config = configure(&arms(&text)[0], 1, TrialLabel::default()).unwrap();
+        let config = configure(&variants(&text)[0], 1, TrialLabel::default()).unwrap();
         let outcome = run(config).unwrap();
         let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
         // 20 kB each 20 ms and the time to send a few packets.
@@ -405,8 +410,12 @@ mod tests {
         let loss = text.replace("rtt =", "down_loss = \"2%\"\nrtt =");
         let udp = "[[flow]]\nname = \"tick\"\nkind = \"udp\"\ndirection = \"up\"\n\
                    rate = \"100kbit\"\n";
-        let outcome =
-            run(configure(&arms(&format!("{loss}{udp}"))[0], 1, TrialLabel::default()).unwrap());
+        let outcome = run(configure(
+            &variants(&format!("{loss}{udp}"))[0],
+            1,
+            TrialLabel::default(),
+        )
+        .unwrap());
         let record = outcome.unwrap().record;
         let metric = |flow: &str, name: &str| {
             let flow = record.flows.iter().find(|known| known.name == flow).expect("the flow");
@@ -424,7 +433,8 @@ mod tests {
     #[test]
     fn sprout_takes_the_place_of_tcp() {
         let sprout = SCENARIO.replace("\"cubic\"", "\"sprout\"");
-        let outcome = run(configure(&arms(&sprout)[1], 1, TrialLabel::default()).unwrap()).unwrap();
+        let outcome =
+            run(configure(&variants(&sprout)[1], 1, TrialLabel::default()).unwrap()).unwrap();
         let flow = outcome.record.flows.iter().find(|flow| flow.name == "bulk-up-0").unwrap();
         assert_eq!(
             (flow.kind.as_str(), flow.congestion_control.as_deref()),
@@ -439,7 +449,7 @@ mod tests {
         ["call/browser", "call/cellular", "film/browser", "page/browser", "page/guideline"];
 
     #[test]
-    fn every_arm_of_every_built_in_scenario_can_be_simulated() {
+    fn every_variant_of_every_built_in_scenario_can_be_simulated() {
         let mut planned = 0;
         for builtin in builtin::scenarios() {
             for short in [false, true] {
@@ -456,9 +466,11 @@ mod tests {
                     assert_eq!(scenario.worlds(), [underload_record::schema::World::Live]);
                     continue;
                 }
-                for arm in &scenario.arms {
-                    let config = configure(arm, 1, TrialLabel::default());
-                    config.unwrap_or_else(|error| panic!("{name}, variant {}: {error}", arm.name));
+                for variant in &scenario.variants {
+                    let config = configure(variant, 1, TrialLabel::default());
+                    config.unwrap_or_else(|error| {
+                        panic!("{name}, variant {}: {error}", variant.name)
+                    });
                     planned += 1;
                 }
             }
@@ -469,7 +481,7 @@ mod tests {
     #[test]
     fn what_is_not_simulated_is_refused_by_name() {
         let exotic = SCENARIO.replace("\"cubic\"", "\"illinois\"");
-        let error = configure(&arms(&exotic)[0], 1, TrialLabel::default()).unwrap_err();
+        let error = configure(&variants(&exotic)[0], 1, TrialLabel::default()).unwrap_err();
         let message = error.to_string();
         assert!(message.contains("'bulk'") && message.contains("'illinois'"), "{message}");
         assert!(message.contains("reno, cubic, bbr"), "{message}");

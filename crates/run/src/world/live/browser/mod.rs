@@ -26,7 +26,7 @@ use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 use super::exec::Finished;
 use super::plan::{duration, longest};
 use crate::error::{Doing as _, RunError};
-use crate::scenario::{Arm, FlowKind, PageProtocol};
+use crate::scenario::{FlowKind, PageProtocol, Variant};
 use crate::trial::Output;
 use calls::Call;
 use films::Films;
@@ -68,9 +68,9 @@ struct Outcome {
     text: String,
 }
 
-/// Returns which program this machine lacks for an arm's flows; `None` if it has all of them.
-pub(super) fn problem(arm: &Arm) -> Option<String> {
-    let mut flows = arm.flows.iter().filter(|flow| flow.kind.needs_browser());
+/// Returns which program this machine lacks for a variant's flows; `None` if it has all of them.
+pub(super) fn problem(variant: &Variant) -> Option<String> {
+    let mut flows = variant.flows.iter().filter(|flow| flow.kind.needs_browser());
     flows.find_map(|flow| Some(format!("flow.{}: {}", flow.name, missing(&flow.kind)?)))
 }
 
@@ -92,15 +92,15 @@ fn missing(kind: &FlowKind) -> Option<&'static str> {
 }
 
 impl<'a> Browsers<'a> {
-    /// Starts the browsers of an arm, each with an empty page, and their servers.
-    pub(super) fn start(ends: &Ends, arm: &'a Arm) -> Result<Self, RunError> {
+    /// Starts the browsers of a variant, each with an empty page, and their servers.
+    pub(super) fn start(ends: &Ends, variant: &'a Variant) -> Result<Self, RunError> {
         let mut flows = Vec::new();
-        for flow in &arm.flows {
+        for flow in &variant.flows {
             let name = flow.name.as_str();
             let doing = || format!("flow.{name}");
             let (task, start, stop): (Box<dyn Task + 'a>, _, _) = match &flow.kind {
                 FlowKind::Browser(pages) => {
-                    let task = Pages::start(ends, (name, pages), longest(&arm.phases));
+                    let task = Pages::start(ends, (name, pages), longest(&variant.phases));
                     (Box::new(task.doing(doing())?), pages.start, pages.stop)
                 }
                 FlowKind::Dash(film) => {

@@ -14,21 +14,21 @@ use crate::keys::{Fault, Faults};
 
 /// A resolved variant, which a world runs once per repeat.
 #[derive(Debug, Clone)]
-pub struct Arm {
+pub struct Variant {
     /// Unique in the scenario: the names of its variants joined by `/`, or `default`.
     pub name: String,
     pub path: Path,
     pub phases: Phases,
     /// The flows, in the order of the file.
     pub flows: Vec<Flow>,
-    /// Keys whose values differ between the scenario's arms, with this arm's values as in the file.
+    /// Keys whose values differ between the scenario's variants, with this variant's values as in the file.
     pub factors: BTreeMap<String, String>,
     /// Everything that a trial depends on besides its seed: path, phases and flows, and a digest of
-    /// each file that they name. Arms with the same identity are the same experiment, whatever
+    /// each file that they name. Variants with the same identity are the same experiment, whatever
     /// their names and however they are written: `10mbit` equals `10000kbit`, and a default equals
     /// the same value given.
     pub identity: String,
-    /// The identity in the words of the scenario. Arms with the same wording make the same records,
+    /// The identity in the words of the scenario. Variants with the same wording make the same records,
     /// which repeat SPECs and names as written.
     pub wording: String,
 }
@@ -36,7 +36,7 @@ pub struct Arm {
 /// Approximate time to start and stop the namespaces.
 const SET_UP_SECONDS: f64 = 0.5;
 
-impl Arm {
+impl Variant {
     /// Describes the links of the directions that have one: `docsis-pie before 35mbit up`.
     pub fn label(&self) -> String {
         let lane = |lane: &Lane, direction: Direction| {
@@ -84,12 +84,12 @@ impl Arm {
     }
 }
 
-pub(super) fn read_arm(
+pub(super) fn read_variant(
     name: &str,
     tables: &Base,
     load: &mut LoadFile<'_>,
     faults: &mut Faults,
-) -> Option<Arm> {
+) -> Option<Variant> {
     let flows: Vec<Option<Flow>> =
         tables.flows.iter().map(|(name, table)| Flow::read(name, table, faults)).collect();
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
@@ -115,14 +115,14 @@ pub(super) fn read_arm(
     let lanes: Vec<String> = path.lanes().map(lane).collect();
     let identity = format!("{:?}", (lanes, &phases, &flows, &files));
     let (name, factors) = (name.to_owned(), BTreeMap::new());
-    Some(Arm { name, path, phases, flows, factors, identity, wording })
+    Some(Variant { name, path, phases, flows, factors, identity, wording })
 }
 
 #[cfg(test)]
 mod tests {
     use crate::scenario::Scenario;
 
-    /// Parses a scenario whose two arms differ in these lines alone.
+    /// Parses a scenario whose two variants differ in these lines alone.
     fn of_two(one: &str, other: &str) -> Result<Scenario, String> {
         let text = format!(
             r#"
@@ -144,12 +144,12 @@ mod tests {
             kind = "voip"
             [[flow]]
             kind = "web"
-            [[arm]]
+            [[variant]]
             name = "one"
             path.down = "100mbit"
             path.down_queue = "fifo"
             {one}
-            [[arm]]
+            [[variant]]
             name = "other"
             path.down = "100mbit"
             path.down_queue = "fifo"
@@ -162,7 +162,7 @@ mod tests {
     const NOTHING: &str = "";
 
     #[test]
-    fn arms_that_mean_the_same_are_refused_however_they_are_written() {
+    fn variants_that_mean_the_same_are_refused_however_they_are_written() {
         for (one, other) in [
             ("path.up = \"10mbit\"", "path.up = \"10000kbit\""),
             ("path.up = \"10mbit\"", "path.up = { name = \"rate\", rate = \"0.01gbit\" }"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn arms_that_differ_in_one_value_are_two() {
+    fn variants_that_differ_in_one_value_are_two() {
         for other in [
             "path.up = \"10001kbit\"",
             "path.up_queue = \"codel:profile=rfc\"",
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn what_is_written_otherwise_leaves_a_record_of_its_own() {
         let queue = |text: &str| {
-            let arms = of_two("path.up = \"1mbit\"", &format!("path.up_queue = \"{text}\""));
-            arms.expect("two variants").arms.remove(1)
+            let variants = of_two("path.up = \"1mbit\"", &format!("path.up_queue = \"{text}\""));
+            variants.expect("two variants").variants.remove(1)
         };
         let (one, other) = (queue("codel:profile=linux"), queue("codel:profile=linux,target=5ms"));
         assert_eq!(one.identity, other.identity);

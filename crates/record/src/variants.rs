@@ -1,40 +1,40 @@
-//! Metrics of an arm by name, and selections from its summary.
+//! Metrics of a variant by name, and selections from its summary.
 
-use crate::fold::{ArmFold, ShareWithin, percent};
+use crate::fold::{ShareWithin, VariantFold, percent};
 use crate::link::merge_sanction;
 use crate::metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 use crate::schema::{
-    ArmBottleneck, ArmInside, ArmLatency, ArmSummary, ArmThroughput, Direction, Interval, Judged,
-    LatencyMeasure, Phase, Quantile, RunRecord, Sanction, TrialRecord,
+    Direction, Interval, Judged, LatencyMeasure, Phase, Quantile, RunRecord, Sanction, TrialRecord,
+    VariantBottleneck, VariantInside, VariantLatency, VariantSummary, VariantThroughput,
 };
 use crate::shares::Ratio;
 use crate::stats::Pass;
 use crate::summarise::LatencyPools;
 
-/// Returns any metric of an arm that an expectation lists; `None` as for [`metric`].
-pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
-    let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
+/// Returns any metric of a variant that an expectation lists; `None` as for [`metric`].
+pub fn metric_of(run: &RunRecord, variant: &str, name: &str) -> Option<f64> {
+    let summary = run.summaries.iter().find(|summary| summary.variant == variant)?;
     metric(summary, name)
         .or_else(|| share_of_trials(summary, &run.trials, name))
         .or_else(|| ratio_of_flows(summary, &run.trials, name))
-        .or_else(|| run.study.as_ref()?.cut(arm, name))
+        .or_else(|| run.study.as_ref()?.cut(variant, name))
 }
 
-/// Describes why `name` is not a metric of an arm; `None` if it is a metric, measured or not.
-pub fn unknown_metric(run: &RunRecord, arm: &str, name: &str) -> Option<String> {
+/// Describes why `name` is not a metric of a variant; `None` if it is a metric, measured or not.
+pub fn unknown_metric(run: &RunRecord, variant: &str, name: &str) -> Option<String> {
     let is_of_study = run.study.is_some() && name.starts_with("cut");
     if metric_unit(name).is_some() || Ratio::parse(name).is_some() || is_of_study {
         return None;
     }
     let mut known: Vec<String> = metric_names().into_iter().map(|(name, _)| name).collect();
-    for summary in run.summaries.iter().filter(|summary| summary.arm == arm) {
+    for summary in run.summaries.iter().filter(|summary| summary.variant == variant) {
         for latency in summary.latencies.iter().map(|latency| &latency.probe) {
             known.extend(latency_names().into_iter().map(|(name, _)| format!("{latency}/{name}")));
         }
         let own = summary.metrics.iter().map(|metric| format!("{}/{}", metric.flow, metric.name));
         known.extend(own);
     }
-    for flow in valid_trials(&run.trials, arm).flat_map(|trial| &trial.flows) {
+    for flow in valid_trials(&run.trials, variant).flat_map(|trial| &trial.flows) {
         known.extend(flow.metrics.iter().map(|metric| format!("{}/{}", flow.name, metric.name)));
     }
     if known.iter().any(|known| known == name) {
@@ -48,12 +48,12 @@ pub fn unknown_metric(run: &RunRecord, arm: &str, name: &str) -> Option<String> 
     ))
 }
 
-/// Returns a metric of each valid trial of an arm, as if it were the only trial.
-pub fn metric_over_trials(run: &RunRecord, arm: &str, name: &str) -> Vec<f64> {
-    valid_trials(&run.trials, arm).filter_map(|trial| metric(&alone(trial), name)).collect()
+/// Returns a metric of each valid trial of a variant, as if it were the only trial.
+pub fn metric_over_trials(run: &RunRecord, variant: &str, name: &str) -> Vec<f64> {
+    valid_trials(&run.trials, variant).filter_map(|trial| metric(&alone(trial), name)).collect()
 }
 
-/// Returns metrics of one trial, as if it were the only one of its arm.
+/// Returns metrics of one trial, as if it were the only one of its variant.
 pub fn metrics_of_trial(trial: &TrialRecord, names: &[String]) -> Vec<Option<f64>> {
     let alone = alone(trial);
     let trials = std::slice::from_ref(trial);
@@ -66,16 +66,16 @@ pub fn metrics_of_trial(trial: &TrialRecord, names: &[String]) -> Vec<Option<f64
     names.iter().map(value).collect()
 }
 
-/// Returns the summary of an arm with one trial, without its samples.
-fn alone(trial: &TrialRecord) -> ArmSummary {
-    let mut fold = ArmFold::default();
+/// Returns the summary of a variant with one trial, without its samples.
+fn alone(trial: &TrialRecord) -> VariantSummary {
+    let mut fold = VariantFold::default();
     for pass in Pass::BOTH {
         fold.add(trial, pass);
     }
-    fold.summary(&trial.arm, &LatencyPools::default())
+    fold.summary(&trial.variant, &LatencyPools::default())
 }
 
-impl ArmLatency {
+impl VariantLatency {
     /// Returns a statistic of the pooled samples, ns, or the mean over trials if the run stored no
     /// samples. `None` if no probe was answered.
     pub fn value_ns(&self, quantile: Quantile) -> Option<i64> {
@@ -96,13 +96,13 @@ impl ArmLatency {
         told.find_map(|quantile| Some((quantile, self.told_ns(quantile)?)))
     }
 
-    /// Returns the quantile of all probes sent that judges the arm; `None` as [`Self::told_ns`].
+    /// Returns the quantile of all probes sent that judges the variant; `None` as [`Self::told_ns`].
     pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
         let answered_ns = self.told_ns(quantile)?;
         Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))
     }
 
-    /// Returns the highest percentile of [`Quantile::HIGHEST_FIRST`] by which the arm can be
+    /// Returns the highest percentile of [`Quantile::HIGHEST_FIRST`] by which the variant can be
     /// judged: the highest that does not fall on a lost probe; `None` if all do.
     pub fn highest_judged(&self) -> Option<(Quantile, Judged)> {
         let all = || {
@@ -128,9 +128,9 @@ impl ArmLatency {
     }
 }
 
-impl ArmSummary {
+impl VariantSummary {
     /// Returns the headline latency of a phase: the round trip of the first open-loop probe.
-    pub fn headline(&self, phase: Phase) -> Option<&ArmLatency> {
+    pub fn headline(&self, phase: Phase) -> Option<&VariantLatency> {
         self.latency(None, LatencyMeasure::RoundTrip, phase)
     }
 
@@ -140,7 +140,7 @@ impl ArmSummary {
         probe: Option<&str>,
         measure: LatencyMeasure,
         phase: Phase,
-    ) -> Option<&ArmLatency> {
+    ) -> Option<&VariantLatency> {
         self.latencies.iter().find(|latency| {
             let wanted = match probe {
                 Some(probe) => latency.probe == probe,
@@ -151,21 +151,21 @@ impl ArmSummary {
     }
 
     /// Returns the queue of a direction in a phase; the last hop's if there are several.
-    pub fn bottleneck(&self, direction: Direction, phase: Phase) -> Option<&ArmBottleneck> {
+    pub fn bottleneck(&self, direction: Direction, phase: Phase) -> Option<&VariantBottleneck> {
         let mut all = self.bottlenecks.iter().rev();
         all.find(|queue| queue.direction == direction && queue.phase == phase)
     }
 
     /// Returns the queue of a direction over the whole trial, or else the load phase.
-    pub fn widest_bottleneck(&self, direction: Direction) -> Option<&ArmBottleneck> {
+    pub fn widest_bottleneck(&self, direction: Direction) -> Option<&VariantBottleneck> {
         self.bottleneck(direction, Phase::Whole).or_else(|| self.bottleneck(direction, Phase::Load))
     }
 
     /// Returns the queue of every hop of a direction, in path order, each over its widest window.
-    pub fn hops(&self, direction: Direction) -> Vec<&ArmBottleneck> {
+    pub fn hops(&self, direction: Direction) -> Vec<&VariantBottleneck> {
         let phase = self.widest_bottleneck(direction).map(|queue| queue.phase);
         let here =
-            |queue: &&ArmBottleneck| queue.direction == direction && Some(queue.phase) == phase;
+            |queue: &&VariantBottleneck| queue.direction == direction && Some(queue.phase) == phase;
         self.bottlenecks.iter().filter(here).collect()
     }
 
@@ -180,18 +180,18 @@ impl ArmSummary {
     }
 
     /// Returns the round trips of the connections that load a direction.
-    pub fn inside(&self, direction: Direction) -> Option<&ArmInside> {
+    pub fn inside(&self, direction: Direction) -> Option<&VariantInside> {
         self.inside.iter().find(|inside| inside.direction == direction)
     }
 
-    pub fn throughput(&self, direction: Direction) -> Option<&ArmThroughput> {
+    pub fn throughput(&self, direction: Direction) -> Option<&VariantThroughput> {
         self.throughputs.iter().find(|throughput| throughput.direction == direction)
     }
 }
 
 /// Returns a metric named as in [`crate::schema::Expectation`], in its usual unit; `None` if the
-/// name is unknown or the arm has no such metric.
-pub fn metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+/// name is unknown or the variant has no such metric.
+pub fn metric(summary: &VariantSummary, name: &str) -> Option<f64> {
     if let Some((flow, rest)) = name.split_once('/') {
         let mut metrics = summary.metrics.iter();
         let application = metrics.find(|metric| metric.flow == flow && metric.name == rest);
@@ -206,7 +206,7 @@ pub fn metric(summary: &ArmSummary, name: &str) -> Option<f64> {
         .or_else(|| queue_metric(summary, name))
 }
 
-fn latency_metric(summary: &ArmSummary, probe: Option<&str>, name: &str) -> Option<f64> {
+fn latency_metric(summary: &VariantSummary, probe: Option<&str>, name: &str) -> Option<f64> {
     let (phase, rest) = name.split_once('.')?;
     let phase = Phase::from_name(phase)?;
     if rest == "loss" {
@@ -225,28 +225,31 @@ fn latency_metric(summary: &ArmSummary, probe: Option<&str>, name: &str) -> Opti
 }
 
 /// Returns [`ShareWithin`] of the first open-loop probe, percent.
-fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
+fn share_of_trials(summary: &VariantSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
     let mut share = ShareWithin::parse(name)?;
     let headline = summary.headline(share.phase)?;
-    valid_trials(trials, &summary.arm).for_each(|trial| share.add(trial, &headline.probe));
+    valid_trials(trials, &summary.variant).for_each(|trial| share.add(trial, &headline.probe));
     share.percent()
 }
 
 /// Returns `FLOW/ratio.OTHER`: one entry's goodput over another's, mean over valid trials.
-fn ratio_of_flows(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
+fn ratio_of_flows(summary: &VariantSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
     let mut ratio = Ratio::parse(name)?;
     for pass in Pass::BOTH {
-        valid_trials(trials, &summary.arm).for_each(|trial| ratio.add(trial, pass));
+        valid_trials(trials, &summary.variant).for_each(|trial| ratio.add(trial, pass));
     }
     ratio.interval().map(|ratio| ratio.mean)
 }
 
-fn valid_trials<'a>(trials: &'a [TrialRecord], arm: &str) -> impl Iterator<Item = &'a TrialRecord> {
-    trials.iter().filter(move |trial| trial.arm == arm && trial.validity.is_valid())
+fn valid_trials<'a>(
+    trials: &'a [TrialRecord],
+    variant: &str,
+) -> impl Iterator<Item = &'a TrialRecord> {
+    trials.iter().filter(move |trial| trial.variant == variant && trial.validity.is_valid())
 }
 
 /// Returns `PHASE.sojourn.DIRECTION.STAT` or `PHASE.queuing.DIRECTION.STAT`, ms.
-fn waiting_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+fn waiting_metric(summary: &VariantSummary, name: &str) -> Option<f64> {
     let (phase, rest) = name.split_once('.')?;
     let (what, rest) = rest.split_once('.')?;
     let (direction, statistic) = rest.split_once('.')?;
@@ -260,13 +263,13 @@ fn waiting_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
 }
 
 /// Returns `load.inside.DIRECTION.STAT`, ms.
-fn inside_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+fn inside_metric(summary: &VariantSummary, name: &str) -> Option<f64> {
     let (direction, statistic) = name.strip_prefix("load.inside.")?.split_once('.')?;
     let inside = summary.inside(direction_named(direction)?)?;
     Some(inside.over_repeats.get(&Quantile::from_name(statistic)?)?.mean / 1e6)
 }
 
-fn rate_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+fn rate_metric(summary: &VariantSummary, name: &str) -> Option<f64> {
     let (what, direction) = name.split_once('.')?;
     let direction = direction_named(direction)?;
     let carried = summary.throughput(direction)?;
@@ -285,7 +288,7 @@ fn rate_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
     }
 }
 
-fn queue_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+fn queue_metric(summary: &VariantSummary, name: &str) -> Option<f64> {
     let (what, direction) = name.split_once('.')?;
     let queue = summary.widest_bottleneck(direction_named(direction)?)?;
     match what {

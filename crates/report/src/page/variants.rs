@@ -1,4 +1,4 @@
-//! A table with a line per arm, for runs of many arms. The page's script sorts and filters it.
+//! A table with a line per variant, for runs of many variants. The page's script sorts and filters it.
 
 use maud::{Markup, html};
 use underload_record::schema::{Direction, Phase, Quantile};
@@ -7,7 +7,7 @@ use super::parts::{NOTHING, sortable, unit_head, words_head};
 use crate::subject::{Subject, usual_highest};
 use crate::words::{mbit, ms, significant};
 
-/// A number of each arm. A column without any number is not shown.
+/// A number of each variant. A column without any number is not shown.
 struct Column {
     name: String,
     unit: String,
@@ -55,7 +55,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     let row = |(number, subject): (usize, &Subject<'_>)| {
         html! {
             tr {
-                th.text title=(subject.arm.label) { (subject.name) }
+                th.text title=(subject.variant.label) { (subject.name) }
                 @for column in &known { td { (column.cells[number]) } }
             }
         }

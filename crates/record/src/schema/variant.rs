@@ -1,4 +1,4 @@
-//! The summary of the valid trials of one arm.
+//! The summary of the valid trials of one variant.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use super::{
     Sanction, is_zero,
 };
 
-/// Results of one arm, over all its valid trials.
+/// Results of one variant, over all its valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ArmSummary {
-    pub arm: String,
+pub struct VariantSummary {
+    pub variant: String,
     pub trials_valid: u32,
     /// Trials excluded because they are invalid.
     pub trials_invalid: u32,
-    pub latencies: Vec<ArmLatency>,
+    pub latencies: Vec<VariantLatency>,
     /// Round trips inside the load, per direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inside: Vec<ArmInside>,
+    pub inside: Vec<VariantInside>,
     /// Rates per direction, in the load phase if the trial has one.
-    pub throughputs: Vec<ArmThroughput>,
-    pub bottlenecks: Vec<ArmBottleneck>,
-    pub metrics: Vec<ArmMetric>,
+    pub throughputs: Vec<VariantThroughput>,
+    pub bottlenecks: Vec<VariantBottleneck>,
+    pub metrics: Vec<VariantMetric>,
 }
 
-/// Latency of one probe in one phase, over an arm's valid trials.
+/// Latency of one probe in one phase, over a variant's valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ArmLatency {
+pub struct VariantLatency {
     pub probe: String,
     pub measure: LatencyMeasure,
     /// True for a request-response probe.
@@ -57,10 +57,10 @@ pub struct ArmLatency {
     pub time_weighted: BTreeMap<Quantile, Interval>,
 }
 
-/// Round trips of the TCP connections that load one direction, over an arm's valid trials. Their
+/// Round trips of the TCP connections that load one direction, over a variant's valid trials. Their
 /// values are not stored, so the quantiles are means over trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ArmInside {
+pub struct VariantInside {
     /// Direction of the payload.
     pub direction: Direction,
     /// Values of all trials, see [`super::InsideLatency`].
@@ -69,7 +69,7 @@ pub struct ArmInside {
     pub over_repeats: BTreeMap<Quantile, Interval>,
 }
 
-impl ArmInside {
+impl VariantInside {
     /// Returns a statistic over the trials if each of them has about enough values for it.
     pub fn told_over_repeats(&self, quantile: Quantile) -> Option<&Interval> {
         let interval = self.over_repeats.get(&quantile)?;
@@ -78,7 +78,7 @@ impl ArmInside {
     }
 }
 
-/// A quantile of all probes sent, by which steps, arms and lines are judged. A lost probe counts as
+/// A quantile of all probes sent, by which steps, variants and lines are judged. A lost probe counts as
 /// longer than every answer, so a queue that drops does not rank above one that delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Judged {
@@ -137,7 +137,7 @@ pub struct Interval {
 
 /// Throughput of one direction, over repeats.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ArmThroughput {
+pub struct VariantThroughput {
     pub direction: Direction,
     /// Payload of all flows, bit/s; `None` if no flow reported it.
     pub goodput_bit_per_s: Option<Interval>,
@@ -151,21 +151,21 @@ pub struct ArmThroughput {
     pub jain_index: Option<Interval>,
     /// Goodput of the first entry with bulk flows over that of each further one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ratios: Vec<ArmRatio>,
+    pub ratios: Vec<VariantRatio>,
 }
 
 /// Goodput of the bulk flows of entry `flow` divided by that of entry `over`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ArmRatio {
+pub struct VariantRatio {
     pub flow: String,
     pub over: String,
     /// Mean over repeats of the ratio in each trial.
     pub value: Interval,
 }
 
-/// Counters and delays of a queue, over an arm's valid trials.
+/// Counters and delays of a queue, over a variant's valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ArmBottleneck {
+pub struct VariantBottleneck {
     /// Name of the hop; empty if the path has only one.
     #[serde(default)]
     pub hop: String,
@@ -208,7 +208,7 @@ pub struct ArmBottleneck {
     pub queuing_delay: BTreeMap<Quantile, Interval>,
 }
 
-impl ArmBottleneck {
+impl VariantBottleneck {
     pub fn dropped_packets(&self) -> u64 {
         self.drops.values().map(|count| count.packets).sum()
     }
@@ -220,7 +220,7 @@ impl ArmBottleneck {
 
 /// A metric of an application, over repeats.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ArmMetric {
+pub struct VariantMetric {
     pub flow: String,
     pub name: String,
     pub unit: String,
