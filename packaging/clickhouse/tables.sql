@@ -2,7 +2,7 @@
 --
 -- A line of `inbox` is a stored result as JSON (`StoredResult` of underload-fleet); no command of
 -- the program writes them yet (docs/fleet/storage.md). It becomes a row of `series` for each series
--- of probes. The same result may come any number of times, as a broker hands it on again after a
+-- of probes. A line may be inserted any number of times, because whoever writes it retries after a
 -- crash: rows of one device, epoch and sequence replace each other, and whoever reads says FINAL.
 -- Sums would count such a row twice, so `sums` is not filled by what comes but day by day from
 -- `series` (day.sql).

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::{FEATURES, succeed};
+use crate::cargo::succeed;
 
 /// Number of devices by default.
 const DEVICES: &str = "100000";
@@ -16,7 +16,7 @@ const PICTURES: &str = "docs/images/fleet";
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     // The whole workspace, as in all checks: a single package would build everything again.
-    command.args(["test", "--locked", "--workspace", "--test", "browser"]).args(FEATURES);
+    command.args(["test", "--locked", "--workspace", "--test", "browser"]);
     command.args(["--", "--nocapture", "--test-threads=1"]);
     match arguments {
         ["pictures"] => {

@@ -1,13 +1,9 @@
-//! Cargo for all commands of `cargo xtask`: its folder, the features of all checks, and commands
-//! whose failure is an error.
+//! Cargo for all commands of `cargo xtask`: its folder, and commands whose failure is an error.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail};
-
-/// A feature that no shipped program has and that all checks enable.
-pub const FEATURES: [&str; 2] = ["--features", "underload-orchestrator/nats"];
 
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)

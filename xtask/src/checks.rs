@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::{FEATURES, succeed, target};
+use crate::cargo::{succeed, target};
 
 /// Runs every check, the quickest first, and prints how long each took.
 pub fn all() -> anyhow::Result<()> {
@@ -78,7 +78,6 @@ pub fn msrv() -> anyhow::Result<()> {
     }
     let mut command = Command::new("cargo");
     command.args([&toolchain, "check", "--quiet", "--workspace", "--all-targets", "--locked"]);
-    command.args(FEATURES);
     succeed(command.env("CARGO_TARGET_DIR", target().join("msrv")))
 }
 
@@ -136,7 +135,7 @@ pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     // The whole workspace, as in the tests before: a single package would enable other features of
     // its dependencies and build everything a second time.
-    command.args(["test", "--quiet", "--locked", "--workspace", "--lib"]).args(FEATURES);
+    command.args(["test", "--quiet", "--locked", "--workspace", "--lib"]);
     command.args(["--", "--exact", test]);
     let output = command.env("UNDERLOAD_FUZZ_SECONDS", seconds.to_string()).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -156,13 +155,13 @@ pub fn fmt() -> anyhow::Result<()> {
 /// Runs the lints for every target, with warnings as errors.
 pub fn clippy() -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
-    command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--locked"]).args(FEATURES);
+    command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--locked"]);
     succeed(command.args(["--", "-Dwarnings"]))
 }
 
 /// Builds the documentation, with warnings such as broken links as errors.
 pub fn doc() -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
-    command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]).args(FEATURES);
+    command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]);
     succeed(command.env("RUSTDOCFLAGS", "-Dwarnings"))
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::cargo::{FEATURES, succeed, target};
+use crate::cargo::{succeed, target};
 use crate::notebooks;
 use crate::process::{fresh_folder, output, paths_in};
 use crate::pythons::{self, Installed};
@@ -188,7 +188,7 @@ impl Environments {
     fn wheel_of_tests(&self, more: &[&str]) -> anyhow::Result<PathBuf> {
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--quiet", "--workspace", "--lib", "--bin=underload", "--locked"]);
-        succeed(cargo.args(FEATURES).args(more))?;
+        succeed(cargo.args(more))?;
         let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
         let library = target().join("debug").join(format!("{start}underload_py{end}"));
         let version = env!("CARGO_PKG_VERSION");

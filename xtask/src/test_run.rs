@@ -16,7 +16,7 @@ use std::vec;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cargo::{FEATURES, succeed};
+use crate::cargo::succeed;
 use crate::skips;
 
 /// Programs that mostly wait, which take half of the time of all tests.
@@ -85,7 +85,6 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
 fn cargo_test(which: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(which);
-    command.args(FEATURES);
     command
 }
 
@@ -102,7 +101,7 @@ fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
     }
     let mut example = Command::new("cargo");
     example.args(["build", "--quiet", "--workspace", "--locked", "--example", "link"]);
-    succeed(example.args(FEATURES))?;
+    succeed(&mut example)?;
     let text = String::from_utf8(output.stdout).context("what cargo prints")?;
     let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
     programs.sort_by(|a, b| (&a.folder, &a.path).cmp(&(&b.folder, &b.path)));

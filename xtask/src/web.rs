@@ -10,7 +10,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cargo::{FEATURES, build_program, succeed, target};
+use crate::cargo::{build_program, succeed, target};
 use crate::process::{Running, fresh_folder};
 
 pub const NAME: &str = "web";
@@ -211,7 +211,7 @@ impl Bench {
 /// Builds the test program that drives browsers.
 fn driver() -> anyhow::Result<PathBuf> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--locked", "--workspace", "--test", "web"]).args(FEATURES);
+    command.args(["test", "--locked", "--workspace", "--test", "web"]);
     command.args(["--no-run", "--message-format=json"]).stderr(Stdio::inherit());
     let output = command.output().context("cargo test --no-run")?;
     let text = String::from_utf8_lossy(&output.stdout);

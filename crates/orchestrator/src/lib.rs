@@ -1,7 +1,6 @@
 //! Admits runs and collects their results.
 //!
 //! - [`http`]: requests of devices, servers and operators.
-//! - `nats`: results by way of a broker (the feature `nats`).
 //! - [`operator`]: the operators and viewers, and their tokens.
 //! - [`pages`]: the collected results, in a browser.
 //! - [`service`]: a complete orchestrator.
@@ -9,8 +8,6 @@
 //! - [`study`]: compares the cohorts of a plan.
 
 pub mod http;
-#[cfg(feature = "nats")]
-pub mod nats;
 pub mod operator;
 pub mod pages;
 mod random;

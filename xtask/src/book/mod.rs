@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::{FEATURES, succeed, target};
+use crate::cargo::{succeed, target};
 use crate::pages::{CONTRIBUTING, outward, resolve};
 use crate::process::{fresh_folder, output};
 use crate::skips;
@@ -121,7 +121,7 @@ pub fn reference() -> anyhow::Result<()> {
     // The whole workspace, as in all checks: a single package would be built a second time.
     let mut build = Command::new("cargo");
     build.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
-    succeed(build.args(FEATURES))?;
+    succeed(&mut build)?;
     for (page, command) in WRITTEN {
         let [program, words @ ..] = command else { bail!("{page}: no command") };
         let mut command = Command::new(target().join("debug").join(program));
