@@ -8,7 +8,6 @@
 //! | [`gateway`] | carries live packets through links and queues, and reports what they did |
 //! | [`guest`] | runs a separate Linux kernel in virtual time, as an ordinary process |
 //! | [`qdisc`] | Linux's own queues between client and server, and their counters |
-//! | [`shaper`] | leads a device's packets through a gateway, and back to the device |
 //! | [`packet`] | packets as bytes: parsing, cutting, joining, in recycled buffers |
 //! | [`machine`] | privileges, namespaces, TUN devices, the clock, and waiting |
 //!
@@ -26,5 +25,3 @@ pub mod machine;
 pub mod packet;
 #[cfg(target_os = "linux")]
 pub mod qdisc;
-#[cfg(target_os = "linux")]
-pub mod shaper;

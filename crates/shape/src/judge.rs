@@ -30,11 +30,6 @@ pub enum Refusal {
          --down would bypass it: remove it first, or shape --up alone"
     )]
     Filter { device: String, what: String, owner: String },
-    #[error(
-        "{device} has a shaper that underload did not set up: {what}{owner}. Stop it first: behind \
-         --engine own packets would be shaped twice"
-    )]
-    Twice { device: String, what: String, owner: String },
 }
 
 /// A device as it is before it is shaped.
@@ -71,18 +66,6 @@ impl Present<'_> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Checks that nothing else shapes. Other queues and filters may be there: they see the packets
-    /// that our process returns.
-    ///
-    /// # Errors
-    /// Returns [`Refusal::Twice`].
-    pub fn check_unshaped(self) -> Result<(), Refusal> {
-        let shaper = self.tree.iter().find(|qdisc| is_foreign_shaper(qdisc)).map(describe);
-        let filter = self.filters.iter().find(|filter| filter.redirects_to.is_some());
-        let Some(what) = shaper.or_else(|| filter.map(describe_filter)) else { return Ok(()) };
-        Err(Refusal::Twice { device: self.device.to_owned(), what, owner: self.owner() })
     }
 
     /// Checks that no filter of received packets would be bypassed.

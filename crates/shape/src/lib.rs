@@ -16,7 +16,6 @@
 //! | [`restore`] | the commands that bring back recorded queues |
 //! | [`record`] | what stood before, and when the change is undone |
 //! | [`permanent`] | files that shape the device after each start of the machine |
-//! | [`own`] | the engine that is this program: its queues, devices and counts |
 //! | [`kernel_queue`] | queues that Linux lacks, as BPF programs: their settings |
 //! | [`machine`] | `tc`, `ip`, the records' directory, the process that undoes |
 
@@ -25,7 +24,6 @@ pub mod judge;
 pub mod kernel_queue;
 #[cfg(target_os = "linux")]
 pub mod machine;
-pub mod own;
 pub mod permanent;
 pub mod plan;
 pub mod rate;

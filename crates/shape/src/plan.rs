@@ -10,7 +10,7 @@ use crate::Command;
 use crate::judge::{CHILD_HANDLE, HANDLE};
 use crate::rate::{Bucket, Limit};
 use crate::record::Record;
-use crate::request::{Engine, Request, RequestError};
+use crate::request::{Request, RequestError};
 use crate::restore::{self, Unrestorable};
 use crate::tree::{Device, Filter};
 
@@ -22,8 +22,7 @@ pub fn ifb_name(index: u64) -> String {
     format!("ifb-u{index}")
 }
 
-/// Returns the commands that shape `device` as requested, in their order; none for a process that
-/// shapes.
+/// Returns the commands that shape `device` as requested, in their order.
 ///
 /// # Errors
 /// Returns the value of the request that Linux does not have.
@@ -33,9 +32,6 @@ pub fn shape(
     has_ingress: bool,
 ) -> Result<Vec<Command>, RequestError> {
     let mut commands = Vec::new();
-    if request.engine == Engine::Own {
-        return Ok(commands);
-    }
     let parts = request.parts(device)?;
     if let Some(rate) = request.down {
         let (name, ifb) = (&device.name, ifb_name(device.index));
@@ -106,7 +102,7 @@ fn root(
 
 /// The parts of a change that a device has now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "five independent facts")]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts")]
 pub struct Remains {
     /// Our queue is at the root of the device.
     pub root: bool,
@@ -116,8 +112,6 @@ pub struct Remains {
     pub idle_ingress: bool,
     /// The intermediate device that shapes received packets exists.
     pub ifb: bool,
-    /// A process of ours shapes: its TUN device exists.
-    pub process: bool,
 }
 
 impl Remains {
@@ -127,7 +121,6 @@ impl Remains {
         ingress: Option<&str>,
         filters: &[Filter],
         ifb: &str,
-        tun: &str,
         devices: &[String],
     ) -> Self {
         let is_ours = |filter: &Filter| is_our_filter(filter, ifb);
@@ -136,13 +129,12 @@ impl Remains {
             redirect: filters.iter().any(is_ours),
             idle_ingress: ingress.is_some() && filters.iter().all(is_ours),
             ifb: devices.iter().any(|device| device == ifb),
-            process: devices.iter().any(|device| device == tun),
         }
     }
 
     /// Whether packets pass through anything of ours.
     pub fn is_any(&self) -> bool {
-        self.root || self.redirect || self.ifb || self.process
+        self.root || self.redirect || self.ifb
     }
 }
 

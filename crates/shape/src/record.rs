@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::request::{Engine, Overhead};
+use crate::request::Overhead;
 use crate::tree::Qdisc;
 
 /// The version of the record's format.
@@ -30,8 +30,6 @@ pub struct Record {
     pub down_bit_per_s: Option<u64>,
     pub queue: String,
     pub overhead: Overhead,
-    #[serde(default, skip_serializing_if = "Engine::is_kernel")]
-    pub engine: Engine,
     /// The queues of the device before, root first; `None` if they are not replaced.
     pub before: Option<Vec<Qdisc>>,
     /// Whether the device's ingress queue is ours.
@@ -76,7 +74,6 @@ impl Record {
             down_bit_per_s: None,
             queue: String::new(),
             overhead: Overhead::NONE,
-            engine: Engine::Kernel,
             before: None,
             adds_ingress: false,
             phase: Phase::Applying { since_ms: now_ms },

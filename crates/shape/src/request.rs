@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use underload_aqm::config::{ConfigError, Kind, LinkFacts, Spec, Value, closest};
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkSetup, QueueEntry, QueueSetup};
+use underload_aqm::registry::QueueEntry;
 use underload_aqm::tc;
 
 use crate::tree::Device;
@@ -24,23 +24,6 @@ pub struct Request {
     /// The queue in both directions.
     pub queue: Spec,
     pub overhead: Overhead,
-    pub engine: Engine,
-}
-
-/// The part of the system that shapes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    #[default]
-    Kernel,
-    /// The watcher's process, with the queues of this program.
-    Own,
-}
-
-impl Engine {
-    pub fn is_kernel(&self) -> bool {
-        *self == Self::Kernel
-    }
 }
 
 /// Why a request is refused before anything is looked at.
@@ -65,18 +48,11 @@ pub enum RequestError {
     OwnRate,
     #[error("--overhead and `{0}=` of --queue say the same; leave out one of them")]
     OwnOverhead(String),
-    #[error("--queue: no Linux queue `{0}`; underload itself has it: --engine own")]
-    OwnQueue(String),
     #[error(
-        "--engine own counts no cells of ATM: expected the bytes that the line adds to each \
-         packet, such as --overhead 44B, or --engine kernel"
+        "--queue: no Linux queue `{0}`; `underload kernel-queue` has bode and docsis-pie, \
+         `underload link` has all queues on an emulated link"
     )]
-    Cells,
-    #[error(
-        "--engine own: {device} has packets of the kind `{link_type}`; expected an Ethernet \
-         device, or one whose packets begin with the IP header (ppp, wireguard, tun)"
-    )]
-    LinkType { device: String, link_type: String },
+    NotInLinux(String),
     #[error("--queue")]
     Queue(#[from] ConfigError),
 }
@@ -103,32 +79,9 @@ impl Request {
             if let Some(port) = port.filter(|port| rate > *port) {
                 return Err(RequestError::AbovePort { direction, device: name.clone(), port });
             }
-            match self.engine {
-                Engine::Kernel => drop(self.queue_words(direction, rate)?),
-                Engine::Own => drop(self.setups(rate, 0)?),
-            }
+            self.queue_words(direction, rate)?;
         }
         Ok(())
-    }
-
-    /// Returns link and queue of a direction for [`Engine::Own`]. `header_bytes` are those that the
-    /// device itself adds to a packet.
-    ///
-    /// # Errors
-    /// Returns what the queue or the overhead cannot be.
-    pub fn setups(
-        &self,
-        rate: Rate,
-        header_bytes: u32,
-    ) -> Result<(LinkSetup, QueueSetup), RequestError> {
-        if self.overhead.framing == Framing::Atm {
-            return Err(RequestError::Cells);
-        }
-        let bytes = if self.overhead.is_some() { self.overhead.bytes } else { header_bytes };
-        let link = Spec::new("rate").with("rate", &self.overhead.rate_of_data(rate).to_string());
-        let link = LinkSetup::from_spec(&link.with("overhead", &format!("{bytes}B")))?;
-        let queue = QueueSetup::from_spec(&self.queue, &link.facts())?;
-        Ok((link, queue))
     }
 
     /// Returns the directions that are shaped, with their rates.
@@ -169,7 +122,7 @@ impl Request {
         let Some(kind) = self.cake() else {
             return tc::arguments(&spec, &link, None).map_err(|error| match error {
                 ConfigError::UnknownName { .. } if QueueEntry::find(&spec.name).is_some() => {
-                    RequestError::OwnQueue(spec.name.clone())
+                    RequestError::NotInLinux(spec.name.clone())
                 }
                 error => with_cake_mq(error).into(),
             });

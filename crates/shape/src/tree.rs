@@ -22,7 +22,7 @@ pub struct Qdisc {
 }
 
 /// What a queue discipline did since it was created, and its present backlog.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Counts {
     pub sent_bytes: u64,
     pub sent_packets: u64,
@@ -43,8 +43,8 @@ pub struct Reading {
     pub classes: Vec<Class>,
 }
 
-/// A class of packets with the same codepoints: of CAKE, or of our process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A class (tin) of CAKE.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Class {
     pub name: String,
     /// The rate above which the class loses its precedence, in bit/s; 0 if it never does.

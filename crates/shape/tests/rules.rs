@@ -10,7 +10,7 @@ use underload_shape::permanent::Format;
 use underload_shape::plan::{self, Remains, ifb_name};
 use underload_shape::rate::{Bucket, Limit, error_number, requested};
 use underload_shape::record::{Action, Phase, Record, is_abandoned, watch};
-use underload_shape::request::{Engine, Overhead, Request};
+use underload_shape::request::{Overhead, Request};
 use underload_shape::tree::{Device, Filter, Qdisc};
 use underload_shape::{Command, Program};
 
@@ -21,7 +21,6 @@ fn request(up: Option<u64>, down: Option<u64>, queue: &str, overhead: &str) -> R
         down: down.map(Rate::from_megabits_per_second),
         queue: Spec::parse(queue).expect("a queue"),
         overhead: Overhead::parse(overhead).expect("a kind of line"),
-        engine: Engine::Kernel,
     }
 }
 
@@ -347,7 +346,7 @@ impl Kernel {
     fn remains(&self) -> Remains {
         let devices: Vec<String> = self.devices.iter().cloned().collect();
         let ingress = self.ingress.then_some("clsact");
-        Remains::new(Some(&self.root), ingress, &self.filters, &ifb_name(2), "ul-up2", &devices)
+        Remains::new(Some(&self.root), ingress, &self.filters, &ifb_name(2), &devices)
     }
 }
 
@@ -413,21 +412,4 @@ fn permanent_files_say_where_they_belong() {
         let error = write(format, request).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}");
     }
-}
-
-#[test]
-fn our_process_charges_what_device_or_line_add_to_a_packet() {
-    let mbit = Rate::from_megabits_per_second;
-    let setups = |queue: &str, overhead: &str| {
-        let wanted = Request { engine: Engine::Own, ..request(Some(65), None, queue, overhead) };
-        wanted.check(None)?;
-        wanted.setups(mbit(65), 14)
-    };
-    let (link, queue) = setups("bode:bound=20ms", "vdsl2").expect("a queue of ours");
-    assert_eq!((link.facts().rate, link.overhead_bytes), (Some(mbit(64)), 22));
-    assert!(queue.label.to_string().starts_with("bode:"), "{}", queue.label);
-    let (link, _) = setups("docsis-lld", "none").expect("a queue of ours");
-    assert_eq!((link.facts().rate, link.overhead_bytes), (Some(mbit(65)), 14));
-    let refusal = setups("bode", "adsl-pppoa").expect_err("cells").to_string();
-    assert!(refusal.contains("counts no cells of ATM"), "{refusal}");
 }

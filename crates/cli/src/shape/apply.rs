@@ -12,10 +12,9 @@ use underload_aqm::rate::Rate;
 use underload_shape::machine::{
     ApplyError, Confirmation, Lasts, Session, Settings, Snapshot, SnapshotError, Standing,
 };
-use underload_shape::own::tun_names;
 use underload_shape::permanent::Format;
 use underload_shape::plan;
-use underload_shape::request::{Engine, Overhead, Request};
+use underload_shape::request::{Overhead, Request};
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::OrBadInput as _;
 use underload_terminal::interrupt::Interrupt;
@@ -37,16 +36,12 @@ Examples:
   sudo underload shape apply --dev eth0 --up 18mbit --down 90mbit --overhead docsis
   sudo underload shape apply --dev eth0 --up 9500kbit --queue fq-codel:target=10ms
   sudo underload shape apply --dev eth0 --up 18mbit --yes
-  sudo underload shape apply --dev eth0 --up 9mbit --engine own --queue bode:bound=20ms
   underload shape apply --dev eth0 --up 18mbit --dry-run")]
 pub struct Arguments {
     #[command(flatten)]
     shaping: Shaping,
     #[command(flatten)]
     change: Change,
-    /// kernel, or own: a process of underload, with any queue.
-    #[arg(long, value_name = "ENGINE", default_value = "kernel", value_parser = engine)]
-    engine: Engine,
     /// Prints the commands that would run, and changes nothing.
     #[arg(long)]
     dry_run: bool,
@@ -112,9 +107,9 @@ pub(super) struct Shaping {
 
 impl Shaping {
     /// Returns the request, if it can be met on some device.
-    pub(super) fn request(&self, engine: Engine) -> anyhow::Result<Request> {
+    pub(super) fn request(&self) -> anyhow::Result<Request> {
         let [up, down] = [self.up, self.down].map(|rate| rate.map(Rate::from_bits_per_second));
-        self.queueing.request(&self.dev, up, down, engine)
+        self.queueing.request(&self.dev, up, down)
     }
 }
 
@@ -125,11 +120,10 @@ impl Queueing {
         device: &str,
         up: Option<Rate>,
         down: Option<Rate>,
-        engine: Engine,
     ) -> anyhow::Result<Request> {
         let queue = Spec::parse(&self.queue).context("--queue").or_bad_input()?;
         let (device, overhead) = (device.to_owned(), self.overhead);
-        let request = Request { device, up, down, queue, overhead, engine };
+        let request = Request { device, up, down, queue, overhead };
         request.check(None).or_bad_input()?;
         Ok(request)
     }
@@ -162,7 +156,7 @@ impl Change {
 
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
-        let request = self.shaping.request(self.engine)?;
+        let request = self.shaping.request()?;
         if self.dry_run {
             return dry_run(&request);
         }
@@ -175,7 +169,7 @@ impl Arguments {
 
 impl WriteArguments {
     pub fn run(&self) -> anyhow::Result<()> {
-        let request = self.shaping.request(Engine::Kernel)?;
+        let request = self.shaping.request()?;
         let device = known(Snapshot::take(&request.device))?.device;
         console::print(&self.format.write(&request, &device).or_bad_input()?)
     }
@@ -187,13 +181,6 @@ fn dry_run(request: &Request) -> anyhow::Result<()> {
     request.check(snapshot.port_rate()).or_bad_input()?;
     let commands = plan::shape(request, &snapshot.device, snapshot.ingress.is_some());
     let commands = commands.or_bad_input()?;
-    if request.engine == Engine::Own {
-        let [up, down] = tun_names(snapshot.device.index);
-        return console::print(&format!(
-            "no commands: a process leads the packets of {} through TUN devices, {up} and {down}\n",
-            request.device
-        ));
-    }
     let lines: Vec<String> = commands.iter().map(|command| format!("{command}\n")).collect();
     console::print(&lines.concat())
 }
@@ -305,14 +292,6 @@ fn within(text: &str) -> Result<Duration, String> {
     let bounds = Duration::from_secs(1)..=Duration::from_hours(1);
     let time = quantity::duration(text)?;
     if bounds.contains(&time) { Ok(time) } else { Err("expected 1s to 1h".to_owned()) }
-}
-
-fn engine(text: &str) -> Result<Engine, String> {
-    match text {
-        "kernel" => Ok(Engine::Kernel),
-        "own" => Ok(Engine::Own),
-        _ => Err("expected kernel or own".to_owned()),
-    }
 }
 
 pub(super) fn format(text: &str) -> Result<Format, String> {

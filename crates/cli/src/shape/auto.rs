@@ -11,7 +11,7 @@ use underload_probe::survey::Echoes;
 use underload_shape::auto::{Answer, Bounds, Decision, Follower, Reading, Way};
 use underload_shape::machine::{ChangeError, Session, Snapshot, now_ms, sent_bytes};
 use underload_shape::plan::ifb_name;
-use underload_shape::request::{Engine, Request};
+use underload_shape::request::Request;
 use underload_shape::tree::Device;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
@@ -88,7 +88,7 @@ impl Arguments {
             );
         }
         let base = |bounds: Option<Bounds>| bounds.map(Bounds::base);
-        let request = self.queueing.request(&self.dev, base(up), base(down), Engine::Kernel)?;
+        let request = self.queueing.request(&self.dev, base(up), base(down))?;
         if request.queue.name == "fifo" {
             warning!(
                 "warning: in a fifo the pings wait behind the load, so the rates may fall to their \

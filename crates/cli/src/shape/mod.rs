@@ -2,8 +2,6 @@
 
 mod apply;
 mod auto;
-#[cfg(feature = "whole")]
-mod own;
 mod show;
 mod suggest;
 mod temporary;
@@ -83,7 +81,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Action::Show(arguments) => arguments.run(),
         Action::Off(arguments) => off(arguments.device()),
         Action::Write(arguments) => arguments.run(),
-        Action::Watch { record } => own::watch(record),
+        Action::Watch { record } => Ok(underload_shape::machine::follow(record)?),
     }
 }
 
@@ -103,16 +101,6 @@ fn off(device: Option<&str>) -> anyhow::Result<()> {
         warning!("warning: {difference}");
     }
     console::print(&format!("{}: not shaped any more\n", record.device))
-}
-
-/// The engine that is this program, which the program for small machines lacks.
-#[cfg(not(feature = "whole"))]
-mod own {
-    pub(super) fn watch(record: &std::path::Path) -> anyhow::Result<()> {
-        let lacks = "this underload is the one for small machines, without queues of its own: \
-                     expected `--engine kernel`";
-        Ok(underload_shape::machine::follow(record, |_| Err(lacks.to_owned()))?)
-    }
 }
 
 /// Marks an unknown device as bad input.

@@ -9,7 +9,6 @@ use serde::Serialize;
 use underload_aqm::rate::Rate;
 use underload_shape::machine::{Session, Shaped, Standing};
 use underload_shape::rate::requested;
-use underload_shape::request::Engine;
 use underload_shape::tree::{Class, Counts, Reading};
 use underload_terminal::console;
 use underload_terminal::interrupt::Interrupt;
@@ -53,7 +52,6 @@ struct DeviceView {
     /// Seconds until the change is undone; only if the state is `pending` or `temporary`.
     undone_in_s: Option<f64>,
     queue: String,
-    engine: Engine,
     up: Option<Way>,
     down: Option<Way>,
 }
@@ -66,7 +64,7 @@ struct Way {
     /// The rate at which it was sent since the reading before; `None` for the first.
     rate_bit_per_s: Option<u64>,
     counts: Counts,
-    /// The classes of CAKE, or those of our process.
+    /// The classes of CAKE.
     classes: Vec<Class>,
 }
 
@@ -146,8 +144,7 @@ fn view(shaped: Shaped, before: Option<(Duration, &DeviceView)>) -> DeviceView {
         Standing::Lost | Standing::Undone => ("lost", None),
     };
     let device = name.unwrap_or(record.device);
-    let (queue, engine) = (record.queue, record.engine);
-    DeviceView { device, state, undone_in_s, queue, engine, up, down }
+    DeviceView { device, state, undone_in_s, queue: record.queue, up, down }
 }
 
 /// Returns a direction out of its queues, root first; `None` if they are gone.
@@ -208,9 +205,6 @@ impl Document {
                     format!("undone in {seconds:.0} s, or with the command that measures")
                 }
                 Some(seconds) => format!("undone in {seconds:.0} s unless confirmed"),
-                None if view.state == "lost" && view.engine == Engine::Own => {
-                    "the process that shaped it has ended: packets pass unshaped".to_owned()
-                }
                 None if view.state == "lost" => {
                     "its queues were removed or replaced by another program".to_owned()
                 }
@@ -287,24 +281,15 @@ fn totals(way: &Way) -> String {
 fn class_totals(class: &Class) -> String {
     let sent = megabytes(class.counts.sent_bytes);
     let peak = class.peak_delay_us as f64 / 1e3;
-    // Only CAKE knows the backlog and the mean delay of a class.
-    let counts = &class.counts;
-    let present = if counts.delay_us.is_some() { present(counts) } else { fates(counts) };
-    format!("{sent} MB, {present}, at most {peak:.1} ms")
-}
-
-/// Returns drops and marks.
-fn fates(counts: &Counts) -> String {
-    let mut text = format!("{} dropped", counts.dropped);
-    if let Some(marked) = counts.marked {
-        let _ = write!(text, ", {marked} marked");
-    }
-    text
+    format!("{sent} MB, {}, at most {peak:.1} ms", present(&class.counts))
 }
 
 /// Returns drops, marks, backlog and delay.
 fn present(counts: &Counts) -> String {
-    let mut text = fates(counts);
+    let mut text = format!("{} dropped", counts.dropped);
+    if let Some(marked) = counts.marked {
+        let _ = write!(text, ", {marked} marked");
+    }
     let _ = write!(text, ", {:.1} kB waiting", counts.backlog_bytes as f64 / 1e3);
     if let Some(delay) = counts.delay_us {
         let _ = write!(text, ", delay {:.1} ms", delay as f64 / 1e3);

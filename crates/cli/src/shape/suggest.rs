@@ -15,7 +15,7 @@ use underload_record::schema::{Direction, Finding};
 use underload_report::{load, write_report};
 use underload_shape::machine::{ApplyError, Session, Snapshot, ToolError};
 use underload_shape::permanent::Format;
-use underload_shape::request::{Engine, Overhead, Request};
+use underload_shape::request::{Overhead, Request};
 use underload_shape::suggest::{
     Choice, INSIDE_MORE_MS, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial,
     WAYS, Ways,
@@ -160,9 +160,8 @@ impl Arguments {
     }
 
     fn request(&self, queue: &Spec, [up, down]: Ways<Option<Rate>>) -> Request {
-        let (device, overhead) = (self.dev.clone(), self.overhead);
-        let (queue, engine) = (queue.clone(), Engine::Kernel);
-        Request { device, up, down, queue, overhead, engine }
+        let (device, queue) = (self.dev.clone(), queue.clone());
+        Request { device, up, down, queue, overhead: self.overhead }
     }
 
     /// Returns the queues that this kernel has: each is in use for an instant, before anything is
@@ -470,8 +469,8 @@ mod tests {
         );
         let queue = Spec::parse("cake:tins=diffserv4").expect("a queue");
         let overhead = Overhead::parse("docsis").expect("a kind");
-        let (device, engine) = ("eth0".to_owned(), Engine::Kernel);
-        let request = Request { device, up: None, down: rate, queue, overhead, engine };
+        let device = "eth0".to_owned();
+        let request = Request { device, up: None, down: rate, queue, overhead };
         assert_eq!(
             command_line(&request),
             "sudo underload shape apply --dev eth0 --down 18mbit --queue cake:tins=diffserv4 \

@@ -17,7 +17,7 @@ use underload_record::history::{CONTRAST_CONFIDENCE, Contrast, Followed, RUNS_MI
 use underload_record::schema::TrialRecord;
 use underload_report::{HistoryPage, history_page, plain_text, replace_page, significant};
 use underload_shape::machine::{self, Lasts, Session};
-use underload_shape::request::{Engine, Request};
+use underload_shape::request::Request;
 use underload_shape::suggest::WAYS;
 use underload_shape::trial::{Hour, Log, Plan, Position, SLOTS_MAX, SLOTS_MIN, Settings};
 use underload_store::RunDir;
@@ -82,7 +82,7 @@ const POLL: Duration = Duration::from_millis(500);
 
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
-        let request = self.shaping.request(Engine::Kernel)?;
+        let request = self.shaping.request()?;
         let slots = self.slots()?;
         self.courtesy.check().or_bad_input()?;
         let new = || PathBuf::from("runs").join(format!("trial-{}", request.device));

@@ -68,80 +68,11 @@ fn following_a_line_costs_less_than_two_percent_of_a_core() {
 
 /// Returns the processor time of a process and its ended children, in ms.
 fn processor_ms(process: u32) -> u64 {
-    let [user, kernel] = times_ms(process);
-    user + kernel
-}
-
-/// Returns the processor time of a process and its ended children in its own code and in the
-/// kernel, in ms.
-fn times_ms(process: u32) -> [u64; 2] {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).expect("the process runs");
     let after_name = text.rsplit(") ").next().unwrap_or_default();
     // The kernel reports these times in hundredths of a second.
     let ticks = after_name.split(' ').skip(11).take(4);
-    let ms: Vec<u64> = ticks.map(|it| it.parse::<u64>().expect("a number") * 10).collect();
-    [ms[0] + ms[2], ms[1] + ms[3]]
-}
-
-/// `cargo xtask bench shape-own`: what our process carries, and the processor time that it takes.
-#[test]
-#[ignore = "prints a table within three minutes"]
-fn our_process_as_fast_as_it_goes() {
-    const SECONDS: u64 = 10;
-    let Some(world) = World::new("our_process_as_fast") else { return };
-    let folder = tempfile::tempdir().expect("a directory");
-    world.shell(FAR_END);
-    let _server = serve_far(&world, folder.path());
-    eprintln!("| rate | direction | carried, Mbit/s | of a core | in the kernel |");
-    eprintln!("|---|---|---:|---:|---:|");
-    for rate in ["10mbit", "100mbit", "1gbit", "9gbit"] {
-        for way in ["up", "down"] {
-            let words = ["apply", "--dev", "v0", "--engine", "own", "--queue", "docsis-pie"];
-            let rates = ["--up", rate, "--down", rate, "--yes"];
-            let applied = world.shape(&[&words[..], &rates].concat());
-            assert!(applied.status.success(), "{}", text(&applied.stderr));
-            let mut load = Command::new(PROGRAM_PATH);
-            load.args(["measure", "10.9.0.2", &format!("--{way}"), "--idle", "1s", "--quiet"]);
-            load.args(["--duration", &format!("{}s", SECONDS + 5)]);
-            load.env("HOME", folder.path()).current_dir(folder.path());
-            let mut load = world.namespace.spawn(load).expect("a program that starts");
-            std::thread::sleep(Duration::from_secs(4));
-            let process = own_process();
-            let (bytes, times, start) = (own_bytes(&world, way), times_ms(process), Instant::now());
-            std::thread::sleep(Duration::from_secs(SECONDS));
-            let bytes = own_bytes(&world, way) - bytes;
-            let took = start.elapsed().as_secs_f64();
-            let now = times_ms(process);
-            let share = |of: usize| (now[of] - times[of]) as f64 / took / 10.0;
-            let (carried, kernel) = (bytes as f64 * 8e-6 / took, share(1));
-            let all = share(0) + kernel;
-            eprintln!("| {rate} | {way} | {carried:.1} | {all:.0} % | {kernel:.0} % |");
-            let _ = load.wait();
-            assert!(world.shape(&["off"]).status.success());
-        }
-    }
-}
-
-/// Returns the process that has our TUN device, as this process numbers it.
-fn own_process() -> u32 {
-    let has_it = |folder: &Path| {
-        let files = fs::read_dir(folder.join("fdinfo")).into_iter().flatten().flatten();
-        let mut texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
-        texts.any(|text| text.contains("ul-up"))
-    };
-    let processes = fs::read_dir("/proc").expect("/proc").flatten();
-    let mut owners = processes.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        has_it(&entry.path()).then_some(number)
-    });
-    owners.next().expect("one process shapes")
-}
-
-/// Returns the bytes that our process sent in a direction.
-fn own_bytes(world: &World, way: &str) -> u64 {
-    let shown = text(&world.shape(&["show", "--json"]).stdout);
-    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
-    shown["devices"][0][way]["counts"]["sent_bytes"].as_u64().expect("a number")
+    ticks.map(|it| it.parse::<u64>().expect("a number") * 10).sum()
 }
 
 /// Starts a server at the far end of [`FAR_END`].
@@ -164,18 +95,12 @@ struct Killed {
 
 /// Returns the commands that shape, with a server behind a full buffer for `suggest`, and a trial
 /// whose first hour is shaped.
-fn killed_commands(folder: &Path) -> [Killed; 5] {
+fn killed_commands(folder: &Path) -> [Killed; 4] {
     let words = |parts: &[&[&str]]| parts.concat().into_iter().map(str::to_owned).collect();
     let out = folder.display().to_string();
     let suggest = ["suggest", "10.9.0.2", "--dev", "v0", "--duration", "1s", "--budget", "2GB"];
     [
         ("apply", words(&[&["apply"], &BOTH, &FIFO, &["--within", "1s"]]), [0, 1_000], false),
-        (
-            "apply, own",
-            words(&[&["apply"], &BOTH, &["--engine", "own", "--queue", "bode", "--within", "1s"]]),
-            [0, 1_000],
-            false,
-        ),
         ("auto", words(&[&FOLLOWED, &FIFO]), [0, 3_000], true),
         ("suggest", words(&[&suggest, &FIFO]), [14_000, 40_000], false),
         (

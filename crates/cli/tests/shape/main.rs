@@ -12,7 +12,6 @@ mod kills;
 #[path = "../../../shape/examples/followed_lines/lines.rs"]
 mod lines;
 mod newest_kernel;
-mod own;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -344,7 +343,7 @@ fn what_cannot_be_shaped_is_refused_with_advice() {
         (
             &["--dev", "v0", "--up", "5mbit", "--queue", "bode"],
             2,
-            "no Linux queue `bode`; underload itself has it: --engine own",
+            "no Linux queue `bode`; `underload kernel-queue` has bode and docsis-pie",
         ),
         (&["--dev", "v0", "--up", "5mbit", "--queue", "x"], 2, "red, sfb, cake_mq"),
         (&["--dev", "lo", "--up", "5mbit", "--queue", "cake_mq"], 2, "lo has one transmit queue"),

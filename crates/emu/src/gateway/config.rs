@@ -70,8 +70,6 @@ pub struct GatewayConfig {
     /// longer for a system call than for a packet: threads do not spin then, read the clock once
     /// per wake-up, and only devices that have a frame.
     pub time_is_virtual: bool,
-    /// Whether the time series is recorded, for three hours at most.
-    pub keeps_series: bool,
     /// Interval of the time series, and of the counters that [`super::Gateway::read`] returns.
     pub sample_interval: Span,
     /// Limit of the buffers of each direction.
@@ -90,7 +88,6 @@ impl GatewayConfig {
             realtime: true,
             spin: Span::from_micros(150),
             time_is_virtual: false,
-            keeps_series: true,
             sample_interval: Span::from_millis(10),
             buffer_limit_bytes: 256 << 20,
         }

@@ -25,7 +25,7 @@ mod thread;
 pub use config::{GatewayConfig, LaneConfig, Offload, Threads};
 pub(crate) use journal::{Event, Events, Journal};
 pub use lane::IoStats;
-pub use recorder::{ClassReading, InputDrop, Outside, Reading, Recording, Window};
+pub use recorder::{InputDrop, Outside, Reading, Recording, Window};
 pub use report::{GatewayReport, LaneReport};
 
 pub(crate) use recorder::Live;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use underload_aqm::histogram::Histogram;
 use underload_aqm::link::tally::{self, Curves, Sanctions, Tally};
-use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
@@ -82,20 +82,8 @@ pub struct Reading {
     pub delivered: u64,
     /// The longest sojourn in the last interval of the time series.
     pub sojourn_max: Span,
-    /// Packets that arrived as L4S (ECT(1) or CE, RFC 9331), and the others.
-    pub classes: [ClassReading; 2],
     /// Delivered packets later than the limit of a valid trial, which allows one in a hundred.
     pub late: u64,
-}
-
-/// The counters of a class of packets at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClassReading {
-    pub sent: Count,
-    pub dropped: u64,
-    pub marked: u64,
-    /// The longest sojourn in the last interval of the time series.
-    pub sojourn_max: Span,
 }
 
 impl Live {
@@ -113,13 +101,9 @@ pub struct Recorder {
     tally: Tally,
     /// Counts of the present phase.
     outside: Outside,
-    /// The time series; `None` if it is not recorded.
-    curves: Option<Curves>,
+    curves: Curves,
     /// The longest sojourn in the last row.
     sojourn_max: Span,
-    /// Counters of L4S and others, with the sojourns since the last row; those of the last row.
-    classes: [ClassReading; 2],
-    row_classes: [ClassReading; 2],
     /// Names of the flows that queue protection sanctioned.
     flow_names: BTreeMap<u32, String>,
     /// Packets lost outside of queue and link, in total and since the last row of the time series.
@@ -134,15 +118,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose first phase starts now. `varying`: whether the link's rate varies.
-    /// `curves`: an empty time series, if it is to be recorded.
+    /// Returns a recorder whose first phase starts now. `varying`: whether the link's rate varies.
     pub fn new(
         pool: Pool,
         live: Arc<Live>,
         journal: Option<Journal>,
         now: Time,
         varying: bool,
-        curves: Option<Curves>,
     ) -> Self {
         Self {
             pool,
@@ -150,10 +132,8 @@ impl Recorder {
             phase: Phase::Whole,
             tally: Tally::new(now, varying),
             outside: Outside::default(),
-            curves,
+            curves: Curves::default(),
             sojourn_max: Span::ZERO,
-            classes: Default::default(),
-            row_classes: Default::default(),
             flow_names: BTreeMap::new(),
             input_drops: 0,
             row_input_drops: 0,
@@ -203,7 +183,6 @@ impl Recorder {
                 backlog,
                 delivered: self.delivered,
                 sojourn_max: self.sojourn_max,
-                classes: self.row_classes,
                 late: self.late,
             };
         }
@@ -214,10 +193,8 @@ impl Recorder {
         let mut row = self.tally.end_row(now, queue.backlog());
         row.drops += std::mem::take(&mut self.row_input_drops);
         self.sojourn_max = row.sojourn_max;
-        self.row_classes = self.classes;
-        self.classes.iter_mut().for_each(|class| class.sojourn_max = Span::ZERO);
-        if let Some(curves) = self.curves.as_mut().filter(|curves| curves.rows.len() < ROWS_MAX) {
-            curves.push(row, queue);
+        if self.curves.rows.len() < ROWS_MAX {
+            self.curves.push(row, queue);
         }
         if let Some(journal) = &mut self.journal {
             journal.flush();
@@ -236,7 +213,7 @@ impl Recorder {
         Recording {
             whole,
             windows: self.windows,
-            curves: self.curves.unwrap_or_default(),
+            curves: self.curves,
             flow_names: self.flow_names,
             lost_events,
             buffer_bytes: self.pool.allocated_bytes,
@@ -246,12 +223,6 @@ impl Recorder {
     /// The packet's length without the overhead of the link.
     fn ip_length(&mut self, handle: Handle) -> u32 {
         segment_length(self.pool.frame(handle), handle.segment)
-    }
-
-    /// The class of a packet as it arrived: marking changes the queue's copy of its headers alone.
-    fn class(&mut self, handle: Handle) -> &mut ClassReading {
-        let is_l4s = matches!(self.pool.frame(handle).ecn(), Ecn::Ect1 | Ecn::Ce);
-        &mut self.classes[usize::from(!is_l4s)]
     }
 
     fn log(&mut self, time: Time, event: Event) {
@@ -278,7 +249,6 @@ pub struct Recording {
 impl Observer<Handle> for Recorder {
     fn dropped(&mut self, now: Time, packet: Packet<Handle>, reason: DropReason) {
         self.tally.dropped(&packet.meta, reason);
-        self.class(packet.payload).dropped += 1;
         if self.journal.is_some() {
             let bytes = self.ip_length(packet.payload);
             self.log(now, Event::Drop { bytes });
@@ -286,9 +256,8 @@ impl Observer<Handle> for Recorder {
         self.pool.release(packet.payload, 1);
     }
 
-    fn marked(&mut self, _now: Time, packet: &Packet<Handle>, reason: MarkReason) {
+    fn marked(&mut self, _now: Time, _packet: &Packet<Handle>, reason: MarkReason) {
         self.tally.marked(reason);
-        self.class(packet.payload).marked += 1;
     }
 
     fn sanctioned(&mut self, now: Time, packet: &Packet<Handle>, score: Span) {
@@ -310,9 +279,6 @@ impl Observer<Handle> for Recorder {
 
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Handle>) {
         self.tally.transmitted(start, end, &packet.meta);
-        let class = self.class(packet.payload);
-        class.sent.add(packet.meta.len);
-        class.sojourn_max = class.sojourn_max.max(start.since(packet.meta.arrived));
         if self.journal.is_some() {
             let bytes = self.ip_length(packet.payload);
             self.log(end, Event::Departure { bytes, waited: end.since(packet.meta.arrived) });

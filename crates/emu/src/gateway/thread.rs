@@ -8,7 +8,6 @@ use std::sync::mpsc::Receiver;
 
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::eventfd::EventFd;
-use underload_aqm::link::tally::Curves;
 use underload_aqm::link::{Link, RateProcess};
 use underload_aqm::time::{Span, Time};
 use underload_record::link::LinkName;
@@ -146,8 +145,7 @@ impl Thread {
         let pool = Pool::new(self.config.buffer_limit_bytes, frame_max);
         let varying = config.link.rate.varies();
         let now = self.clock.now();
-        let curves = self.config.keeps_series.then(Curves::default);
-        let recorder = Recorder::new(pool, parts.live, parts.journal, now, varying, curves);
+        let recorder = Recorder::new(pool, parts.live, parts.journal, now, varying);
         let labels = LaneLabels {
             device: parts.source.name().to_owned(),
             name: LinkName {

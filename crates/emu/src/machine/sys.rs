@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "ioctl, fork and scheduling calls have no safe wrapper in nix")]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -40,66 +40,6 @@ pub fn set_tun_offload(file: &impl AsFd, on: bool) -> io::Result<()> {
     // SAFETY: the descriptor is open for the call, and TUNSETOFFLOAD takes its argument by value.
     let result = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::TUNSETOFFLOAD, offloads) };
     nix::errno::Errno::result(result).map(drop).map_err(Into::into)
-}
-
-/// Creates a map of the kernel that discards its least recently used entries.
-pub fn create_recent_map(key: u32, value: u32, entries_max: u32) -> io::Result<OwnedFd> {
-    const MAP_CREATE: libc::c_int = 0;
-    const LRU_HASH: u32 = 9;
-    let mut request = BpfRequest::default();
-    request.set_words(0, &[LRU_HASH, key, value, entries_max]);
-    request.send(MAP_CREATE)
-}
-
-/// Hands a program for a device's packets to the kernel, which refuses it unless it is safe.
-pub fn load_program(instructions: &[[u8; 8]]) -> io::Result<OwnedFd> {
-    const PROGRAM_LOAD: libc::c_int = 5;
-    const DEVICE_PACKETS: u32 = 3;
-    const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
-    let mut request = BpfRequest::default();
-    request.set_words(0, &[DEVICE_PACKETS, instructions.len() as u32]);
-    request.set_pointer(8, instructions.as_ptr().cast());
-    request.set_pointer(16, LICENSE.as_ptr().cast());
-    request.send(PROGRAM_LOAD)
-}
-
-/// Puts a program before all others at a hook of a device, for as long as the result is open.
-pub fn attach_program(program: &OwnedFd, device: u32, hook: u32) -> io::Result<OwnedFd> {
-    const LINK_CREATE: libc::c_int = 28;
-    const BEFORE: u32 = 8;
-    let mut request = BpfRequest::default();
-    request.set_words(0, &[program.as_raw_fd() as u32, device, hook, BEFORE]);
-    request.send(LINK_CREATE)
-}
-
-/// The argument of bpf(2), `union bpf_attr`. All its unused bytes are zero.
-#[derive(Default)]
-#[repr(C, align(8))]
-struct BpfRequest([[u8; 32]; 4]);
-
-impl BpfRequest {
-    fn set(&mut self, offset: usize, bytes: &[u8]) {
-        self.0.as_flattened_mut()[offset..][..bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn set_words(&mut self, offset: usize, words: &[u32]) {
-        for (place, word) in words.iter().enumerate() {
-            self.set(offset + place * 4, &word.to_ne_bytes());
-        }
-    }
-
-    fn set_pointer(&mut self, offset: usize, pointer: *const u8) {
-        self.set(offset, &(pointer as u64).to_ne_bytes());
-    }
-
-    /// Sends a request that returns a descriptor.
-    fn send(&self, command: libc::c_int) -> io::Result<OwnedFd> {
-        // SAFETY: the request lives through the call, and so does what it points to.
-        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self, size_of::<Self>()) };
-        let descriptor = nix::errno::Errno::result(result)?;
-        // SAFETY: the kernel has opened this descriptor, and nothing else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
-    }
 }
 
 /// Lets the command start with no signal blocked, whatever the starting thread blocks. The thread's

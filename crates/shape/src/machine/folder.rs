@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use underload_disk::lock::{self, Lock};
 use underload_disk::{Access, write_whole};
 
-use crate::own::OwnCounts;
 use crate::record::{Record, RecordError};
 
 /// How long this process waits for the lock of another.
@@ -90,21 +89,8 @@ impl Folder {
     /// # Errors
     /// Returns the file that could not be removed.
     pub fn remove(&self, index: u64) -> Result<(), FolderError> {
-        remove(self.path(index))
-    }
-
-    /// Returns the counts of the process that shapes a device; `None` if it wrote none yet.
-    pub fn counts(&self, index: u64) -> Option<OwnCounts> {
-        let text = std::fs::read_to_string(counts_path(&self.path(index))).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-
-    /// Removes the counts of the process that shaped a device.
-    ///
-    /// # Errors
-    /// Returns the file that could not be removed.
-    pub fn remove_counts(&self, index: u64) -> Result<(), FolderError> {
-        remove(counts_path(&self.path(index)))
+        let path = self.path(index);
+        underload_disk::remove(&path).map_err(|source| FolderError::File { path, source })
     }
 
     /// Returns all records of this network, by the number of the device.
@@ -125,23 +111,6 @@ impl Folder {
         records.sort_by_key(|record| record.index);
         Ok(records)
     }
-}
-
-fn remove(path: PathBuf) -> Result<(), FolderError> {
-    underload_disk::remove(&path).map_err(|source| FolderError::File { path, source })
-}
-
-/// Returns the path of the counts beside a record.
-fn counts_path(record: &Path) -> PathBuf {
-    record.with_extension("counts")
-}
-
-/// Writes the counts of the process that shapes, beside its record.
-///
-/// # Errors
-/// Returns what the file system reported.
-pub fn write_counts(record: &Path, counts: &OwnCounts) -> io::Result<()> {
-    write_whole(&counts_path(record), &serde_json::to_vec(counts)?, Access::Owner)
 }
 
 /// Reads a record; `None` if it was removed.

@@ -3,7 +3,6 @@
 
 mod folder;
 pub mod kernel_queues;
-mod process;
 mod session;
 mod snapshot;
 mod tools;
@@ -16,7 +15,7 @@ pub use session::{
 };
 pub use snapshot::{Snapshot, SnapshotError};
 pub use tools::ToolError;
-pub use watcher::{Shaper, State, Watcher, follow};
+pub use watcher::{Watcher, follow};
 
 use nix::time::{ClockId, clock_gettime};
 

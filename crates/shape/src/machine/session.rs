@@ -8,21 +8,19 @@ use std::time::Duration;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
-use underload_aqm::rate::Rate;
 use underload_disk::lock::Lock;
 
 use super::folder::{self, Folder, FolderError};
+use super::now_ms;
 use super::snapshot::{Snapshot, SnapshotError, devices};
 use super::tools::{self, ToolError};
 use super::watcher::Watcher;
-use super::{now_ms, process};
 use crate::Command;
 use crate::judge::{Present, Refusal};
-use crate::own;
 use crate::plan::{self, ifb_name};
 use crate::rate::{Limit, error_number};
 use crate::record::{self, Phase, Record};
-use crate::request::{Engine, Request, RequestError};
+use crate::request::{Request, RequestError};
 use crate::restore::{self, Unrestorable};
 use crate::tree::{Device, Qdisc, Reading};
 
@@ -66,8 +64,6 @@ pub enum ApplyError {
     Refused(#[from] Refusal),
     #[error("nothing was changed: the process that would undo the change cannot be started")]
     Watcher(#[source] io::Error),
-    #[error("nothing was changed: the process that would shape {device} ended")]
-    Shaper { device: String, source: io::Error },
     #[error("{device} is as it was before")]
     Step { device: String, source: ToolError },
     #[error("{device} is as it was before: after all commands, {what} was missing")]
@@ -104,8 +100,6 @@ pub enum UndoError {
     Unrestorable(#[from] Unrestorable),
     #[error("by hand: {}", list(commands))]
     Left { commands: Vec<Command>, source: ToolError },
-    #[error("the process that has the TUN device {tun} does not end: `ip link del dev {tun}`")]
-    Stays { tun: String },
     #[error("underload shapes no device: nothing to undo or to confirm")]
     Nothing,
     #[error("underload does not shape `{device}`; it shapes {shaped}")]
@@ -187,10 +181,7 @@ impl Session {
         let (program, arguments) = settings.watcher;
         let watcher = Watcher::start(program, arguments, &path).map_err(|error| {
             let _ = self.folder.remove(record.index);
-            match record.engine {
-                Engine::Kernel => ApplyError::Watcher(error),
-                Engine::Own => ApplyError::Shaper { device: record.device.clone(), source: error },
-            }
+            ApplyError::Watcher(error)
         })?;
         let outcome = run_all(&record.device, &commands)
             .and_then(|()| check_applied(&record))
@@ -358,9 +349,6 @@ impl Session {
     /// Undoes a change and removes its record. Returns what differs from before. The caller has the
     /// lock.
     fn undo(&self, record: &Record) -> Result<Option<String>, UndoError> {
-        if record.engine == Engine::Own {
-            return self.end_process(record).map(|()| None);
-        }
         let difference = match present_name(record)? {
             Some(name) => undo_device(&name, record)?,
             None => {
@@ -372,17 +360,6 @@ impl Session {
         Ok(difference)
     }
 
-    /// Ends the process that shapes, which looks for its record.
-    fn end_process(&self, record: &Record) -> Result<(), UndoError> {
-        self.folder.remove(record.index)?;
-        let tuns = own::tun_names(record.index);
-        if !process::end(&tuns) {
-            let [tun, _] = tuns;
-            return Err(UndoError::Stays { tun });
-        }
-        Ok(self.folder.remove_counts(record.index)?)
-    }
-
     /// Returns the present state of a change.
     fn shaped(&self, record: Record) -> Result<Shaped, SnapshotError> {
         let name = present_name(&record)?;
@@ -391,14 +368,6 @@ impl Session {
         if let Some(name) = &shaped.name {
             let snapshot = Snapshot::take(name)?;
             let remains = snapshot.remains();
-            let record = &shaped.record;
-            if remains.process {
-                let counts = self.folder.counts(record.index).unwrap_or_default();
-                let ways = [(record.shapes_up(), counts.up), (record.shapes_down(), counts.down)];
-                [shaped.up, shaped.down] = ways.map(|(is_shaped, counts)| {
-                    is_shaped.then(|| counts.into_reading(&record.queue)).into_iter().collect()
-                });
-            }
             if remains.root {
                 shaped.up = snapshot.queues;
             }
@@ -461,14 +430,6 @@ fn judge(request: &Request, before: &Snapshot, may_replace: bool) -> Result<Reco
     let mut record = Record::new(device, before.device.index, now_ms());
     record.queue = request.queue.to_string();
     record.overhead = request.overhead;
-    if request.engine == Engine::Own {
-        present.check_unshaped()?;
-        own::header_bytes(&before.device)?;
-        record.engine = Engine::Own;
-        record.up_bit_per_s = request.up.map(Rate::bits_per_second);
-        record.down_bit_per_s = request.down.map(Rate::bits_per_second);
-        return Ok(record);
-    }
     if let Some(rate) = request.up {
         present.check_root(may_replace)?;
         record.up_bit_per_s = Some(rate.bits_per_second());
@@ -499,9 +460,6 @@ fn run_all(device: &str, commands: &[Command]) -> Result<(), ApplyError> {
 fn check_applied(record: &Record) -> Result<(), ApplyError> {
     let remains = Snapshot::take(&record.device)?.remains();
     let missing = |what| ApplyError::Missing { device: record.device.clone(), what };
-    if record.engine == Engine::Own {
-        return remains.process.then_some(()).ok_or_else(|| missing("the process that shapes"));
-    }
     if record.shapes_up() && !remains.root {
         return Err(missing("the queue"));
     }
@@ -566,12 +524,8 @@ fn remove_ifb(record: &Record) -> Result<(), UndoError> {
 /// Returns a record of shaping whose record was lost; `None` if the device is not shaped by us.
 fn unrecorded(name: &str) -> Result<Option<Record>, SnapshotError> {
     let snapshot = Snapshot::take(name)?;
-    let remains = snapshot.remains();
-    let mut record = Record::new(name, snapshot.device.index, now_ms());
-    if remains.process {
-        record.engine = Engine::Own;
-    }
-    Ok(remains.is_any().then_some(record))
+    let record = Record::new(name, snapshot.device.index, now_ms());
+    Ok(snapshot.remains().is_any().then_some(record))
 }
 
 /// Whether nothing of a change is left.

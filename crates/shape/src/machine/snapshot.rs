@@ -5,7 +5,6 @@ use underload_aqm::rate::Rate;
 
 use super::tools::{self, ToolError};
 use crate::Command;
-use crate::own::tun_names;
 use crate::plan::{Remains, ifb_name};
 use crate::tree::{
     Device, Filter, Reading, TreeError, parse_devices, parse_filters, parse_ingress, parse_readings,
@@ -61,8 +60,8 @@ impl Snapshot {
     /// Returns what is there of our shaping.
     pub fn remains(&self) -> Remains {
         let root = self.queues.first().map(|root| root.qdisc.handle.as_str());
-        let (ifb, [tun, _]) = (ifb_name(self.device.index), tun_names(self.device.index));
-        Remains::new(root, self.ingress.as_deref(), &self.filters, &ifb, &tun, &self.devices)
+        let ifb = ifb_name(self.device.index);
+        Remains::new(root, self.ingress.as_deref(), &self.filters, &ifb, &self.devices)
     }
 
     /// Returns the rate of the device itself, if the kernel knows it.

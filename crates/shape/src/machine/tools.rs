@@ -55,12 +55,12 @@ pub enum ToolError {
     Failed { command: Command, message: String },
 }
 
-/// Returns what shapes without a kind of queue.
+/// Returns a queue that works without a kind of queue.
 fn without(kind: &str) -> &'static str {
     match kind {
         // `tbf` limits the rate of every queue but `cake`.
-        "tbf" => "`shape apply --engine own`, which has its own queues",
-        _ => "`--queue fifo`, or `shape apply --engine own`, which has its own queues",
+        "tbf" => "`--queue cake`",
+        _ => "`--queue fifo`",
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let filter = Command::tc("filter add dev eth0 ingress protocol all pref 49152 u32");
         for (command, errors, expected) in [
             (&cake, "Error: Specified qdisc kind is unknown.", "modprobe sch_cake"),
-            (&cake, "Error: Specified qdisc kind is unknown.", "choose `--queue fifo`, or"),
+            (&cake, "Error: Specified qdisc kind is unknown.", "choose `--queue fifo`"),
             (&cake, "Unknown qdisc \"cake\", hence option \"x\" is unparsable", "newer iproute2"),
             (&cake, "RTNETLINK answers: Operation not permitted", "run as root"),
             (&clsact, "Error: Specified qdisc kind is unknown.", "sch_ingress"),

@@ -2,8 +2,7 @@
 //!
 //! The watcher is this program again, in a session of its own, so that neither a closed terminal
 //! nor a killed shell ends it. Its standard input is a pipe from the process that applies the
-//! change: an end of file shows that this process was killed. With the engine that is this program,
-//! the watcher shapes, until the record is removed.
+//! change: an end of file shows that this process was killed.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -12,15 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::net::if_::if_indextoname;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::setsid;
 
 use super::session::{Session, UndoError};
 use super::{folder, now_ms};
-use crate::own::OwnCounts;
 use crate::record::{Action, Record, watch};
-use crate::request::Engine;
 
 /// Interval between looks at the record.
 const POLL: Duration = Duration::from_millis(100);
@@ -53,11 +49,7 @@ impl Watcher {
         if line.trim() != READY {
             let _ = child.kill();
             let status = child.wait()?;
-            let message = match line.trim() {
-                "" => format!("it ended at once ({status})"),
-                message => message.to_owned(),
-            };
-            return Err(io::Error::other(message));
+            return Err(io::Error::other(format!("it ended at once ({status})")));
         }
         let pipe = child.stdin.take();
         Ok(Self { child, _pipe: pipe })
@@ -72,48 +64,20 @@ impl Watcher {
     }
 }
 
-/// A shaper in the watcher's process, which ends when it is dropped.
-pub trait Shaper {
-    fn counts(&self) -> OwnCounts;
-    fn state(&self) -> State;
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    Shapes,
-    /// A signal asks the process to end.
-    Stopped,
-    /// Packets are not carried any more.
-    Failed,
-}
-
 /// Watches the change of a record: undoes it at its deadline, or at once if the applying process is
-/// killed before all commands ran. `start` shapes, for a record whose engine is this program, or
-/// returns why it cannot.
+/// killed before all commands ran.
 ///
 /// # Errors
 /// Returns [`UndoError`] if the change could not be undone.
-pub fn follow(
-    path: &Path,
-    start: impl FnOnce(&Record) -> Result<Box<dyn Shaper>, String>,
-) -> Result<(), UndoError> {
+pub fn follow(path: &Path) -> Result<(), UndoError> {
     // Fails if this process leads its session already.
     let _ = setsid();
     let Some(mut last) = folder::read(path)? else { return Ok(()) };
-    let shapes = last.engine == Engine::Own;
-    let signals = [Signal::SIGHUP, Signal::SIGPIPE, Signal::SIGINT, Signal::SIGTERM];
-    let blocked = if shapes { &signals[..2] } else { &signals };
-    let _ = blocked.iter().copied().collect::<SigSet>().thread_block();
+    let blocked = [Signal::SIGHUP, Signal::SIGPIPE, Signal::SIGINT, Signal::SIGTERM];
+    let _ = blocked.into_iter().collect::<SigSet>().thread_block();
     let session = Session::open()?;
     let is_alive = watch_applier();
     let mut out = io::stdout();
-    let mut shaper = match shapes.then(|| start(&last)).transpose() {
-        Ok(shaper) => shaper,
-        Err(message) => {
-            let _ = writeln!(out, "{message}").and_then(|()| out.flush());
-            return Ok(());
-        }
-    };
     let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     loop {
         let phase = match folder::read(path) {
@@ -125,31 +89,12 @@ pub fn follow(
             // The record cannot be read now: its last readable state counts.
             Err(_) => Some(last.phase),
         };
-        let state = shaper.as_ref().map(|shaper| report(path, &**shaper, last.index));
-        let action = match (watch(phase, is_alive.load(Ordering::Relaxed), now_ms()), state) {
-            (Action::Leave, Some(_)) if phase.is_some() => Action::Wait,
-            (action, _) => action,
-        };
-        match (action, state) {
-            // The record stays: it shows that the shaper has ended.
-            (Action::Leave, _) | (_, Some(State::Failed)) => return Ok(()),
-            (Action::Undo, _) | (_, Some(State::Stopped)) => {
-                // Undoing waits for the shaper's end.
-                drop(shaper.take());
-                return undo(&session, &last);
-            }
-            (Action::Wait, _) => std::thread::sleep(POLL),
+        match watch(phase, is_alive.load(Ordering::Relaxed), now_ms()) {
+            Action::Leave => return Ok(()),
+            Action::Undo => return undo(&session, &last),
+            Action::Wait => std::thread::sleep(POLL),
         }
     }
-}
-
-/// Writes the counts of a shaper beside its record, and returns its state.
-fn report(record: &Path, shaper: &dyn Shaper, device: u64) -> State {
-    // Counts that cannot be written now, on a full disk, follow later.
-    let _ = folder::write_counts(record, &shaper.counts());
-    // `nix` returns an empty name for a number that no device has.
-    let exists = if_indextoname(device as u32).is_ok_and(|name| !name.is_empty());
-    if exists { shaper.state() } else { State::Stopped }
 }
 
 /// Undoes the change unless it was confirmed while this process waited for the lock. Tries again
