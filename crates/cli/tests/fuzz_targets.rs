@@ -29,8 +29,8 @@ macro_rules! targets {
 
 targets! {
     capture classify control_messages docsis_decode docsis_text fleet_agent fleet_lease
-    fleet_messages fleet_plan fleet_requests icmp_quote import iperf3 irtt load_messages
-    load_reports modem_file ndt7 nq_config run_directory run_json scenario spec stamp super_packet
+    fleet_messages fleet_plan fleet_requests icmp_quote import load_messages load_reports
+    modem_file ndt7 nq_config run_directory run_json scenario spec stamp super_packet
     sweep trace udp_port web_datagrams web_offer
 }
 

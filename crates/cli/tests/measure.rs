@@ -212,7 +212,7 @@ fn a_server_that_is_told_to_stop_stops_and_says_how_it_was() {
 #[test]
 fn a_server_says_where_it_listens_as_one_document() {
     let home = tempfile::tempdir().unwrap();
-    let listeners = ["--json", "--metrics", "127.0.0.1:0", "--compat", "nq:0,irtt:0"];
+    let listeners = ["--json", "--metrics", "127.0.0.1:0", "--compat", "nq:0,stamp:0"];
     let child = underload(home.path())
         .args(["serve", "--bind", "127.0.0.1", "--port", "0"])
         .args(listeners)
@@ -229,7 +229,7 @@ fn a_server_says_where_it_listens_as_one_document() {
     assert!(told["udp_port"].as_u64().unwrap() > 0, "{told}");
     let tools = told["other_tools"].as_array().unwrap();
     let of: Vec<&str> = tools.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
-    assert_eq!(of, ["nq", "irtt"]);
+    assert_eq!(of, ["nq", "stamp"]);
     // The addresses that it names answer.
     for at in [&told["metrics"], &tools[0]["address"]] {
         TcpStream::connect(at.as_str().unwrap()).unwrap();

@@ -3,8 +3,6 @@
 //! - [`bind`]: listening sockets, separate for IPv4 and IPv6.
 //! - `channel` (with the feature of that name): the web page's probes as datagrams, over WebRTC.
 //! - [`https`]: requests to other servers, without an asynchronous runtime.
-//! - [`irtt`]: fixed-schedule UDP probes of `irtt client`.
-//! - [`iperf3`]: TCP and UDP load of `iperf3 -c`.
 //! - [`ndt7`]: a client of M-Lab's servers and of others with the same protocol.
 //! - [`nq`]: responsiveness tests of `networkQuality` and goresponsiveness, and a client of such
 //!   servers.
@@ -23,14 +21,10 @@ pub mod bind;
 #[cfg(feature = "channel")]
 pub mod channel;
 pub mod https;
-pub mod iperf3;
-pub mod irtt;
 pub mod ndt7;
 pub mod nq;
 pub mod stamp;
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -88,18 +82,4 @@ const GRACE: Duration = Duration::from_secs(1);
 
 fn places(in_all: usize, per_network: usize) -> Places {
     Places::new(PlaceLimits { in_all, per_network, grace: GRACE })
-}
-
-/// Returns the oldest entry of the network with the most of `entries`.
-fn oldest_of_fullest<K, A: Copy + Ord>(
-    entries: impl Iterator<Item = (K, CustomerNetwork, A)> + Clone,
-) -> Option<K> {
-    let mut counts: BTreeMap<CustomerNetwork, usize> = BTreeMap::new();
-    for (_, network, _) in entries.clone() {
-        *counts.entry(network).or_insert(0) += 1;
-    }
-    let rank = |(_, network, since): &(K, CustomerNetwork, A)| {
-        (counts.get(network).copied(), Reverse(*since))
-    };
-    entries.max_by_key(rank).map(|(key, ..)| key)
 }

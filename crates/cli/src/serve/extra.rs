@@ -13,8 +13,6 @@ use clap::Args;
 use underload_compat::bind;
 #[cfg(feature = "whole")]
 use underload_compat::channel::{ChannelLimits, ChannelServer};
-use underload_compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
-use underload_compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
 use underload_compat::nq::{Channels, NQ_PORT, NqLimits, NqServer};
 use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
 use underload_probe::control::read_secret;
@@ -24,19 +22,16 @@ use underload_terminal::exit::OrBadInput;
 
 #[derive(Debug, Args)]
 pub struct Listeners {
-    /// Also answers clients of other tools: irtt, iperf3, nq (responsiveness, as networkQuality
-    /// tests it) and stamp, each at its usual port or at NAME:PORT. These clients have neither
-    /// tokens nor leases. So, beyond loopback, a server with --token-keys or --fleet also needs
-    /// --anonymous-quota or --anonymous, except for irtt with a key and stamp with a key or a list.
+    /// Also answers clients of other tools: nq (responsiveness, as networkQuality tests it) and
+    /// stamp, each at its usual port or at NAME:PORT. These clients have neither tokens nor leases.
+    /// So, beyond loopback, a server with --token-keys or --fleet also needs --anonymous-quota or
+    /// --anonymous, except for stamp with a key or a list.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
     compat: Vec<Listener>,
     /// Serves a page on this port that measures in any browser [default port: 4863]. Browsers have
     /// neither tokens nor leases: see --compat.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4863")]
     web: Option<u16>,
-    /// Answers only irtt clients with this key (`irtt client --hmac`).
-    #[arg(long, value_name = "FILE", requires = "compat", hide_short_help = true)]
-    irtt_key: Option<PathBuf>,
     /// Answers only STAMP senders that sign with this key (authenticated mode of RFC 8762).
     #[arg(long, value_name = "FILE", requires = "compat", hide_short_help = true)]
     stamp_key: Option<PathBuf>,
@@ -62,9 +57,8 @@ impl Listeners {
     fn open(&self) -> impl Iterator<Item = &'static str> {
         self.all().into_iter().map(|listener| listener.tool).filter_map(|tool| {
             let is_closed = match tool {
-                Tool::Irtt => self.irtt_key.is_some(),
                 Tool::Stamp => self.stamp_key.is_some() || !self.stamp_from.is_empty(),
-                Tool::Iperf3 | Tool::Nq | Tool::Web => false,
+                Tool::Nq | Tool::Web => false,
             };
             (!is_closed).then(|| tool.name())
         })
@@ -81,8 +75,8 @@ impl Listeners {
             is_local || is_anonymous || names.is_empty(),
             "--compat, --web: clients of {} have neither tokens nor leases, so beyond loopback \
              everyone could use the server: give --anonymous-quota SIZE, the bytes per hour that \
-             one network may transfer without a token, or restrict the clients (irtt: --irtt-key, \
-             stamp: --stamp-key or --stamp-from)",
+             one network may transfer without a token, or restrict the clients (stamp: --stamp-key \
+             or --stamp-from)",
             names.join(", "),
         );
         Ok(())
@@ -98,8 +92,6 @@ struct Listener {
 underload_aqm::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Tool {
-        Irtt = "irtt",
-        Iperf3 = "iperf3",
         Nq = "nq",
         Stamp = "stamp",
         Web = "web",
@@ -108,12 +100,7 @@ underload_aqm::named! {
 
 impl Tool {
     /// The tools that `--compat` accepts.
-    const COMPAT: [(Self, u16); 4] = [
-        (Self::Irtt, IRTT_PORT),
-        (Self::Iperf3, IPERF3_PORT),
-        (Self::Nq, NQ_PORT),
-        (Self::Stamp, STAMP_PORT),
-    ];
+    const COMPAT: [(Self, u16); 2] = [(Self::Nq, NQ_PORT), (Self::Stamp, STAMP_PORT)];
 }
 
 impl FromStr for Listener {
@@ -125,7 +112,7 @@ impl FromStr for Listener {
             None => (text, None),
         };
         let known = Tool::COMPAT.into_iter().find(|(tool, _)| Tool::from_name(name) == Some(*tool));
-        let (tool, usual_port) = known.ok_or("expected irtt, iperf3, nq or stamp")?;
+        let (tool, usual_port) = known.ok_or("expected nq or stamp")?;
         let error = |_| format!("expected a port from 0 to 65535 after {name}:");
         let port = port.map_or(Ok(usual_port), |port| port.parse().map_err(error))?;
         Ok(Self { tool, port })
@@ -154,7 +141,6 @@ pub fn start(
 ) -> anyhow::Result<Extra> {
     let key = |path: &Option<PathBuf>| path.as_deref().map(read_key).transpose().or_bad_input();
     let host = Host {
-        irtt_key: key(&listeners.irtt_key)?,
         stamp_key: key(&listeners.stamp_key)?.map(|key| StampKey::new(&key)),
         stamp_from: listeners.stamp_from.clone(),
         policy,
@@ -182,7 +168,6 @@ pub fn start(
 
 /// The settings of all listeners.
 struct Host<I> {
-    irtt_key: Option<Vec<u8>>,
     stamp_key: Option<StampKey>,
     stamp_from: Vec<Source>,
     policy: MarkingPolicy,
@@ -193,29 +178,9 @@ struct Host<I> {
 
 impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
     fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<(Box<dyn Any>, SocketAddr)> {
-        let (policy, duration_max) = (self.policy, self.limits.duration_max);
         // The ledger enforces this limit for all listeners together.
         let bit_per_s = self.limits.compat_bit_per_s.max(1);
-        let ledger = self.ledger.clone();
         match tool {
-            Tool::Irtt => {
-                let socket = bind::udp(at)?;
-                let limits = IrttLimits { duration_max, policy, ..IrttLimits::default() };
-                let at = socket.local_addr()?;
-                eprintln!("irtt clients at {at}");
-                let server = IrttServer::start(socket, limits, self.irtt_key.clone(), ledger)?;
-                Ok((Box::new(server), at))
-            }
-            Tool::Iperf3 => {
-                let listener = bind::tcp(at)?;
-                let at = listener.local_addr()?;
-                let (bit_per_s_max, base) = (Some(bit_per_s), Iperf3Limits::default());
-                let limits = Iperf3Limits { bit_per_s_max, duration_max, policy, ..base };
-                eprintln!("iperf3 clients at {at}");
-                let socket = bind::udp(at)?;
-                let server = Iperf3Server::start(listener, socket, limits, ledger)?;
-                Ok((Box::new(server), at))
-            }
             Tool::Nq | Tool::Web => self.listen_http(tool == Tool::Web, at, bit_per_s),
             Tool::Stamp => {
                 let socket = bind::udp(at)?;
@@ -229,7 +194,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                     packets_per_second_per_network_max: answers.div_ceil(5),
                     sources,
                     key,
-                    policy,
+                    policy: self.policy,
                     ..StampConfig::default()
                 };
                 Ok((Box::new(StampServer::start(socket, config)?), local))
@@ -309,10 +274,9 @@ mod tests {
 
     #[test]
     fn tools_have_their_usual_port_or_another() {
-        let irtt = Listener { tool: Tool::Irtt, port: 2112 };
-        assert_eq!("irtt".parse(), Ok(irtt));
-        assert_eq!("iperf3:99".parse(), Ok(Listener { tool: Tool::Iperf3, port: 99 }));
-        for wrong in ["", "netperf", "irtt:", "irtt:70000"] {
+        assert_eq!("nq".parse(), Ok(Listener { tool: Tool::Nq, port: 4043 }));
+        assert_eq!("stamp:99".parse(), Ok(Listener { tool: Tool::Stamp, port: 99 }));
+        for wrong in ["", "irtt", "web", "nq:", "nq:70000"] {
             assert!(wrong.parse::<Listener>().is_err(), "{wrong}");
         }
     }
@@ -329,14 +293,14 @@ mod tests {
 
     #[test]
     fn a_server_for_tokens_is_not_opened_to_strangers_by_the_way() {
-        let open = listeners(&["--compat", "irtt,nq,stamp"]);
+        let open = listeners(&["--compat", "nq,stamp"]);
         let error = open.check_access(false, false).unwrap_err().to_string();
         assert!(
-            error.contains("irtt, nq, stamp") && error.contains("--anonymous-quota"),
+            error.contains("of nq, stamp have") && error.contains("--anonymous-quota"),
             "{error}"
         );
         assert!(open.check_access(true, false).is_ok() && open.check_access(false, true).is_ok());
-        let closed = ["--compat", "irtt,stamp", "--irtt-key", "k", "--stamp-from", "192.0.2.0/24"];
+        let closed = ["--compat", "stamp", "--stamp-from", "192.0.2.0/24"];
         assert!(listeners(&closed).check_access(false, false).is_ok());
         assert!(listeners(&[]).check_access(false, false).is_ok());
     }

@@ -433,7 +433,7 @@ mod tests {
             let words = member.split_whitespace().chain([identity]).chain(more.iter().copied());
             <CommandLine as clap::Parser>::try_parse_from(words).unwrap().serving.config()
         };
-        for open in [&["--web"][..], &["--compat", "iperf3"]] {
+        for open in [&["--web"][..], &["--compat", "nq"]] {
             let error = format!("{:#}", config(open).err().unwrap());
             assert!(error.contains("--anonymous-quota"), "{error}");
             let stated = [open, &["--anonymous-quota", "1GB"]].concat();

@@ -1,5 +1,6 @@
 //! The page that measures in a browser: its files, and the server's view of its loads.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -91,7 +92,7 @@ impl Transfers {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= TRANSFERS_MAX && !all.contains_key(&number) {
             let counts = all.iter().map(|(number, it)| (*number, it.network, it.since));
-            if let Some(number) = crate::oldest_of_fullest(counts) {
+            if let Some(number) = oldest_of_fullest(counts) {
                 all.remove(&number);
             }
         }
@@ -161,6 +162,20 @@ pub(super) fn is_cross_origin<B>(request: &Request<B>) -> bool {
     let is_foreign = is_of_other_site || named.is_some_and(is_of_other_host);
     // A link to the page itself is allowed.
     is_foreign && request.uri().path() != "/"
+}
+
+/// Returns the oldest entry of the network with the most of `entries`.
+fn oldest_of_fullest<K, A: Copy + Ord>(
+    entries: impl Iterator<Item = (K, CustomerNetwork, A)> + Clone,
+) -> Option<K> {
+    let mut counts: BTreeMap<CustomerNetwork, usize> = BTreeMap::new();
+    for (_, network, _) in entries.clone() {
+        *counts.entry(network).or_insert(0) += 1;
+    }
+    let rank = |(_, network, since): &(K, CustomerNetwork, A)| {
+        (counts.get(network).copied(), Reverse(*since))
+    };
+    entries.max_by_key(rank).map(|(key, ..)| key)
 }
 
 #[cfg(test)]

@@ -19,10 +19,9 @@ use super::sessions::Sessions;
 #[derive(Clone, Debug)]
 pub struct CompatLedger(Option<Arc<Sessions>>);
 
-/// The limits of one client. All streams of a test share a clone; dropping the last clone frees the
-/// client's place and returns its unused volume.
-#[derive(Clone, Debug)]
-pub struct CompatShare(Option<Arc<Guest>>);
+/// The limits of one client. Dropping them frees the client's place and returns its unused volume.
+#[derive(Debug)]
+pub struct CompatShare(Option<Guest>);
 
 #[derive(Debug)]
 struct Guest {
@@ -60,7 +59,7 @@ impl CompatLedger {
         let (network, now_ns) = (Payer::of(address), sessions.now_ns());
         let grant = sessions.ledger().enter_compat(now_ns, network, duration, PIECE_BYTES)?;
         let (sessions, account) = (Arc::clone(sessions), Account::new(&grant));
-        Ok(CompatShare(Some(Arc::new(Guest { sessions, network, account }))))
+        Ok(CompatShare(Some(Guest { sessions, network, account })))
     }
 }
 
@@ -80,14 +79,6 @@ impl CompatShare {
         })?;
         guest.sessions.traffic().add(direction, bytes);
         Ok(())
-    }
-
-    /// Returns bytes that were consumed but neither sent nor read.
-    pub fn give_back(&self, direction: Direction, bytes: u64) {
-        let Some(guest) = &self.0 else { return };
-        guest.account.give_back(direction, bytes);
-        guest.sessions.compat[direction as usize].give_back(bytes);
-        guest.sessions.traffic().subtract(direction, bytes);
     }
 
     /// Counts bytes that arrived and could not be delayed.
@@ -186,9 +177,7 @@ mod tests {
         assert!(moved > quota - (4 << 20) && moved <= quota + 100_000, "{moved}");
         drop(shares);
         assert!(ledger.enter(here, MINUTE).is_err());
-        let there = ledger.enter([198, 51, 101, 1].into(), MINUTE).unwrap();
-        let streams = [there.clone(), there];
-        drop(streams);
+        drop(ledger.enter([198, 51, 101, 1].into(), MINUTE).unwrap());
         let again = ledger.enter([198, 51, 101, 1].into(), MINUTE).unwrap();
         assert_eq!(again.charge(Direction::Up, quota), Err(TooFast));
         assert!(again.is_over());
