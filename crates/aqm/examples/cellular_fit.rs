@@ -8,6 +8,8 @@
 //! (times of 200 ms or more without an opportunity), as a Markdown table. A link is run for an
 //! hour with one seed; quantities of a recording of minutes scatter far more than that.
 
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
+
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;

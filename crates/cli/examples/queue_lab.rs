@@ -10,6 +10,7 @@
 //! 20ms each way, cubic), and `underload path` inside examines the way up to an `underload serve`
 //! outside. About 20 s each; needs root. A line that the tool calls invalid was measured on a
 //! machine that was too busy, and counts for nothing.
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
 #![expect(clippy::print_stdout, reason = "the table is the result of the program")]
 
 use std::io::{BufRead as _, BufReader};

@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use clap::error::ContextKind;
 use clap::{Args, Parser};
 use underload_run::scenario::Scenario;
-use underload_terminal::console::{note, shell_word};
+use underload_terminal::console::{self, note, shell_word, warning};
 use underload_terminal::exit::refuse;
 
 use crate::question;
@@ -87,7 +87,7 @@ fn ask(input: &mut dyn BufRead, file: &std::path::Path) -> anyhow::Result<Scenar
     let mut options = vec!["try".to_owned(), format!("--save={}", file.display())];
     for (words, usual, to_options) in QUESTIONS {
         loop {
-            eprint!("{words} [{usual}]: ");
+            console::ask(&format!("{words} [{usual}]: "));
             let mut line = String::new();
             if input.read_line(&mut line).context("reading the answer")? == 0 {
                 refuse!("the input ended before the last question; nothing was written");
@@ -100,7 +100,7 @@ fn ask(input: &mut dyn BufRead, file: &std::path::Path) -> anyhow::Result<Scenar
                     options = more;
                     break;
                 }
-                Err(error) => eprintln!("error: {}", without_option(error.root_cause())),
+                Err(error) => warning!("error: {}", without_option(error.root_cause())),
             }
         }
     }

@@ -15,7 +15,7 @@ use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, PAUSE_MIN, Surve
 use underload_record::stats::Ecdf;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::plain_text;
-use underload_terminal::console::{self, count};
+use underload_terminal::console::{self, count, note};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::interrupt::Interrupt;
 
@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let interrupt = Interrupt::watch()?;
     let (hosts, least) = (survey.hosts.len(), survey.duration().as_secs());
-    eprintln!(
+    note!(
         "{}, at most one probe each {:.0} s: {} min",
         count(hosts, "host"),
         survey.pause.as_secs_f64(),
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let watch = &mut |ended: usize, all: usize| {
         if ended * 10 / all > tenths {
             tenths = ended * 10 / all;
-            eprintln!("{ended} of {all} probes");
+            note!("{ended} of {all} probes");
         }
     };
     let answers = survey.run(watch, interrupt.flag()).or_bad_input()?;
@@ -307,7 +307,7 @@ fn write(
     if let Some(picture) = picture(survey, answers)? {
         let path = out.join("cdf.svg");
         disk::write_new(&path, picture.as_bytes(), Access::Usual).with_context(|| shown(&path))?;
-        eprintln!("picture: {}", path.display());
+        note!("picture: {}", path.display());
     }
     Ok(())
 }

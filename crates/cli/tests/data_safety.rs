@@ -1,6 +1,8 @@
 //! Nothing of the user's is lost: every subcommand that writes, among foreign files, on a disk that
 //! fills up at any point, interrupted and killed. Foreign files stay byte for byte.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

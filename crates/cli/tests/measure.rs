@@ -241,6 +241,25 @@ fn a_server_says_where_it_listens_as_one_document() {
 }
 
 #[test]
+fn a_quiet_server_prints_only_its_addresses() {
+    let home = tempfile::tempdir().unwrap();
+    let mut child = underload(home.path())
+        .args(["serve", "--quiet", "--port", "0", "--web", "0", "--compat", "nq:0,stamp:0"])
+        .args(["--bind", "127.0.0.1", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let stop = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(stop.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && line.contains("\"addresses\""), "{line}");
+    assert_eq!(words(&output.stderr), "");
+}
+
+#[test]
 fn a_port_of_something_else_is_told_as_such() {
     let home = tempfile::tempdir().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

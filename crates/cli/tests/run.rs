@@ -1,6 +1,8 @@
 //! `underload run`, `scenarios` and `report` as a user meets them: what they print, what they
 //! leave, how they end. Some tests send traffic, between namespaces of their own.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 mod browsers;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Exit statuses and what is refused before anything is waited for.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -469,6 +471,16 @@ fn a_page_that_cannot_be_written_keeps_no_alert_back() {
     assert_eq!(status, Some(1), "{errors}");
     assert!(out.contains("up: p99 of latency under load is 92"), "{out}");
     assert!(errors.contains("ALERT: ") && errors.contains("missing/history.html"), "{errors}");
+}
+
+#[test]
+fn a_quiet_survey_prints_only_its_table() {
+    let folder = folder();
+    let asked = ["survey", "127.0.0.1:1", "--probes", "1", "--out", "kept", "--quiet"];
+    let (_, out, errors) = outcome(&asked, folder.path());
+    assert_eq!(errors, "");
+    assert!(out.contains("127.0.0.1:1"), "{out}");
+    assert!(folder.path().join("kept/survey.json").is_file());
 }
 
 #[test]

@@ -2,8 +2,6 @@
 //!
 //! `cargo test -p underload --test vectors -- --show-output` prints the table.
 
-#![expect(clippy::print_stdout, reason = "the table is what --show-output is for")]
-
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! The page that measures in a browser: its files, answers to strangers, and a browser that uses it
 //! over loopback. Without Chromium the browser's part is skipped.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 #[allow(dead_code, reason = "it can do more than is needed here")]
 #[path = "../../orchestrator/tests/browser/chromium.rs"]
 mod chromium;

@@ -243,10 +243,10 @@ pub fn reference() -> String {
 fn measure_as_device(arguments: &underload_agent::arguments::Arguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
     let stop = interrupt.shared();
-    let tell = |words: &str| eprintln!("{words}");
+    let tell = |words: &str| warning!("{words}");
     let end = device::run(arguments.config(&stop), &stop, &tell).context("the agent")?;
     if end == End::Removed {
-        eprintln!("an orchestrator has removed this device: it stops for good");
+        warning!("an orchestrator has removed this device: it stops for good");
     }
     Ok(())
 }

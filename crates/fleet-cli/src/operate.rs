@@ -13,6 +13,7 @@ use underload_agent::client::Client;
 use underload_fleet::agent::Trouble;
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_record::text::one_line;
+use underload_terminal::console::note;
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::home;
 
@@ -85,7 +86,7 @@ impl Apply {
     pub(super) fn apply(&self, text: &str) -> anyhow::Result<()> {
         let applied: Value = self.reach.ask("/v1/operator/plans", &json!({ "text": text }))?;
         let name = applied["name"].as_str().unwrap_or_default();
-        eprintln!("applied `{}`: its lines take part from now on", one_line(name));
+        note!("applied `{}`: its lines take part from now on", one_line(name));
         Ok(())
     }
 }

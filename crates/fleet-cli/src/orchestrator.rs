@@ -15,6 +15,7 @@ use underload_orchestrator::service::{Service, Setup, first_token};
 use underload_orchestrator::store::Place;
 use underload_probe::control::Fingerprint;
 use underload_service::Identity;
+use underload_terminal::console::{note, warning};
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
@@ -152,7 +153,7 @@ impl Arguments {
             is_public_tls: self.public_url.as_ref().is_some_and(|it| it.starts_with("https://")),
             limits: Limits::default(),
             state: state.clone(),
-            tell: Arc::new(|words| eprintln!("{words}")),
+            tell: Arc::new(|words| warning!("{words}")),
         });
         let service = match service {
             Err(error @ (StartError::Plain(_) | StartError::Listen { .. })) => {
@@ -206,10 +207,10 @@ impl Arguments {
         };
         let token = first_token(state);
         if token.is_file() {
-            eprintln!("pages: {reached}/ (log in with the token in {})", token.display());
+            note!("pages: {reached}/ (log in with the token in {})", token.display());
         } else {
             // Another orchestrator of this store wrote the first operator's token.
-            eprintln!(
+            note!(
                 "pages: {reached}/ (log in with an operator's token; `underload fleet token new \
                  NAME --store ...` makes one)"
             );
@@ -217,7 +218,7 @@ impl Arguments {
         if self.cert.is_none()
             && let Some(fingerprint) = fingerprint
         {
-            eprintln!("devices and servers trust it by --trust {fingerprint}");
+            note!("devices and servers trust it by --trust {fingerprint}");
         }
         Ok(())
     }

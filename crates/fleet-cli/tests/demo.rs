@@ -1,6 +1,8 @@
 //! Tests of `underload fleet demo`: measures a small fleet in real time, and checks what is left
 //! after a kill.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;

@@ -4,6 +4,8 @@
 //! Orchestrator, measurement servers and agents are separate processes on loopback, PostgreSQL too
 //! if it is the store. `cargo xtask bench fleet-kill` runs it for longer.
 
+#![expect(clippy::print_stderr, reason = "the seeds and counts of a run that is killed at random")]
+
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

@@ -6,6 +6,7 @@
 //! requests share a transaction. For comparison, two statements `UPDATE .. WHERE` per run without
 //! devices, schedules, segments, leases or reasons. At the end 64 devices compete for 10 places.
 
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
 #![expect(clippy::print_stdout, reason = "a benchmark tells what it found")]
 
 #[expect(dead_code, reason = "tests use all of it")]

@@ -1,6 +1,8 @@
 //! The tables and queries for ClickHouse, run by the engine itself (chdb, a Python package) and
 //! compared with what this program computes from the same results.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -5,6 +5,8 @@
 //! Accessibility is checked with `axe` if `UNDERLOAD_AXE` names its `axe.min.js`, or after
 //! `npm install --prefix ~/.cache/underload axe-core`.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 #[expect(dead_code, reason = "shared with the fleet's pages, which need more of it")]
 #[path = "../../orchestrator/tests/browser/chromium.rs"]
 mod chromium;

@@ -1,5 +1,7 @@
 //! What a small queue management does to an upload's latency: a scenario built and run in code.
 
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
+
 use underload_record::metric;
 use underload_run::scenario::{Keys, Scenario};
 use underload_run::{Settings, run};

@@ -9,6 +9,7 @@
 //! data. Prints the packets delivered by that link, CPU seconds, packets per CPU second, drops,
 //! goodput and memory.
 
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
 #![expect(clippy::disallowed_methods, reason = "measures real time and memory")]
 
 use std::process::ExitCode;

@@ -117,6 +117,12 @@ pub fn say_warning(text: fmt::Arguments<'_>) {
     let _ = writeln!(stderr, "{}", paint(&text, on_stderr()));
 }
 
+/// Prints a question to stderr, after which the answer is typed on the same line.
+pub fn ask(question: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{question}").and_then(|()| stderr.flush());
+}
+
 /// Prints the error that ends the program; with `--verbose`, each cause on its own line.
 pub fn say_error(error: &anyhow::Error) {
     let causes = crate::exit::causes(error);

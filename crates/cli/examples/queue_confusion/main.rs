@@ -11,6 +11,7 @@
 //! two stages as a real line does, in virtual time, and through the same code from there on. The
 //! cells that the model is learnt from (`--learn`) and those that it is judged by have no rate, no
 //! round trip, no buffer and no seed in common.
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
 #![expect(clippy::print_stdout, reason = "the tables are the result of the program")]
 
 mod cells;

@@ -1,9 +1,6 @@
 //! `underload history`: the runs of `measure --every` over weeks.
 //!
-//! `underload_line::history` reads and compares them; [`export`] writes the numbers for Prometheus
-//! and InfluxDB.
-
-pub mod export;
+//! `underload_line::history` reads and compares them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +13,7 @@ use jiff::civil::DateTime;
 use serde_json::json;
 #[cfg(sockets)]
 use underload_compat::https;
-use underload_line::history::{History, collect, followed, marks, sentence};
+use underload_line::history::{History, collect, followed, marks, prometheus, sentence};
 use underload_line::label;
 use underload_record::history::{Followed, Trend, Windows};
 use underload_report::{HistoryPage, history_page, one_line, plain_text, replace_page};
@@ -37,7 +34,7 @@ Examples:
   underload history mark \"new router\"
   underload history runs/history --alert 50 --webhook https://hooks.example/line
   underload history runs/history --prometheus /var/lib/node_exporter/underload.prom
-  underload history runs/history --influx - --metric goodput-down --alert 20")]
+  underload history runs/history --metric goodput-down --alert 20")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -64,9 +61,6 @@ pub struct Arguments {
     /// Writes the newest numbers in Prometheus' text format; - is stdout.
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
-    /// Writes all numbers in InfluxDB's line protocol; - is stdout.
-    #[arg(long, value_name = "FILE")]
-    pub influx: Option<PathBuf>,
     /// The HTML page to write [default: history.html in the directory].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -155,15 +149,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(url) = &arguments.webhook {
         check_webhook(url)?;
     }
-    let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
-    let outputs = [is_stdout(&arguments.prometheus), is_stdout(&arguments.influx), arguments.json];
-    if outputs.into_iter().filter(|wanted| *wanted).count() > 1 {
-        refuse!("only one of --prometheus, --influx and --json can write to stdout");
+    let prints_numbers = arguments.prometheus.as_ref().is_some_and(|it| it.as_os_str() == "-");
+    if prints_numbers && arguments.json {
+        refuse!("only one of --prometheus and --json can write to stdout");
     }
     let now_s = jiff::Timestamp::now().as_second();
     let collected = collect(&arguments.directory, now_s).or_bad_input()?;
     for line in &collected.skipped {
-        eprintln!("skipped: {}", plain_text(line));
+        warning!("skipped: {}", plain_text(line));
     }
     if collected.runs.is_empty() {
         bail!("{}: none of the runs can be used", arguments.directory.display());
@@ -175,20 +168,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let history = History::new(collected, arguments.metric, windows);
     // If a file cannot be written, the sentences and the alert are still printed.
     let mut written = draw(arguments, &history);
-    let files = [
-        (&arguments.prometheus, export::prometheus(&history.collected, &history.trends)),
-        (&arguments.influx, export::influx(&history.collected)),
-    ];
-    for (path, text) in files {
-        if let Some(path) = path {
-            written = written.and(write_for_collector(path, &text));
-        }
+    if let Some(path) = &arguments.prometheus {
+        let numbers = prometheus(&history.collected, &history.trends);
+        written = written.and(write_for_collector(path, &numbers));
     }
     let lines: String = history.sentences.iter().map(|line| plain_text(line) + "\n").collect();
     let printed = if arguments.json {
         console::print_json(&history.document())
-    } else if outputs.contains(&true) {
-        eprint!("{lines}");
+    } else if prints_numbers {
+        note!("{}", lines.trim_end());
         Ok(())
     } else {
         console::print(&lines)
@@ -196,7 +184,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let alerted = alert(arguments, &history.trends);
     match written.and(printed) {
         Err(error) if alerted.is_err() => {
-            eprintln!("error: {}", one_line(&format!("{error:#}")));
+            warning!("error: {}", one_line(&format!("{error:#}")));
             alerted
         }
         Err(error) => Err(error),
@@ -211,7 +199,7 @@ fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
     let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join("history.html"));
     let html = history_page("A line over time", content);
     replace_page(&page, &html.context("drawing the page")?)?;
-    eprintln!("page: {}", page.display());
+    note!("page: {}", page.display());
     Ok(())
 }
 
@@ -229,7 +217,7 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for trend in &worse {
-        eprintln!("ALERT: {}", plain_text(&sentence(trend)));
+        warning!("ALERT: {}", plain_text(&sentence(trend)));
     }
     if let Some(url) = &arguments.webhook {
         let alerts = worse.iter().map(|trend| {

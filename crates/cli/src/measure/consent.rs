@@ -1,12 +1,12 @@
 //! Consent to measure through a metered connection.
 
-use std::io::{self, BufRead, IsTerminal as _, Write as _};
+use std::io::{self, BufRead, IsTerminal as _};
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use underload_line::target::{Family, resolve};
 use underload_probe::network::{Line, metered};
-use underload_terminal::console::note;
+use underload_terminal::console::{self, note};
 use underload_terminal::exit::refuse;
 
 use super::Arguments;
@@ -29,8 +29,7 @@ pub fn ask(arguments: &Arguments) -> anyhow::Result<Line> {
         return Ok(Line::Ignored);
     }
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        eprint!("{metered}; {CARRIES}. Measure? [y/N] ");
-        io::stderr().flush().context("asking on the terminal")?;
+        console::ask(&format!("{metered}; {CARRIES}. Measure? [y/N] "));
         if !is_yes(&mut io::stdin().lock())? {
             refuse!("not measured: {metered}");
         }

@@ -72,7 +72,7 @@ pub fn run(
         let was_interrupted = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
             failed += 1;
-            eprintln!("{}", one_line(&format!("{now}: {error:#}")));
+            warning!("{}", one_line(&format!("{now}: {error:#}")));
         }
         done += 1;
         series.prune();
@@ -151,7 +151,7 @@ fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Resul
             Ok(loaded) => runs.extend(loaded),
             Err(error) if unreadable.insert(path.clone()) => {
                 let error = anyhow::Error::new(error);
-                eprintln!("{}", one_line(&format!("skipped in the report of all: {error:#}")));
+                warning!("{}", one_line(&format!("skipped in the report of all: {error:#}")));
             }
             Err(_) => {}
         }

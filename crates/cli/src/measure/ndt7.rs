@@ -17,7 +17,7 @@ use underload_measure::ForeignLoad;
 use underload_record::schema::{Direction, Finding, ForeignTest, InsideReadings, Metric, Readings};
 use underload_report::plain_text;
 use underload_store::RunDir;
-use underload_terminal::console::note;
+use underload_terminal::console::{note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
@@ -245,7 +245,7 @@ fn first<T>(
             Err(error @ (Ndt7Error::Connect { .. } | Ndt7Error::WebSocket { .. }))
                 if *at + 1 < candidates.len() =>
             {
-                eprintln!(
+                note!(
                     "{}; trying the next server",
                     plain_text(&format!("{:#}", anyhow!(error)))
                 );
@@ -275,12 +275,12 @@ fn agree(accepts: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     if !accepts {
-        eprintln!("{TERMS}");
+        warning!("{TERMS}");
         refuse!("the terms are not accepted yet: accept them with --accept-terms");
     }
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
     store_text(&file, &format!("{TERMS}\n\naccepted {now}\n"))?;
-    eprintln!("{TERMS}\naccepted; stored in {}", file.display());
+    note!("{TERMS}\naccepted; stored in {}", file.display());
     Ok(())
 }
 

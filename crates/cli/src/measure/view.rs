@@ -78,7 +78,7 @@ impl View {
 
 impl underload_line::Progress for View {
     fn note(&mut self, text: &str) {
-        eprintln!("{text}");
+        note!("{text}");
     }
 
     fn start(&mut self, steps: &[Step]) {

@@ -214,7 +214,8 @@ impl Arguments {
         match benches {
             _ if self.json => console::print_json(&numbers),
             [only] => {
-                eprint!("{}", fates::summary(&only.replay, &only.queue, &self.link, &only.rules));
+                let summary = fates::summary(&only.replay, &only.queue, &self.link, &only.rules);
+                note!("{}", summary.trim_end());
                 Ok(())
             }
             _ => console::print(&table(&numbers)),

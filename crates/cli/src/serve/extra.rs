@@ -18,6 +18,7 @@ use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
 use underload_probe::control::read_secret;
 use underload_probe::wire::{MarkingPolicy, StampKey};
 use underload_service::{CompatLedger, Identity, Limits};
+use underload_terminal::console::note;
 use underload_terminal::exit::OrBadInput;
 
 #[derive(Debug, Args)]
@@ -185,7 +186,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
             Tool::Stamp => {
                 let socket = bind::udp(at)?;
                 let local = socket.local_addr()?;
-                eprintln!("STAMP senders at {local}");
+                note!("STAMP senders at {local}");
                 let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
                 // Without the ledger: its longest answers have at most a quarter of the rate.
                 let answers = (bit_per_s / (4 * 8 * 1500)).clamp(20, 10_000) as u32;
@@ -213,10 +214,10 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
         let at = listener.local_addr()?;
         let ledger = self.ledger.clone();
         let channels = if is_page {
-            eprintln!("browsers at https://{}/", super::to_connect_to(at));
+            note!("browsers at https://{}/", super::to_connect_to(at));
             channels(at, ledger.clone())?
         } else {
-            eprintln!("responsiveness clients at {at}");
+            note!("responsiveness clients at {at}");
             None
         };
         let identity = (self.identity)()?;
@@ -322,7 +323,7 @@ mod tests {
         assert!(read(&[b'a'; 2000], 0o600).unwrap_err().contains("1024"));
         assert!(read(b"secret", 0o600).is_ok());
         if std::os::unix::fs::chown(&path, Some(4242), None).is_err() {
-            eprintln!("SKIPPED the key of another user: giving one away needs root");
+            note!("SKIPPED the key of another user: giving one away needs root");
             return;
         }
         let error = read_key(&path).unwrap_err().to_string();

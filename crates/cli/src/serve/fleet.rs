@@ -11,6 +11,7 @@ use underload_agent::client::Client;
 use underload_agent::identity::Identity;
 use underload_agent::member::{Member, MemberError};
 use underload_fleet::message::ServerAddress;
+use underload_terminal::console::warning;
 use underload_terminal::exit::OrBadInput;
 
 #[derive(Debug, Args)]
@@ -60,7 +61,7 @@ impl Arguments {
             address: self.public.clone().unwrap_or_default(),
             fingerprint,
         };
-        let print = |line: &str| eprintln!("{line}");
+        let print = |line: &str| warning!("{line}");
         match Member::new(client, identity, code(self.enrol.as_deref()), address, print) {
             Err(error @ MemberError::NoCode) => Err(error).or_bad_input(),
             member => Ok(Some(member?)),

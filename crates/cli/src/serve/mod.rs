@@ -27,7 +27,7 @@ use underload_aqm::config::{Kind, Value};
 use underload_probe::network::{Line, raise_descriptor_limit};
 use underload_probe::wire::MarkingPolicy;
 use underload_service::{Access, Identity, Limits, Service, ServiceConfig, TokenKeys};
-use underload_terminal::console::count;
+use underload_terminal::console::{count, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
 use underload_terminal::interrupt::held_back;
@@ -330,7 +330,7 @@ fn announce(
     }
     out.flush()?;
     let command = measure_command(service.address());
-    eprintln!("{command} --trust {fingerprint}");
+    note!("{command} --trust {fingerprint}");
     Ok(())
 }
 
@@ -383,7 +383,7 @@ fn wait_for_stop(service: &Service, mut member: Option<Membership>, signals: &Si
                 service.drain();
                 // Ends the membership, so that no agent is sent here; running leases continue.
                 drop(member.take());
-                eprintln!("stopping after {}", count(service.sessions(), "session"));
+                note!("stopping after {}", count(service.sessions(), "session"));
             }
             if service.sessions() == 0 {
                 break;
@@ -392,12 +392,12 @@ fn wait_for_stop(service: &Service, mut member: Option<Membership>, signals: &Si
         if reloaded.elapsed() >= RELOAD_INTERVAL {
             reloaded = Instant::now();
             for news in service.reload_files() {
-                eprintln!("{news}");
+                warning!("{news}");
             }
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    eprintln!("stopped");
+    note!("stopped");
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use underload_aqm::rate::Rate;
+use underload_line::history::escape_label;
 use underload_shape::machine::{Session, Shaped, Standing};
 use underload_shape::rate::requested;
 use underload_shape::tree::{Class, Counts, Reading};
@@ -14,7 +15,6 @@ use underload_terminal::console;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
-use crate::history::export::label;
 use crate::present::write_for_collector;
 
 #[derive(Debug, Args)]
@@ -235,7 +235,7 @@ impl Document {
             for view in &self.devices {
                 for (direction, way) in view.ways() {
                     let Some(value) = value(way) else { continue };
-                    let device = label(&view.device);
+                    let device = escape_label(&view.device);
                     let labels = format!("device=\"{device}\",direction=\"{direction}\"");
                     let _ = writeln!(lines, "underload_shaper_{name}{{{labels}}} {value}");
                 }

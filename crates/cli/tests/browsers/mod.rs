@@ -1,5 +1,7 @@
 //! Pages, films and calls of real browsers in live trials: what is recorded, and what a run leaves.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

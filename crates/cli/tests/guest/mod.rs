@@ -1,5 +1,7 @@
 //! The kernel for tests that start a guest.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::path::{Path, PathBuf};
 
 /// Returns the kernel of the variable `UNDERLOAD_KERNEL`, else the one that `cargo xtask kernel`

@@ -2,6 +2,7 @@
 //! that has all queues, where there is one.
 
 #![cfg(target_os = "linux")]
+#![expect(clippy::print_stderr, reason = "tests print their tables, and why they were skipped")]
 
 #[path = "../../../shape/examples/followed_lines/course.rs"]
 #[expect(dead_code, reason = "the table of simulated lines uses all of it")]

@@ -1,5 +1,7 @@
 //! A headless Firefox, controlled by its Marionette protocol over TCP.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;

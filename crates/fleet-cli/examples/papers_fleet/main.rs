@@ -5,6 +5,8 @@
 //! random, and reports the results of that line's runs. The download is not simulated, and its step
 //! stays empty. Afterwards DIR contains the collected results, for `underload fleet study`.
 
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
+
 mod fleet;
 mod lines;
 

@@ -35,6 +35,7 @@ use underload_orchestrator::http::{Config, Limits, Running, serve};
 use underload_orchestrator::service::{Service, Setup};
 use underload_orchestrator::store::Place;
 use underload_service::Identity;
+use underload_terminal::console::{note, warning};
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::interrupt::Interrupt;
 
@@ -122,7 +123,7 @@ impl Arguments {
         if privilege == Privilege::UserNamespace {
             Network::current("demo")?.configure("link set lo up")?;
         }
-        eprintln!("building {} lines ...", self.lines);
+        note!("building {} lines ...", self.lines);
         let built = Demo::build(&folder, usize::from(self.lines), &interrupt);
         // Ctrl-C also ends the commands that configure networks.
         let mut demo = interrupt.explain(built)?;
@@ -140,7 +141,7 @@ impl Arguments {
             demo.print_results()?;
         }
         if !self.exit && !interrupt.is_requested() {
-            eprintln!("the pages stay at http://{pages}/ until Ctrl-C");
+            note!("the pages stay at http://{pages}/ until Ctrl-C");
             while !interrupt.is_requested() {
                 std::thread::sleep(LOOK_INTERVAL);
             }
@@ -287,11 +288,11 @@ impl Demo {
             let home = &self.homes[mishap.home];
             if mishap.is_mended && mishap.at.elapsed() > MENDED_AFTER {
                 home.line.mend()?;
-                eprintln!("line {} is back", home.line.number);
+                note!("line {} is back", home.line.number);
                 mishap.is_over = true;
             } else if !mishap.is_mended && mishap.at.elapsed() > REMOVED_AFTER {
                 self.desk.remove(home.device)?;
-                eprintln!("the operator removed line {}", home.line.number);
+                note!("the operator removed line {}", home.line.number);
                 mishap.is_over = true;
             }
         }
@@ -303,7 +304,7 @@ impl Demo {
         let (home, is_mended) = (&self.homes[*place], count == 0);
         home.line.cut();
         let what = if is_mended { "for 20 s" } else { "for good" };
-        eprintln!("line {} is cut in the middle of a run, {what}", home.line.number);
+        note!("line {} is cut in the middle of a run, {what}", home.line.number);
         if !is_mended {
             home.stop();
         }
@@ -315,12 +316,12 @@ impl Demo {
     fn print_progress(&mut self, elapsed: Duration, has_warned: bool) -> anyhow::Result<bool> {
         let account = self.collected.account()?;
         let seconds = elapsed.as_secs();
-        eprintln!("{:2}:{:02} {}", seconds / 60, seconds % 60, account.words());
-        eprintln!("      held back: {}", held_back(&self.service.core().rules.held_back()));
+        note!("{:2}:{:02} {}", seconds / 60, seconds % 60, account.words());
+        note!("      held back: {}", held_back(&self.service.core().rules.held_back()));
         for plan in &self.plans {
             let p99 = self.collected.p99(&plan.name)?;
             if !p99.is_empty() {
-                eprintln!("      p99 beside an upload, {}: {p99}", plan.name);
+                note!("      p99 beside an upload, {}: {p99}", plan.name);
             }
         }
         let (invalid, measured) =
@@ -328,7 +329,7 @@ impl Demo {
         let is_slow = invalid * 100 > (invalid + measured) * INVALID_MUCH_PERCENT;
         let warns = is_slow && !has_warned && invalid >= 3;
         if warns {
-            eprintln!(
+            warning!(
                 "      this machine is too slow or too busy for this many lines: runs in which it \
                  was late are stored as invalid and not counted; use fewer with --lines"
             );

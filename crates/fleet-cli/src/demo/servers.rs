@@ -11,6 +11,7 @@ use underload_fleet::message::ServerAddress;
 use underload_probe::network::Line;
 use underload_probe::wire::MarkingPolicy;
 use underload_service::{Access, Identity, Limits, Service, ServiceConfig};
+use underload_terminal::console::warning;
 
 use super::access::{FIRST_SERVER, Internet};
 use super::homes::Fleet;
@@ -60,7 +61,7 @@ fn server(
     };
     let client = Client::new(vec![fleet.orchestrator.clone()], fleet.trust)?;
     let key = Key::load_or_create(state)?;
-    let member = Member::new(client, key, Some(code), public, |words| eprintln!("{words}"))?;
+    let member = Member::new(client, key, Some(code), public, |words| warning!("{words}"))?;
     let limits = Limits {
         sessions_max: 64,
         up_bit_per_s: CAPACITY_BIT_PER_S,

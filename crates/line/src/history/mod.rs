@@ -1,6 +1,7 @@
 //! The stored runs of a line over weeks.
 //!
 //! - [`collect()`]: reads run directories and returns numbers over time.
+//! - [`prometheus()`]: the newest numbers for a collector.
 //! - [`removed`]: the numbers that remain of a run whose directory was removed.
 //! - [`marks`]: dated remarks such as "new router".
 //! - [`sentence`]: sentences about them.
@@ -8,6 +9,7 @@
 mod collect;
 mod lines;
 pub mod marks;
+mod prometheus;
 pub mod removed;
 mod sentences;
 
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use underload_record::history::{Change, Followed, Labelled, Mark, Marked, Trend, Windows};
 
 pub use collect::{Collected, Run, Step, collect};
+pub use prometheus::{escape_label, prometheus};
 pub use sentences::sentence;
 
 /// The runs of a line, compared.

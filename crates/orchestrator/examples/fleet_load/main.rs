@@ -8,6 +8,7 @@
 //! - `steady [--seconds N] [--devices N]`: the requests of ten million devices, at their rate.
 //! - `return [--agents N] [--within SECONDS]`: agents that all return after an outage.
 
+#![expect(clippy::print_stderr, reason = "an example prints its progress")]
 #![expect(clippy::print_stdout, reason = "an example that prints its tables")]
 
 mod bare;

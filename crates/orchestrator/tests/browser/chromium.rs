@@ -1,5 +1,7 @@
 //! A headless Chromium in a test: one page, with what people and axe-core would find wrong in it.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};

@@ -2,6 +2,8 @@
 //! valid and invalid requests and judges the answers.
 //! `UNDERLOAD_SCHEMATHESIS=SEED,EXAMPLES,SECONDS` runs it for longer than the default.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::path::Path;
 use std::process::Command;
 

@@ -1,5 +1,7 @@
 //! A separate PostgreSQL for tests and benchmarks, on a socket in a temporary folder.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;

@@ -1,9 +1,10 @@
-//! The numbers in the formats of Prometheus and InfluxDB.
+//! The newest numbers in Prometheus' text format.
 
 use std::fmt::Write as _;
 
-use underload_line::history::Collected;
 use underload_record::history::{Followed, Trend};
+
+use super::Collected;
 
 /// Formats the newest run of each step that is still measured in Prometheus' text format.
 /// Prometheus assigns the time of collection to every number, so older steps are left out.
@@ -31,7 +32,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
             Followed::IdleP50 => ("idle", "0.5"),
             _ => return None,
         };
-        let step = label(step);
+        let step = escape_label(step);
         let labels = format!("step=\"{step}\",phase=\"{phase}\",quantile=\"{quantile}\"");
         Some((labels, value / 1e3))
     });
@@ -42,7 +43,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
             Followed::GoodputDown => "down",
             _ => return None,
         };
-        Some((format!("step=\"{}\",direction=\"{direction}\"", label(step)), value * 1e6))
+        Some((format!("step=\"{}\",direction=\"{direction}\"", escape_label(step)), value * 1e6))
     });
     family(
         "underload_goodput_bits_per_second",
@@ -51,7 +52,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     );
     let change = trends.iter().filter_map(|trend| {
         let labels =
-            format!("step=\"{}\",metric=\"{}\"", label(&trend.step), trend.followed.name());
+            format!("step=\"{}\",metric=\"{}\"", escape_label(&trend.step), trend.followed.name());
         Some((labels, 1.0 + trend.change_percent? / 100.0))
     });
     let help = "Latest median by the baseline's.";
@@ -63,62 +64,16 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
 }
 
 /// Escapes the value of a label.
-pub fn label(text: &str) -> String {
+pub fn escape_label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// Formats all runs in InfluxDB's line protocol.
-pub fn influx(collected: &Collected) -> String {
-    let mut text = String::new();
-    for run in &collected.runs {
-        for (step, values) in &run.steps {
-            let fields: Vec<String> =
-                values.iter().map(|(it, value)| format!("{}={value}", field(*it))).collect();
-            if !fields.is_empty() {
-                let (step, at_s, fields) = (tag(step), run.at_s, fields.join(","));
-                let label = match run.label.as_str() {
-                    "" => String::new(),
-                    label => format!(",label={}", tag(label)),
-                };
-                let _ = writeln!(text, "underload,step={step}{label} {fields} {at_s}000000000");
-            }
-        }
-    }
-    text
-}
-
-fn field(followed: Followed) -> &'static str {
-    match followed {
-        Followed::LoadP99 => "load_p99_ms",
-        Followed::LoadP50 => "load_p50_ms",
-        Followed::InsideP99 => "inside_p99_ms",
-        Followed::IdleP50 => "idle_p50_ms",
-        Followed::Qoo => "qoo_percent",
-        Followed::GoodputUp => "goodput_up_mbit_s",
-        Followed::GoodputDown => "goodput_down_mbit_s",
-    }
-}
-
-fn tag(text: &str) -> String {
-    let mut tag = String::new();
-    for letter in text.chars() {
-        match letter {
-            ',' | '=' | ' ' => tag.extend(['\\', letter]),
-            // A backslash at the end would escape the separator after the tag.
-            '\\' => tag.push('/'),
-            control if control.is_control() => tag.push('_'),
-            other => tag.push(other),
-        }
-    }
-    tag
 }
 
 #[cfg(test)]
 mod tests {
     use underload_record::history::Windows;
 
+    use super::super::Run;
     use super::*;
-    use underload_line::history::Run;
 
     fn collected() -> Collected {
         let steps = vec![(
@@ -141,11 +96,6 @@ mod tests {
         assert!(text.contains("direction=\"up\"} 9500000"), "{text}");
         assert!(text.contains("underload_run_timestamp_seconds 1790000000"), "{text}");
         assert!(text.lines().all(|line| line.starts_with('#') || line.starts_with("underload_")));
-        assert_eq!(
-            influx(&collected),
-            "underload,step=loaded\\,\\ \"up\"_,label=wifi\\,\\ kitchen \
-             load_p99_ms=42.5,goodput_up_mbit_s=9.5 1790000000000000000\n"
-        );
     }
 
     #[test]
@@ -156,7 +106,6 @@ mod tests {
         let trends = collected.trends(Windows { baseline_s: 60, recent_s: 60 });
         let text = prometheus(&collected, &trends);
         assert!(text.contains("step=\"down\"") && !text.contains("step=\"loaded"), "{text}");
-        assert!(influx(&collected).contains("step=loaded"));
     }
 
     /// The dashboard asks for numbers that are written.
