@@ -1,5 +1,7 @@
 //! The facts about a packet that a discipline may use.
 
+use core::net::IpAddr;
+
 use crate::time::Time;
 
 crate::named! {
@@ -110,6 +112,65 @@ impl Meta {
             arrived: Time::ZERO,
         }
     }
+}
+
+/// The key of the hashes of flows and hosts. Equal keys give equal hashes, so that runs are
+/// repeatable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowKey(pub u64);
+
+impl FlowKey {
+    /// Returns what a discipline may know of an IP packet of `len` bytes with this TOS or traffic
+    /// class byte, these addresses (source, destination) and this protocol.
+    ///
+    /// `body` starts at the header of the protocol, and is empty for a fragment: ports, or the
+    /// identifier of an ICMP echo, are part of the flow.
+    pub fn meta(self, len: u32, tos: u8, hosts: [IpAddr; 2], protocol: u8, body: &[u8]) -> Meta {
+        let [src, dst] = hosts.map(|address| self.host(address));
+        let selector = u64::from(selector(protocol, body));
+        let flow = mix(mix(src, dst.rotate_left(32)), selector << 8 | u64::from(protocol));
+        Meta {
+            src: src as u32,
+            dst: dst as u32,
+            dscp: Dscp::from_tos(tos),
+            ecn: Ecn::from_bits(tos),
+            ..Meta::new(len, flow as u32)
+        }
+    }
+
+    fn host(self, address: IpAddr) -> u64 {
+        match address {
+            IpAddr::V4(address) => mix(self.0 ^ 4, u64::from(address.to_bits())),
+            IpAddr::V6(address) => {
+                let bits = address.to_bits();
+                mix(self.0 ^ 6, mix((bits >> 64) as u64, bits as u64 ^ 6))
+            }
+        }
+    }
+}
+
+/// Returns the part of the transport header that distinguishes flows between two hosts.
+fn selector(protocol: u8, body: &[u8]) -> u32 {
+    match (protocol, body.first_chunk::<4>(), body.first_chunk::<6>()) {
+        // The ports of TCP, UDP, SCTP and UDP-Lite.
+        (6 | 17 | 132 | 136, Some(ports), _) => u32::from_be_bytes(*ports),
+        // Echo request and reply, in ICMP and in ICMPv6.
+        (1 | 58, _, Some(&[8 | 0 | 128 | 129, _, _, _, high, low])) => {
+            u32::from(u16::from_be_bytes([high, low]))
+        }
+        _ => 0,
+    }
+}
+
+/// Two rounds of multiply-and-fold. It is not cryptographic, because collisions on one's own
+/// emulated link gain an attacker nothing, but the key has to change the whole result.
+fn mix(a: u64, b: u64) -> u64 {
+    let fold = |x: u64, y: u64| {
+        let product = u128::from(x) * u128::from(y);
+        (product >> 64) as u64 ^ product as u64
+    };
+    let first = fold(a ^ 0x9e37_79b9_7f4a_7c15, b ^ 0xd1b5_4a32_d192_ed03);
+    fold(first ^ 0x8cb9_2ba7_2f3d_8dd7, b.rotate_left(29) ^ 0xaef1_7502_108e_f2d9)
 }
 
 /// A packet. `P` is a simulated segment, a buffer handle, or `()`; disciplines never read it.

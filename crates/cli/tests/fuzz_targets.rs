@@ -55,9 +55,6 @@ macro_rules! fuzz_target {
 }
 pub(crate) use fuzz_target;
 
-// The files in `crates/cli/src/replay` import each other from `crate::replay`.
-use files::capture::replay;
-
 /// Damaged copies of the inputs of one target.
 const DAMAGED: usize = 400;
 

@@ -36,7 +36,7 @@ fn refused(input: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn fates_come_in_input_order_with_times() {
+fn fates_are_in_input_order_with_times() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let input = file(directory.path(), "in.csv", SCRIPT.as_bytes());
     let output = replay(&input, &["--queue", "fifo:limit=2p", "--link", "12mbit"]);
@@ -53,7 +53,7 @@ fn fates_come_in_input_order_with_times() {
 }
 
 #[test]
-fn a_full_queue_drops_and_says_why() {
+fn drops_of_a_full_queue_have_their_reason() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let input = file(directory.path(), "in.csv", SCRIPT.as_bytes());
     let output = replay(&input, &["--queue", "fifo:limit=1p", "--link", "12mbit"]);
@@ -63,7 +63,7 @@ fn a_full_queue_drops_and_says_why() {
 }
 
 #[test]
-fn gzip_is_read_as_it_is() {
+fn gzipped_input_is_read() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(SCRIPT.as_bytes()).expect("memory");
@@ -75,7 +75,7 @@ fn gzip_is_read_as_it_is() {
 }
 
 #[test]
-fn bad_rows_are_named_by_line_and_the_fates_before_them_are_kept() {
+fn errors_name_the_line_and_keep_the_fates_before_it() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["--queue", "fifo", "--link", "1mbit"];
     for (row, expected) in [
@@ -93,7 +93,7 @@ fn bad_rows_are_named_by_line_and_the_fates_before_them_are_kept() {
 }
 
 #[test]
-fn a_file_that_is_no_packet_file_is_refused() {
+fn other_files_are_rejected() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["--queue", "fifo", "--link", "1mbit"];
     for (content, expected) in [
@@ -113,7 +113,7 @@ fn a_file_that_is_no_packet_file_is_refused() {
 }
 
 #[test]
-fn packets_out_of_order_are_sorted_and_keep_their_place_in_the_input_as_id() {
+fn packets_are_sorted_by_time_and_id_is_the_position_in_the_input() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["--queue", "fifo", "--link", "12mbit"];
     let row = |time: u64| format!("{time},1500,1,0,not-ect\n");
@@ -128,7 +128,7 @@ fn packets_out_of_order_are_sorted_and_keep_their_place_in_the_input_as_id() {
 }
 
 #[test]
-fn an_input_that_breaks_off_has_no_summary_that_looks_complete() {
+fn the_summary_of_a_damaged_input_says_incomplete() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["--queue", "fifo", "--link", "12mbit"];
     let row = |time: u64| format!("{time},1500,1,0,not-ect\n");
@@ -142,7 +142,7 @@ fn an_input_that_breaks_off_has_no_summary_that_looks_complete() {
 }
 
 #[test]
-fn a_line_without_an_end_is_refused_before_it_fills_memory() {
+fn endless_lines_are_rejected_before_they_fill_memory() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["--queue", "fifo", "--link", "12mbit"];
     // Other readers of CSV take lines within quotes for one line.
@@ -166,7 +166,7 @@ fn a_line_without_an_end_is_refused_before_it_fills_memory() {
 }
 
 #[test]
-fn a_dash_is_the_standard_input() {
+fn a_dash_means_standard_input() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["--queue", "fifo", "--link", "12mbit"];
     for (name, content) in [("in.csv", SCRIPT.as_bytes().to_vec()), ("in.pcap", pcap(&[5, 6]))] {
@@ -182,7 +182,7 @@ fn a_dash_is_the_standard_input() {
 }
 
 #[test]
-fn a_pcap_may_keep_less_of_a_packet_than_it_was_long() {
+fn truncated_packets_count_with_their_original_length() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let whole = pcap(&[500, 600]);
     let mut short = whole.clone();
@@ -196,7 +196,7 @@ fn a_pcap_may_keep_less_of_a_packet_than_it_was_long() {
 }
 
 #[test]
-fn the_first_packet_of_a_capture_may_be_late_too() {
+fn the_first_packet_of_a_capture_may_be_late() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let input = file(directory.path(), "in.pcap", &pcap(&[600, 500]));
     let output = replay(&input, &["--queue", "fifo", "--link", "8mbit"]);
@@ -249,7 +249,7 @@ fn pcapng(packets: &[(i64, u64)]) -> Vec<u8> {
 }
 
 #[test]
-fn the_time_of_a_packet_has_its_interfaces_offset() {
+fn interface_offsets_are_added_to_packet_times() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["--queue", "fifo", "--link", "8mbit"];
     let of = |packets: &[(i64, u64)]| {
@@ -267,7 +267,7 @@ fn the_time_of_a_packet_has_its_interfaces_offset() {
 }
 
 #[test]
-fn captures_are_read_with_marks_and_lengths() {
+fn captures_have_ecn_marks_and_lengths() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let input = file(directory.path(), "in.pcap", &pcap(&[500, 600]));
     let output = replay(&input, &["--queue", "fifo", "--link", "8mbit:overhead=14B"]);
@@ -280,7 +280,7 @@ fn captures_are_read_with_marks_and_lengths() {
 }
 
 #[test]
-fn a_truncated_capture_is_named_and_the_packets_before_the_cut_are_kept() {
+fn packets_before_the_damage_of_a_capture_are_replayed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut bytes = pcap(&[500, 600]);
     bytes.truncate(bytes.len() - 5);
@@ -296,7 +296,7 @@ fn a_truncated_capture_is_named_and_the_packets_before_the_cut_are_kept() {
 }
 
 #[test]
-fn several_queues_stand_side_by_side() {
+fn several_queues_are_compared_in_a_table() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let input = file(directory.path(), "in.csv", SCRIPT.as_bytes());
     let out = directory.path().join("fates");
@@ -319,72 +319,4 @@ fn several_queues_stand_side_by_side() {
     let json = replay(&burst, &[&endless[..], &["--queue", "codel", "--json"]].concat()).stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).expect("one document");
     assert!(json[0]["throughput_bit_per_s"].is_null(), "no time passes: {json}");
-}
-
-#[test]
-fn a_filter_takes_one_direction_and_a_script_has_none() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let script = file(directory.path(), "in.csv", SCRIPT.as_bytes());
-    let arguments = ["--queue", "fifo", "--link", "1mbit", "--filter", "port 443"];
-    assert!(refused(&script, &arguments).contains("--filter: only accepted for captures"));
-    // Two packets of raw IP: there and back.
-    let mut capture: Vec<u8> = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101]
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
-    for (source, target) in [(1, 2), (2, 1)] {
-        let mut packet = [0; 28];
-        packet[0] = 0x45;
-        packet[3] = 28;
-        packet[9] = 17;
-        packet[15] = source;
-        packet[19] = target;
-        capture.extend([0_u32, 0, 28, 28].iter().flat_map(|word| word.to_le_bytes()));
-        capture.extend(packet);
-    }
-    let capture = file(directory.path(), "in.pcap", &capture);
-    let rows = |filter: &str| {
-        let filtered = ["--queue", "fifo", "--link", "1mbit", "--filter", filter];
-        let output = replay(&capture, &filtered);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).expect("text").lines().count() - 1
-    };
-    assert_eq!((rows("udp"), rows("from 0.0.0.1"), rows("to 0.0.0.9")), (2, 1, 0));
-}
-
-#[test]
-fn a_page_shows_the_queues_side_by_side_and_replaces_nothing_of_the_user() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    // 2 s of twice what the link carries.
-    let packet = |at: u64| format!("{},1500,{},0,ect0\n", at * 600_000, at % 3);
-    let rows: Vec<String> = (0..3_400).map(packet).collect();
-    let script = format!("time_ns,len,flow,dscp,ecn\n{}", rows.concat());
-    let input = file(directory.path(), "in.csv", script.as_bytes());
-    let page = directory.path().join("page.html");
-    let arguments =
-        ["--queue", "fifo:limit=64KiB", "--queue", "codel:ecn=on", "--link", "10mbit", "--html"];
-    let output = replay(&input, &[&arguments[..], &[page.to_str().expect("text")]].concat());
-    assert!(output.status.success(), "{output:?}");
-    let table = String::from_utf8(output.stdout).expect("text");
-    let html = fs::read_to_string(&page).expect("the page");
-    assert!(html.contains("Open loop: the senders do not react."));
-    for part in ["fifo:", "codel:", "Cumulative distribution", "Packets dropped", "Packets marked"]
-    {
-        assert!(html.contains(part), "{part}");
-    }
-    // The numbers of the table are those of the page.
-    let row = table.lines().find(|line| line.starts_with("fifo")).expect("a row");
-    let dropped: u64 = row.split_whitespace().nth(4).expect("dropped").parse().expect("a number");
-    assert!(dropped > 1_000, "the premise: {table}");
-    assert!(html.contains(&format!("overlimit {dropped}")), "{row}");
-    // The program replaces its own page and nothing else, not even the input.
-    let again = replay(&input, &[&arguments[..], &[page.to_str().expect("text")]].concat());
-    assert!(again.status.success(), "{again:?}");
-    let mine = file(directory.path(), "mine.html", b"<title>mine</title>");
-    for place in [mine.as_path(), input.as_path(), directory.path()] {
-        let said = refused(&input, &[&arguments[..], &[place.to_str().expect("text")]].concat());
-        assert!(said.contains("--html"), "{said}");
-    }
-    assert_eq!(fs::read(&mine).expect("mine"), b"<title>mine</title>");
-    assert_eq!(fs::read_to_string(&input).expect("the input"), script);
 }

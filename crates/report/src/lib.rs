@@ -9,7 +9,6 @@
 //! - [`figures_table`], [`figure_pages`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
 //! - [`history_page`]: one line over weeks.
-//! - [`replay_page`]: what several queues did to the packets of a recording.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
@@ -32,7 +31,6 @@ mod plot;
 mod probe_share;
 mod published;
 mod reduce;
-mod replayed;
 mod study;
 mod subject;
 mod sweep;
@@ -47,12 +45,11 @@ pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
     FigurePage, HistoryPage, LiveState, PageError, check_page_path, cohort_page, history_page,
-    plots, render, render_live, replace_page, replay_page, sweep_page, write_figure_pages,
+    plots, render, render_live, replace_page, sweep_page, write_figure_pages,
     write_figures_markdown, write_page, write_report, write_sweep_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};
-pub use replayed::{Replayed, ReplayedQueue};
 pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;
 pub use verdict::{summary_lines, warnings};

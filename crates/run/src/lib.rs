@@ -14,6 +14,7 @@
 //! | [`sweep`] | a scenario over a million settings, in a directory that survives a kill |
 //! | [`world`] | the live and the simulated world |
 //! | [`own`] | algorithms that the caller of a run provides |
+//! | [`recording`] | recorded packets from scripts and captures |
 //! | [`replay`] | recorded packets through a queue and a link |
 //! | [`packets`] | records and captures of simulated packets |
 //! | [`measured_lines`] | the study of a list of measured access lines |
@@ -32,6 +33,7 @@ pub mod packets;
 mod page_loads;
 mod progress;
 pub mod question;
+pub mod recording;
 pub mod replay;
 mod results;
 pub mod scenario;

@@ -4,11 +4,13 @@
 //! as they are known: its memory grows with the queue's backlog and not with the input.
 //! [`replay_columns`] replays whole columns.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::Serialize;
 use underload_aqm::link::Link;
 use underload_aqm::link::tally::Tally;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
@@ -75,6 +77,39 @@ impl Settled {
     pub fn sojourn(&self) -> Option<Span> {
         self.transmission.map(|(start, _)| start.since(self.arrival))
     }
+
+    /// Writes a row of CSV with the columns of [`CSV_HEADER`].
+    pub fn write_csv(&self, output: &mut impl Write) -> io::Result<()> {
+        let (fate, reason) = (self.fate.name(), self.fate.reason());
+        write!(output, "{},{},{fate},{reason},", self.id, self.arrival.as_nanos())?;
+        if let (Some((start, end)), Some(sojourn)) = (self.transmission, self.sojourn()) {
+            write!(output, "{},{},{}", start.as_nanos(), end.as_nanos(), sojourn.as_nanos())?;
+        } else {
+            write!(output, ",,")?;
+        }
+        writeln!(output, ",{}", self.ecn.name())
+    }
+}
+
+pub const CSV_HEADER: &str = "id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn";
+
+/// What a queue and a link did to the packets of a recording.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    pub queue: String,
+    pub link: String,
+    pub packets: u64,
+    pub bytes: u64,
+    pub sent: u64,
+    pub marked: u64,
+    pub dropped: u64,
+    pub drops: BTreeMap<&'static str, u64>,
+    pub sojourn_p50_ms: f64,
+    pub sojourn_p99_ms: f64,
+    pub sojourn_max_ms: f64,
+    /// Rate of the packets sent, with overhead. `None` for a burst that arrives and leaves at one
+    /// instant.
+    pub throughput_bit_per_s: Option<u64>,
 }
 
 /// A queue and a link through which packets are sent.
@@ -100,7 +135,6 @@ struct Fates {
 struct Row {
     packet: Settled,
     marked: Option<MarkReason>,
-    is_settled: bool,
 }
 
 impl Replay {
@@ -154,21 +188,28 @@ impl Replay {
         &self.fates.tally
     }
 
-    /// Returns packets and bytes that arrived, by the lengths in the input.
-    pub fn arrivals(&self) -> Count {
-        self.fates.arrivals
-    }
-
-    /// Returns the time from the first arrival to the end of the last transmission.
-    pub fn span(&self) -> Span {
-        self.fates.last_end.since(self.fates.first_arrival.unwrap_or_default())
-    }
-
-    /// Returns the rate of the packets sent, with overhead, over [`Self::span`]; `None` if the span
-    /// is zero.
-    pub fn throughput_bit_per_s(&self) -> Option<f64> {
-        let span = self.span().as_nanos();
-        (span > 0).then(|| self.tally().total().sent.bytes as f64 * 8e9 / span as f64)
+    /// Sums up the packets settled so far; `queue` and `link` are their names.
+    pub fn summary(&self, queue: String, link: String) -> Summary {
+        let Fates { arrivals, tally, last_end, first_arrival, .. } = &self.fates;
+        let (total, sojourn) = (tally.total(), &tally.delays().sojourn);
+        let drops = total.drops().map(|(reason, count)| (reason.name(), count.packets));
+        let [p50, p99, max] = sojourn.quantiles([500, 990, 1_000]).map(|ns| ns as f64 / 1e6);
+        let span_ns = last_end.since(first_arrival.unwrap_or_default()).as_nanos();
+        let rate = || (total.sent.bytes as f64 * 8e9 / span_ns as f64) as u64;
+        Summary {
+            queue,
+            link,
+            packets: arrivals.packets,
+            bytes: arrivals.bytes,
+            sent: total.sent.packets,
+            marked: total.marked_packets(),
+            dropped: total.dropped_packets(),
+            drops: drops.collect(),
+            sojourn_p50_ms: p50,
+            sojourn_p99_ms: p99,
+            sojourn_max_ms: max,
+            throughput_bit_per_s: (span_ns > 0).then(rate),
+        }
     }
 
     fn deliver(&mut self, now: Time) {
@@ -186,21 +227,20 @@ impl Fates {
         let Arrival { id, time, meta } = *arrival;
         let (fate, transmission) = (Fate::Queued, None);
         let packet = Settled { id, arrival: time, fate, transmission, ecn: meta.ecn };
-        self.pending.push_back(Row { packet, marked: None, is_settled: false });
+        self.pending.push_back(Row { packet, marked: None });
     }
 
     #[inline]
     fn delivered(&mut self, number: u64) {
         if let Some(row) = self.row(number) {
             row.packet.fate = row.marked.map_or(Fate::Sent, Fate::Marked);
-            row.is_settled = true;
         }
     }
 
     /// Reports the packets before the first whose fate is unknown.
     #[inline]
     fn settle<E>(&mut self, settle: &mut impl FnMut(Settled) -> Result<(), E>) -> Result<(), E> {
-        while self.pending.front().is_some_and(|row| row.is_settled) {
+        while self.pending.front().is_some_and(|row| row.packet.fate != Fate::Queued) {
             if let Some(row) = self.take_first() {
                 settle(row)?;
             }
@@ -226,7 +266,6 @@ impl Observer<u64> for Fates {
         self.tally.dropped(&packet.meta, reason);
         if let Some(row) = self.row(packet.payload) {
             row.packet.fate = Fate::Dropped(reason);
-            row.is_settled = true;
         }
     }
 

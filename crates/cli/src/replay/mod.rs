@@ -1,17 +1,9 @@
 //! `underload replay`: replays recorded packets through queues and a link.
 //!
 //! The memory grows with the backlog of the queues and not with the input; the buffer for sorting
-//! is bounded ([`order`]).
+//! is bounded.
 
-mod arrival;
-mod capture;
-mod fates;
-mod filter;
-mod input;
-mod order;
 pub mod output;
-mod picture;
-mod script;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,26 +15,21 @@ use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
-use underload_report::Replayed;
 use underload_run::modem_file;
-use underload_run::replay::{self, Replay, Settled};
+use underload_run::recording::Recording;
+use underload_run::replay::{CSV_HEADER, Replay, Settled, Summary};
 use underload_run::source::load_file;
-
-use crate::present::open_in_desktop;
-use arrival::Arrival;
-use fates::Numbers;
-use filter::Filter;
-use output::OutputFile;
-use picture::Steps;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
+
+use output::OutputFile;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce), or a pcap
 or pcapng capture; both may be compressed with gzip. The length of a captured packet is that of its
 IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may be up to 1 s (and 524,288
-packets) out of order. A capture of an interface has both directions: --filter selects one.
+packets) out of order. A capture of an interface has both directions: let tcpdump select one.
 
 Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet in
 order of time, on stdout or in --out; with several queues only in --out, a file per queue. `id` is
@@ -52,9 +39,8 @@ INCOMPLETE, and the exit status is 2. The senders do not react: packets arrive a
 
 Examples:
   underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv
-  underload replay all.pcap --filter 'from 192.0.2.7 port 443' --link 10mbit --queue pie > fates.csv
-  underload replay all.pcap --link 10mbit --queue fifo:limit=64KiB --queue codel --queue pie
-  underload replay all.pcap --link 10mbit --queue fifo --queue codel --html page.html --open")]
+  tcpdump -r all.pcap -w - src 192.0.2.7 | underload replay - --link 10mbit --queue pie > fates.csv
+  underload replay all.pcap --link 10mbit --queue fifo:limit=64KiB --queue codel --queue pie")]
 pub struct Arguments {
     /// Packets: CSV, pcap or pcapng, optionally gzipped; `-` is the standard input.
     pub input: PathBuf,
@@ -65,23 +51,12 @@ pub struct Arguments {
     /// The link behind each queue, such as 20mbit or trace:FILE.
     #[arg(long, value_name = "SPEC")]
     pub link: String,
-    /// Replays only these packets of a capture: from, to or host ADDRESS or NETWORK, port, sport or
-    /// dport NUMBER, tcp, udp, icmp; all conditions must hold.
-    #[arg(long, value_name = "CONDITIONS", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = filter)]
-    pub filter: Filter,
     /// Seed of the queue's and the link's random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Writes the rows to this file instead of stdout; with several queues, a directory.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Writes an HTML page: sojourn times in each queue, drops and marks over time.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Opens the page in a browser.
-    #[arg(long, requires = "html")]
-    pub open: bool,
     /// Prints the summary as one JSON document, a list with an entry for each queue, instead of the
     /// rows.
     #[arg(long)]
@@ -97,20 +72,16 @@ struct Bench {
     file: Option<OutputFile>,
     /// Name of the output, for messages.
     name: String,
-    /// Data for the page, if one is wanted.
-    steps: Option<Steps>,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if let Some(page) = &arguments.html {
-        picture::check(page, &arguments.input)?;
-    }
     let mut benches = arguments.benches()?;
-    let arrivals = input::open(&arguments.input, &arguments.filter).or_bad_input()?;
+    let named = || arguments.input.display().to_string();
+    let recording = Recording::open(&arguments.input).with_context(named).or_bad_input()?;
     for Bench { output, name, .. } in &mut benches {
-        writeln!(output, "{}", fates::HEADER).with_context(|| name.clone())?;
+        writeln!(output, "{CSV_HEADER}").with_context(|| name.clone())?;
     }
-    let outcome = drive(&mut benches, arrivals);
+    let outcome = drive(&mut benches, recording);
     for bench in &mut benches {
         // Even after a bad packet, the rows of the packets before it are written.
         bench.output.flush().with_context(|| bench.name.clone())?;
@@ -122,19 +93,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         warning!("INCOMPLETE: the input could not be read to its end; until the error:");
     }
     arguments.print(&benches)?;
-    arguments.draw(&benches, outcome.is_ok())?;
-    outcome.with_context(|| format!("{}", arguments.input.display()))
+    outcome.with_context(named)
 }
 
 impl Arguments {
     fn benches(&self) -> anyhow::Result<Vec<Bench>> {
+        let mut load = |name: &str| load_file("", name);
         let link = Spec::parse(&self.link)
-            .and_then(|link| modem_file::link(&link, &mut named_file))
+            .and_then(|link| modem_file::link(&link, &mut load))
             .context("--link")
             .or_bad_input()?;
         let setup = |queue: &String| {
             Spec::parse(queue)
-                .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut named_file))
+                .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut load))
                 .context("--queue")
                 .or_bad_input()
         };
@@ -146,11 +117,9 @@ impl Arguments {
         let is_alone = queues.len() == 1;
         let bench = |(number, queue): (usize, QueueSetup)| {
             let rng = Rng::new(self.seed);
-            let built = link.build(queue.build(&rng), &rng);
+            let replay = Replay::new(link.build(queue.build(&rng), &rng));
             let (file, output, name) = self.output(is_alone, number, &queue)?;
-            let replay = Replay::new(built);
-            let steps = self.html.is_some().then(Steps::default);
-            Ok(Bench { rules: link.rule_names(), replay, queue, output, file, name, steps })
+            Ok(Bench { rules: link.rule_names(), replay, queue, output, file, name })
         };
         queues.into_iter().enumerate().map(bench).collect()
     }
@@ -179,59 +148,89 @@ impl Arguments {
         Ok((Some(file), output, path.display().to_string()))
     }
 
-    /// Writes the page, if one is wanted.
-    fn draw(&self, benches: &[Bench], is_complete: bool) -> anyhow::Result<()> {
-        let (Some(path), Some(first)) = (&self.html, benches.first()) else { return Ok(()) };
-        let (offered, step_s) = first.steps.as_ref().map_or((Vec::new(), 0.0), picture::offered);
-        let drawn = |bench: &Bench| {
-            let steps = bench.steps.as_ref()?;
-            Some(picture::queue(&bench.replay, &bench.queue, steps))
-        };
-        let span = |bench: &Bench| bench.replay.span().as_nanos() as f64 / 1e9;
-        let replayed = Replayed {
-            input: self.input.display().to_string(),
-            filter: self.filter.to_string(),
-            link: self.link.clone(),
-            seed: self.seed,
-            is_complete,
-            span_s: benches.iter().map(span).fold(0.0, f64::max),
-            offered,
-            step_s,
-            queues: benches.iter().filter_map(drawn).collect(),
-        };
-        picture::write(path, &replayed)?;
-        note!("page: {}", path.display());
-        if self.open {
-            open_in_desktop(path);
-        }
-        Ok(())
-    }
-
     /// Prints the summary of one queue, or the table of several.
     fn print(&self, benches: &[Bench]) -> anyhow::Result<()> {
-        let numbers = |bench: &Bench| fates::numbers(&bench.replay, &bench.queue, &self.link);
-        let numbers: Vec<Numbers> = benches.iter().map(numbers).collect();
-        match benches {
-            _ if self.json => console::print_json(&numbers),
-            [only] => {
-                let summary = fates::summary(&only.replay, &only.queue, &self.link, &only.rules);
-                note!("{}", summary.trim_end());
+        let summary = |it: &Bench| it.replay.summary(it.queue.label.to_string(), self.link.clone());
+        let summaries: Vec<Summary> = benches.iter().map(summary).collect();
+        match (benches, summaries.as_slice()) {
+            _ if self.json => console::print_json(&summaries),
+            ([bench], [summary]) => {
+                note!("{}", text(bench, summary).trim_end());
                 Ok(())
             }
-            _ => console::print(&table(&numbers)),
+            _ => console::print(&table(&summaries)),
         }
     }
 }
 
 const QUEUES_MAX: usize = 32;
 
-fn table(numbers: &[Numbers]) -> String {
-    let width = numbers.iter().map(|it| it.queue.len()).max().unwrap_or(0).max(5);
+/// Sends every packet through each link, also those before damage of the input.
+fn drive(benches: &mut [Bench], mut recording: Recording) -> anyhow::Result<()> {
+    let fed = recording.try_for_each(|arrival| {
+        let arrival = arrival.or_bad_input()?;
+        benches.iter_mut().try_for_each(|Bench { replay, output, .. }| {
+            Ok(replay.arrive(&arrival, &mut |row: Settled| row.write_csv(output))?)
+        })
+    });
+    for Bench { replay, output, .. } in benches {
+        replay.finish(&mut |row: Settled| row.write_csv(output))?;
+    }
+    fed
+}
+
+/// Returns a summary of one screen.
+fn text(bench: &Bench, summary: &Summary) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<12}{value}");
+    };
+    let tally = bench.replay.tally();
+    let share = |packets: u64| {
+        let percent = 100.0 * packets as f64 / summary.packets.max(1) as f64;
+        format!("{packets} ({percent:.2} %)")
+    };
+    line("queue", summary.queue.clone());
+    line("link", summary.link.clone());
+    line("packets", format!("{} ({} bytes)", summary.packets, summary.bytes));
+    line("sent", share(summary.sent));
+    line("marked", share(summary.marked));
+    for (rule, changed) in bench.rules.iter().zip(tally.total().remarks()) {
+        line("remarked", share(*changed) + " by " + rule);
+    }
+    let reasons = tally.total().drops();
+    let reasons: Vec<String> =
+        reasons.map(|(reason, count)| format!("{} {}", reason.name(), count.packets)).collect();
+    let separator = if reasons.is_empty() { "" } else { ": " };
+    line("dropped", share(summary.dropped) + separator + &reasons.join(", "));
+    let Summary { sojourn_p50_ms: p50, sojourn_p99_ms: p99, sojourn_max_ms: max, .. } = summary;
+    line("sojourn", format!("p50 {p50:.3} ms, p99 {p99:.3} ms, max {max:.3} ms"));
+    let redirected: u64 = tally.sanctions().flows().map(|(_, count)| count.packets).sum();
+    if redirected > 0 {
+        let flows = tally.sanctions().flows().count();
+        line("redirected", format!("{} of {flows} flows, by queue protection", share(redirected)));
+    }
+    for (side, edges) in bench.queue.latency_bins() {
+        let names = edges.spans().map(|edge| format!("to {edge}")).chain(["more".to_owned()]);
+        let bins = names.zip(tally.total().bins()[side as usize]);
+        let bins: Vec<String> = bins.map(|(name, count)| format!("{name}: {count}")).collect();
+        line(side.name(), bins.join(", "));
+    }
+    line("senders", "do not react: packets arrive as recorded (open loop)".to_owned());
+    if let Some(rate) = summary.throughput_bit_per_s {
+        let rate = rate as f64 / 1e6;
+        line("throughput", format!("{rate:.3} Mbit/s, link-layer overhead included"));
+    }
+    text
+}
+
+fn table(summaries: &[Summary]) -> String {
+    let width = summaries.iter().map(|it| it.queue.len()).max().unwrap_or(0).max(5);
     let mut text = format!(
         "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>8}\n",
         "queue", "packets", "sent", "marked", "dropped", "p50 ms", "p99 ms", "Mbit/s"
     );
-    for it in numbers {
+    for it in summaries {
         let rate = it.throughput_bit_per_s.map(|rate| format!("{:.3}", rate as f64 / 1e6));
         let _ = writeln!(
             text,
@@ -247,49 +246,4 @@ fn table(numbers: &[Numbers]) -> String {
         );
     }
     text + "p50 and p99: sojourn in the queue. Senders do not react: packets arrive as recorded.\n"
-}
-
-/// Loads a file that a SPEC names: a built-in one, or else a file of the current directory.
-fn named_file(name: &str) -> Result<Vec<u8>, String> {
-    load_file("", name)
-}
-
-fn filter(text: &str) -> Result<Filter, String> {
-    if text.is_empty() { Ok(Filter::default()) } else { text.parse() }
-}
-
-/// Sends every arrival through each link, also those before damage of the input.
-fn drive(
-    benches: &mut [Bench],
-    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
-) -> anyhow::Result<()> {
-    let input = feed(benches, arrivals);
-    for Bench { replay, output, steps, .. } in benches {
-        replay.finish(&mut |row: Settled| settled(output, steps.as_mut(), &row))?;
-    }
-    input
-}
-
-fn feed(
-    benches: &mut [Bench],
-    arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
-) -> anyhow::Result<()> {
-    for arrival in arrivals {
-        let Arrival { id, time, meta, .. } = arrival.or_bad_input()?;
-        let arrival = replay::Arrival { id, time, meta };
-        for Bench { replay, output, steps, .. } in &mut *benches {
-            if let Some(steps) = steps {
-                steps.add_arrival(time, meta.len);
-            }
-            replay.arrive(&arrival, &mut |row: Settled| settled(output, steps.as_mut(), &row))?;
-        }
-    }
-    Ok(())
-}
-
-fn settled(output: &mut impl Write, steps: Option<&mut Steps>, row: &Settled) -> io::Result<()> {
-    if let Some(steps) = steps {
-        steps.add_fate(row);
-    }
-    fates::write_row(output, row)
 }

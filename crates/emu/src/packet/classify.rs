@@ -9,12 +9,9 @@
 //! * bytes beyond the length in the IP header are ignored; a packet that is shorter than its header
 //!   states is rejected, and so is anything but IP versions 4 and 6.
 
-use underload_aqm::packet::{Dscp, Ecn, Meta};
-use underload_aqm::time::Time;
+use std::net::IpAddr;
 
-/// The key of the flow hash. Equal keys give equal flows, so that runs are repeatable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowKey(pub u64);
+use underload_aqm::packet::{FlowKey, Meta};
 
 /// The parsed headers of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -85,13 +82,13 @@ fn classify_v4(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     // More fragments, or an offset (RFC 791 section 3.1).
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     let protocol = header[9];
-    let selector = if is_fragment { 0 } else { selector(protocol, body) };
-    let source = u64::from(word(header, 12));
-    let destination = u64::from(word(header, 16));
-    let hosts = [(source, 4), (destination, 4)];
+    let selecting = if is_fragment { &[] } else { body };
+    let address =
+        |at: usize| IpAddr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let hosts = [address(12), address(16)];
     let tcp = tcp_header_length(protocol, is_fragment, body);
     Ok(Classified {
-        meta: meta(length, header[1], key, hosts, protocol, selector),
+        meta: key.meta(length as u32, header[1], hosts, protocol, selecting),
         layout: Layout {
             version: Version::V4,
             length: length as u32,
@@ -107,18 +104,16 @@ fn classify_v6(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     let packet = bytes.get(..length).ok_or(NotAPacket::Truncated)?;
     let upper = upper_layer(packet, header[6]);
     let body = packet.get(upper.start..).unwrap_or_default();
-    let selector = if upper.is_fragment { 0 } else { selector(upper.protocol, body) };
+    let selecting = if upper.is_fragment { &[] } else { body };
     let address = |at: usize| {
-        let words = [word(header, at), word(header, at + 4), word(header, at + 8)];
-        let high = u64::from(words[0]) << 32 | u64::from(words[1]);
-        let low = u64::from(words[2]) << 32 | u64::from(word(header, at + 12));
-        mix(high, low ^ 6)
+        let bytes: [u8; 16] = std::array::from_fn(|byte| header[at + byte]);
+        IpAddr::from(bytes)
     };
-    let hosts = [(address(8), 6), (address(24), 6)];
+    let hosts = [address(8), address(24)];
     let traffic_class = header[0] << 4 | header[1] >> 4;
     let tcp = tcp_header_length(upper.protocol, upper.is_fragment, body);
     Ok(Classified {
-        meta: meta(length, traffic_class, key, hosts, upper.protocol, selector),
+        meta: key.meta(length as u32, traffic_class, hosts, upper.protocol, selecting),
         layout: Layout {
             version: Version::V6,
             length: length as u32,
@@ -195,23 +190,6 @@ fn upper_layer(packet: &[u8], first: u8) -> UpperLayer {
     upper
 }
 
-/// The part of the transport header that distinguishes flows between two hosts.
-fn selector(protocol: u8, body: &[u8]) -> u32 {
-    match protocol {
-        TCP | UDP | SCTP | UDP_LITE => {
-            body.first_chunk().map_or(0, |ports: &[u8; 4]| u32::from_be_bytes(*ports))
-        }
-        ICMP | ICMP6 => match body.first_chunk() {
-            // Echo request and reply, in ICMP and in ICMPv6.
-            Some(&[8 | 0 | 128 | 129, _, _, _, high, low]) => {
-                u32::from(u16::from_be_bytes([high, low]))
-            }
-            _ => 0,
-        },
-        _ => 0,
-    }
-}
-
 fn tcp_header_length(protocol: u8, is_fragment: bool, body: &[u8]) -> Option<usize> {
     if protocol != TCP || is_fragment {
         return None;
@@ -220,45 +198,11 @@ fn tcp_header_length(protocol: u8, is_fragment: bool, body: &[u8]) -> Option<usi
     (length >= 20 && length <= body.len()).then_some(length)
 }
 
-fn meta(
-    length: usize,
-    tos: u8,
-    key: FlowKey,
-    [source, destination]: [(u64, u8); 2],
-    protocol: u8,
-    selector: u32,
-) -> Meta {
-    let host = |(address, version): (u64, u8)| mix(key.0 ^ u64::from(version), address);
-    let (from, to) = (host(source), host(destination));
-    let flow = mix(mix(from, to.rotate_left(32)), u64::from(selector) << 8 | u64::from(protocol));
-    let mut meta = Meta::new(length as u32, flow as u32);
-    meta.src = from as u32;
-    meta.dst = to as u32;
-    meta.dscp = Dscp::from_tos(tos);
-    meta.ecn = Ecn::from_bits(tos);
-    meta.arrived = Time::ZERO;
-    meta
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-/// Two rounds of multiply-and-fold. It is not cryptographic, because collisions on one's own
-/// emulated link gain an attacker nothing, but the key has to change the whole result.
-fn mix(a: u64, b: u64) -> u64 {
-    let fold = |x: u64, y: u64| {
-        let product = u128::from(x) * u128::from(y);
-        (product >> 64) as u64 ^ product as u64
-    };
-    let first = fold(a ^ 0x9e37_79b9_7f4a_7c15, b ^ 0xd1b5_4a32_d192_ed03);
-    fold(first ^ 0x8cb9_2ba7_2f3d_8dd7, b.rotate_left(29) ^ 0xaef1_7502_108e_f2d9)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use underload_aqm::packet::{Dscp, Ecn};
 
     const KEY: FlowKey = FlowKey(7);
 

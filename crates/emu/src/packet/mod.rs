@@ -9,8 +9,9 @@ mod segment;
 mod vnet;
 
 pub use classify::{
-    Classified, EXTENSION_HEADERS_MAX, FlowKey, Layout, NotAPacket, Version, classify, flow_name,
+    Classified, EXTENSION_HEADERS_MAX, Layout, NotAPacket, Version, classify, flow_name,
 };
 pub use pool::{Frame, Handle, Pool};
 pub use segment::{BadSuperPacket, HEADERS_MAX, Headers, assemble, segment_count, segment_length};
+pub use underload_aqm::packet::FlowKey;
 pub use vnet::VnetHeader;

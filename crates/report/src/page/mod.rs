@@ -15,7 +15,6 @@ mod parts;
 mod provenance;
 mod published;
 mod queues;
-mod replay;
 mod service_flows;
 mod study;
 mod sweep;
@@ -39,7 +38,6 @@ use contents::with_contents;
 pub use book::{FigurePage, write_figure_pages, write_figures_markdown};
 pub use cohorts::cohort_page;
 pub use history::{HistoryPage, history_page};
-pub use replay::replay_page;
 pub use sweep::{sweep_page, write_sweep_report};
 
 pub(crate) use trials::MOST_TRIALS;

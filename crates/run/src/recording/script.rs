@@ -2,11 +2,10 @@
 
 use std::io::{BufRead, Read as _};
 
-use anyhow::{Context, anyhow, bail};
 use underload_aqm::packet::{Dscp, Ecn, Meta};
 use underload_aqm::time::Time;
 
-use crate::replay::arrival::{Arrival, Arrivals, until_error};
+use super::{LineError, RecordingError, Source};
 
 /// Columns of a script, which may have any order.
 const COLUMNS: [&str; 5] = ["time_ns", "len", "flow", "dscp", "ecn"];
@@ -16,7 +15,7 @@ const MAX_LEN: u32 = 65_535;
 
 /// Longest accepted line. A line of numbers has about a hundred bytes; a line without an end would
 /// fill the memory.
-const LINE_MAX_BYTES: usize = 64 << 10;
+pub const LINE_MAX_BYTES: usize = 64 << 10;
 
 /// The lines of a script that are not blank.
 struct Lines<T> {
@@ -27,8 +26,8 @@ struct Lines<T> {
 }
 
 impl<T: BufRead> Lines<T> {
-    /// Reads the next line. `None` at the end of the file.
-    fn next(&mut self) -> anyhow::Result<Option<&str>> {
+    /// Returns the fields of the next line. `None` at the end of the file.
+    fn fields(&mut self) -> Result<Option<[&str; COLUMNS.len()]>, LineError> {
         self.line.clear();
         while self.line.trim_ascii().is_empty() {
             self.number += 1;
@@ -38,69 +37,63 @@ impl<T: BufRead> Lines<T> {
                 return Ok(None);
             }
             if self.line.len() > LINE_MAX_BYTES {
-                bail!("a line of more than {LINE_MAX_BYTES} bytes");
+                return Err(LineError::Length(LINE_MAX_BYTES));
             }
         }
-        let line = str::from_utf8(&self.line).context("expected text in UTF-8")?;
-        Ok(Some(line.strip_prefix('\u{feff}').unwrap_or(line)))
+        let line = str::from_utf8(&self.line).map_err(|_| LineError::Text)?;
+        let mut fields = [""; COLUMNS.len()];
+        let mut found = 0;
+        // No value of a script contains a comma, so one in quotes needs no attention.
+        for field in line.trim_start_matches('\u{feff}').split(',') {
+            let field = field.trim();
+            let quoted = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
+            if let Some(place) = fields.get_mut(found) {
+                *place = quoted.unwrap_or(field).trim();
+            }
+            found += 1;
+        }
+        if found == fields.len() { Ok(Some(fields)) } else { Err(LineError::Fields { found }) }
     }
 }
 
-pub fn packets(text: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+pub fn packets(text: impl BufRead + 'static) -> Result<Source, RecordingError> {
     let mut lines = Lines { text, number: 0, line: Vec::new() };
-    let header = lines.next().context("line 1")?.and_then(|line| fields(line).ok());
+    let header = match lines.fields() {
+        Err(source @ (LineError::Io(_) | LineError::Length(_))) => {
+            return Err(RecordingError::Line { line: 1, source });
+        }
+        header => header.ok().flatten(),
+    };
     let positions = header.and_then(|header| {
         let positions = COLUMNS.map(|name| header.iter().position(|column| *column == name));
         positions.iter().all(Option::is_some).then(|| positions.map(Option::unwrap_or_default))
     });
-    let Some(positions) = positions else {
-        bail!("line 1: expected the header `{}`, or a pcap file", COLUMNS.join(","));
-    };
-    let mut next_id = 0;
-    Ok(until_error(move || {
-        let arrival = match lines.next() {
-            Ok(None) => return None,
-            Ok(Some(line)) => fields(line)
-                .and_then(|fields| arrival(next_id, positions.map(|position| fields[position]))),
-            Err(error) => Err(error),
-        };
-        next_id += 1;
-        Some(arrival.with_context(|| format!("line {}", lines.number)))
+    let positions = positions.ok_or_else(|| RecordingError::Line {
+        line: 1,
+        source: LineError::Header(COLUMNS.join(",")),
+    })?;
+    Ok(Box::new(move |_| {
+        let packet = lines.fields().and_then(|fields| {
+            fields.map(|fields| packet(positions.map(|position| fields[position]))).transpose()
+        });
+        packet.map_err(|source| RecordingError::Line { line: lines.number, source })
     }))
 }
 
-/// Splits a line. No value of a script contains a comma, so one in quotes needs no attention.
-fn fields(line: &str) -> anyhow::Result<[&str; COLUMNS.len()]> {
-    let mut fields = [""; COLUMNS.len()];
-    let mut count = 0;
-    for (at, field) in line.split(',').enumerate() {
-        let field = field.trim();
-        let quoted = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
-        if let Some(place) = fields.get_mut(at) {
-            *place = quoted.unwrap_or(field).trim();
-        }
-        count = at + 1;
-    }
-    if count != fields.len() {
-        bail!("expected {} fields, found {count}", fields.len());
-    }
-    Ok(fields)
-}
-
-/// Reads the packet with the number `id` from its fields, in the order of [`COLUMNS`].
-fn arrival(id: u64, fields: [&str; COLUMNS.len()]) -> anyhow::Result<Arrival> {
+/// Reads a packet from its fields, in the order of [`COLUMNS`].
+fn packet(fields: [&str; COLUMNS.len()]) -> Result<(Time, Meta), LineError> {
     let [time_ns, len, flow, dscp, ecn] = fields;
-    let refused = |column: usize, expected: &str| {
-        anyhow!("`{}` {}: expected {expected}", COLUMNS[column], fields[column])
+    let refused = |column: usize, expected| {
+        let (column, found) = (COLUMNS[column], fields[column].to_owned());
+        LineError::Value { column, found, expected }
     };
     let time_ns = number(time_ns).ok_or_else(|| refused(0, "a whole number of nanoseconds"))?;
     let len = number(len).filter(|len| (1..=MAX_LEN).contains(len));
-    let len = len.ok_or_else(|| refused(1, &format!("1 to {MAX_LEN} bytes")))?;
-    let flow = number(flow).ok_or_else(|| refused(2, &format!("0 to {}", u32::MAX)))?;
+    let len = len.ok_or_else(|| refused(1, "1 to 65535 bytes"))?;
+    let flow = number(flow).ok_or_else(|| refused(2, "0 to 4294967295"))?;
     let dscp = number(dscp).and_then(Dscp::new).ok_or_else(|| refused(3, "0 to 63"))?;
     let ecn = Ecn::from_name(ecn).ok_or_else(|| refused(4, "not-ect, ect0, ect1 or ce"))?;
-    let meta = Meta { dscp, ecn, ..Meta::new(len, flow) };
-    Ok(Arrival { id, time: Time::from_nanos(time_ns), meta, is_wanted: true })
+    Ok((Time::from_nanos(time_ns), Meta { dscp, ecn, ..Meta::new(len, flow) }))
 }
 
 /// Reads a decimal number, or a hexadecimal one after `0x`.
@@ -115,11 +108,12 @@ fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::Recording;
+    use crate::replay::Arrival;
 
     fn read(text: impl Into<Vec<u8>>) -> Result<Vec<Arrival>, String> {
-        let packets = packets(std::io::Cursor::new(text.into()));
-        let packets = packets.and_then(Iterator::collect);
-        packets.map_err(|error: anyhow::Error| format!("{error:#}"))
+        let recording = Recording::read(std::io::Cursor::new(text.into()));
+        recording.and_then(Iterator::collect).map_err(|error| error.to_string())
     }
 
     #[test]
