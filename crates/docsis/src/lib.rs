@@ -13,6 +13,7 @@
 //! - [`aggregate`]: a Low Latency DOCSIS upstream as one value.
 //! - [`check`](mod@check): rules for files; each finding has a place and a fix.
 //! - [`modem`]: which buffer a modem selects, or why it rejects the flow.
+//! - [`recommend`]: candidates for a tier, and the choice among their simulated outcomes.
 //!
 //! ```
 //! use underload_docsis::qos::{BufferControl, Direction, ServiceFlow};

@@ -9,9 +9,11 @@
 //! without Buffer Control (type 68's time, or 100 ms, at the larger of the sustained and the peak
 //! rate), moved into the acceptable range.
 
+use serde::Serialize;
 use thiserror::Error;
 
-use crate::qos::{BufferControl, ServiceFlow};
+use crate::Config;
+use crate::qos::{BufferControl, Direction, ServiceFlow};
 
 /// Buffer that every certified modem can give a flow.
 pub const GUARANTEED_BYTES: u64 = 24_576;
@@ -47,6 +49,18 @@ pub enum Rejection {
     Granularity { block: u64, minimum: u32, maximum: u32 },
 }
 
+/// The buffer of one upstream service flow of a file.
+#[derive(Debug, Serialize)]
+pub struct FlowBuffer {
+    /// `None` if the flow has no reference, so the modem rejects it.
+    pub reference: Option<u16>,
+    pub buffer_bytes: Option<u64>,
+    /// Time in which a full buffer drains. `None` if no rate limits the flow.
+    pub drain_ms: Option<f64>,
+    /// Why the modem rejects the flow.
+    pub rejected: Option<String>,
+}
+
 impl Modem {
     /// A modem that manages `limit_bytes` in blocks of `block_bytes`.
     ///
@@ -76,6 +90,28 @@ impl Modem {
         let above_is_closer = wanted % self.block_bytes * 2 > self.block_bytes;
         let closest = below + u64::from(above_is_closer);
         Ok(closest.clamp(first, last) * self.block_bytes)
+    }
+
+    /// Returns the buffer of each upstream service flow of a file.
+    pub fn buffers(&self, config: &Config) -> Vec<FlowBuffer> {
+        let default_ms = config.default_target_ms();
+        let buffer = |flow: Option<ServiceFlow>| {
+            let missing = || "ServiceFlowReference (1) is missing".to_owned();
+            let selected = flow.as_ref().ok_or_else(missing).and_then(|flow| {
+                self.select(flow, default_ms).map_err(|rejection| rejection.to_string())
+            });
+            let rate = flow.as_ref().and_then(|flow| flow.rates.drain_bit_per_s());
+            let buffer_bytes = selected.as_ref().ok().copied();
+            let drain_us = buffer_bytes.zip(rate).and_then(|(b, rate)| drain_time_us(b, rate));
+            FlowBuffer {
+                reference: flow.map(|flow| flow.reference),
+                buffer_bytes,
+                drain_ms: drain_us.map(|us| us as f64 / 1000.0),
+                rejected: selected.err(),
+            }
+        };
+        let flows = config.settings_of_type(Direction::Upstream.flow_code());
+        flows.map(ServiceFlow::from_tlv).map(buffer).collect()
     }
 
     fn acceptable_blocks(&self, control: &BufferControl) -> Result<(u64, u64), Rejection> {
@@ -114,7 +150,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::qos::Direction;
     use crate::recommend::TABLE_2;
 
     fn flow(minimum: Option<u32>, target: Option<u32>, maximum: Option<u32>) -> ServiceFlow {

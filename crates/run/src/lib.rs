@@ -11,6 +11,7 @@
 //! | [`flows`] | the names of the flows of an entry of a scenario |
 //! | [`question`] | builds the scenario of a question that needs no file |
 //! | [`source`] | finds scenarios and the files that they name |
+//! | [`tier`] | what to set for a cable upstream: its candidates as a scenario |
 //! | [`sweep`] | a scenario over a million settings, in a directory that survives a kill |
 //! | [`world`] | the live and the simulated world |
 //! | [`own`] | algorithms that the caller of a run provides |
@@ -41,6 +42,7 @@ mod settings;
 pub mod source;
 pub mod study;
 pub mod sweep;
+pub mod tier;
 mod trial;
 mod trials;
 pub mod world;

@@ -1,6 +1,7 @@
 //! `underload docsis`: decodes, encodes and checks cable modem configuration files.
 
 mod files;
+mod picture;
 mod recommend;
 
 use std::fmt::Write as _;
@@ -8,11 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use serde::Serialize;
 use underload_docsis::check::{Finding, Rule, Severity, check};
 use underload_docsis::mic::Secret;
-use underload_docsis::modem::{Modem, drain_time_us};
-use underload_docsis::qos::{Direction, ServiceFlow};
+use underload_docsis::modem::{FlowBuffer, Modem};
 use underload_docsis::{Config, Limits, text};
 use underload_terminal::console::{count, note, print, print_json, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
@@ -265,16 +264,6 @@ fn rules() -> anyhow::Result<()> {
     print(&Rule::ALL.iter().map(line).collect::<String>())
 }
 
-/// The fate of one service flow at a modem.
-#[derive(Debug, Serialize)]
-struct Outcome {
-    /// `None` if the flow has no reference, so the modem rejects it.
-    reference: Option<u16>,
-    buffer_bytes: Option<u64>,
-    drain_ms: Option<f64>,
-    rejected: Option<String>,
-}
-
 impl Try {
     fn run(&self) -> anyhow::Result<()> {
         let bytes = files::read(&self.file, Limits::default().bytes)?;
@@ -282,20 +271,16 @@ impl Try {
             .with_context(|| self.file.display().to_string())
             .or_bad_input()?;
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
-        let default_ms = config.default_target_ms();
-        let flows =
-            config.settings_of_type(Direction::Upstream.flow_code()).map(ServiceFlow::from_tlv);
-        let outcomes: Vec<Outcome> =
-            flows.map(|flow| outcome(&modem, flow.as_ref(), default_ms)).collect();
+        let buffers = modem.buffers(&config);
         if self.json {
-            print_json(&outcomes)?;
-        } else if !outcomes.is_empty() {
-            print(&table(&outcomes))?;
+            print_json(&buffers)?;
+        } else if !buffers.is_empty() {
+            print(&table(&buffers))?;
         }
-        if outcomes.is_empty() {
+        if buffers.is_empty() {
             bail!("{}: no upstream service flow (24) that could get a buffer", self.file.display());
         }
-        let rejected = outcomes.iter().filter(|outcome| outcome.rejected.is_some()).count();
+        let rejected = buffers.iter().filter(|buffer| buffer.rejected.is_some()).count();
         if rejected > 0 {
             let flows = count(rejected, "flow");
             bail!("{}: the modem rejects the file ({flows})", self.file.display());
@@ -304,29 +289,11 @@ impl Try {
     }
 }
 
-fn outcome(modem: &Modem, flow: Option<&ServiceFlow>, default_ms: Option<u16>) -> Outcome {
-    let Some(flow) = flow else {
-        let rejected = Some("ServiceFlowReference (1) is missing".to_owned());
-        return Outcome { reference: None, buffer_bytes: None, drain_ms: None, rejected };
-    };
-    let selected = modem.select(flow, default_ms);
-    let buffer_bytes = selected.ok();
-    let drain_us = buffer_bytes
-        .zip(flow.rates.drain_bit_per_s())
-        .and_then(|(b, bit_per_s)| drain_time_us(b, bit_per_s));
-    Outcome {
-        reference: Some(flow.reference),
-        buffer_bytes,
-        drain_ms: drain_us.map(|us| us as f64 / 1000.0),
-        rejected: selected.err().map(|rejection| rejection.to_string()),
-    }
-}
-
-fn table(outcomes: &[Outcome]) -> String {
+fn table(buffers: &[FlowBuffer]) -> String {
     let mut text = String::from("upstream flow   buffer (bytes)   drains in (ms)\n");
-    for outcome in outcomes {
-        let reference = outcome.reference.map_or("-".to_owned(), |number| number.to_string());
-        let _ = match (&outcome.rejected, outcome.buffer_bytes, outcome.drain_ms) {
+    for buffer in buffers {
+        let reference = buffer.reference.map_or("-".to_owned(), |number| number.to_string());
+        let _ = match (&buffer.rejected, buffer.buffer_bytes, buffer.drain_ms) {
             (Some(why), ..) => writeln!(text, "{reference:>13}   rejected: {why}"),
             (None, Some(bytes), Some(ms)) => {
                 writeln!(text, "{reference:>13}   {bytes:14}   {ms:14.1}")

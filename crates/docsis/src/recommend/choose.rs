@@ -1,12 +1,15 @@
 //! The choice among the candidates, and their Pareto front.
 
 use serde::Serialize;
-use underload_docsis::recommend::Choice;
+
+use super::candidates::size_name;
+use super::{Aqm, Choice, Upstream, table_2};
+use crate::Config;
 
 /// Predicted effect of one candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Name of the candidate in the sweep, such as `32KiB` or `target-10ms`.
+    /// Name of the candidate.
     pub name: String,
     #[serde(skip)]
     pub choice: Choice,
@@ -42,7 +45,7 @@ impl Outcome {
 }
 
 /// Returns for each outcome whether it is on the Pareto front of latency, utilisation and score.
-pub fn front(outcomes: &[Outcome]) -> Vec<bool> {
+fn front(outcomes: &[Outcome]) -> Vec<bool> {
     outcomes.iter().map(|outcome| !outcomes.iter().any(|other| other.beats(outcome))).collect()
 }
 
@@ -60,7 +63,7 @@ pub enum Rule {
 }
 
 /// Returns the chosen one of the `eligible` outcomes, and the rule; `None` without any.
-pub fn choose(
+fn choose(
     outcomes: &[Outcome],
     eligible: impl Fn(&Outcome) -> bool,
     utilisation_percent: f64,
@@ -76,6 +79,70 @@ pub fn choose(
     let busiest =
         fit.max_by(|(_, a), (_, b)| a.lowest_utilisation().total_cmp(&b.lowest_utilisation()));
     busiest.map(|(position, _)| (position, Rule::BestScore))
+}
+
+/// The settings for a tier with their predicted effect, beside those of the other candidates. It
+/// is displayed as a text of one screen.
+#[derive(Debug, Clone, Serialize)]
+pub struct Recommendation {
+    #[serde(flatten)]
+    pub upstream: Upstream,
+    pub aqm: Aqm,
+    /// Simulated base round trips.
+    pub rtts_ms: Vec<f64>,
+    /// Name of the chosen candidate.
+    pub recommended: String,
+    pub rule: Rule,
+    /// The least utilisation that the user wants.
+    pub utilisation_percent: f64,
+    /// Name of the candidate with the size of the guideline's Table 2.
+    pub table_2: String,
+    /// Rate of the row in Table 2.
+    pub table_2_rate_bit_per_s: u64,
+    pub outcomes: Vec<Outcome>,
+    /// Whether each of `outcomes` is on the Pareto front.
+    pub pareto: Vec<bool>,
+    /// Position of the chosen candidate in `outcomes`.
+    #[serde(skip)]
+    pub position: usize,
+}
+
+impl Recommendation {
+    /// Chooses among the outcomes of all candidates, for a modem with buffers of up to `limit`
+    /// bytes. `None` if no candidate has the AQM.
+    pub fn new(
+        upstream: Upstream,
+        aqm: Aqm,
+        rtts_ms: Vec<f64>,
+        utilisation_percent: f64,
+        limit: u64,
+        outcomes: Vec<Outcome>,
+    ) -> Option<Self> {
+        let (position, rule) = choose(&outcomes, |o| aqm.allows(o.choice), utilisation_percent)?;
+        let (table_2_rate_bit_per_s, table_bytes) = table_2(upstream.sustained_bit_per_s);
+        Some(Self {
+            upstream,
+            aqm,
+            rtts_ms,
+            recommended: outcomes[position].name.clone(),
+            rule,
+            utilisation_percent,
+            table_2: size_name(u64::from(table_bytes).min(limit)),
+            table_2_rate_bit_per_s,
+            pareto: front(&outcomes),
+            outcomes,
+            position,
+        })
+    }
+
+    pub fn chosen(&self) -> &Outcome {
+        &self.outcomes[self.position]
+    }
+
+    /// Returns a configuration with the recommended settings.
+    pub fn configuration(&self) -> Config {
+        self.upstream.configuration(self.chosen().choice)
+    }
 }
 
 #[cfg(test)]
@@ -96,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_beats_in_every_respect_is_not_on_the_front() {
+    fn dominated_candidates_are_not_on_the_front() {
         let outcomes = [
             outcome("small", 10.0, 60.0, 4.2),
             outcome("worse", 12.0, 60.0, 4.1),
@@ -107,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_latency_that_keeps_link_and_call_well() {
+    fn the_least_latency_with_enough_utilisation_and_score_is_chosen() {
         let outcomes = [
             outcome("too small", 10.0, 79.0, 4.4),
             outcome("right", 40.0, 81.0, 4.35),
@@ -120,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_keeps_both_the_call_goes_first() {
+    fn the_score_decides_if_no_candidate_has_both() {
         let outcomes = [outcome("a", 10.0, 50.0, 4.4), outcome("b", 90.0, 90.0, 2.0)];
         assert_eq!(choose(&outcomes, |_| true, 80.0), Some((0, Rule::BestScore)));
         assert_eq!(choose(&[], |_| true, 80.0), None);

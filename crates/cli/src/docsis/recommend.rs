@@ -1,13 +1,4 @@
 //! `underload docsis recommend`: settings for an upstream tier, and their predicted effect.
-//!
-//! - [`sweep`]: every candidate in virtual time.
-//! - [`mod@choose`]: the choice among the candidates.
-//! - [`words`], [`picture`]: the answer as text and as a diagram.
-
-mod choose;
-mod picture;
-mod sweep;
-mod words;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,18 +6,18 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::builder::RangedI64ValueParser;
-use clap::{Args, ValueEnum};
-use serde::Serialize;
-use underload_docsis::recommend::{Choice, Upstream, table_2};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
+use underload_docsis::recommend::{Aqm, Recommendation, Upstream};
 use underload_docsis::text;
-
-use super::files;
-use choose::{Outcome, Rule, choose, front};
-use sweep::Sweep;
+use underload_run::tier::Tier;
+use underload_run::{Destination, Settings};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::quantity;
+
+use super::{files, picture};
+use crate::run;
 
 #[derive(Debug, Args)]
 #[command(
@@ -55,7 +46,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FROM..TO", default_value = "20ms..120ms", value_parser = round_trips)]
     rtt: RoundTrips,
     /// The AQM of modem and CMTS.
-    #[arg(long, value_enum, default_value_t = Aqm::None)]
+    #[arg(long, default_value = Aqm::None.name(), value_parser = aqm())]
     aqm: Aqm,
     /// Least utilisation of the link at every round trip [default: 95, at which a tier counts as
     /// reached; 90 with an AQM, which keeps its latency target at any rate].
@@ -88,26 +79,16 @@ fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(range)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Aqm {
-    /// No AQM: Buffer Control alone.
-    None,
-    /// DOCSIS-PIE, the AQM of DOCSIS 3.1.
-    DocsisPie,
-    /// Low Latency DOCSIS: two queues, one for L4S and NQB.
-    LowLatency,
-}
-
-impl Aqm {
-    /// Whether a candidate may be chosen. Other candidates are simulated for comparison.
-    fn has(self, choice: Choice) -> bool {
-        match choice {
-            Choice::Buffer(_) => self == Self::None,
-            Choice::DocsisPie(_) => self == Self::DocsisPie,
-            Choice::LowLatency(_) => self == Self::LowLatency,
-        }
-    }
+fn aqm() -> impl TypedValueParser<Value = Aqm> {
+    let value = |aqm: Aqm| {
+        PossibleValue::new(aqm.name()).help(match aqm {
+            Aqm::None => "No AQM: Buffer Control alone",
+            Aqm::DocsisPie => "DOCSIS-PIE, the AQM of DOCSIS 3.1",
+            Aqm::LowLatency => "Low Latency DOCSIS: two queues, one for L4S and NQB",
+        })
+    };
+    PossibleValuesParser::new(Aqm::ALL.map(value))
+        .try_map(|name| Aqm::ALL.into_iter().find(|aqm| aqm.name() == name).context("not an AQM"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -131,31 +112,8 @@ fn block(text: &str) -> Result<u64, String> {
     if (1..=1 << 20).contains(&size) { Ok(size) } else { Err("expected 1 byte to 1MiB".to_owned()) }
 }
 
-#[derive(Debug, Serialize)]
-struct Recommendation {
-    rate_bit_per_s: u64,
-    peak_bit_per_s: u64,
-    burst_bytes: u32,
-    aqm: Aqm,
-    /// Simulated base round trips.
-    rtts_ms: Vec<f64>,
-    /// Name of the chosen candidate.
-    recommended: String,
-    rule: Rule,
-    /// The least utilisation that the user wants.
-    utilisation_percent: f64,
-    /// Name of the candidate with the size of the guideline's Table 2.
-    table_2: String,
-    /// Rate of the row in Table 2.
-    table_2_rate_bit_per_s: u64,
-    outcomes: Vec<Outcome>,
-    /// Whether each of `outcomes` is on the Pareto front.
-    pareto: Vec<bool>,
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let upstream = arguments.upstream()?;
-    let sweep = arguments.sweep(upstream);
+    let tier = arguments.tier()?;
     let directory = arguments.directory();
     let path = directory.display();
     match fs::create_dir(&directory) {
@@ -167,98 +125,61 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         created => created.with_context(|| path.to_string()).or_bad_input()?,
     }
     let file = directory.join("sweep.toml");
-    let scenario = sweep.scenario(&file);
+    let scenario = tier.scenario(&file);
     files::write(&file, scenario.text().as_bytes())?;
-    let outcomes = sweep.run(&scenario, directory.join("run"))?;
-    let utilisation_percent = arguments.utilisation();
-    let (position, rule) = choose(&outcomes, |o| arguments.aqm.has(o.choice), utilisation_percent)
-        .context("no candidate: --limit leaves no buffer to try")?;
-    let (table_2_rate_bit_per_s, table_bytes) = table_2(upstream.sustained_bit_per_s);
-    let recommendation = Recommendation {
-        rate_bit_per_s: upstream.sustained_bit_per_s,
-        peak_bit_per_s: upstream.peak_bit_per_s,
-        burst_bytes: upstream.burst_bytes,
-        aqm: arguments.aqm,
-        rtts_ms: sweep.rtts_ms.clone(),
-        recommended: outcomes[position].name.clone(),
-        rule,
-        utilisation_percent,
-        table_2: sweep::name_of(u64::from(table_bytes).min(arguments.limit)),
-        table_2_rate_bit_per_s,
-        pareto: front(&outcomes),
-        outcomes,
+    let settings = Settings {
+        destination: Destination::Directory(directory.join("run")),
+        uses_cache: true,
+        commit: run::COMMIT,
+        ..Settings::default()
     };
-    write(&directory, &recommendation, &upstream, position)?;
+    let scenario = scenario.finish().or_bad_input().context("the sweep")?;
+    let record = run::record(&scenario, settings).context("the sweep")?;
+    let recommendation = Recommendation::new(
+        tier.upstream,
+        arguments.aqm,
+        tier.rtts_ms.clone(),
+        arguments.utilisation.unwrap_or(arguments.aqm.utilisation_percent()),
+        arguments.limit,
+        tier.outcomes(&record)?,
+    )
+    .context("no candidate: --limit leaves no buffer to try")?;
+    write(&directory, &recommendation)?;
     if arguments.json {
         console::print_json(&recommendation)?;
     } else {
-        console::print(&words::text(&recommendation, &upstream, position))?;
+        console::print(&recommendation.to_string())?;
     }
     note!("settings, picture and run: {path}");
     Ok(())
 }
 
 /// Writes the settings and the picture.
-fn write(
-    directory: &Path,
-    recommendation: &Recommendation,
-    upstream: &Upstream,
-    position: usize,
-) -> anyhow::Result<()> {
-    let choice = recommendation.outcomes[position].choice;
-    let settings = text::to_toml(&upstream.configuration(choice));
+fn write(directory: &Path, recommendation: &Recommendation) -> anyhow::Result<()> {
+    let settings = text::to_toml(&recommendation.configuration());
     files::write(&directory.join("settings.toml"), settings.as_bytes())?;
-    let title = format!(
-        "Upstream of {}: latency against utilisation and call quality",
-        sweep::rate_name(recommendation.rate_bit_per_s)
-    );
-    let plot =
-        picture::picture(title, &recommendation.outcomes, position, &recommendation.table_2)?;
-    files::write(&directory.join("trade.svg"), plot.svg().as_bytes())
+    files::write(&directory.join("trade.svg"), picture::trade(recommendation)?.svg().as_bytes())
 }
 
 impl Arguments {
-    fn upstream(&self) -> anyhow::Result<Upstream> {
+    fn tier(&self) -> anyhow::Result<Tier> {
         let peak = self.peak.unwrap_or(self.rate);
-        if peak < self.rate {
-            refuse!("--peak: expected at least the sustained rate");
-        }
-        let burst = u32::try_from(self.burst).ok().filter(|bytes| (1522..=1 << 30).contains(bytes));
-        let Some(burst) = burst else { refuse!("--burst: expected 1522 bytes to 1024MiB") };
-        if !(100_000..=10_000_000_000).contains(&self.rate) {
-            refuse!("--rate: expected 100kbit to 10gbit");
-        }
+        let upstream = Upstream::new(self.rate, peak, self.burst);
+        let upstream = upstream.map_err(|error| anyhow::anyhow!("--{error}")).or_bad_input()?;
         if self.limit < 4096 {
             refuse!("--limit: expected at least 4096 bytes, two full packets");
         }
-        Ok(Upstream { sustained_bit_per_s: self.rate, peak_bit_per_s: peak, burst_bytes: burst })
-    }
-
-    fn sweep(&self, upstream: Upstream) -> Sweep {
-        let candidates = match self.aqm {
-            Aqm::None => sweep::buffers(&upstream, self.block, self.limit),
-            Aqm::DocsisPie => sweep::targets(&upstream, Choice::DocsisPie),
-            Aqm::LowLatency => sweep::targets(&upstream, Choice::LowLatency),
-        };
         let RoundTrips { from_ms, to_ms } = self.rtt;
-        let mut rtts_ms = vec![from_ms, (from_ms * to_ms).sqrt(), to_ms];
-        for rtt in &mut rtts_ms {
-            *rtt = (*rtt * 1e3).round() / 1e3;
-        }
+        let rtts_ms = [from_ms, (from_ms * to_ms).sqrt(), to_ms];
+        let mut rtts_ms = rtts_ms.map(|rtt| (rtt * 1e3).round() / 1e3).to_vec();
         rtts_ms.dedup();
-        Sweep { upstream, rtts_ms, candidates, uploads: self.uploads, repeats: self.repeats }
-    }
-
-    fn utilisation(&self) -> f64 {
-        self.utilisation.unwrap_or(if self.aqm == Aqm::None { 95.0 } else { 90.0 })
+        let candidates = upstream.candidates(self.aqm, self.block, self.limit);
+        let Self { uploads, repeats, .. } = *self;
+        Ok(Tier { upstream, rtts_ms, candidates, uploads, repeats })
     }
 
     fn directory(&self) -> PathBuf {
-        let aqm = match self.aqm {
-            Aqm::None => "buffer",
-            Aqm::DocsisPie => "docsis-pie",
-            Aqm::LowLatency => "low-latency",
-        };
+        let aqm = if self.aqm == Aqm::None { "buffer" } else { self.aqm.name() };
         let name = || format!("recommend-{}mbit-{aqm}", self.rate as f64 / 1e6);
         self.out.clone().unwrap_or_else(|| name().into())
     }

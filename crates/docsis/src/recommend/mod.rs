@@ -1,5 +1,16 @@
-//! The parts of a recommendation that need no traffic: the guideline's buffers, the expected
-//! utilisation, and the settings for a choice.
+//! Recommended settings for a tier: the candidates, the choice among their simulated outcomes, and
+//! what needs no traffic: the guideline's buffers, the expected utilisation, and the settings.
+
+mod candidates;
+mod choose;
+mod words;
+
+use serde::Serialize;
+use thiserror::Error;
+
+pub use candidates::{Aqm, Candidate};
+pub use choose::{Outcome, Recommendation, Rule};
+pub use words::rate_name;
 
 use crate::aggregate::TOS_PATHS;
 use crate::code::{aggregate, classifier, flow, low_latency, top};
@@ -8,14 +19,26 @@ use crate::modem::GUARANTEED_BYTES;
 use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, Rates, ServiceFlow};
 use crate::{Config, Tlv};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Upstream {
     /// Maximum sustained traffic rate; not zero.
+    #[serde(rename = "rate_bit_per_s")]
     pub sustained_bit_per_s: u64,
     /// Peak traffic rate; not below the sustained rate.
     pub peak_bit_per_s: u64,
     /// Maximum traffic burst: depth of the token bucket of the sustained rate.
     pub burst_bytes: u32,
+}
+
+/// A value that no tier has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum UpstreamError {
+    #[error("rate: expected 100kbit to 10gbit")]
+    Rate,
+    #[error("peak: expected at least the sustained rate")]
+    Peak,
+    #[error("burst: expected 1522 bytes to 1024MiB")]
+    Burst,
 }
 
 /// Buffer and AQM settings of a tier.
@@ -57,6 +80,24 @@ pub fn reno_utilisation(buffer: f64) -> f64 {
 pub const CUBIC_FULL_FROM: f64 = 1.0 / 0.7 - 1.0;
 
 impl Upstream {
+    /// Checks the values of a tier.
+    ///
+    /// # Errors
+    /// If a value is outside of the range that its error states.
+    pub fn new(rate: u64, peak: u64, burst_bytes: u64) -> Result<Self, UpstreamError> {
+        if peak < rate {
+            return Err(UpstreamError::Peak);
+        }
+        if !(1522..=1 << 30).contains(&burst_bytes) {
+            return Err(UpstreamError::Burst);
+        }
+        if !(100_000..=10_000_000_000).contains(&rate) {
+            return Err(UpstreamError::Rate);
+        }
+        let burst_bytes = burst_bytes as u32;
+        Ok(Self { sustained_bit_per_s: rate, peak_bit_per_s: peak, burst_bytes })
+    }
+
     /// Returns the seconds in which `bytes` drain with a full token bucket, and with an empty one.
     pub fn drain_seconds(&self, bytes: u64) -> (f64, f64) {
         let bits = bytes as f64 * 8.0;

@@ -1,29 +1,33 @@
-//! The candidates in virtual time: bulk upload, call, page loads and probe, swept over settings,
-//! round trips and congestion controls.
+//! The candidates for a cable upstream in virtual time: bulk upload, call, page loads and probe,
+//! swept over settings, round trips and congestion controls.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::Context;
-use underload_docsis::recommend::{Choice, Upstream, table_2};
+use underload_docsis::recommend::{Candidate, Choice, Outcome, Upstream, rate_name};
 use underload_record::metric;
-use underload_record::schema::VariantSummary;
-use underload_run::scenario::{Builder, Keys, Scenario};
-use underload_run::{Destination, Settings};
-use underload_terminal::exit::OrBadInput;
+use underload_record::schema::{RunRecord, VariantSummary};
 
-use super::choose::Outcome;
-use crate::run;
+use crate::scenario::{Builder, Keys, Scenario};
 
+/// A tier of upstream service, and what is tried on it.
 #[derive(Debug)]
-pub struct Sweep {
+pub struct Tier {
     pub upstream: Upstream,
     /// Base round trips, ascending.
     pub rtts_ms: Vec<f64>,
-    pub candidates: Vec<(String, Choice)>,
+    pub candidates: Vec<Candidate>,
     /// Number of simultaneous uploads.
     pub uploads: u32,
     /// Trials of every condition.
     pub repeats: u32,
+}
+
+/// A variant of the sweep without a metric that every variant has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("variant {variant} of the sweep has no {metric}")]
+pub struct MissingMetric {
+    pub variant: String,
+    pub metric: &'static str,
 }
 
 /// NQB, the class of the low latency queue.
@@ -31,38 +35,7 @@ const LOW_LATENCY_DSCP: u8 = 45;
 /// Congestion controls of the upload.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
-/// Returns buffer candidates: 2^n and 1.5 x 2^n KiB that drain in 5 to 500 ms at the sustained
-/// rate, rounded up to blocks of the modem and up to its limit, and the size of the
-/// guideline's Table 2.
-pub fn buffers(upstream: &Upstream, block: u64, limit: u64) -> Vec<(String, Choice)> {
-    let table = u64::from(table_2(upstream.sustained_bit_per_s).1);
-    let sizes = (0..22).flat_map(|power| [1024_u64 << power, 1536 << power]);
-    let seconds = |bytes: &u64| *bytes as f64 * 8.0 / upstream.sustained_bit_per_s as f64;
-    let mut sizes: Vec<u64> = sizes
-        .filter(|bytes| (0.005..=0.5).contains(&seconds(bytes)))
-        .map(|bytes| bytes.div_ceil(block) * block)
-        .filter(|bytes| (4096..=limit).contains(bytes))
-        .chain([table.min(limit)])
-        .collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes.into_iter().map(|bytes| (name_of(bytes), Choice::Buffer(bytes as u32))).collect()
-}
-
-/// Formats a size as `32KiB`, or in bytes if it is not a whole number of KiB.
-pub fn name_of(bytes: u64) -> String {
-    if bytes.is_multiple_of(1024) { format!("{}KiB", bytes / 1024) } else { format!("{bytes}B") }
-}
-
-/// Returns candidates with latency targets, and for comparison the buffer of Table 2 without AQM.
-pub fn targets(upstream: &Upstream, choice: fn(u8) -> Choice) -> Vec<(String, Choice)> {
-    let table = table_2(upstream.sustained_bit_per_s).1;
-    let targets = [5, 10, 15, 20, 30, 50].map(|ms| (format!("target-{ms}ms"), choice(ms)));
-    let plain = (name_of(u64::from(table)), Choice::Buffer(table));
-    targets.into_iter().chain([plain]).collect()
-}
-
-impl Sweep {
+impl Tier {
     /// Returns the scenario, named after `file`.
     pub fn scenario(&self, file: &Path) -> Builder {
         let up = &self.upstream;
@@ -83,9 +56,9 @@ impl Sweep {
             .set("seed", 1)
             .path(path)
             .phases(phases);
-        let variant = |scenario: Builder, (name, choice): &(String, Choice)| {
-            scenario
-                .variant(name, Keys::new().set("path.up_queue", queue_of(*choice, &self.upstream)))
+        let variant = |scenario: Builder, candidate: &Candidate| {
+            let queue = queue_of(candidate.choice, &self.upstream);
+            scenario.variant(&candidate.name, Keys::new().set("path.up_queue", queue))
         };
         self.candidates
             .iter()
@@ -114,7 +87,7 @@ impl Sweep {
             .set("start_jitter", "0s");
         let mut call = Keys::new().set("jitter_buffer", "adaptive");
         let mut classes = vec![Keys::new().set("dscp", 0)];
-        if self.has_low_latency() {
+        if self.candidates.iter().any(|it| matches!(it.choice, Choice::LowLatency(_))) {
             call = call.set("dscp", LOW_LATENCY_DSCP);
             classes.push(Keys::new().set("dscp", LOW_LATENCY_DSCP));
         }
@@ -126,33 +99,24 @@ impl Sweep {
             .flow("probe", "probe", probe)
     }
 
-    fn has_low_latency(&self) -> bool {
-        self.candidates.iter().any(|(_, choice)| matches!(choice, Choice::LowLatency(_)))
-    }
-
-    /// Runs the scenario into `directory` and returns the outcome of each candidate.
-    pub fn run(&self, scenario: &Builder, directory: PathBuf) -> anyhow::Result<Vec<Outcome>> {
-        let settings = Settings {
-            destination: Destination::Directory(directory),
-            uses_cache: true,
-            commit: run::COMMIT,
-            ..Settings::default()
-        };
-        let scenario = scenario.finish().or_bad_input().context("the sweep")?;
-        let record = run::record(&scenario, settings).context("the sweep")?;
+    /// Returns the outcome of each candidate from the record of the scenario.
+    ///
+    /// # Errors
+    /// If a variant lacks one of the metrics that the outcomes consist of.
+    pub fn outcomes(&self, record: &RunRecord) -> Result<Vec<Outcome>, MissingMetric> {
         // Sweeps vary fastest: each candidate has its variants one after the other.
         let variants_each = self.rtts_ms.len() * CONGESTION_CONTROLS.len();
         let variants = record.summaries.chunks(variants_each);
         let pairs = self.candidates.iter().zip(variants);
-        pairs.map(|((name, choice), variants)| outcome(name, *choice, variants)).collect()
+        pairs.map(|(candidate, variants)| outcome(candidate, variants)).collect()
     }
 }
 
 /// Returns the outcome of a candidate from its variants, averaged over the congestion controls.
-fn outcome(name: &str, choice: Choice, variants: &[VariantSummary]) -> anyhow::Result<Outcome> {
+fn outcome(candidate: &Candidate, variants: &[VariantSummary]) -> Result<Outcome, MissingMetric> {
     let mut outcome = Outcome {
-        name: name.to_owned(),
-        choice,
+        name: candidate.name.clone(),
+        choice: candidate.choice,
         added_p50_ms: 0.0,
         added_p99_ms: 0.0,
         low_latency_added_p99_ms: None,
@@ -164,16 +128,15 @@ fn outcome(name: &str, choice: Choice, variants: &[VariantSummary]) -> anyhow::R
     for variants in variants.chunks(CONGESTION_CONTROLS.len()) {
         let mut used = 0.0;
         for variant in variants {
-            let needed = |wanted: &str| {
-                let missing =
-                    || format!("variant {} of the sweep has no {wanted}", variant.variant);
-                metric(variant, wanted).with_context(missing)
+            let needed = |wanted: &'static str| {
+                let missing = || MissingMetric { variant: variant.variant.clone(), metric: wanted };
+                metric(variant, wanted).ok_or_else(missing)
             };
             let idle = needed("idle.rtt.p50")?;
             let added = |ms: f64| (ms - idle).max(0.0);
             outcome.added_p50_ms = outcome.added_p50_ms.max(added(needed("load.rtt.p50")?));
             outcome.added_p99_ms = outcome.added_p99_ms.max(added(needed("load.rtt.p99")?));
-            if matches!(choice, Choice::LowLatency(_)) {
+            if matches!(candidate.choice, Choice::LowLatency(_)) {
                 let own = added(needed("probe-dscp-45/load.rtt.p99")?);
                 let worst = outcome.low_latency_added_p99_ms.unwrap_or(0.0).max(own);
                 outcome.low_latency_added_p99_ms = Some(worst);
@@ -208,73 +171,49 @@ fn span(ms: f64) -> String {
     if us.is_multiple_of(1000) { format!("{}ms", us / 1000) } else { format!("{us}us") }
 }
 
-/// Formats a rate such as `10 Mbit/s`, with all its digits.
-pub fn rate_name(bit_per_s: u64) -> String {
-    format!("{} Mbit/s", bit_per_s as f64 / 1e6)
-}
-
 #[cfg(test)]
 mod tests {
-    use underload_run::scenario::Variant;
+    use underload_docsis::recommend::Aqm;
 
     use super::*;
+    use crate::scenario::Variant;
 
-    const TIER: Upstream = Upstream {
+    const UPSTREAM: Upstream = Upstream {
         sustained_bit_per_s: 10_000_000,
         peak_bit_per_s: 12_000_000,
         burst_bytes: 40_960,
     };
 
-    fn sizes(bit_per_s: u64, limit: u64) -> Vec<u64> {
-        let tier =
-            Upstream { sustained_bit_per_s: bit_per_s, peak_bit_per_s: bit_per_s, burst_bytes: 0 };
-        let sizes = buffers(&tier, 1024, limit).into_iter().map(|(_, choice)| match choice {
-            Choice::Buffer(bytes) => u64::from(bytes) / 1024,
-            other => panic!("{other:?}"),
-        });
-        sizes.collect()
-    }
-
     #[test]
-    fn buffers_span_5_to_500_milliseconds_and_include_table_2() {
-        let all = sizes(10_000_000, 1 << 30);
-        assert_eq!(all, [8, 12, 16, 24, 32, 48, 50, 64, 96, 128, 192, 256, 384, 512]);
-        assert_eq!(sizes(1_000_000, 24 * 1024), [4, 6, 8, 12, 16, 24]);
-    }
-
-    #[test]
-    fn the_sweep_is_a_scenario() {
-        for candidates in [
-            buffers(&TIER, 1024, 1 << 20),
-            targets(&TIER, Choice::DocsisPie),
-            targets(&TIER, Choice::LowLatency),
-        ] {
+    fn every_aqm_makes_a_valid_scenario() {
+        for aqm in Aqm::ALL {
+            let candidates = UPSTREAM.candidates(aqm, 1024, 1 << 20);
             let variants = candidates.len() * 3 * 2;
-            let sweep = Sweep {
-                upstream: TIER,
+            let tier = Tier {
+                upstream: UPSTREAM,
                 rtts_ms: vec![20.0, 48.99, 120.0],
                 candidates,
                 uploads: 1,
                 repeats: 2,
             };
-            let scenario = sweep.scenario(Path::new("sweep")).finish().expect("a scenario");
+            let scenario = tier.scenario(Path::new("sweep")).finish().expect("a scenario");
             assert_eq!(scenario.variants.len(), variants);
-            // The order that `run` counts on.
-            let name = format!("{}/48990us/reno", sweep.candidates[0].0);
+            // The order that `outcomes` counts on.
+            let name = format!("{}/48990us/reno", tier.candidates[0].name);
             assert_eq!(scenario.variants[3].name, name);
         }
     }
 
     #[test]
-    fn the_file_of_a_sweep_can_be_run_again_by_hand() {
-        let sweep = Sweep {
-            upstream: TIER,
+    fn the_file_of_a_sweep_repeats_its_run() {
+        let tier = Tier {
+            upstream: UPSTREAM,
             rtts_ms: vec![20.0, 48.99],
-            candidates: targets(&TIER, Choice::LowLatency).split_off(5),
+            candidates: UPSTREAM.candidates(Aqm::LowLatency, 1024, 1 << 20).split_off(5),
             uploads: 2,
             repeats: 3,
         };
-        let builder = sweep.scenario(Path::new("sweep.toml"));
+        let builder = tier.scenario(Path::new("sweep.toml"));
         let text = builder.text();
         for part in [
             "2 TCP upload(s), a telephone call and page loads over base round trips up to 48.99 ms",

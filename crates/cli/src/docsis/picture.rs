@@ -1,13 +1,13 @@
 //! The candidates as a diagram: latency against utilisation, and against the call's score.
 
 use anyhow::{Context, Result};
+use underload_docsis::recommend::{Outcome, Recommendation, rate_name};
 use underload_report::Plot;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 
-use super::choose::{Outcome, front};
-
 /// Draws both panels with the Pareto front, the choice and the size of Table 2.
-pub fn picture(title: String, outcomes: &[Outcome], choice: usize, table: &str) -> Result<Plot> {
+pub fn trade(recommendation: &Recommendation) -> Result<Plot> {
+    let Recommendation { outcomes, pareto, table_2, .. } = recommendation;
     let latency = |outcome: &Outcome| outcome.added_p99_ms.max(0.1);
     let low = outcomes.iter().map(latency).fold(f64::INFINITY, f64::min);
     let high = outcomes.iter().map(latency).fold(f64::NEG_INFINITY, f64::max);
@@ -17,15 +17,15 @@ pub fn picture(title: String, outcomes: &[Outcome], choice: usize, table: &str) 
         let vertical = |outcome: &Outcome| {
             vec![(latency(outcome), y.range.start), (latency(outcome), y.range.end)]
         };
-        let on_front = outcomes.iter().zip(front(outcomes)).filter(|(_, on)| *on);
+        let on_front = outcomes.iter().zip(pareto).filter(|(_, on)| **on);
         let mut best: Vec<(f64, f64)> = on_front.map(|(outcome, _)| point(outcome)).collect();
         best.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let of_table = outcomes.iter().find(|outcome| outcome.name == table);
-        let chosen = &outcomes[choice];
+        let of_table = outcomes.iter().find(|outcome| outcome.name == *table_2);
+        let chosen = recommendation.chosen();
         let curves = vec![
             Curve::line("Pareto front", best),
             Curve::rings("candidates", outcomes.iter().map(point).collect()),
-            Curve::line(&format!("Table 2: {table}"), of_table.map(vertical).unwrap_or_default()),
+            Curve::line(&format!("Table 2: {table_2}"), of_table.map(vertical).unwrap_or_default()),
             Curve::line(&format!("recommended: {}", chosen.name), vertical(chosen)),
         ];
         Panel { x: x.clone(), y, curves }
@@ -34,6 +34,10 @@ pub fn picture(title: String, outcomes: &[Outcome], choice: usize, table: &str) 
         panel(Scale::linear("link used, %", 0.0..105.0), Outcome::lowest_utilisation),
         panel(Scale::linear("call, MOS", 1.0..4.6), |outcome| outcome.mos),
     ];
+    let title = format!(
+        "Upstream of {}: latency against utilisation and call quality",
+        rate_name(recommendation.upstream.sustained_bit_per_s)
+    );
     let diagram = Diagram { name: "trade".to_owned(), title, panels };
     diagram.plot().context("drawing the candidates")
 }
