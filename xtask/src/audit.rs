@@ -1,5 +1,6 @@
-//! Results of other tools: unused, withdrawn or vulnerable dependencies, their licences, and
-//! misspelt words. Neither builds nor tests need them, so the part of a missing tool is skipped.
+//! Results of other tools: unused, withdrawn or vulnerable dependencies, their licences, misspelt
+//! words and dead links. Builds and tests need none of them, so the part of a missing tool is
+//! skipped.
 
 use std::process::Command;
 
@@ -25,7 +26,7 @@ struct Offline {
     missing: &'static str,
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     Part {
         name: "licences, sources and bans (deny.toml)",
         command: &["cargo-deny", "check", "bans", "licenses", "sources"],
@@ -53,6 +54,12 @@ const PARTS: [Part; 4] = [
         name: "spelling (_typos.toml)",
         command: &["typos"],
         package: "typos-cli",
+        offline: None,
+    },
+    Part {
+        name: "links between pages",
+        command: &["lychee", "--offline", "--include-fragments", "--no-progress", "*.md", "docs"],
+        package: "lychee",
         offline: None,
     },
 ];

@@ -1,40 +1,10 @@
 //! Programs that commands start, and the folders that they write to.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, bail};
-
-/// A program that is killed when this is dropped.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail only for a process that has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    /// Starts a program, with its standard output.
-    pub fn start(command: &mut Command) -> anyhow::Result<(Self, BufReader<ChildStdout>)> {
-        let child = command.stdout(Stdio::piped()).spawn();
-        let mut child = Self(child.with_context(|| format!("{command:?}"))?);
-        let output = child.0.stdout.take().context("standard output was piped")?;
-        Ok((child, BufReader::new(output)))
-    }
-}
-
-/// Starts a program and waits for the first line that it prints.
-pub fn first_line(mut command: Command) -> anyhow::Result<(Running, String)> {
-    let (child, mut output) = Running::start(&mut command)?;
-    let mut line = String::new();
-    output.read_line(&mut line)?;
-    Ok((child, line.trim().to_owned()))
-}
 
 /// Runs git and returns its output.
 pub fn git(arguments: &[&str]) -> anyhow::Result<String> {
@@ -48,13 +18,6 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
         bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Returns the most memory that a running process has had so far, KiB.
-pub fn peak_kib(process: &Child) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    peak.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// Whether a program is in a folder of `PATH`.

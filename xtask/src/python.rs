@@ -37,7 +37,8 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         [] => check(Profile::Test),
         ["--release"] => check(Profile::Release),
         ["--ray"] => on_ray(),
-        _ => bail!("usage: cargo xtask python [--release | --ray]"),
+        ["--bench", rest @ ..] => compare(rest),
+        _ => bail!("usage: cargo xtask python [--release | --ray | --bench [PART [SIZE]]]"),
     }
 }
 
@@ -95,13 +96,9 @@ pub fn notebooks(names: &[&str]) -> anyhow::Result<()> {
     notebooks::run_whole(&python, names)
 }
 
-pub const NAME: &str = "python";
-pub const WHAT: &str = "the Python package beside the program (`runs`, `packets`, `own`, \
-                        `environment`, `sweep`, `rows`, `ray`)";
-
 /// Compares the package of users with the program and its replay, all built for release. The first
 /// argument names a part of the comparison, the second its size.
-pub fn compare(arguments: &[&str]) -> anyhow::Result<()> {
+fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--profile=bench", "--locked", "--package", "underload"]);

@@ -22,6 +22,8 @@ use crate::skips;
 /// Programs that mostly wait, which take half of the time of all tests.
 const WAITING: [&str; 5] = ["browser", "demo", "kill", "measure_foreign", "web"];
 
+/// The variable with the seconds for which a server talks to clients that pause at random.
+const FUZZ_SECONDS: &str = "UNDERLOAD_FUZZ_SECONDS";
 const LOG: &str = "target/test.log";
 
 /// The results of all tests that ran.
@@ -128,6 +130,9 @@ fn run_each(programs: &Mutex<vec::IntoIter<Program>>, log: &Mutex<File>) -> anyh
         let mut command = Command::new(&program.path);
         command.arg("--show-output").current_dir(&program.folder);
         command.env("CARGO_MANIFEST_DIR", &program.folder);
+        if std::env::var_os(FUZZ_SECONDS).is_none() {
+            command.env(FUZZ_SECONDS, "10");
+        }
         count.run(&program.name, &mut command, log)?;
     }
     Ok(count)

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Options of other programs that the documentation names: iperf3's, irtt's `--dscp`, and `--quick`
-/// of `cargo xtask worlds`.
+/// of `cargo xtask bench worlds`.
 const OTHERS: [&str; 6] =
     ["--bidir", "--dscp", "--get-server-output", "--quick", "--socket-stats", "--stored"];
 

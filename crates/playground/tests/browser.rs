@@ -1,7 +1,7 @@
 //! The playground's page in a real browser: under a policy that forbids foreign scripts, on a large
 //! and a small screen, with a light and a dark theme, with every queue.
 //!
-//! Skipped with a message without Chromium or without the module (`cargo xtask playground`).
+//! Skipped with a message without Chromium or without the module (`cargo xtask book`).
 //! Accessibility is checked with `axe` if `UNDERLOAD_AXE` names its `axe.min.js`, or after
 //! `npm install --prefix ~/.cache/underload axe-core`.
 
@@ -28,7 +28,7 @@ const THEME: &str = ":root { color-scheme: light dark; --bg: #fff; --fg: #222; -
 @media (prefers-color-scheme: dark) { :root { --bg: #161923; --fg: #d0d4dc; --links: #7aa8ff; } }
 body { background: var(--bg); color: var(--fg); margin: 1rem; font: 16px sans-serif; }";
 
-/// The directory to which `cargo xtask playground` writes the module.
+/// The directory to which `cargo xtask book` writes the module.
 fn module() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =
@@ -121,7 +121,7 @@ fn answer(stream: &TcpStream, files: &[(&'static str, &'static str, String)]) {
 fn opened(test: &str) -> Option<(Browser, SocketAddr)> {
     let Ok(bytes) = std::fs::read(module()) else {
         let module = module();
-        eprintln!("SKIPPED {test}: no {}; cargo xtask playground", module.display());
+        eprintln!("SKIPPED {test}: no {}; cargo xtask book", module.display());
         return None;
     };
     let browser = Browser::launch(test)?;

@@ -60,7 +60,7 @@ fn the_page_shows_the_trial_that_the_program_runs() {
     }
 }
 
-/// The directory to which `cargo xtask playground` writes the module.
+/// The directory to which `cargo xtask book` writes the module.
 fn module() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =
@@ -86,7 +86,7 @@ fn a_browser_computes_the_same_bytes() {
     let module = module();
     if !module.exists() {
         let module = module.display();
-        eprintln!("SKIPPED a_browser_computes_the_same_bytes: no {module}; cargo xtask playground");
+        eprintln!("SKIPPED a_browser_computes_the_same_bytes: no {module}; cargo xtask book");
         return;
     }
     for json in SETTINGS {

@@ -404,7 +404,7 @@ fn the_objects_are_of_these_sources() {
          cksum < docsis_pie.bpf.o",
         &queues(),
     );
-    let hint = "compile them again: cargo xtask kernel-queues";
+    let hint = "compile them again: crates/shape/queues/build";
     assert!(listed.ends_with(&actual), "objects.txt is not of these files; {hint}");
 }
 

@@ -74,12 +74,6 @@ pub fn build(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compiles the BPF objects that the program includes.
-pub fn build_queues() -> anyhow::Result<()> {
-    succeed(&mut Command::new("crates/shape/queues/build"))
-        .context("crates/shape/queues/build (apt install clang-19 bpftool)")
-}
-
 fn check_tools() -> anyhow::Result<()> {
     let missing = TOOLS.iter().filter(|(tool, _)| !is_installed(tool));
     let missing: Vec<_> = missing.map(|(_, package)| *package).collect();

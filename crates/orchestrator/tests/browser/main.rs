@@ -209,7 +209,7 @@ fn pages_of_many_devices_are_painted_soon() {
     }
 }
 
-/// `cargo xtask browser pictures` makes the pictures of `docs/fleet/pages.md`.
+/// Takes the pictures of `docs/fleet/pages.md`, with `UNDERLOAD_PICTURES=DIR` and `--ignored`.
 #[test]
 #[ignore = "writes the pictures of the docs, by hand"]
 fn pictures_for_the_docs() {
