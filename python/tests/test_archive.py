@@ -25,6 +25,6 @@ def queries() -> list[str]:
 def test_a_query_of_the_docs_finds_what_pages_show(place: int, name: str) -> None:
     query = queries()[place]
     assert FILES in query and len(queries()) == 3
-    found = duckdb.sql(query.replace(FILES, f"'{GOLDEN / 'runs_2.parquet'}'")).fetchall()
+    found = duckdb.sql(query.replace(FILES, f"'{GOLDEN / 'runs.parquet'}'")).fetchall()
     shown = json.loads((GOLDEN / "shown.json").read_text(encoding="utf-8"))[name]
     assert found and [list(row) for row in found] == shown

@@ -246,7 +246,7 @@ impl Measurer {
             goodput_bit_per_s: goodput,
             tier_percent: goodput.filter(|_| tier > 0).map(percent),
             series: series_of(&step.classes, phase, &measured.samples),
-            inside: step.wants_inside.then(|| inside_of(measured)).flatten(),
+            inside: direction.and_then(|_| inside_of(measured)),
         }
     }
 

@@ -63,7 +63,6 @@ fn step(name: &str, kind: Kind) -> AssignedStep {
         classes: vec![0, 45],
         interval_ms: 20,
         probe_bytes: 100,
-        wants_inside: kind != Kind::Latency,
     }
 }
 

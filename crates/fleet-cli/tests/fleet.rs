@@ -222,8 +222,8 @@ fn a_folder_that_others_can_enter_holds_no_secret() {
         assert_ne!(output.status.code(), Some(0), "{arguments:?}");
     }
     assert_eq!(std::fs::read_dir(home.join("state")).unwrap().count(), 0, "nothing was put there");
-    // The store of an earlier version, whose files have the permissions that the umask left: they
-    // become private once the folder is private.
+    // A restored copy, whose files have the permissions that the umask left: they become private
+    // once the folder is private.
     chmod("store", 0o700);
     chmod("store/fleet.sqlite", 0o644);
     let (_running, _) = self::orchestrator(home);

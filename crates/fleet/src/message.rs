@@ -56,7 +56,7 @@ pub struct Enrolled {
     /// Public key of leases and removals, 64 hexadecimal digits.
     pub lease_key: String,
     /// When the device enrolled, milliseconds since 1970; a removal names this instant. `None` for
-    /// a server, and from an orchestrator of version 0.1.
+    /// a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolled_ms: Option<u64>,
 }
@@ -173,10 +173,6 @@ pub struct AssignedStep {
     pub interval_ms: u64,
     /// Size of a probe in bytes.
     pub probe_bytes: u32,
-    /// Whether the result may have round trips of the load, which orchestrators of earlier versions
-    /// refuse.
-    #[serde(default)]
-    pub wants_inside: bool,
 }
 
 /// Measurements that a device takes on its own: latency without load, which needs no lease.

@@ -77,7 +77,7 @@ pub struct StepResult {
     /// Series of probes, one for each DSCP.
     pub series: Vec<SeriesResult>,
     /// Round trips of the TCP connections that load the line, as a series of readings of which none
-    /// is lost; `None` without load, if they are unknown, and from agents of earlier versions.
+    /// is lost; `None` without load and if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<SeriesResult>,
 }

@@ -28,7 +28,6 @@ pub(super) struct State {
     pub began: Option<Began>,
     /// Whether the run in `began` has no result.
     pub is_running: bool,
-    #[serde(default)]
     pub usage: Usage,
 }
 

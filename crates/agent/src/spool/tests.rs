@@ -78,23 +78,6 @@ fn results_wait_until_they_are_stored_and_over_a_restart() {
 }
 
 #[test]
-fn a_file_of_an_earlier_version_is_read() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let text = concat!(
-        r#"09e54e73b23f891e686965950d8b8d80 s {"epoch":1800000000,"sequence":1,"stored":[0,0],"#,
-        r#""dropped":2,"request":7,"began":null,"is_running":false}"#,
-        "\n",
-        r#"80dd61831d222a8b28a5f9200c7ba636 r 1800000000 {"sequence":1,"result":{"plan":"a-plan","#,
-        r#""run":1,"at_ms":1,"outcome":"measured","server":"","version":"","steps":[]}}"#,
-        "\n",
-    );
-    fs::write(directory.path().join("spool-0000000004"), text).expect("written");
-    let mut spool = open(directory.path());
-    assert_eq!((spool.epoch(), spool.dropped(), spool.memory().request), (NOW_S, 2, 7));
-    assert_eq!(waiting(&mut spool), [((NOW_S, 1), 1)]);
-}
-
-#[test]
 fn what_a_device_was_doing_is_known_after_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut spool = open(directory.path());

@@ -237,7 +237,6 @@ mod tests {
             classes: vec![0, 8, 45],
             interval_ms: 20,
             probe_bytes: 100,
-            wants_inside: false,
         }
     }
 

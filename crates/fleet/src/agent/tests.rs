@@ -26,7 +26,6 @@ fn step(kind: Kind) -> AssignedStep {
         classes: vec![0, 45],
         interval_ms: 20,
         probe_bytes: 100,
-        wants_inside: false,
     }
 }
 

@@ -58,9 +58,8 @@ fn merged(operator: &Attributes, device: &Attributes) -> Attributes {
 /// The attributes of a line that an operator wrote, and the number of changes that its device may
 /// still make to the others. Stored for each device as a setting.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(default)]
 struct LineRecord {
-    /// `None` if the device enrolled before this record existed.
+    /// `None` for a device without a stored record.
     operator: Option<Attributes>,
     changes_left: u64,
     /// The day of the latest change, days since 1970.

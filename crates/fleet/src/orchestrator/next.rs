@@ -252,7 +252,6 @@ fn assigned(step: &Step) -> AssignedStep {
         classes: step.classes.clone(),
         interval_ms: span_ms(step.interval),
         probe_bytes: step.probe_bytes,
-        wants_inside: step.readings() > 0,
     }
 }
 

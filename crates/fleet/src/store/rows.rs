@@ -54,7 +54,6 @@ pub struct Schedule {
     pub open: Vec<OpenRun>,
     /// The rate limit of runs without an assignment: when the stored ones would have been due at
     /// that rate, milliseconds since 1970.
-    #[serde(default)]
     pub own_ms: u64,
 }
 

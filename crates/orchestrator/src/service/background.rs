@@ -32,8 +32,7 @@ impl Background {
                         told.clear();
                         // A pause in which uploads may write, between two transactions that change
                         // sums.
-                        let changes_sums =
-                            matches!(did.what, Work::PutTogether(_) | Work::DeletedSums(_));
+                        let changes_sums = matches!(did.what, Work::PutTogether(_));
                         let least = if changes_sums { start.elapsed() } else { Duration::ZERO };
                         let pause = Duration::from_millis(did.next_ms.saturating_sub(now_ms));
                         pause.max(least).min(PAUSE_MAX)

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{
@@ -13,7 +12,7 @@ use underload_fleet::store::{
 use super::database::{Begin, Database, Row, Value, values};
 use super::encode::Encoded;
 use super::files::{Files, Location, Numbered};
-use super::rollup::{CellBytes, Key, Level, Planned, Question, RUNS, SERIES};
+use super::rollup::{CellBytes, Key, Level, Question, RUNS, SERIES};
 use super::sqlite::Sqlite;
 use super::tables::{DEVICES, LOCATION, attribute_column, device_of, encoded, setting};
 use super::transaction::plans;
@@ -21,23 +20,16 @@ use super::transaction::plans;
 /// A read-only connection to a store, which another process may use.
 pub struct SqlArchive {
     database: Box<dyn Database>,
-    planned: Arc<Planned>,
 }
 
 impl SqlArchive {
     pub(super) fn new(database: Box<dyn Database>) -> Self {
-        Self { database, planned: Arc::default() }
+        Self { database }
     }
 
     /// Opens the existing store in a directory for reading.
     pub fn sqlite(directory: &Path) -> Result<Self> {
         Ok(Self::new(Box::new(Sqlite::reader(directory)?)))
-    }
-
-    /// Starts a query of the series that the plans have.
-    fn question<'a>(&mut self, filter: &'a Filter, by: &'a [Dimension]) -> Result<Question<'a>> {
-        self.planned = planned(&mut *self.database, &self.planned)?;
-        Ok(Question::new(filter, by, Arc::clone(&self.planned)))
     }
 
     /// Opens the files that days were moved to, if any. Must be called before results are read:
@@ -91,7 +83,7 @@ impl SqlArchive {
 
 impl Archive for SqlArchive {
     fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes> {
-        let mut question = self.question(filter, &[])?;
+        let mut question = Question::new(filter, &[]);
         let Some(level) = question.level() else {
             self.visit(filter, &mut |stored| {
                 question.add_run(stored, None);
@@ -110,7 +102,7 @@ impl Archive for SqlArchive {
     }
 
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>> {
-        let mut question = self.question(filter, by)?;
+        let mut question = Question::new(filter, by);
         let Some(level) = question.level() else {
             let attributes: Vec<&str> = by.iter().filter_map(Dimension::attribute).collect();
             self.visit_measured(filter, &attributes, &mut |stored| {
@@ -242,12 +234,6 @@ fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
     Some((condition, values))
 }
 
-/// Returns the plans of a store: `known`, if they have not changed.
-pub(super) fn planned(database: &mut dyn Database, known: &Arc<Planned>) -> Result<Arc<Planned>> {
-    let rows = plans(database)?;
-    Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
-}
-
 /// Returns the numbers that represent `devices` in sets of devices. Devices without a number are
 /// absent from the map.
 pub(super) fn numbers(
@@ -266,9 +252,11 @@ type Keys = BTreeMap<i64, (Key, u32)>;
 fn keys(view: &mut dyn Database, kind: i16, question: &mut Question<'_>) -> Result<Keys> {
     let (mut keys, mut after) = (Keys::new(), i64::MIN);
     loop {
-        let page = keys_after(view, after, PAGE)?;
-        let is_last = page.len() < PAGE;
-        for (number, key) in page {
+        let sql = "SELECT number, body FROM keys WHERE number > $1 ORDER BY number LIMIT $2";
+        let rows = view.query(sql, &[values![after, PAGE]])?;
+        let is_last = rows.len() < PAGE;
+        for mut row in rows {
+            let (number, key): (_, Key) = (row.long()?, row.json()?);
             after = number;
             if key.of.number() != kind {
                 continue;
@@ -281,17 +269,6 @@ fn keys(view: &mut dyn Database, kind: i16, question: &mut Question<'_>) -> Resu
             return Ok(keys);
         }
     }
-}
-
-/// The first `limit` keys of sums with numbers above `after`, in their order.
-pub(super) fn keys_after(
-    database: &mut dyn Database,
-    after: i64,
-    limit: usize,
-) -> Result<Vec<(i64, Key)>> {
-    let sql = "SELECT number, body FROM keys WHERE number > $1 ORDER BY number LIMIT $2";
-    let rows = database.query(sql, &[values![after, limit]])?;
-    rows.into_iter().map(|mut row| Ok((row.long()?, row.json()?))).collect()
 }
 
 /// Calls `see` with the cells of a level and kind that have one of `keys`, on the days of a filter,
@@ -348,7 +325,9 @@ fn visit_late(
 /// Returns the transaction and number of the last result that was folded, in whose order results
 /// are folded. `None` if `lock` skipped the row because another keeper is at work.
 pub(super) fn rolled_up(database: &mut dyn Database, lock: &str) -> Result<Option<(i64, i64)>> {
-    let row = database.query(&format!("{{progress}}{lock}"), &[vec![]])?.pop();
+    let row = database
+        .query(&format!("SELECT last_change, last_number FROM progress{lock}"), &[vec![]])?
+        .pop();
     row.map(|mut row| Ok((row.long()?, row.long()?))).transpose()
 }
 

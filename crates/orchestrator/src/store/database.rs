@@ -168,6 +168,20 @@ fn damaged(kind: &str) -> StoreError {
     StoreError::broken(format!("a stored row is damaged: it has no {kind}"))
 }
 
+/// Version of the tables.
+pub(super) const VERSION: i64 = 1;
+
+/// Returns an error if the tables are of another version. `place` is that of the tables.
+pub(super) fn check_version(place: impl std::fmt::Display, version: i64) -> Result<(), StoreError> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(StoreError::broken(format!(
+        "the tables in {place} are of version {version}, this program reads version {VERSION}: \
+         start the program that wrote them, or name another store"
+    )))
+}
+
 /// Returns the SQL of a statement: replaces `words`, in their order, and the table of values, which
 /// `table` writes for the types of its columns.
 pub(super) fn statement(

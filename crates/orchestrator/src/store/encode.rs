@@ -1,8 +1,7 @@
 //! The encoding of stored results.
 //!
 //! The types here are the format on disk, independent of the API. A change needs a new [`FORMAT`],
-//! because old bytes must remain readable, which the test `bytes_of_this_format_are_read_for_ever`
-//! checks.
+//! which the test `encoding_of_this_format_does_not_change` checks.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,11 +12,7 @@ use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
 /// First byte of a result. Its last four bytes are a checksum of the device and the bytes before.
-const FORMAT: u8 = 3;
-/// First byte of a result whose steps have no round trips of the load, with a checksum.
-const FORMAT_BESIDE: u8 = 2;
-/// First byte of a result without a checksum, the format of the first versions.
-const FORMAT_UNCHECKED: u8 = 1;
+const FORMAT: u8 = 1;
 
 /// A result without its device, which is in another column.
 #[derive(Serialize, Deserialize)]
@@ -52,6 +47,8 @@ struct StepBody<'a> {
     tier_percent: Option<f64>,
     #[serde(borrow)]
     series: Vec<SeriesBody<'a>>,
+    #[serde(borrow)]
+    inside: Option<SeriesBody<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,16 +102,8 @@ pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
         version: &result.version,
         steps: result.steps.iter().map(step_body).collect(),
     };
-    let inside: Vec<_> =
-        result.steps.iter().map(|it| it.inside.as_ref().map(series_body)).collect();
-    // Earlier versions of the program read results without round trips inside the load.
-    let encoded = if inside.iter().any(Option::is_some) {
-        postcard::to_extend(&(body, inside), vec![FORMAT])
-    } else {
-        postcard::to_extend(&body, vec![FORMAT_BESIDE])
-    };
     // Fails only for types of unknown length, which are not used here.
-    let mut bytes = encoded.unwrap_or_default();
+    let mut bytes = postcard::to_extend(&body, vec![FORMAT]).unwrap_or_default();
     bytes.extend(checksum(&[&stored.device.0, &bytes]));
     bytes
 }
@@ -126,6 +115,7 @@ fn step_body(step: &StepResult) -> StepBody<'_> {
         goodput_bit_per_s: step.goodput_bit_per_s,
         tier_percent: step.tier_percent,
         series: step.series.iter().map(series_body).collect(),
+        inside: step.inside.as_ref().map(series_body),
     }
 }
 
@@ -148,31 +138,26 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// Verifies the checksum, if the format has one, and decodes the result.
+    /// Verifies the checksum and decodes the result.
     ///
     /// # Errors
-    /// Returns [`StoreError::Broken`] if the bytes are damaged or of a newer version.
+    /// Returns [`StoreError::Broken`] if the bytes are damaged or of another format.
     pub(super) fn decode(&self) -> Result<StoredResult, StoreError> {
-        let (format, body) = self.checked()?;
-        result_of(self.device, format, body).ok_or_else(|| self.damaged())
-    }
-
-    /// The format, and the bytes between it and the checksum.
-    fn checked(&self) -> Result<(u8, &[u8]), StoreError> {
         let Self { number, device, body: bytes } = self;
-        match bytes.split_first() {
-            Some((format @ &(FORMAT | FORMAT_BESIDE), rest)) => {
-                let (body, sum) = rest.split_last_chunk().ok_or_else(|| self.damaged())?;
-                let is_whole = checksum(&[&device.0, &bytes[..=body.len()]]) == *sum;
-                is_whole.then_some((*format, body)).ok_or_else(|| self.damaged())
+        match bytes.first() {
+            Some(&FORMAT) => {}
+            Some(format) if *format > FORMAT => {
+                return Err(StoreError::broken(format!(
+                    "the stored result {number} of device {device} has format {format}, this \
+                     program reads format {FORMAT}: start the program that wrote it"
+                )));
             }
-            Some((format @ &FORMAT_UNCHECKED, rest)) => Ok((*format, rest)),
-            Some((newer, _)) if *newer > FORMAT => Err(StoreError::broken(format!(
-                "the stored result {number} of device {device} has format {newer}, this program \
-                 reads up to {FORMAT}: start the newer program that wrote it"
-            ))),
-            _ => Err(self.damaged()),
+            _ => return Err(self.damaged()),
         }
+        let (checked, sum) = bytes.split_last_chunk().ok_or_else(|| self.damaged())?;
+        let body = checked.split_first().map(|(_, body)| body);
+        let body = body.filter(|_| checksum(&[&device.0, checked]) == *sum);
+        body.and_then(|body| result_of(*device, body)).ok_or_else(|| self.damaged())
     }
 
     fn damaged(&self) -> StoreError {
@@ -184,18 +169,9 @@ impl Encoded {
     }
 }
 
-fn result_of(device: DeviceId, format: u8, body: &[u8]) -> Option<StoredResult> {
+fn result_of(device: DeviceId, body: &[u8]) -> Option<StoredResult> {
     let (body, rest): (Body<'_>, _) = postcard::take_from_bytes(body).ok()?;
-    let (inside, rest): (Vec<Option<SeriesBody<'_>>>, _) = match format {
-        FORMAT => postcard::take_from_bytes(rest).ok()?,
-        _ => (body.steps.iter().map(|_| None).collect(), rest),
-    };
-    if inside.len() != body.steps.len() {
-        return None;
-    }
-    let steps = body.steps.iter().zip(&inside);
-    let steps = steps.map(|(step, inside)| step_result(step, inside.as_ref()));
-    let steps: Option<Vec<StepResult>> = steps.collect();
+    let steps: Option<Vec<StepResult>> = body.steps.iter().map(step_result).collect();
     let outcome = Outcome::ALL.get(usize::from(body.outcome)).copied();
     let (Some(steps), Some(outcome), true) = (steps, outcome, rest.is_empty()) else {
         return None;
@@ -240,14 +216,14 @@ fn series_result(body: &SeriesBody<'_>) -> Option<SeriesResult> {
     Some(SeriesResult { dscp, sent, lost, bins, p50_us, p99_us, mean_us, max_us })
 }
 
-fn step_result(body: &StepBody<'_>, inside: Option<&SeriesBody<'_>>) -> Option<StepResult> {
+fn step_result(body: &StepBody<'_>) -> Option<StepResult> {
     Some(StepResult {
         step: body.step.to_owned(),
         kind: *Kind::ALL.get(usize::from(body.kind))?,
         goodput_bit_per_s: body.goodput_bit_per_s,
         tier_percent: body.tier_percent,
         series: body.series.iter().map(series_result).collect::<Option<_>>()?,
-        inside: match inside {
+        inside: match &body.inside {
             Some(inside) => Some(series_result(inside)?),
             None => None,
         },
@@ -308,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_comes_back_as_it_was() {
+    fn decoding_returns_the_encoded_result() {
         for number in 0..200 {
             let mut stored = testing::result(number, number / 7);
             if number % 2 == 0 {
@@ -320,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_missing_byte_is_an_error_that_says_what_to_do() {
+    fn flipped_bits_and_missing_bytes_are_errors_that_name_the_result() {
         let stored = testing::result(1, 1);
         let good = encode(&stored);
         let message = |device, bytes: &[u8]| {
@@ -342,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_outcomes_and_loads_stay_for_ever() {
+    fn stored_numbers_of_outcomes_and_loads_do_not_change() {
         let outcomes = Outcome::ALL.map(|outcome| (outcome as u8, outcome.name()));
         let known =
             [(0, "measured"), (1, "invalid"), (2, "refused"), (3, "cross traffic"), (4, "failed")];
@@ -353,35 +329,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_without_a_checksum_are_read_for_ever() {
-        let stored = testing::result(3, 2);
-        let bytes = data_encoding::HEXLOWER.decode(include_str!("format_1.hex").trim().as_bytes());
-        let mut bytes = bytes.expect("digits");
-        assert_eq!(decode((1, stored.device), &bytes).expect("it is read"), stored);
-        bytes.push(0);
-        assert!(decode((1, stored.device), &bytes).is_err(), "more than there is to read");
-        for position in 0..bytes.len() {
-            let mut changed = bytes.clone();
-            changed[position] ^= 0x55;
-            // Not all damage shows without a checksum; none of it may panic.
-            let _ = decode((1, stored.device), &changed);
-        }
-    }
-
-    #[test]
-    fn bytes_without_round_trips_of_a_load_are_read_for_ever() {
-        let stored = testing::result(3, 2);
-        let bytes = data_encoding::HEXLOWER.decode(include_str!("format_2.hex").trim().as_bytes());
-        assert_eq!(
-            decode((1, stored.device), &bytes.expect("digits")).expect("it is read"),
-            stored
-        );
-    }
-
-    #[test]
-    fn bytes_of_this_format_are_read_for_ever() {
+    fn encoding_of_this_format_does_not_change() {
         let stored = testing::with_inside(testing::result(3, 2));
-        let bytes = data_encoding::HEXLOWER.decode(include_str!("format_3.hex").trim().as_bytes());
+        let bytes = data_encoding::HEXLOWER.decode(include_str!("format.hex").trim().as_bytes());
         let bytes = bytes.expect("digits");
         assert_eq!(bytes, encode(&stored));
         assert_eq!(decode((1, stored.device), &bytes).expect("it is read"), stored);

@@ -8,23 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{Result, StoreError};
 
-use super::archive::{numbers, planned, rolled_up};
+use super::archive::{numbers, rolled_up};
 use super::database::{Begin, Database, Value, values};
 use super::encode::{Encoded, to_json};
-use super::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup, SumPlace};
+use super::rollup::{Batch, Cell, CellBytes, Key, Place, RolledUp, Rollup, SumPlace};
 use super::tables::{KEYS, NUMBERS, SUMS, encoded};
 
 /// A connection for background work. Every orchestrator may have a keeper: one that finds another
 /// keeper working does nothing. It reads and folds while other connections write.
 pub struct Keeper {
     pub(super) database: Box<dyn Database>,
-    planned: Arc<Planned>,
     stop: Arc<AtomicBool>,
 }
 
 impl Keeper {
     pub(super) fn new(database: Box<dyn Database>) -> Self {
-        Self { database, planned: Arc::default(), stop: Arc::default() }
+        Self { database, stop: Arc::default() }
     }
 
     /// A flag that ends a batch early. Such a batch changes nothing.
@@ -44,7 +43,6 @@ impl Keeper {
 
     /// Folds a batch. Returns `None` if the stop flag was set before the batch was stored.
     fn fold(&mut self, batch: Batch) -> Result<Option<RolledUp>> {
-        let planned = self.planned()?;
         self.database.begin(Begin::Fold)?;
         let Some(after) = rolled_up(&mut *self.database, SKIP)? else {
             self.database.roll_back();
@@ -52,7 +50,7 @@ impl Keeper {
         };
         let rows = self.batch_of(after, batch)?;
         let numbers = self.number_devices(rows.iter().map(|(_, row)| row.device).collect())?;
-        let mut rollup = Rollup::new(planned);
+        let mut rollup = Rollup::default();
         let folded = rollup.fold(rows.iter().map(|(_, row)| row), &numbers, batch, &self.stop)?;
         let Some(results) = folded else { return Ok(None) };
         let Some((change, last)) = rows.iter().take(results).next_back() else {
@@ -70,7 +68,8 @@ impl Keeper {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        self.database.change("{advance}", &progress)?;
+        let advance = "UPDATE progress SET last_change = $1, last_number = $2";
+        self.database.change(advance, &progress)?;
         self.database.commit()?;
         Ok(Some(RolledUp { results, has_more: is_full || results < rows.len() }))
     }
@@ -143,35 +142,6 @@ impl Keeper {
         });
         let rows: Vec<Vec<Value>> = rows.collect();
         self.database.change(&SUMS.put(), &rows).map(drop)
-    }
-
-    /// The series that the plans request. Returns the same allocation until the plans change.
-    pub(super) fn planned(&mut self) -> Result<Arc<Planned>> {
-        self.planned = planned(&mut *self.database, &self.planned)?;
-        Ok(Arc::clone(&self.planned))
-    }
-
-    /// Reads the first `limit` places of sums after `after`, in their order.
-    pub(super) fn sums(&mut self, after: SumPlace, limit: usize) -> Result<Vec<SumPlace>> {
-        let sql = "SELECT level, kind, day, hour, key FROM sums
-            WHERE (level, kind, day, hour, key) > ($1, $2, $3, $4, $5)
-            ORDER BY level, kind, day, hour, key LIMIT $6";
-        let mut values = after.values();
-        values.push(limit.into());
-        let rows = self.database.query(sql, &[values])?;
-        rows.into_iter().map(|mut row| SumPlace::from_row(&mut row)).collect()
-    }
-
-    pub(super) fn delete_sums(&mut self, places: &[SumPlace]) -> Result<()> {
-        let places: Vec<_> = places.iter().map(SumPlace::values).collect();
-        self.database.change(&SUMS.delete(), &places).map(drop)
-    }
-
-    /// Deletes keys that no sum has.
-    pub(super) fn delete_keys(&mut self, numbers: &[i64]) -> Result<()> {
-        let numbers: Vec<_> = numbers.iter().map(|number| values![*number]).collect();
-        let sql = "DELETE FROM keys WHERE number IN ({rows bigint})";
-        self.database.change(sql, &numbers).map(drop)
     }
 
     /// Returns the first day and plan after `after` with stored results.

@@ -23,7 +23,7 @@ impl SqlStore {
     ///
     /// # Errors
     /// Returns [`StoreError::Temporary`] if another orchestrator uses the store or the disk is
-    /// full, and [`StoreError::Broken`] if the store is damaged, of a newer version, or accessible
+    /// full, and [`StoreError::Broken`] if the store is damaged, of another version, or accessible
     /// to other users of this machine.
     pub fn sqlite(directory: &Path) -> Result<Self, StoreError> {
         Ok(Self { database: Box::new(Sqlite::open(directory)?) })
@@ -37,8 +37,8 @@ impl SqlStore {
         Ok(Self { database: Box::new(Sqlite::beside(directory)?) })
     }
 
-    /// Connects to PostgreSQL 15 or newer for any number of orchestrators, and brings the tables
-    /// to this program's version.
+    /// Connects to PostgreSQL 15 or newer for any number of orchestrators, and creates the tables
+    /// if they are missing.
     ///
     /// `postgres://USER:PASSWORD@HOST/DATABASE`; a directory with a socket as `?host=/DIR`. With
     /// `sslmode=require` or `verify-full` the connection is encrypted and the server's certificate
@@ -46,7 +46,7 @@ impl SqlStore {
     ///
     /// # Errors
     /// Returns [`StoreError::Temporary`] if the database is unreachable, and
-    /// [`StoreError::Broken`] if the address is invalid or the tables are of a newer version.
+    /// [`StoreError::Broken`] if the address is invalid or the tables are of another version.
     pub fn postgres(url: &str) -> Result<Self, StoreError> {
         Ok(Self { database: Box::new(Postgres::open(url)?) })
     }

@@ -120,17 +120,3 @@ fn a_segment_that_a_device_claims_does_not_hold_back_lines_that_an_operator_put_
     assert_eq!(fleet.run_or_refusal(late), busy, "claimed later");
     fleet.run_or_refusal(neighbour).expect("no line of an operator's is loaded");
 }
-
-#[test]
-fn a_segment_of_a_device_that_enrolled_before_claims_were_stored_is_the_operators() {
-    let mut fleet = Fleet::ready();
-    let (first, second) = (fleet.claiming_segment(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
-    fleet
-        .change(|_, tx, _, _| tx.put_setting(&format!("line/{first}"), b"{}").map(Ok))
-        .expect("ok");
-    for device in [first, second] {
-        fleet.next(device);
-    }
-    fleet.run_or_refusal(first).expect("the segment is free");
-    assert_eq!(fleet.run_or_refusal(second), Err(Some(Refusal::SegmentBusy)));
-}

@@ -1,7 +1,7 @@
 //! Parquet tables: written row by row, read in batches of columns.
 //!
 //! A histogram is two lists of equal length, bins and their counts, so that any program can read
-//! it. Files of earlier versions have one column of bytes instead.
+//! it.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,8 +24,6 @@ use underload_store::values::{
     as_differences, compressed, guarded, optional, required, write_optional, write_required,
 };
 
-use crate::store::encode::visit_bins;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number that is often equal in many rows.
@@ -41,8 +39,6 @@ pub(super) enum Kind {
     Bins,
     /// Counts of the bins in the column before.
     Counts,
-    /// A histogram in the format of earlier versions, which [`visit_bins`] reads.
-    OptionalBytes,
 }
 
 /// Declares the columns of a table, each with its name in a file, its kind and its value in a row:
@@ -69,16 +65,6 @@ pub(super) use columns;
 
 /// Names and kinds of a table's columns, in order.
 pub(super) type Layout = [(&'static str, Kind)];
-
-/// Returns the layout that earlier versions wrote for a table.
-pub(super) fn earlier(layout: &Layout) -> Vec<(&'static str, Kind)> {
-    let columns = layout.iter().filter(|(_, kind)| *kind != Kind::Counts);
-    let column = |(name, kind): &(&'static str, Kind)| match kind {
-        Kind::Bins => ("bins", Kind::OptionalBytes),
-        _ => (*name, *kind),
-    };
-    columns.map(column).collect()
-}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
@@ -226,7 +212,7 @@ impl Column {
             Kind::OptionalLong => Self::OptionalLong(Vec::new()),
             Kind::OptionalReal => Self::OptionalReal(Vec::new()),
             Kind::Text | Kind::Bytes => Self::Bytes(Vec::new()),
-            Kind::OptionalText | Kind::OptionalBytes => Self::OptionalBytes(Vec::new()),
+            Kind::OptionalText => Self::OptionalBytes(Vec::new()),
             Kind::Bins => Self::Bins(Lists::default()),
             Kind::Counts => Self::Counts(Lists::default()),
         }
@@ -243,9 +229,7 @@ impl Column {
             (Kind::Counts, Long(column)) => Lists::read(column, rows).map(Self::Counts),
             (Kind::OptionalReal, Real(column)) => optional(column, rows).map(Self::OptionalReal),
             (Kind::Text | Kind::Bytes, Bytes(column)) => required(column, rows).map(Self::Bytes),
-            (Kind::OptionalText | Kind::OptionalBytes, Bytes(column)) => {
-                optional(column, rows).map(Self::OptionalBytes)
-            }
+            (Kind::OptionalText, Bytes(column)) => optional(column, rows).map(Self::OptionalBytes),
             _ => Err(ParquetError::General("a column of another type".to_owned())),
         }
     }
@@ -287,18 +271,13 @@ impl Column {
     /// Returns the histogram of a row, where `counts` is the next column; `None` if the row has no
     /// histogram or an invalid one.
     pub(super) fn bins(&self, counts: Option<&Self>, row: usize) -> Option<Bins> {
-        if let (Self::Bins(numbers), Some(Self::Counts(counts))) = (self, counts) {
-            let (numbers, counts) = (numbers.get(row)?, counts.get(row)?);
-            let pair =
-                |(bin, count): (&i64, &i64)| Some((u16::try_from(*bin).ok()?, *count as u64));
-            let mut pairs = Vec::with_capacity(numbers.len());
-            pairs.extend(numbers.iter().zip(counts).map_while(pair));
-            let is_whole = pairs.len() == numbers.len() && numbers.len() == counts.len();
-            return Bins::try_from(pairs).ok().filter(|_| is_whole);
-        }
-        let mut bins = Bins::default();
-        visit_bins(self.bytes(row)?, |bin, count| bins.add_to(bin, count))?;
-        Some(bins)
+        let (Self::Bins(numbers), Some(Self::Counts(counts))) = (self, counts) else { return None };
+        let (numbers, counts) = (numbers.get(row)?, counts.get(row)?);
+        let pair = |(bin, count): (&i64, &i64)| Some((u16::try_from(*bin).ok()?, *count as u64));
+        let mut pairs = Vec::with_capacity(numbers.len());
+        pairs.extend(numbers.iter().zip(counts).map_while(pair));
+        let is_whole = pairs.len() == numbers.len() && numbers.len() == counts.len();
+        Bins::try_from(pairs).ok().filter(|_| is_whole)
     }
 
     pub(super) fn long(&self, row: usize) -> Option<i64> {
@@ -418,9 +397,6 @@ fn properties(layout: &Layout) -> ParquetResult<WriterProperties> {
                 let path = vec![(*name).into(), "list".into(), "element".into()];
                 as_differences(properties, ColumnPath::new(path))
             }
-            Kind::OptionalBytes => {
-                properties.set_column_dictionary_enabled(ColumnPath::from(*name), false)
-            }
             _ => properties,
         };
     }
@@ -435,7 +411,6 @@ fn schema(layout: &Layout) -> ParquetResult<TypePtr> {
         Kind::Text => format!("REQUIRED BYTE_ARRAY {name} (STRING);"),
         Kind::OptionalText => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
         Kind::Bytes => format!("REQUIRED BYTE_ARRAY {name};"),
-        Kind::OptionalBytes => format!("OPTIONAL BYTE_ARRAY {name};"),
         // The three-level list of the Parquet specification.
         Kind::Bins | Kind::Counts => format!(
             "REQUIRED GROUP {name} (LIST) {{
@@ -473,14 +448,13 @@ impl Reader {
         let file = File::open(path).map_err(missing(path))?;
         let opened = guarded(|| {
             let file = SerializedFileReader::new(file)?;
-            let found = file.metadata().file_metadata().schema();
-            let mut known = [layout.to_vec(), earlier(layout)].into_iter();
-            let layout = known.find(|layout| schema(layout).is_ok_and(|schema| *schema == *found));
-            Ok((file, layout))
+            let is_known = *schema(layout)? == *file.metadata().file_metadata().schema();
+            Ok((file, is_known))
         });
-        let (file, layout) = opened.map_err(|error| damaged(path, &error.to_string()))?;
-        let layout = layout
-            .ok_or_else(|| damaged(path, "unknown columns; a newer version may have written it"))?;
+        let (file, is_known) = opened.map_err(|error| damaged(path, &error.to_string()))?;
+        if !is_known {
+            return Err(damaged(path, "unknown columns; another version may have written it"));
+        }
         let columns = layout.iter().map(|(name, kind)| (*kind, is_read(name))).collect();
         let path = path.to_owned();
         Ok(Self { path, file, columns, group: 0, open: Vec::new(), rows_left: 0 })
@@ -514,14 +488,7 @@ impl Reader {
             Some(open) => Column::read(*kind, open, rows),
             None => Ok(Column::Skipped),
         };
-        let columns = open.map(read).collect::<ParquetResult<Vec<_>>>()?;
-        // Files of earlier versions have a column of bytes for the bins and no column of counts. An
-        // empty column keeps the indices of the columns after it.
-        let places = columns.into_iter().zip(&self.columns).flat_map(|(column, (kind, _))| {
-            let is_earlier = *kind == Kind::OptionalBytes;
-            [Some(column), is_earlier.then(|| Column::empty(Kind::Counts))]
-        });
-        Ok(Some(places.flatten().collect()))
+        open.map(read).collect::<ParquetResult<_>>().map(Some)
     }
 }
 

@@ -12,9 +12,8 @@ use underload_fleet::store::StoreError;
 
 use super::columns::{Written, damaged, failed};
 
-/// Version of the manifest and of the columns of its files. Files of version 1 have the histogram
-/// of a series as bytes; they remain readable, and merging rewrites them.
-const FORMAT: u32 = 2;
+/// Version of the manifest and of the columns of its files.
+const FORMAT: u32 = 1;
 pub(super) const NAME: &str = "manifest.json";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +82,7 @@ impl Manifest {
     /// Reads the manifest in a directory; `None` if the file is missing.
     ///
     /// # Errors
-    /// Returns [`StoreError::Broken`] if it is damaged, of a newer version, or names a file outside
+    /// Returns [`StoreError::Broken`] if it is damaged, of another version, or names a file outside
     /// of the directory.
     pub(crate) fn read(directory: &Path) -> Result<Option<Self>, StoreError> {
         let path = directory.join(NAME);
@@ -94,12 +93,11 @@ impl Manifest {
         };
         let wrong = |error: serde_json::Error| damaged(&path, &error.to_string());
         let Version { format } = serde_json::from_slice(&bytes).map_err(wrong)?;
-        if !(1..=FORMAT).contains(&format) {
-            let why = format!("format {format}, this program reads up to {FORMAT}");
+        if format != FORMAT {
+            let why = format!("format {format}, this program reads format {FORMAT}");
             return Err(damaged(&path, &why));
         }
         let manifest: Self = serde_json::from_slice(&bytes).map_err(wrong)?;
-        let manifest = Self { format: FORMAT, ..manifest };
         let parts = manifest.days.iter().flat_map(|day| &day.parts);
         let is_below = |part: &Part| {
             Path::new(&part.file).components().all(|step| matches!(step, Component::Normal(_)))
@@ -253,8 +251,8 @@ mod tests {
         manifest.write(folder.path()).expect("it is written");
         let error = Manifest::read(folder.path()).expect_err("it is refused");
         assert!(error.to_string().contains("secret"), "{error}");
-        std::fs::write(folder.path().join(NAME), r#"{"format":3,"new":1}"#).expect("written");
+        std::fs::write(folder.path().join(NAME), r#"{"format":2,"new":1}"#).expect("written");
         let error = Manifest::read(folder.path()).expect_err("it is newer");
-        assert!(error.to_string().contains("format 3"), "{error}");
+        assert!(error.to_string().contains("format 2"), "{error}");
     }
 }

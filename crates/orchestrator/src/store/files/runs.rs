@@ -1,8 +1,8 @@
 //! Results as rows, one for each series, and back without loss.
 //!
 //! A step without series has one row without a series, and a run without steps one row without a
-//! step. Round trips of a load are a series without a DSCP, which earlier versions skip. The rows
-//! of a result are consecutive; results are ordered by cohort, tier, region and pseudonym.
+//! step. Round trips of a load are a series without a DSCP. The rows of a result are consecutive;
+//! results are ordered by cohort, tier, region and pseudonym.
 
 use std::path::Path;
 
@@ -381,25 +381,6 @@ mod tests {
         writer.finish().expect("it is on disk");
     }
 
-    #[test]
-    fn files_of_the_first_version_are_read_and_written_anew() {
-        let folder = underload_disk::faults::private_tempdir().expect("a folder");
-        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
-        std::fs::write(&old, include_bytes!("golden/runs_1.parquet")).expect("it is written");
-        let results = read(&old, "low-latency-trial");
-        assert_eq!(results.len(), 25);
-        for series in results.iter().flat_map(|it| &it.result.result.steps).flat_map(|s| &s.series)
-        {
-            let us = |share| series.bins.quantile(share).map(|us| us as u64);
-            assert_eq!((us(0.5), us(0.99)), (series.p50_us, series.p99_us), "as it was stored");
-            assert_eq!((series.bins.count(), series.sent), (350, 350));
-        }
-        write(&new, &results);
-        assert_eq!(read(&new, "low-latency-trial"), results);
-        let devices = [&old, &new].map(|path| has_device(path, results[7].result.device));
-        assert!(devices.into_iter().all(|has| has.expect("it reads")));
-    }
-
     /// Returns the curves and outcomes that pages show of `results`, and the means that a study
     /// shows.
     fn shown(results: &[StoredResult]) -> Value {
@@ -438,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_a_study_uses_are_read_without_the_others() {
+    fn reading_for_a_study_skips_columns_that_it_does_not_use() {
         let folder = underload_disk::faults::private_tempdir().expect("a folder");
         let path = folder.path().join("runs");
         let results: Vec<Numbered> =
@@ -461,12 +442,12 @@ mod tests {
 
     /// `python/tests/test_archive.py` runs the same queries on this file with other programs.
     #[test]
-    fn others_are_asked_what_pages_show() {
+    fn other_programs_compute_what_pages_show() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/files/golden");
         let mut results: Vec<Numbered> =
             (1..).zip(many(6, 12)).map(|(number, result)| Numbered { number, result }).collect();
         results.sort_by_key(Numbered::order);
-        let (file, answers) = (golden.join("runs_2.parquet"), golden.join("shown.json"));
+        let (file, answers) = (golden.join("runs.parquet"), golden.join("shown.json"));
         let stored: Vec<StoredResult> = results.iter().map(|kept| kept.result.clone()).collect();
         let shown = serde_json::to_string_pretty(&shown(&stored)).expect("it is written") + "\n";
         if std::env::var_os("UNDERLOAD_WRITE_GOLDEN").is_some() {

@@ -160,37 +160,24 @@ fn end_of(columns: &[Column], row: usize, (plan, day): (&str, u32)) -> Option<(E
     };
     Some((key, columns.get(EndColumn::Count as usize)?.long(row)? as u64))
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::encode::bytes_of_bins;
-    use crate::store::files::columns::{Value, earlier};
     use crate::store::testing::many;
 
     #[test]
-    fn sums_of_the_first_version_are_read() {
+    fn sums_are_read_as_they_were_written() {
         let folder = underload_disk::faults::private_tempdir().expect("a folder");
-        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        let path = folder.path().join("sums");
         let (mut fold, mut sums) = (Fold::default(), Sums::default());
         let results = many(5, 4);
         let day = results[0].day();
         results.iter().filter(|kept| kept.day() == day).for_each(|kept| fold.add(kept));
         sums.add(&fold);
         assert!(sums.sums.len() > 4, "the premise");
-        let mut writer = Writer::new(&old, &earlier(SumColumn::LAYOUT)).expect("it begins");
-        for row in &sums.sums {
-            let bytes = bytes_of_bins(&row.1.bins);
-            let values = SumColumn::values(row).take(SumColumn::Bin as usize);
-            let values = values.chain([Value::OptionalBytes(Some(&bytes))]);
-            writer.row(values).expect("it is added");
-        }
-        writer.finish().expect("it is on disk");
-        sums.write_sums(&new).expect("it is on disk");
-        for path in [old, new] {
-            let mut read = Sums { ends: sums.ends.clone(), ..Sums::default() };
-            read.read_sums(&path, ("trial", day)).expect("it reads");
-            assert_eq!(read, sums);
-        }
+        sums.write_sums(&path).expect("it is on disk");
+        let mut read = Sums { ends: sums.ends.clone(), ..Sums::default() };
+        read.read_sums(&path, ("trial", day)).expect("it reads");
+        assert_eq!(read, sums);
     }
 }

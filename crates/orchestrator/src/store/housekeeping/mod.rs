@@ -9,7 +9,6 @@
 //! deleted.
 
 mod days;
-mod unplanned;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +24,6 @@ use super::files::{self, Location, Manifest, Numbered, Part, Rows, RunsWriter};
 use super::keeper::Keeper;
 use super::rollup::{Batch, RolledUp};
 use super::tables::{BATCH, LOCATION, put_setting, setting};
-use unplanned::Unplanned;
 pub use work::Work;
 use work::go_on;
 
@@ -44,7 +42,6 @@ pub struct Housekeeping {
     batch: Option<usize>,
     /// The stored size of the next process's first batch.
     stored_batch: Option<usize>,
-    unplanned: Unplanned,
     stop: Arc<AtomicBool>,
 }
 
@@ -83,7 +80,6 @@ impl Housekeeping {
             part: PART,
             batch: None,
             stored_batch: None,
-            unplanned: Unplanned::default(),
             stop,
         })
     }
@@ -115,9 +111,6 @@ impl Housekeeping {
         let RolledUp { results: count, has_more } = self.roll_up()?;
         if has_more {
             return Ok(Did { what: Work::PutTogether(count), next_ms: now_ms });
-        }
-        if let Some(deleted) = self.unplanned.step(&mut self.keeper)? {
-            return Ok(Did { what: Work::DeletedSums(deleted), next_ms: now_ms });
         }
         let mut idle = Work::Nothing;
         if now_ms >= self.due_ms || self.due_ms > now_ms.saturating_add(2 * ROUND_MS) {

@@ -23,8 +23,6 @@ pub enum Work {
     AddedUp(u64),
     /// This many files that the manifest does not name were deleted.
     Removed(usize),
-    /// This many sums and keys of series that no plan has were deleted.
-    DeletedSums(usize),
 }
 
 /// Returns an error if `stop` is set. The next piece of work removes what this one has written.

@@ -28,7 +28,7 @@ use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Statement};
 use underload_fleet::store::{Cause, StoreError};
 
-use super::database::{Access, Begin, Database, Row, Value, statement};
+use super::database::{Access, Begin, Database, Row, VERSION, Value, check_version, statement};
 use connect::{Address, failed};
 
 /// A connection with its prepared statements. A lost connection is opened again with the next
@@ -48,11 +48,11 @@ impl Postgres {
         let mut opened = Self::new(Address::new(url)?)?;
         opened.batch("BEGIN")?;
         opened.is_open = true;
-        let migrated = opened.migrate();
-        if migrated.is_err() {
+        let prepared = opened.prepare();
+        if prepared.is_err() {
             opened.roll_back();
         }
-        migrated.map(|()| opened)
+        prepared.map(|()| opened)
     }
 
     fn new(address: Address) -> Result<Self, StoreError> {
@@ -119,29 +119,17 @@ impl Postgres {
         row.map_or(Ok(0), |mut row| row.long())
     }
 
-    /// Migrates the tables to this program's version. Concurrent migrations wait.
-    fn migrate(&mut self) -> Result<(), StoreError> {
-        self.batch(&format!("SELECT pg_advisory_xact_lock({MIGRATION})"))?;
+    /// Creates the tables if they are missing. Orchestrators that start at once wait.
+    fn prepare(&mut self) -> Result<(), StoreError> {
+        self.batch(&format!("SELECT pg_advisory_xact_lock({CREATION})"))?;
         let table = "CREATE TABLE IF NOT EXISTS underload_version (version bigint NOT NULL)";
         self.batch(&format!("SET LOCAL client_min_messages = warning; {table}"))?;
-        let version = self.number("SELECT version FROM underload_version", vec![])?;
-        if version > VERSION {
-            return Err(StoreError::broken(format!(
-                "the tables in the database are of version {version}, this program reads up to \
-                 {VERSION}: start the newer program that created them"
-            )));
-        }
-        if version == 0 {
+        let version = "SELECT version FROM underload_version";
+        if self.query(version, &[vec![]])?.is_empty() {
             self.batch(include_str!("tables.sql"))?;
             self.batch(&format!("INSERT INTO underload_version VALUES ({VERSION})"))?;
         }
-        if (1..VERSION).contains(&version) {
-            let changes = [(1, TO_VERSION_2), (2, TO_VERSION_3)];
-            for (_, change) in changes.iter().filter(|(from, _)| *from >= version) {
-                self.batch(change)?;
-            }
-            self.batch(&format!("UPDATE underload_version SET version = {VERSION}"))?;
-        }
+        check_version("the database", self.number(version, vec![])?)?;
         self.batch(MOVED)?;
         self.commit()
     }
@@ -238,7 +226,7 @@ impl Database for Postgres {
             }
             sleep(Duration::from_millis(5));
         }
-        let sql = "SELECT coalesce(min(number) - 1, $1) FROM results, ({progress}) progress
+        let sql = "SELECT coalesce(min(number) - 1, $1) FROM results, progress
             WHERE (change, number) > (last_change, last_number)";
         Ok(last.min(self.number(sql, vec![last.into()])?))
     }
@@ -310,20 +298,15 @@ const TURN: &str = "SELECT 1 FROM turns WHERE name = 'admission' FOR UPDATE";
 /// Concurrent transactions commit in another order than that of their numbers, so results are
 /// folded by transaction, up to the oldest open one.
 const WORDS: &[(&str, &str)] = &[
-    ("{progress}", "SELECT last_change, last_number FROM progress WHERE name = 'rolled up'"),
-    (
-        "{advance}",
-        "UPDATE progress SET last_change = $1, last_number = $2 WHERE name = 'rolled up'",
-    ),
     ("{numbers $7}", "SELECT unnest(string_to_array($7, ',')::bigint[])"),
     ("{later}", "(change, number) > ($1, $2)"),
     ("{change}", "change"),
     ("{order}", "change, number"),
     ("{over}", "change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"),
 ];
-/// Key of the advisory lock that a migration of the tables takes. Other programs that use this
+/// Key of the advisory lock that the creation of the tables takes. Other programs that use this
 /// database must use other numbers.
-const MIGRATION: i64 = 0x756e_6465_726c_6f61;
+const CREATION: i64 = 0x756e_6465_726c_6f61;
 /// A database that was restored on another server numbers its transactions from the start again.
 /// Folded results then get a number below all transactions, so that the others are folded next.
 const MOVED: &str = "DO $$ BEGIN
@@ -335,14 +318,5 @@ const MOVED: &str = "DO $$ BEGIN
         UPDATE progress SET last_change = 0, last_number = 0;
     END IF;
 END $$";
-const VERSION: i64 = 3;
-/// Since version 3 the results of a transaction can be folded in parts: progress is the last folded
-/// result, and not the first transaction that was not folded. The column has a new name, so that
-/// connected programs of version 2 fail and do not fold results twice or skip some.
-const TO_VERSION_3: &str = "ALTER TABLE progress RENAME COLUMN change TO last_change;
-    ALTER TABLE progress ADD COLUMN last_number bigint NOT NULL DEFAULT 0";
-/// Version 2 has an index by day and plan, by which days are moved to files.
-const TO_VERSION_2: &str =
-    "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan, number)";
 /// How long to wait for open transactions to end.
 const PATIENCE: Duration = Duration::from_secs(2);

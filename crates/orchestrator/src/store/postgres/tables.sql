@@ -102,10 +102,6 @@ CREATE TABLE sums (
 );
 ALTER TABLE sums ALTER COLUMN bins SET STORAGE EXTERNAL;
 ALTER TABLE sums ALTER COLUMN devices SET STORAGE EXTERNAL;
--- The transaction and number of the last result that a kind of work has looked at.
-CREATE TABLE progress (
-    name text PRIMARY KEY,
-    last_change bigint NOT NULL,
-    last_number bigint NOT NULL DEFAULT 0
-);
-INSERT INTO progress VALUES ('rolled up', 0);
+-- The transaction and number of the last result that was folded; one row.
+CREATE TABLE progress (last_change bigint NOT NULL, last_number bigint NOT NULL);
+INSERT INTO progress VALUES (0, 0);

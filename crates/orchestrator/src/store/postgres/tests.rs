@@ -14,7 +14,7 @@ use underload_fleet::store::{
 };
 
 use super::scratch::Scratch;
-use super::{Duration, TO_VERSION_2, TO_VERSION_3, sleep};
+use super::{Duration, sleep};
 use crate::store::housekeeping::tests::{PAUSE, answers, run_down_until};
 use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
@@ -193,82 +193,26 @@ fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
     puts_together(&mut store.keeper().expect("a keeper"), 1, 6);
 }
 
-/// Turns tables of this version into tables of version 2, with rows as that version wrote them.
-const BACK_TO_VERSION_2: &str = "UPDATE underload_version SET version = 2;
-    ALTER TABLE progress RENAME COLUMN last_change TO change;
-    ALTER TABLE progress DROP COLUMN last_number;
-    UPDATE progress SET change = change + 1;
-    UPDATE results SET body = '\\x01'::bytea || substr(body, 2, length(body) - 5);
-    UPDATE sums SET devices = substr(devices, 6)";
-
 #[test]
-fn an_old_program_that_is_still_connected_folds_nothing_after_a_migration() {
-    let name = "an_old_program_that_is_still_connected_folds_nothing_after_a_migration";
-    let Some(url) = database(name) else { return };
+fn tables_are_created_by_one_of_many_after_the_server_was_killed_meanwhile() {
+    let test = "tables_are_created_by_one_of_many_after_the_server_was_killed_meanwhile";
+    let Some(mut server) = Scratch::start(test) else { return };
+    let url = server.database("killed");
+    // When the server is killed, all steps of the creation but the commit are done.
+    let mut creating = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    let steps = format!("BEGIN; {}", include_str!("tables.sql"));
+    creating.batch_execute(&steps).expect("they are created");
+    server.kill_and_restart();
+    scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| drop(SqlStore::postgres(&url).expect("one of them creates")));
+        }
+    });
     let mut store = SqlStore::postgres(&url).expect("it connects");
     let results = many(10, 3);
-    append(&mut store, &results[..20]);
-    puts_together(&mut store.keeper().expect("a keeper"), 100, 20);
-    append(&mut store, &results[20..]);
-    let before = ask(&mut store.archive().expect("an archive"));
-    drop(store);
-    let client = || postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
-    let mut old = client();
-    old.batch_execute(BACK_TO_VERSION_2).expect("it is changed");
-    let claim = "SELECT change FROM progress WHERE name = $1 FOR UPDATE SKIP LOCKED";
-    let claim = old.prepare(claim).expect("tables of version 2");
-    // A migration that is interrupted before its commit leaves the older version.
-    let mut killed = client();
-    killed.batch_execute("BEGIN").expect("it begins");
-    killed.batch_execute(TO_VERSION_3).expect("it is changed");
-    drop(killed);
-    assert_eq!(old.query(&claim, &[&"rolled up"]).expect("it reads").len(), 1);
-    let mut store = SqlStore::postgres(&url).expect("it is brought to this version");
-    let mut archive = store.archive().expect("an archive");
-    assert_eq!((ask(&mut archive), all(&mut archive)), (before.clone(), results.clone()));
-    let claimed = old.query(&claim, &[&"rolled up"]);
-    assert!(claimed.is_err(), "it would fold the last transaction a second time");
-    puts_together(&mut store.keeper().expect("a keeper"), 4, 10);
-    assert_eq!(ask(&mut archive), before);
+    append(&mut store, &results);
+    puts_together(&mut store.keeper().expect("a keeper"), 100, 30);
     assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
-}
-
-#[test]
-fn tables_are_converted_after_the_database_was_killed_while_they_were() {
-    let test = "tables_are_converted_after_the_database_was_killed_while_they_were";
-    let Some(mut server) = Scratch::start(test) else { return };
-    for (version, back) in [(2, ""), (1, "DROP INDEX results_by_day")] {
-        let url = server.database(&format!("version_{version}"));
-        let mut store = SqlStore::postgres(&url).expect("it connects");
-        let results = many(10, 3);
-        append(&mut store, &results[..20]);
-        puts_together(&mut store.keeper().expect("a keeper"), 100, 20);
-        append(&mut store, &results[20..]);
-        let before = ask(&mut store.archive().expect("an archive"));
-        drop(store);
-        let client = || postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
-        let set = format!("{back}; UPDATE underload_version SET version = {version}");
-        client().batch_execute(&format!("{BACK_TO_VERSION_2}; {set}")).expect("it is changed");
-        // When the server is killed, all steps of the migration but the commit are done.
-        let mut converting = client();
-        let steps = format!("BEGIN; {TO_VERSION_2}; {TO_VERSION_3}");
-        converting.batch_execute(&steps).expect("it is changed");
-        server.kill_and_restart();
-        scope(|threads| {
-            for _ in 0..3 {
-                threads.spawn(|| drop(SqlStore::postgres(&url).expect("one of them converts")));
-            }
-        });
-        let mut store = SqlStore::postgres(&url).expect("it connects");
-        let mut archive = store.archive().expect("an archive");
-        assert_eq!((ask(&mut archive), all(&mut archive)), (before.clone(), results.clone()));
-        let sql = "SELECT count(*) FROM pg_indexes WHERE indexname = 'results_by_day'";
-        let index = client().query_one(sql, &[]).expect("it reads").get::<_, i64>(0);
-        assert_eq!(index, 1, "of version {version}");
-        puts_together(&mut store.keeper().expect("a keeper"), 100, 10);
-        assert_eq!(ask(&mut archive), before);
-        assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
-    }
 }
 
 /// Repeats a change until it does not lose a race against another orchestrator.
@@ -475,47 +419,6 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
 }
 
 #[test]
-fn sums_of_series_that_no_plan_has_are_deleted_by_several() {
-    let name = "sums_of_series_that_no_plan_has_are_deleted_by_several";
-    let Some(url) = database(name) else { return };
-    let mut store = SqlStore::postgres(&url).expect("it connects");
-    let mut change = store.begin(&Needs::default()).expect("it begins");
-    change.put_plan(&testing::plan()).expect("it is put");
-    change.commit().expect("it is on disk");
-    append(&mut store, &many(10, 4));
-    puts_together(&mut store.keeper().expect("a keeper"), 100, 40);
-    let before = ask(&mut store.archive().expect("an archive"));
-    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
-    let mut rows = || {
-        let sql = "SELECT (SELECT count(*) FROM keys), (SELECT count(*) FROM sums)";
-        let row = client.query_one(sql, &[]).expect("it reads");
-        (row.get::<_, i64>(0), row.get::<_, i64>(1))
-    };
-    let planned = rows();
-    let sql = "INSERT INTO keys (body) SELECT replace(body, '\"idle\"', '\"' || n || '\"')
-            FROM generate_series(1, 20000) n,
-                (SELECT body FROM keys WHERE body LIKE '%\"idle\"%' LIMIT 1) one;
-        INSERT INTO sums SELECT level, kind, day, hour, number, tests, sent, lost, bins, devices
-            FROM (SELECT * FROM sums WHERE kind = 0 LIMIT 1) one, keys
-            WHERE body ~ '\"[0-9]+\"'";
-    let mut other = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
-    other.batch_execute(sql).expect("it is changed");
-    assert_eq!(rows(), (planned.0 + 20_000, planned.1 + 20_000), "the premise");
-    let keepers = [(); 2].map(|()| store.housekeeping(None, RETENTION).expect("a keeper"));
-    scope(|scope| {
-        for mut keeper in keepers {
-            scope.spawn(move || {
-                while let Work::DeletedSums(rows) = keeper.step(START_MS).expect("it steps").what {
-                    assert!(rows <= 4_096, "{rows}");
-                }
-            });
-        }
-    });
-    assert_eq!(rows(), planned);
-    assert_eq!(ask(&mut store.archive().expect("an archive")), before);
-}
-
-#[test]
 fn devices_are_found_by_their_attributes_and_settled_by_one_of_them() {
     let Some(url) = database("devices_are_found_by_their_attributes_and_settled_by_one_of_them")
     else {
@@ -692,14 +595,16 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn tables_of_a_newer_version_and_a_database_that_is_away_are_told() {
-    let Some(url) = database("tables_of_a_newer_version_are_told") else { return };
+fn tables_of_another_version_and_unreachable_databases_are_rejected() {
+    let test = "tables_of_another_version_and_unreachable_databases_are_rejected";
+    let Some(url) = database(test) else { return };
     drop(SqlStore::postgres(&url).expect("it connects"));
     drop(SqlStore::postgres(&url).expect("what is there is left alone"));
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     client.batch_execute("UPDATE underload_version SET version = 99").expect("it is set");
-    let error = SqlStore::postgres(&url).expect_err("it is newer");
+    let error = SqlStore::postgres(&url).expect_err("of another version");
     assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+    assert!(error.to_string().contains("of version 99, this program reads version 1"), "{error}");
     let away = "postgres://underload@/x?host=%2Fnone";
     let error = SqlStore::postgres(away).expect_err("nobody is there");
     assert!(matches!(error, StoreError::Temporary { .. }), "{error:?}");

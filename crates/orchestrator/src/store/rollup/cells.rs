@@ -3,7 +3,7 @@
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use underload_fleet::bins::Bins;
-use underload_fleet::outcome::Outcome;
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::StoreError;
 
@@ -51,6 +51,14 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
+    /// Returns the series of a result that count in sums, each as the subject of a cell.
+    pub(crate) fn series_of(result: &RunResult) -> impl Iterator<Item = (Self, &SeriesResult)> {
+        result.pooled_series().map(|(step, series)| {
+            let (name, kind, dscp) = (step.step.clone(), step.kind, series.dscp);
+            (Self::Series { step: name, kind, dscp }, series)
+        })
+    }
+
     /// Returns [`SERIES`] or [`RUNS`].
     pub(crate) fn number(&self) -> i16 {
         match self {
@@ -90,9 +98,6 @@ pub(crate) struct SumPlace {
 }
 
 impl SumPlace {
-    /// A place that sorts before all stored places.
-    pub(crate) const MIN: Self = Self { level: 0, kind: 0, day: i64::MIN, hour: 0, key: 0 };
-
     /// The key of its row in the table of sums.
     pub(crate) fn values(&self) -> Vec<Value> {
         values![self.level, self.kind, self.day, self.hour, self.key]
@@ -131,8 +136,7 @@ impl Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CellBytes {
     pub(crate) bins: Vec<u8>,
-    /// [`CHECKED`], a checksum of the whole cell, and the set; the set alone in cells that were
-    /// written before there were checksums.
+    /// A checksum of the whole cell, and the set.
     pub(crate) devices: Vec<u8>,
     pub(crate) sent: i64,
     pub(crate) lost: i64,
@@ -146,7 +150,7 @@ impl From<&Cell> for CellBytes {
         let _ = cell.devices.serialize_into(&mut set);
         let mut bytes = Self {
             bins: bytes_of_bins(&cell.bins),
-            devices: vec![CHECKED],
+            devices: Vec::new(),
             sent: cell.sent as i64,
             lost: cell.lost as i64,
             tests: cell.tests as i64,
@@ -178,13 +182,10 @@ impl CellBytes {
     /// Calls `see` with each bin and its count. Returns the devices.
     pub(super) fn visit(&self, see: impl FnMut(u16, u64)) -> Result<RoaringBitmap, StoreError> {
         let damaged = || StoreError::broken("a stored sum is damaged: restore a copy of the store");
-        let set = match self.devices.split_first() {
-            Some((&CHECKED, rest)) => {
-                let (sum, set) = rest.split_first_chunk().ok_or_else(damaged)?;
-                (self.checksum(set) == *sum).then_some(set).ok_or_else(damaged)?
-            }
-            _ => &self.devices[..],
-        };
+        let (sum, set) = self.devices.split_first_chunk().ok_or_else(damaged)?;
+        if self.checksum(set) != *sum {
+            return Err(damaged());
+        }
         visit_bins(&self.bins, see).ok_or_else(damaged)?;
         RoaringBitmap::deserialize_from(set).map_err(|_| damaged())
     }
@@ -196,6 +197,3 @@ impl CellBytes {
         checksum(&parts)
     }
 }
-
-/// First byte of the devices of a cell with a checksum; no set begins with it.
-const CHECKED: u8 = 2;

@@ -1,7 +1,6 @@
 //! Folds results into cells in memory.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underload_fleet::device::DeviceId;
@@ -9,23 +8,16 @@ use underload_fleet::store::{StoreError, StoredResult};
 
 use super::batch::Batch;
 use super::cells::{Cell, Key, LINE, Level, Place, Subject};
-use super::planned::Planned;
 use crate::store::encode::Encoded;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rollup {
-    planned: Arc<Planned>,
     keys: BTreeMap<Key, u32>,
     /// Cells by day, hour and the key's number in `keys`.
     cells: BTreeMap<(u32, u8, u32), Cell>,
 }
 
 impl Rollup {
-    /// Folds the series that the plans have.
-    pub(crate) fn new(planned: Arc<Planned>) -> Self {
-        Self { planned, ..Self::default() }
-    }
-
     /// Folds rows until they have as many cells as `batch` allows. Returns how many rows it folded,
     /// or `None` if `stop` is set.
     ///
@@ -69,8 +61,7 @@ impl Rollup {
             let runs = Subject::Runs { outcome: result.outcome, reason: result.reason.clone() };
             self.count(key(runs), stored, device);
         }
-        let planned = Arc::clone(&self.planned);
-        for (of, series) in planned.series_of(result) {
+        for (of, series) in Subject::series_of(result) {
             let cell = self.count(key(of), stored, device);
             cell.bins.merge(&series.bins);
             cell.sent = cell.sent.saturating_add(series.sent);
@@ -185,18 +176,6 @@ mod tests {
             for place in 0..good.devices.len() {
                 assert!(is_told(&|cell| cell.devices[place] ^= 1 << bit), "set, {place}, {bit}");
             }
-        }
-    }
-
-    #[test]
-    fn a_cell_without_a_checksum_is_read() {
-        let mut rollup = Rollup::default();
-        (0..50).for_each(|n| rollup.add(&testing::result(n, 1), n as u32 * 7_919));
-        for cell in rollup.finish().into_values() {
-            let mut bytes = CellBytes::from(&cell);
-            bytes.devices.clear();
-            cell.devices.serialize_into(&mut bytes.devices).expect("it is written");
-            assert_eq!(bytes.read().expect("it is read"), cell);
         }
     }
 }

@@ -10,13 +10,11 @@
 mod batch;
 mod cells;
 mod fold;
-mod planned;
 mod question;
 
 pub(super) use batch::Batch;
 pub use batch::RolledUp;
 pub(super) use cells::{Cell, CellBytes, Key, Level, Place, RUNS, SERIES, SumPlace};
 pub(super) use fold::Rollup;
-pub(super) use planned::Planned;
 pub(super) use question::Question;
 pub(crate) use question::needs_results;

@@ -1,7 +1,6 @@
 //! A query of sums or outcomes, answered from cells and from results.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use underload_fleet::bins::{BIN_MAX, Bins};
@@ -12,19 +11,17 @@ use underload_fleet::store::{
 };
 
 use super::cells::{CellBytes, Key, LINE, Level, Subject};
-use super::planned::Planned;
 
 /// Returns whether sums by these dimensions, or outcomes without dimensions, can be computed from
 /// single results only, which are not stored for ever.
 pub(crate) fn needs_results(filter: &Filter, by: &[Dimension]) -> bool {
-    Question::new(filter, by, Arc::default()).level().is_none()
+    Question::new(filter, by).level().is_none()
 }
 
 /// A query and its partial answer.
 pub(crate) struct Question<'a> {
     filter: &'a Filter,
     by: &'a [Dimension],
-    planned: Arc<Planned>,
     /// Groups by line (see `parts`), and by day and hour if these are dimensions.
     answers: BTreeMap<(u32, u32, u8), Answer>,
     /// Numbers of the lines of the answer, by the values of all dimensions except day and hour.
@@ -44,12 +41,10 @@ struct Answer {
 }
 
 impl<'a> Question<'a> {
-    /// Creates a query of the series that the plans have.
-    pub(crate) fn new(filter: &'a Filter, by: &'a [Dimension], planned: Arc<Planned>) -> Self {
+    pub(crate) fn new(filter: &'a Filter, by: &'a [Dimension]) -> Self {
         Self {
             filter,
             by,
-            planned,
             answers: BTreeMap::new(),
             parts: BTreeMap::new(),
             outcomes: BTreeMap::new(),
@@ -84,7 +79,7 @@ impl<'a> Question<'a> {
                 .attributes
                 .iter()
                 .all(|(name, value)| attribute(name).is_some_and(|has| has == *value));
-        if !is_meant || !self.planned.has_key(key) {
+        if !is_meant {
             return None;
         }
         let values = values(self.by, &key.plan, &key.cohort, &key.of, attribute);
@@ -129,8 +124,7 @@ impl<'a> Question<'a> {
         }
         let number = number.unwrap_or_else(|| self.number(stored.device));
         let (day, hour) = (stored.day(), stored.hour());
-        let planned = Arc::clone(&self.planned);
-        for (of, series) in planned.series_of(&stored.result) {
+        for (of, series) in Subject::series_of(&stored.result) {
             let attribute = |name: &str| stored.attributes.get(name);
             let values = values(self.by, &stored.result.plan, &stored.cohort, &of, attribute);
             let line = self.line(values);
@@ -266,10 +260,10 @@ mod tests {
     use crate::store::testing;
 
     #[test]
-    fn values_and_reasons_beyond_a_number_are_taken_together() {
+    fn values_and_reasons_beyond_the_limit_share_one_line() {
         let by = [Dimension::Attribute("firmware".to_owned()), Dimension::Dscp];
         let filter = Filter::default();
-        let mut question = Question::new(&filter, &by, Arc::default());
+        let mut question = Question::new(&filter, &by);
         for number in 0..6_000_u32 {
             let mut stored = testing::result(1, 1);
             stored.result.steps.truncate(1);

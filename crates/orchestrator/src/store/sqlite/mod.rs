@@ -11,7 +11,7 @@ use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags};
 use underload_fleet::store::{Result, StoreError};
 
-use super::database::{Access, Begin, Database, Row, Value, statement};
+use super::database::{Access, Begin, Database, Row, VERSION, Value, check_version, statement};
 
 /// A connection to the file.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Sqlite {
     pub(super) fn reader(directory: &Path) -> Result<Self> {
         let opened = Self::connected(directory, EXISTING, None)?;
         opened.connection.execute_batch("PRAGMA query_only = ON").map_err(failed)?;
-        opened.version()?;
+        opened.check_version()?;
         Ok(opened)
     }
 
@@ -80,41 +80,33 @@ impl Sqlite {
         Ok(Self { connection, folder, _lock: lock })
     }
 
-    /// Configures the connection for writing, and migrates the tables to this program's version.
+    /// Configures the connection for writing, and creates the tables if the file is new.
     fn prepare(&self) -> Result<()> {
         self.connection.execute_batch(SETTINGS).map_err(failed)?;
-        if self.version()? == VERSION {
-            return Ok(());
+        if self.version()? != NEW {
+            return self.check_version();
         }
-        // A transaction, because another process may migrate too.
+        // A transaction, because another process may create them too.
         let change = rusqlite::Transaction::new_unchecked(
             &self.connection,
             rusqlite::TransactionBehavior::Immediate,
         );
         let change = change.map_err(failed)?;
-        let sql = match self.version()? {
-            0 => include_str!("tables.sql"),
-            1 => TO_VERSION_2,
-            // Results and sums have checksums since version 3; earlier programs cannot read them.
-            _ => "",
-        };
-        change.execute_batch(sql).map_err(failed)?;
-        change.pragma_update(None, "user_version", VERSION).map_err(failed)?;
-        change.commit().map_err(failed)
+        if self.version()? == NEW {
+            change.execute_batch(include_str!("tables.sql")).map_err(failed)?;
+            change.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+        }
+        change.commit().map_err(failed)?;
+        self.check_version()
     }
 
-    /// Returns the version of the tables; an error if it is above this program's.
     fn version(&self) -> Result<i64> {
         let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        let version = version.map_err(failed)?;
-        if version > VERSION {
-            return Err(StoreError::broken(format!(
-                "the store in {} is of version {version}, this program reads up to {VERSION}: \
-                 start the newer program that wrote it, or restore a copy from before it did",
-                self.folder.display()
-            )));
-        }
-        Ok(version)
+        version.map_err(failed)
+    }
+
+    fn check_version(&self) -> Result<()> {
+        check_version(self.folder.display(), self.version()?)
     }
 
     fn prepared(&self, sql: &str) -> Result<CachedStatement<'_>> {
@@ -202,7 +194,7 @@ impl Database for Sqlite {
 
     fn settled(&mut self) -> Result<i64> {
         // SQLite allows one writer at a time, so results appear in the order of their numbers.
-        let row = self.query("SELECT max(number) FROM ({progress})", &[vec![]])?.pop();
+        let row = self.query("SELECT last_number FROM progress", &[vec![]])?.pop();
         row.map_or(Ok(0), |mut row| row.long())
     }
 
@@ -311,25 +303,14 @@ const WORDS: &[(&str, &str)] = &[
     (" FOR UPDATE SKIP LOCKED", ""),
     (" FOR UPDATE", ""),
     (" COLLATE \"C\"", ""),
-    (
-        "{progress}",
-        "SELECT 0, number FROM progress WHERE name = 'rolled up'
-        UNION ALL SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM progress)",
-    ),
-    (
-        "{advance}",
-        "INSERT OR REPLACE INTO progress (name, number)
-            SELECT 'rolled up', number FROM (SELECT $1 AS change, $2 AS number)",
-    ),
     ("{numbers $7}", "SELECT value FROM json_each('[' || $7 || ']')"),
     ("{later}", "$1 <= 0 AND number > $2"),
     ("{change}", "0"),
     ("{order}", "number"),
     ("{over}", "true"),
 ];
-const VERSION: i64 = 3;
-/// Version 2 has an index by day and plan, by which days are moved to files.
-const TO_VERSION_2: &str = "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan);";
+/// `user_version` of a file without tables.
+const NEW: i64 = 0;
 /// How long a transaction waits for another one.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an orchestrator waits for one that is stopping.

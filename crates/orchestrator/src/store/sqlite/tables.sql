@@ -88,5 +88,6 @@ CREATE TABLE sums (
     devices BLOB NOT NULL,
     PRIMARY KEY (level, kind, day, hour, key)
 ) STRICT, WITHOUT ROWID;
--- How far whoever works through the results is, by the number of the last one.
-CREATE TABLE progress (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+-- The transaction (always 0) and number of the last result that was folded; one row.
+CREATE TABLE progress (last_change INTEGER NOT NULL, last_number INTEGER NOT NULL) STRICT;
+INSERT INTO progress VALUES (0, 0);

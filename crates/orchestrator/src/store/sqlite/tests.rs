@@ -1,14 +1,13 @@
 //! Tests of a store in SQLite: durability, rejected stores, and sums.
 
-use underload_fleet::retention::Retention;
 use underload_fleet::store::conformance;
 use underload_fleet::store::{
     Archive as _, Filter, Memory, Needs, Store as _, StoreError, StoredResult, Sum,
 };
 
-use super::{Connection, FILE, Path, TO_VERSION_2, VERSION};
-use crate::store::testing::{self, Both, START_MS, append, ask, many, with_invented_steps};
-use crate::store::{Keeper, RolledUp, SqlArchive, SqlStore, Work};
+use super::{Connection, FILE, Path, VERSION};
+use crate::store::testing::{self, Both, append, ask, many, with_invented_steps};
+use crate::store::{Keeper, RolledUp, SqlArchive, SqlStore};
 
 /// Opens the database file of a store directly, without the checks of [`SqlStore`].
 fn file(folder: &Path) -> Connection {
@@ -65,58 +64,27 @@ fn a_second_orchestrator_is_refused_and_an_archive_is_not() {
 }
 
 #[test]
-fn a_newer_version_and_a_damaged_file_are_told() {
+fn stores_of_another_version_and_damaged_files_are_rejected() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
-    let store = SqlStore::sqlite(folder.path()).expect("it opens");
-    file(folder.path()).pragma_update(None, "user_version", VERSION + 1).expect("it is set");
-    drop(store);
-    let error = SqlStore::sqlite(folder.path()).expect_err("it is newer");
-    assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
-    assert!(error.to_string().contains("start the newer program"), "{error}");
+    drop(SqlStore::sqlite(folder.path()).expect("it opens"));
+    for version in [VERSION + 1, -1] {
+        file(folder.path()).pragma_update(None, "user_version", version).expect("it is set");
+        let opened = [
+            SqlStore::sqlite(folder.path()).map(drop),
+            SqlStore::beside(folder.path()).map(drop),
+            SqlArchive::sqlite(folder.path()).map(drop),
+        ];
+        for opened in opened {
+            let error = opened.expect_err("of another version");
+            assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+            let expected = format!("of version {version}, this program reads version {VERSION}");
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
+    }
     std::fs::write(folder.path().join(FILE), [0x55; 8_192]).expect("it is damaged");
     let error = SqlStore::sqlite(folder.path()).expect_err("it is damaged");
     assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
     assert!(error.to_string().contains(".recover"), "{error}");
-}
-
-#[test]
-fn stores_of_earlier_versions_become_those_of_this_one_and_lose_nothing() {
-    for (version, back) in [(2, ""), (1, "DROP INDEX results_by_day;")] {
-        let folder = underload_disk::faults::private_tempdir().expect("a folder");
-        let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
-        let results = many(10, 3);
-        append(&mut store, &results);
-        let mut keeper = store.keeper().expect("a keeper");
-        let folded = keeper.roll_up(13).expect("it adds up").results;
-        assert!(0 < folded && folded < results.len(), "{folded}");
-        let before = ask(&mut store.archive().expect("an archive"));
-        let tables = tables(&file(folder.path()));
-        let batch = |sql: &str| file(folder.path()).execute_batch(sql).expect("it is changed");
-        // Writes rows as earlier versions did, without checksums.
-        batch("UPDATE results SET body = CAST(x'01' || substr(body, 2, length(body) - 5) AS BLOB)");
-        batch("UPDATE sums SET devices = substr(devices, 6)");
-        batch(&format!("{back} PRAGMA user_version = {version}"));
-        // A migration that is interrupted before its commit leaves the older version.
-        let killed = file(folder.path());
-        let change = format!("BEGIN IMMEDIATE; {TO_VERSION_2} PRAGMA user_version = {VERSION}");
-        killed.execute_batch(&change).expect("it is changed");
-        drop((killed, keeper, store));
-        let mut store = SqlStore::sqlite(folder.path()).expect("it is brought to this version");
-        assert_eq!(self::tables(&file(folder.path())), tables);
-        let mut archive = store.archive().expect("an archive");
-        assert_eq!(ask(&mut archive), before);
-        assert_eq!(fold_all(&mut store.keeper().expect("a keeper")), results.len() - folded);
-        assert_eq!(ask(&mut archive), before);
-        assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
-    }
-}
-
-/// The tables and indices as SQL.
-fn tables(connection: &Connection) -> Vec<String> {
-    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
-    let mut read = connection.prepare(sql).expect("it reads");
-    let rows = read.query_map([], |row| row.get::<_, String>(0)).expect("it reads");
-    rows.map(|row| row.expect("a row").replace("IF NOT EXISTS ", "")).collect()
 }
 
 #[test]
@@ -194,78 +162,6 @@ fn results_of_many_series_are_folded_in_small_batches() {
     let keys = count(folder.path(), "keys");
     assert_eq!(keys, 2 * (64 * 64 + 1), "of lines and of cohorts, of series and of runs");
     assert_eq!(fold_all(&mut keeper), 3);
-}
-
-#[test]
-fn series_that_the_plan_does_not_have_are_not_in_sums() {
-    let folder = underload_disk::faults::private_tempdir().expect("a folder");
-    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
-    let invented = [with_invented_steps(1, 5), with_invented_steps(1, 6)];
-    append(&mut store, &many(3, 4));
-    append(&mut store, &invented[..1]);
-    let mut keeper = store.keeper().expect("a keeper");
-    assert_eq!(fold_all(&mut keeper), 13);
-    let mut archive = store.archive().expect("an archive");
-    let mut sums = || {
-        let by = [underload_fleet::store::Dimension::Step];
-        let sums = archive.sums(&Filter::default(), &by).expect("sums");
-        sums.into_iter().map(|sum| (sum.key[0].clone(), sum.tests)).collect::<Vec<_>>()
-    };
-    assert_eq!(sums().len(), 2 + 64, "the premise: earlier versions folded all of them");
-    let mut change = store.begin(&Needs::default()).expect("it begins");
-    change.put_plan(&testing::plan()).expect("it is put");
-    change.commit().expect("it is on disk");
-    // Three devices have four runs each, of which one is unscheduled.
-    let expected = [("idle".to_owned(), 18), ("up".to_owned(), 18)];
-    assert_eq!(sums(), expected, "what was folded");
-    append(&mut store, &invented[1..]);
-    assert_eq!(sums(), expected, "before it is folded");
-    let keys = count(folder.path(), "keys");
-    assert_eq!(fold_all(&mut keeper), 1);
-    assert_eq!((sums(), count(folder.path(), "keys")), (expected.to_vec(), keys), "and after");
-}
-
-#[test]
-fn sums_of_series_that_no_plan_has_are_deleted_a_page_at_a_time() {
-    const MANY: u64 = 147_456;
-    let folder = underload_disk::faults::private_tempdir().expect("a folder");
-    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
-    let mut change = store.begin(&Needs::default()).expect("it begins");
-    change.put_plan(&testing::plan()).expect("it is put");
-    change.commit().expect("it is on disk");
-    append(&mut store, &many(3, 4));
-    fold_all(&mut store.keeper().expect("a keeper"));
-    let counts = || ["keys", "sums"].map(|table| count(folder.path(), table));
-    let (planned, answers) = (counts(), ask(&mut store.archive().expect("an archive")));
-    let sql = format!(
-        "INSERT INTO keys (body) WITH RECURSIVE n (n) AS
-                (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
-            SELECT replace(body, '\"idle\"', '\"' || n || '\"')
-            FROM n, (SELECT body FROM keys WHERE body LIKE '%\"idle\"%' LIMIT 1);
-        INSERT INTO sums SELECT level, kind, day, hour, number, tests, sent, lost, bins, devices
-            FROM keys, (SELECT * FROM sums WHERE kind = 0 LIMIT 1) WHERE number > {}",
-        planned[0]
-    );
-    file(folder.path()).execute_batch(&sql).expect("it is changed");
-    assert_eq!(counts(), planned.map(|rows| rows + MANY), "the premise");
-    let retention = Retention { raw_days: 7, bins_days: 90 };
-    let mut housekeeping = store.housekeeping(None, retention).expect("a keeper");
-    let mut deleted = Vec::new();
-    while let Work::DeletedSums(rows) = housekeeping.step(START_MS).expect("it steps").what {
-        deleted.push(rows as u64);
-        // Results are added while the sums are deleted.
-        if deleted.len() == 50 {
-            append(&mut store, &many(3, 5));
-        }
-    }
-    assert!(deleted.iter().all(|rows| *rows <= 4_096), "{deleted:?}");
-    assert_eq!(deleted.iter().sum::<u64>(), 2 * MANY);
-    let mut memory = Memory::new();
-    append(&mut memory, &many(3, 5));
-    let mut archive = store.archive().expect("an archive");
-    assert_eq!(ask(&mut archive), ask(&mut memory));
-    assert_ne!(ask(&mut archive), answers, "the premise");
-    assert!(count(folder.path(), "keys") < 2 * planned[0]);
 }
 
 /// Folds all results, and returns their number.
