@@ -66,7 +66,7 @@ impl Arguments {
             study => study.or_bad_input()?,
         };
         if let Some(path) = &self.html {
-            let page = cohort_page(&study).context("drawing the page")?;
+            let page = cohort_page(&study);
             underload_disk::write_whole(path, page.as_bytes(), Access::Usual)
                 .with_context(|| format!("{}: cannot write", path.display()))?;
         }

@@ -333,7 +333,7 @@ impl Run {
     /// Returns name, title, caption and SVG of each plot of the report.
     fn plots(&self, py: Python<'_>) -> PyResult<Vec<Plot>> {
         let plots = |runs: &[RunData]| {
-            let plots = underload_report::plots(runs).map_err(|error| chain(&error))?;
+            let plots = underload_report::plots(runs);
             let plot = |plot: underload_report::Plot| {
                 let svg = plot.svg();
                 (plot.name, plot.title, plot.caption, svg)

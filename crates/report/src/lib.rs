@@ -48,7 +48,7 @@ pub use page::{
     plots, render, render_live, replace_page, sweep_page, write_figure_pages,
     write_figures_markdown, write_page, write_report, write_sweep_report,
 };
-pub use plot::{Plot, PlotError, diagram, style_sheet};
+pub use plot::{Plot, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};
 pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;

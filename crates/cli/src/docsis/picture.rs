@@ -1,12 +1,11 @@
 //! The candidates as a diagram: latency against utilisation, and against the call's score.
 
-use anyhow::{Context, Result};
 use underload_docsis::recommend::{Outcome, Recommendation, rate_name};
 use underload_report::Plot;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 
 /// Draws both panels with the Pareto front, the choice and the size of Table 2.
-pub fn trade(recommendation: &Recommendation) -> Result<Plot> {
+pub fn trade(recommendation: &Recommendation) -> Plot {
     let Recommendation { outcomes, pareto, table_2, .. } = recommendation;
     let latency = |outcome: &Outcome| outcome.added_p99_ms.max(0.1);
     let low = outcomes.iter().map(latency).fold(f64::INFINITY, f64::min);
@@ -39,5 +38,5 @@ pub fn trade(recommendation: &Recommendation) -> Result<Plot> {
         rate_name(recommendation.upstream.sustained_bit_per_s)
     );
     let diagram = Diagram { name: "trade".to_owned(), title, panels };
-    diagram.plot().context("drawing the candidates")
+    diagram.plot()
 }

@@ -158,7 +158,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn write(directory: &Path, recommendation: &Recommendation) -> anyhow::Result<()> {
     let settings = text::to_toml(&recommendation.configuration());
     files::write(&directory.join("settings.toml"), settings.as_bytes())?;
-    files::write(&directory.join("trade.svg"), picture::trade(recommendation)?.svg().as_bytes())
+    files::write(&directory.join("trade.svg"), picture::trade(recommendation).svg().as_bytes())
 }
 
 impl Arguments {

@@ -197,8 +197,7 @@ fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
     let skipped = &collected.skipped;
     let content = HistoryPage { sentences, trends, marks, labels, skipped };
     let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join("history.html"));
-    let html = history_page("A line over time", content);
-    replace_page(&page, &html.context("drawing the page")?)?;
+    replace_page(&page, &history_page("A line over time", content))?;
     note!("page: {}", page.display());
     Ok(())
 }

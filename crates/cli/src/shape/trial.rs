@@ -367,7 +367,7 @@ impl Trial<'_> {
         let content = HistoryPage { sentences, trends, marks, labels, skipped };
         let title = format!("A trial of {} on {}", self.request.queue, self.request.device);
         let page = self.directory.join(PAGE);
-        replace_page(&page, &history_page(&title, content).context("drawing the page")?)?;
+        replace_page(&page, &history_page(&title, content))?;
         Ok(page)
     }
 }

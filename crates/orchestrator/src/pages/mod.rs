@@ -114,14 +114,14 @@ async fn show(State(pages): State<Shared>, visitor: Visitor, uri: Uri) -> Result
         Format::Json => Ok(sheet.json(now_ms)),
         Format::Csv => sheet.csv(&ask.question),
         Format::Fragment => {
-            Ok(Html(sheet.html(&ask.question, &path)?.into_string()).into_response())
+            Ok(Html(sheet.html(&ask.question, &path).into_string()).into_response())
         }
         Format::Html => {
             let options = options.unwrap_or_default();
             pages.options.remember(Arc::clone(&options), now_ms);
             let content = html! {
                 (page.filters(&ask, &options)?)
-                div #answer data-live[page != Page::Plans] { (sheet.html(&ask.question, &path)?) }
+                div #answer data-live[page != Page::Plans] { (sheet.html(&ask.question, &path)) }
             };
             let around = shell::Around { visitor: &ask.visitor, path: uri.path() };
             Ok(shell::document(&sheet.title, Some(around), &content).into_response())

@@ -52,18 +52,14 @@ impl Section {
 
 impl Sheet {
     /// Returns the part of the page that depends on the query.
-    pub(super) fn html(&self, question: &Question, path: &str) -> Result<Markup, Problem> {
-        let mut sections = Vec::new();
-        for section in &self.sections {
-            sections.push(section.html(question, path)?);
-        }
-        Ok(html! {
+    pub(super) fn html(&self, question: &Question, path: &str) -> Markup {
+        html! {
             h1 { (self.title) }
             @for (number, sentence) in self.sentences.iter().enumerate() {
                 p.verdict.minor[number > 0] { (sentence) }
             }
-            @for section in sections { (section) }
-        })
+            @for section in &self.sections { (section.html(question, path)) }
+        }
     }
 
     pub(super) fn json(&self, now_ms: u64) -> Response {
@@ -98,12 +94,12 @@ impl Sheet {
 }
 
 impl Section {
-    fn html(&self, question: &Question, path: &str) -> Result<Markup, Problem> {
+    fn html(&self, question: &Question, path: &str) -> Markup {
         let csv = question.address(path, &[("format", "csv"), ("table", self.table.name)]);
         let json = question.address(path, &[("format", "json"), ("table", "")]);
         let table = self.table.html(&self.heading);
-        let figure = self.figure.as_ref().map(Figure::html).transpose()?;
-        Ok(html! {
+        let figure = self.figure.as_ref().map(Figure::html);
+        html! {
             section aria-label=(self.heading) {
                 h2 { (self.heading) }
                 @if !self.note.is_empty() { p.note { (self.note) } }
@@ -121,17 +117,16 @@ impl Section {
                     }
                 }
             }
-        })
+        }
     }
 }
 
 impl Figure {
-    fn html(&self) -> Result<Markup, Problem> {
-        let drawn = self.diagram.plot_with_frames();
-        let (plot, frames) = drawn.map_err(|error| Problem::bad(error.to_string()))?;
+    fn html(&self) -> Markup {
+        let (plot, frames) = self.diagram.plot_with_frames();
         let (low, high) = self.zoom;
         let data = json!({ "zoom": [low, high], "panels": self.panels(&frames) });
-        Ok(html! {
+        html! {
             figure {
                 // Focusable: arrow keys read the values.
                 div.chart.scroll tabindex="0" role="group"
@@ -142,7 +137,7 @@ impl Figure {
                 output.values aria-live="polite" {}
                 figcaption { (self.caption) }
             }
-        })
+        }
     }
 
     fn panels(&self, frames: &[Frame]) -> Vec<Value> {

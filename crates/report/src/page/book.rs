@@ -27,20 +27,17 @@ pub struct FigurePage {
 
 impl FigurePage {
     /// Draws the figure of a run. `figure` and `description` are those of the scenario.
-    ///
-    /// # Errors
-    /// Returns [`PageError::Plot`] if a plot cannot be laid out.
-    pub fn of(run: &RunData, figure: &str, description: &str) -> Result<Self, PageError> {
+    pub fn of(run: &RunData, figure: &str, description: &str) -> Self {
         let runs = std::slice::from_ref(run);
-        let plots = Plots::asked_for(&subjects(runs))?;
-        Ok(Self {
+        let plots = Plots::asked_for(&subjects(runs));
+        Self {
             scenario: run.record.scenario.name.clone(),
             title: header::title(run).to_owned(),
             figure: figure.to_owned(),
             description: description.to_owned(),
             plots,
             expectations: run.record.expectations.clone(),
-        })
+        }
     }
 
     /// Returns the paper's short name: the folder of its scenarios.

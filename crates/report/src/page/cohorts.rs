@@ -16,12 +16,12 @@ use crate::cohorts::{
     cohort_name, cohort_sentences, cohort_warnings, compared_values, day, load_words, p_words,
     quantile_words, series_name,
 };
-use crate::plot::{Plot, Plotted, cohort_plots};
+use crate::plot::{Plot, cohort_plots};
 use crate::words::{count, significant, thousands};
 
 /// Renders the page of a study: its results, their certainty, and the data behind them.
-pub fn cohort_page(study: &CohortStudy) -> Plotted<String> {
-    let plots = cohort_plots(study)?;
+pub fn cohort_page(study: &CohortStudy) -> String {
+    let plots = cohort_plots(study);
     let title = if study.title.is_empty() { &study.plan } else { &study.title };
     let content = html! {
         (top(study, title))
@@ -34,7 +34,7 @@ pub fn cohort_page(study: &CohortStudy) -> Plotted<String> {
         (published::expectations(&study.published))
         (method())
     };
-    Ok(without_controls(header::document(title, &content).into_string()))
+    without_controls(header::document(title, &content).into_string())
 }
 
 fn top(study: &CohortStudy, title: &str) -> Markup {

@@ -30,7 +30,7 @@ use maud::{PreEscaped, html};
 use underload_disk::{self as disk, Access};
 use underload_store::RunData;
 
-use crate::plot::{Plot, PlotError, Plots};
+use crate::plot::{Plot, Plots};
 use crate::subject::{Subject, subjects};
 
 use contents::with_contents;
@@ -47,9 +47,6 @@ pub(crate) use trials::MOST_TRIALS;
 pub enum PageError {
     #[error("no run to report on")]
     Empty,
-    /// A plot cannot be laid out.
-    #[error(transparent)]
-    Plot(#[from] PlotError),
     /// A file that would be replaced is not from an earlier report.
     #[error(
         "{}: already there and not written by this program; name another folder",
@@ -74,10 +71,10 @@ impl PageError {
 /// Renders the page of one run, or of several side by side.
 ///
 /// # Errors
-/// Returns [`PageError::Empty`] without runs, [`PageError::Plot`] if a plot cannot be laid out.
+/// Returns [`PageError::Empty`] without runs.
 pub fn render(runs: &[RunData]) -> Result<String, PageError> {
     let subjects = subjects(runs);
-    let plots = Plots::of(&subjects)?;
+    let plots = Plots::of(&subjects);
     page(runs, &subjects, &plots)
 }
 
@@ -115,11 +112,8 @@ pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError
 const RELOAD_SECONDS: u32 = 2;
 
 /// Draws the plots of that page, each as it is written to a separate file.
-///
-/// # Errors
-/// Returns [`PageError::Plot`] if a plot cannot be laid out.
-pub fn plots(runs: &[RunData]) -> Result<Vec<Plot>, PageError> {
-    Ok(Plots::of(&subjects(runs))?.all().cloned().collect())
+pub fn plots(runs: &[RunData]) -> Vec<Plot> {
+    Plots::of(&subjects(runs)).all().cloned().collect()
 }
 
 /// Writes `report.html` and every plot as `plots/NAME.svg` into a directory, and returns the path
@@ -130,7 +124,7 @@ pub fn plots(runs: &[RunData]) -> Result<Vec<Plot>, PageError> {
 /// name is not from an earlier report. That file is not changed.
 pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageError> {
     let subjects = subjects(runs);
-    let plots = Plots::of(&subjects)?;
+    let plots = Plots::of(&subjects);
     let html = page(runs, &subjects, &plots)?;
     let (folder, path) = (directory.join("plots"), directory.join("report.html"));
     let files: Vec<(PathBuf, &Plot)> =

@@ -1,19 +1,6 @@
 //! SVG whose colours are names: the page's style sheet decides light, dark and print.
-//!
-//! Plotters lays out axes and maps coordinates; this backend writes what it draws. Coordinates are
-//! tenths of a pixel, because plotters counts in whole ones.
 
 use std::fmt::Write as _;
-
-use plotters::style::RGBColor;
-use plotters_backend::text_anchor::{HPos, VPos};
-use plotters_backend::{
-    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
-    FontStyle, FontTransform,
-};
-
-/// Canvas units per pixel.
-pub(super) const UNIT: u32 = 10;
 
 /// Number of colours; further variants repeat them with another dash.
 const COLOURS: usize = 8;
@@ -36,8 +23,6 @@ pub(super) enum Ink {
     Band,
     /// Lost probes and dropped packets.
     Alert,
-    /// Not drawn: the description of a panel for the page's script.
-    Frame,
     /// A variant, by its position.
     Variant(usize),
     /// A variant's area or range: as the variant, paler.
@@ -50,50 +35,30 @@ pub(super) enum Ink {
     Heat(usize),
 }
 
-/// The inks' names in the style sheet. From [`FIRST_NUMBERED`] on a number follows the name.
-const CLASSES: [&str; 12] =
-    ["text", "muted", "grid", "axis", "band", "alert", FRAME, "a", "p", "c", "b", "h"];
-const FRAME: &str = "frame";
-const FIRST_NUMBERED: usize = 7;
-
 impl Ink {
-    /// Encodes the ink as a colour, because plotters passes nothing else to a backend. Red is the
-    /// position in [`CLASSES`] plus one, because plotters itself draws in black; green is the variant.
-    pub(super) fn color(self) -> RGBColor {
-        let (class, number) = match self {
-            Self::Text => (0, 0),
-            Self::Muted => (1, 0),
-            Self::Grid => (2, 0),
-            Self::Axis => (3, 0),
-            Self::Band => (4, 0),
-            Self::Alert => (5, 0),
-            Self::Frame => (6, 0),
-            Self::Variant(variant) => (7, variant % (COLOURS * DASHES.len())),
-            Self::Pale(variant) => (8, variant % COLOURS),
-            Self::Solid(variant) => (9, variant % COLOURS),
-            Self::Faint(variant) => (10, variant % COLOURS),
-            Self::Heat(shade) => (11, shade.min(HEATS - 1)),
-        };
-        RGBColor(class + 1, number as u8, 0)
+    /// Returns the name in the style sheet: `text`, or `a3` for the fourth variant.
+    fn class(self) -> String {
+        match self {
+            Self::Text => "text".to_owned(),
+            Self::Muted => "muted".to_owned(),
+            Self::Grid => "grid".to_owned(),
+            Self::Axis => "axis".to_owned(),
+            Self::Band => "band".to_owned(),
+            Self::Alert => "alert".to_owned(),
+            Self::Variant(variant) => format!("a{}", variant % (COLOURS * DASHES.len())),
+            Self::Pale(variant) => format!("p{}", variant % COLOURS),
+            Self::Solid(variant) => format!("c{}", variant % COLOURS),
+            Self::Faint(variant) => format!("b{}", variant % COLOURS),
+            Self::Heat(shade) => format!("h{}", shade.min(HEATS - 1)),
+        }
     }
-}
 
-/// Returns the class of the ink that a colour encodes: `text`, or `a3` for the fourth variant.
-fn class(color: BackendColor) -> Result<String, NotAnInk> {
-    let (red, number, _) = color.rgb;
-    let class = usize::from(red).wrapping_sub(1);
-    let name = CLASSES.get(class).ok_or(NotAnInk(color.rgb))?;
-    Ok(if class < FIRST_NUMBERED { (*name).to_owned() } else { format!("{name}{number}") })
-}
+    fn fill(self) -> String {
+        format!(r#"class="f-{}""#, self.class())
+    }
 
-/// Something was drawn in a colour that is not an ink, so no style sheet could change it.
-#[derive(Debug, thiserror::Error)]
-#[error("drawn in the colour {0:?}, which is no ink")]
-pub(super) struct NotAnInk((u8, u8, u8));
-
-impl From<NotAnInk> for DrawingErrorKind<NotAnInk> {
-    fn from(error: NotAnInk) -> Self {
-        Self::DrawingError(error)
+    fn stroke(self, width: f64) -> String {
+        format!(r#"class="s-{}" fill="none" stroke-width="{}""#, self.class(), pixels(width))
     }
 }
 
@@ -101,7 +66,7 @@ impl From<NotAnInk> for DrawingErrorKind<NotAnInk> {
 /// `colours.css`.
 pub(crate) fn ink_rules() -> String {
     let mut css = String::new();
-    for name in CLASSES[..FIRST_NUMBERED].iter().filter(|name| **name != FRAME) {
+    for name in ["text", "muted", "grid", "axis", "band", "alert"] {
         let _ = write!(css, ".s-{name}{{stroke:var(--{name})}}.f-{name}{{fill:var(--{name})}}");
     }
     for colour in 0..COLOURS {
@@ -123,159 +88,122 @@ pub(crate) fn ink_rules() -> String {
     css
 }
 
-/// A plotters backend that writes SVG elements, without the `svg` element around them.
-pub(super) struct Canvas<'a> {
-    pub(super) body: &'a mut String,
-    pub(super) width: u32,
-    pub(super) height: u32,
+/// The side of a text that is at its point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Across {
+    Left,
+    Center,
+    Right,
 }
 
-impl Canvas<'_> {
-    fn points(&mut self, points: impl IntoIterator<Item = BackendCoord>) {
-        let mut last = None;
-        for point in points {
-            // Repeated pixels are invisible and make pages large.
-            if last != Some(point) {
-                let _ = write!(self.body, "{},{} ", pixels(point.0), pixels(point.1));
-            }
-            last = Some(point);
+/// The height of a text that is at its point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Along {
+    Top,
+    Center,
+    Bottom,
+}
+
+/// Size in pixels, ink and anchor of a text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    pub(super) size: f64,
+    pub(super) ink: Ink,
+    pub(super) anchor: (Across, Along),
+}
+
+pub(super) fn style(size: f64, ink: Ink, across: Across, along: Along) -> Style {
+    Style { size, ink, anchor: (across, along) }
+}
+
+/// The elements of an `svg` element as they are drawn, without that element. Positions are pixels.
+#[derive(Debug, Default)]
+pub(super) struct Canvas {
+    pub(super) body: String,
+}
+
+impl Canvas {
+    /// Draws a straight line that is part of a mark: an SVG `line`, which the page's script does
+    /// not treat as a curve.
+    pub(super) fn line<N: Into<f64>>(&mut self, from: (N, N), to: (N, N), ink: Ink, width: f64) {
+        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(pixels);
+        let stroke = ink.stroke(width);
+        self.push(&format!(r#"<line {stroke} x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>"#));
+    }
+
+    pub(super) fn polyline<N: Into<f64>>(
+        &mut self,
+        points: impl IntoIterator<Item = (N, N)>,
+        ink: Ink,
+        width: f64,
+    ) {
+        let (stroke, points) = (ink.stroke(width), joined(points));
+        self.push(&format!(r#"<polyline {stroke} points="{points}"/>"#));
+    }
+
+    /// Draws a filled outline.
+    pub(super) fn polygon<N: Into<f64>>(
+        &mut self,
+        outline: impl IntoIterator<Item = (N, N)>,
+        ink: Ink,
+    ) {
+        let (fill, points) = (ink.fill(), joined(outline));
+        self.push(&format!(r#"<polygon {fill} points="{points}"/>"#));
+    }
+
+    /// Draws a filled rectangle between two opposite corners.
+    pub(super) fn rectangle<N: Into<f64>>(&mut self, from: (N, N), to: (N, N), ink: Ink) {
+        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(Into::into);
+        let (x, y) = (pixels(x1.min(x2)), pixels(y1.min(y2)));
+        let (width, height) = (pixels((x2 - x1).abs()), pixels((y2 - y1).abs()));
+        let fill = ink.fill();
+        self.push(&format!(r#"<rect {fill} x="{x}" y="{y}" width="{width}" height="{height}"/>"#));
+    }
+
+    pub(super) fn ring<N: Into<f64>>(&mut self, at: (N, N), radius: f64, ink: Ink) {
+        let (stroke, x, y, r) = (ink.stroke(1.5), pixels(at.0), pixels(at.1), pixels(radius));
+        self.push(&format!(r#"<circle {stroke} cx="{x}" cy="{y}" r="{r}"/>"#));
+    }
+
+    pub(super) fn text<N: Into<f64>>(&mut self, text: &str, at: (N, N), style: Style) {
+        if text.is_empty() {
+            return;
         }
-        while self.body.ends_with(' ') {
-            self.body.pop();
-        }
+        let Style { size, ink, anchor } = style;
+        let across = match anchor.0 {
+            Across::Left => "start",
+            Across::Center => "middle",
+            Across::Right => "end",
+        };
+        let below = match anchor.1 {
+            Along::Top => 0.8,
+            Along::Center => 0.34,
+            Along::Bottom => -0.2,
+        };
+        let (fill, x, y) = (ink.fill(), pixels(at.0), at.1.into() + below * size);
+        let place = format!(r#"x="{x}" y="{y:.1}" font-size="{size:.1}" text-anchor="{across}""#);
+        self.push(&format!("<text {fill} {place}>{}</text>", escape(text)));
+    }
+
+    /// Writes what is not drawn: the description of a panel for the page's script.
+    pub(super) fn metadata(&mut self, text: &str) {
+        self.push(&format!("<metadata>{}</metadata>", escape(text)));
+    }
+
+    fn push(&mut self, element: &str) {
+        self.body.push_str(element);
+        self.body.push('\n');
     }
 }
 
-type Drawn = Result<(), DrawingErrorKind<NotAnInk>>;
-
-impl DrawingBackend for Canvas<'_> {
-    type ErrorType = NotAnInk;
-
-    fn get_size(&self) -> (u32, u32) {
-        (self.width * UNIT, self.height * UNIT)
+/// Joins points for an attribute. Leaves out repeated ones, which are invisible and make pages large.
+fn joined<N: Into<f64>>(points: impl IntoIterator<Item = (N, N)>) -> String {
+    let mut joined: Vec<String> = Vec::new();
+    for (x, y) in points {
+        joined.push(format!("{},{}", pixels(x), pixels(y)));
     }
-
-    fn ensure_prepared(&mut self) -> Drawn {
-        Ok(())
-    }
-
-    fn present(&mut self) -> Drawn {
-        Ok(())
-    }
-
-    fn draw_pixel(&mut self, point: BackendCoord, color: BackendColor) -> Drawn {
-        self.draw_rect(point, (point.0 + 1, point.1 + 1), &color, true)
-    }
-
-    fn draw_line<S: BackendStyle>(
-        &mut self,
-        from: BackendCoord,
-        to: BackendCoord,
-        style: &S,
-    ) -> Drawn {
-        if style.color().alpha == 0.0 {
-            return Ok(());
-        }
-        let (x1, y1, x2, y2) = (pixels(from.0), pixels(from.1), pixels(to.0), pixels(to.1));
-        let _ = writeln!(
-            self.body,
-            r#"<line {} x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>"#,
-            stroke(style)?
-        );
-        Ok(())
-    }
-
-    fn draw_rect<S: BackendStyle>(
-        &mut self,
-        upper_left: BackendCoord,
-        bottom_right: BackendCoord,
-        style: &S,
-        fill: bool,
-    ) -> Drawn {
-        let (x, y) = (pixels(upper_left.0), pixels(upper_left.1));
-        let width = pixels((bottom_right.0 - upper_left.0).max(0));
-        let height = pixels((bottom_right.1 - upper_left.1).max(0));
-        let paint = if fill { filled(style.color())? } else { stroke(style)? };
-        let _ = writeln!(
-            self.body,
-            r#"<rect {paint} x="{x}" y="{y}" width="{width}" height="{height}"/>"#
-        );
-        Ok(())
-    }
-
-    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
-        &mut self,
-        path: I,
-        style: &S,
-    ) -> Drawn {
-        if style.color().alpha == 0.0 {
-            return Ok(());
-        }
-        let _ = write!(self.body, r#"<polyline {} points=""#, stroke(style)?);
-        self.points(path);
-        self.body.push_str("\"/>\n");
-        Ok(())
-    }
-
-    fn draw_circle<S: BackendStyle>(
-        &mut self,
-        center: BackendCoord,
-        radius: u32,
-        style: &S,
-        fill: bool,
-    ) -> Drawn {
-        let (x, y, r) = (pixels(center.0), pixels(center.1), pixels(radius as i32));
-        let paint = if fill { filled(style.color())? } else { stroke(style)? };
-        let _ = writeln!(self.body, r#"<circle {paint} cx="{x}" cy="{y}" r="{r}"/>"#);
-        Ok(())
-    }
-
-    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
-        &mut self,
-        vert: I,
-        style: &S,
-    ) -> Drawn {
-        let _ = write!(self.body, r#"<polygon {} points=""#, filled(style.color())?);
-        self.points(vert);
-        self.body.push_str("\"/>\n");
-        Ok(())
-    }
-
-    fn draw_text<T: BackendTextStyle>(
-        &mut self,
-        text: &str,
-        style: &T,
-        pos: BackendCoord,
-    ) -> Drawn {
-        let size = style.size() / f64::from(UNIT);
-        let anchor = match style.anchor().h_pos {
-            HPos::Left => "start",
-            HPos::Right => "end",
-            HPos::Center => "middle",
-        };
-        let below = match style.anchor().v_pos {
-            VPos::Top => 0.8,
-            VPos::Center => 0.34,
-            VPos::Bottom => -0.2,
-        };
-        let (x, y) = (pixels(pos.0), f64::from(pos.1) / f64::from(UNIT) + below * size);
-        let turn = match style.transform() {
-            FontTransform::Rotate270 => format!(r#" transform="rotate(-90 {x} {y:.1})""#),
-            _ => String::new(),
-        };
-        let weight = match style.style() {
-            FontStyle::Bold => r#" font-weight="600""#,
-            _ => "",
-        };
-        if class(style.color())? == FRAME {
-            let _ = writeln!(self.body, "<metadata>{}</metadata>", escape(text));
-            return Ok(());
-        }
-        let (paint, text) = (filled(style.color())?, escape(text));
-        let _ = write!(self.body, r#"<text {paint} x="{x}" y="{y:.1}" font-size="{size:.1}""#);
-        let _ = writeln!(self.body, r#" text-anchor="{anchor}"{weight}{turn}>{text}</text>"#);
-        Ok(())
-    }
+    joined.dedup();
+    joined.join(" ")
 }
 
 /// Escapes text for HTML, for SVG, and for a quoted attribute of either.
@@ -297,19 +225,14 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-fn pixels(units: i32) -> String {
-    let (whole, tenth) = (units / UNIT as i32, (units % UNIT as i32).abs());
-    let sign = if units < 0 && whole == 0 { "-" } else { "" };
-    if tenth == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{tenth}") }
-}
-
-fn stroke<S: BackendStyle>(style: &S) -> Result<String, NotAnInk> {
-    let (class, width) = (class(style.color())?, pixels(style.stroke_width() as i32));
-    Ok(format!(r#"class="s-{class}" fill="none" stroke-width="{width}""#))
-}
-
-fn filled(color: BackendColor) -> Result<String, NotAnInk> {
-    Ok(format!(r#"class="f-{}""#, class(color)?))
+/// Formats pixels, to a tenth.
+fn pixels(pixels: impl Into<f64>) -> String {
+    let text = format!("{:.1}", pixels.into());
+    match text.strip_suffix(".0") {
+        Some("-0") => "0".to_owned(),
+        Some(whole) => whole.to_owned(),
+        None => text,
+    }
 }
 
 #[cfg(test)]
@@ -322,26 +245,19 @@ mod tests {
     }
 
     #[test]
-    fn every_ink_comes_back_from_its_color_and_no_other_color_is_one() {
+    fn every_ink_has_a_rule_and_the_inks_of_many_variants_repeat() {
         let variants = [0, 7, 8, 31, 32, 100];
         let of_variant = [Ink::Variant, Ink::Solid, Ink::Pale, Ink::Faint, Ink::Heat];
-        let inks = variants.iter().flat_map(|variant| of_variant.map(|ink| ink(*variant)));
-        let plain =
-            [Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Band, Ink::Alert, Ink::Frame];
-        let through = |RGBColor(red, green, blue)| {
-            class(BackendColor { alpha: 1.0, rgb: (red, green, blue) }).ok()
-        };
-        let mut classes: Vec<String> =
-            inks.chain(plain).filter_map(|it| through(it.color())).collect();
-        assert_eq!(classes.len(), 6 * 5 + 7);
-        classes.sort();
-        classes.dedup();
-        assert_eq!(classes.len(), 5 + 3 * 3 + 4 + 7, "variants that look alike share a class");
-        assert_eq!(through(Ink::Variant(33).color()).as_deref(), Some("a1"));
-        assert_eq!(through(Ink::Faint(9).color()).as_deref(), Some("b1"));
-        assert_eq!(through(Ink::Muted.color()).as_deref(), Some("muted"));
-        assert_eq!(through(RGBColor(0, 0, 0)), None, "black");
-        assert_eq!(through(RGBColor(255, 255, 255)), None, "white");
+        let numbered = variants.iter().flat_map(|variant| of_variant.map(|ink| ink(*variant)));
+        let plain = [Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Band, Ink::Alert];
+        let rules = ink_rules();
+        for ink in numbered.chain(plain) {
+            let class = ink.class();
+            assert!(rules.contains(&format!(".f-{class}{{")), "{class}: {rules}");
+        }
+        assert_eq!(Ink::Variant(33).class(), "a1");
+        assert_eq!(Ink::Faint(9).class(), "b1");
+        assert_eq!(Ink::Muted.class(), "muted");
     }
 
     #[test]
@@ -356,9 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn tenths_of_pixels_are_exact() {
-        for (units, text) in [(0, "0"), (5, "0.5"), (120, "12"), (-5, "-0.5"), (-123, "-12.3")] {
-            assert_eq!(pixels(units), text);
-        }
+    fn positions_are_tenths_of_pixels() {
+        let texts = [0.0, 0.5, 12.0, -0.5, -12.3, 0.04, -0.04].map(pixels);
+        assert_eq!(texts, ["0", "0.5", "12", "-0.5", "-12.3", "0", "0"]);
+        let mut canvas = Canvas::default();
+        canvas.polyline([(0.0, 1.0), (0.01, 1.0), (2.0, 1.0)], Ink::Grid, 1.5);
+        assert!(canvas.body.contains(r#"points="0,1 2,1""#), "{}", canvas.body);
+        canvas.rectangle((3, 4), (1, 2), Ink::Band);
+        assert!(canvas.body.contains(r#"x="1" y="2" width="2" height="2""#), "{}", canvas.body);
     }
 }

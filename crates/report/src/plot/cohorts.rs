@@ -3,10 +3,11 @@
 use underload_record::cohorts::BIN_MS;
 use underload_record::schema::{CohortSeries, CohortStudy, SeriesStudy, Spread};
 
+use super::Plot;
 use super::canvas::Ink;
-use super::chart::{self, Axis};
+use super::chart;
 use super::distribution::{Bars, Staircase, cdf_plot};
-use super::{Plot, PlotError, Plotted};
+use super::scale::Scale;
 use crate::cohorts::{cohort_name, load_words, series_name};
 use crate::words::thousands;
 
@@ -18,19 +19,19 @@ const LEAST_BARS: usize = 4;
 
 /// Draws, for every series by its number, both distribution functions and a histogram of each
 /// cohort.
-pub(crate) fn plots(study: &CohortStudy) -> Result<Vec<(usize, Vec<Plot>)>, PlotError> {
+pub(crate) fn plots(study: &CohortStudy) -> Vec<(usize, Vec<Plot>)> {
     let of_series = |(number, series): (usize, &SeriesStudy)| {
         let mean = |own: &CohortSeries| own.mean.clone();
         let maximum = |own: &CohortSeries| own.maximum.clone();
         let mut plots =
-            vec![cdf(series, number, "mean", mean)?, cdf(series, number, "maximum", maximum)?];
+            vec![cdf(series, number, "mean", mean), cdf(series, number, "maximum", maximum)];
         let bars = series.cohorts.iter().map(|own| bars_of(&own.mean)).max().unwrap_or(LEAST_BARS);
         let highest = series.cohorts.iter().flat_map(|own| &own.mean.histogram);
         let highest = highest.copied().fold(0.0, f64::max);
         for (place, own) in series.cohorts.iter().take(MOST_COHORTS).enumerate() {
-            plots.push(histogram(series, number, (place, own), bars, highest)?);
+            plots.push(histogram(series, number, (place, own), bars, highest));
         }
-        Ok((number, plots))
+        (number, plots)
     };
     study.series.iter().enumerate().map(of_series).collect()
 }
@@ -40,7 +41,7 @@ fn cdf(
     number: usize,
     words: &str,
     of: impl Fn(&CohortSeries) -> Spread,
-) -> Plotted {
+) -> Plot {
     let staircase = |(position, own): (usize, &CohortSeries)| {
         let Spread { curve, half_height, .. } = of(own);
         let (devices, tests) = (thousands(own.devices), thousands(own.tests));
@@ -73,7 +74,7 @@ fn histogram(
     (place, own): (usize, &CohortSeries),
     bars: usize,
     highest: f64,
-) -> Plotted {
+) -> Plot {
     let shares = &own.mean.histogram[..own.mean.histogram.len().min(bars)];
     let beyond = 100.0 - shares.iter().sum::<f64>();
     let beyond =
@@ -85,7 +86,7 @@ fn histogram(
         thousands(own.tests)
     );
     let title = format!("{}: {}", cohort_name(&own.cohort), series_name(series));
-    let y = Axis { name: "% of devices", range: 0.0..chart::above(highest) };
+    let y = Scale::linear("% of devices", 0.0..chart::above(highest));
     let bars = Bars { start: 0.0, width: BIN_MS, count: bars, ink: Ink::Variant(place) };
     bars.plot(&format!("histogram-{number}-{place}"), title, caption, &y, shares)
 }

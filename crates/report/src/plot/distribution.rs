@@ -5,9 +5,10 @@ use underload_record::CONFIDENCE;
 use underload_record::schema::{Phase, Quantile};
 use underload_record::stats::{Ecdf, FixedBins};
 
+use super::Plot;
 use super::canvas::Ink;
-use super::chart::{self, Axis};
-use super::{Plot, Plotted};
+use super::chart::{self, Panel};
+use super::scale::Scale;
 use crate::subject::Subject;
 use crate::words::{significant, thousands};
 
@@ -27,21 +28,21 @@ const MOST_BANDS: usize = 4;
 const CURVE_POINTS: usize = 400;
 
 /// Draws CDFs of mean and maximum working latency, or with few trials of all round trips.
-pub(super) fn cdfs(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
+pub(super) fn cdfs(subjects: &[Subject<'_>]) -> Vec<Plot> {
     let trials = |subject: &Subject<'_>| subject.latencies(Phase::Load).len();
     let most = subjects.iter().map(trials).max().unwrap_or(0);
     if most >= FEW_TRIALS {
-        let mean = over_trials(subjects, Quantile::Mean, "cdf-mean", "mean")?;
-        let max = over_trials(subjects, Quantile::Max, "cdf-max", "maximum")?;
-        return Ok(mean.into_iter().chain(max).collect());
+        let mean = over_trials(subjects, Quantile::Mean, "cdf-mean", "mean");
+        let max = over_trials(subjects, Quantile::Max, "cdf-max", "maximum");
+        return mean.into_iter().chain(max).collect();
     }
     let mut plots = Vec::new();
     for (phase, name, words) in
         [(Phase::Load, "cdf-load", "Working latency"), (Phase::Idle, "cdf-idle", "Idle latency")]
     {
-        plots.extend(over_samples(subjects, phase, name, words)?);
+        plots.extend(over_samples(subjects, phase, name, words));
     }
-    Ok(plots)
+    plots
 }
 
 fn over_trials(
@@ -49,7 +50,7 @@ fn over_trials(
     quantile: Quantile,
     name: &str,
     words: &str,
-) -> Plotted<Option<Plot>> {
+) -> Option<Plot> {
     let curves = curves(subjects, |subject| {
         let latencies = subject.latencies(Phase::Load);
         let values = latencies.iter().filter_map(|(_, summary)| summary.distribution.as_ref());
@@ -66,12 +67,7 @@ fn over_trials(
     cdf(name, &title, caption, "share of trials", &curves)
 }
 
-fn over_samples(
-    subjects: &[Subject<'_>],
-    phase: Phase,
-    name: &str,
-    words: &str,
-) -> Plotted<Option<Plot>> {
+fn over_samples(subjects: &[Subject<'_>], phase: Phase, name: &str, words: &str) -> Option<Plot> {
     let curves = curves(subjects, |subject| subject.round_trips(phase));
     let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
     let caption = format!(
@@ -102,9 +98,9 @@ fn cdf(
     caption: String,
     share: &str,
     curves: &[(&Subject<'_>, Ecdf)],
-) -> Plotted<Option<Plot>> {
+) -> Option<Plot> {
     if curves.is_empty() {
-        return Ok(None);
+        return None;
     }
     // Samples of a trial are not independent: a band around them would be far too narrow.
     let is_banded = share != SHARE_OF_SAMPLES && has_bands(curves);
@@ -115,7 +111,7 @@ fn cdf(
         half_height: is_banded.then(|| ecdf.band_half_height(CONFIDENCE)),
     };
     let staircases: Vec<Staircase> = curves.iter().map(staircase).collect();
-    cdf_plot(name, title, caption, share, &staircases).map(Some)
+    Some(cdf_plot(name, title, caption, share, &staircases))
 }
 
 fn has_bands(curves: &[(&Subject<'_>, Ecdf)]) -> bool {
@@ -140,23 +136,23 @@ pub(super) fn cdf_plot(
     caption: String,
     share: &str,
     curves: &[Staircase],
-) -> Plotted {
+) -> Plot {
     let largest = curves.iter().filter_map(|curve| curve.steps.last()).map(|last| last.0);
     let largest = largest.fold(0.0, f64::max);
     let names: Vec<(Ink, String)> =
         curves.iter().map(|curve| (Ink::Variant(curve.position), curve.name.clone())).collect();
-    chart::with_legend(name, title, caption, 280, &names, |area, top, bottom| {
-        let x = Axis { name: "round-trip time, ms", range: 0.0..chart::above(largest) };
-        let y = Axis { name: share, range: 0.0..1.0 };
-        let mut panel = chart::panel(area, top, bottom - 16, &x, &y)?;
+    let x = Scale::linear("round-trip time, ms", 0.0..chart::above(largest));
+    let y = Scale::linear(share, 0.0..1.0);
+    chart::with_legend(name, title, caption, 280, &names, |canvas, (top, bottom)| {
+        let mut panel = Panel::new(canvas, (top, bottom - 16), &x, &y);
+        panel.describe(&[]);
         for Staircase { position, steps, half_height, .. } in curves {
             let points = staircase(steps, x.range.end);
             if let Some(half) = half_height {
-                chart::surface(&mut panel, band(&points, *half), Ink::Faint(*position))?;
+                panel.surface(&band(&points, *half), Ink::Faint(*position));
             }
-            chart::curve(&mut panel, points, Ink::Variant(*position), 2.0)?;
+            panel.curve(&points, Ink::Variant(*position), 2.0);
         }
-        Ok(())
     })
 }
 
@@ -190,7 +186,7 @@ pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
 
 /// Draws a bar chart per variant of the mean working latency: over trials as in the paper (whose bars
 /// of 15 ms also result here for its range), over samples if there are few trials.
-pub(super) fn histograms(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
+pub(super) fn histograms(subjects: &[Subject<'_>]) -> Vec<Plot> {
     let values: Vec<(&Subject<'_>, Vec<u64>, &str)> = subjects
         .iter()
         .map(|subject| {
@@ -211,7 +207,7 @@ pub(super) fn histograms(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
         Some((*sorted.first()?, rank(0.995)?))
     });
     let Some((least, most)) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let (start_ns, width_ns, bins) = bins(least, most);
     let counted: Vec<(&Subject<'_>, FixedBins, &str)> = values
@@ -248,7 +244,7 @@ fn histogram(
     (bins, start_ns): (&FixedBins, u64),
     of: &str,
     highest: f64,
-) -> Plotted {
+) -> Plot {
     let what = if of == "trials" { "Mean round trip per trial" } else { "Round trip per sample" };
     let count: u64 = bins.counts.iter().sum::<u64>() + bins.beyond;
     let beyond = match bins.beyond {
@@ -263,7 +259,7 @@ fn histogram(
     );
     let name = format!("histogram-{}", subject.position);
     let y_name = if of == "trials" { "% of trials" } else { "% of samples" };
-    let y = Axis { name: y_name, range: 0.0..chart::above(highest) };
+    let y = Scale::linear(y_name, 0.0..chart::above(highest));
     let (start, width) = (start_ns as f64 / 1e6, bins.width_ns as f64 / 1e6);
     let shares = shares(bins);
     let bars = Bars { start, width, count: shares.len(), ink: Ink::Variant(subject.position) };
@@ -285,21 +281,21 @@ impl Bars {
         name: &str,
         title: String,
         caption: String,
-        y: &Axis<'_>,
+        y: &Scale,
         shares: &[f64],
-    ) -> Plotted {
+    ) -> Plot {
         let Self { start, width, count, ink } = *self;
-        chart::plot(name, title, caption, 200, |area| {
-            let x =
-                Axis { name: "round-trip time, ms", range: start..start + width * count as f64 };
-            let mut panel = chart::panel(area, 0, 184, &x, y)?;
+        let end = start + width * count as f64;
+        let x = Scale::linear("round-trip time, ms", start..end);
+        chart::plot(name, title, caption, 200, |canvas| {
+            let mut panel = Panel::new(canvas, (0, 184), &x, y);
+            panel.describe(&[]);
             for (bar, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
                 let gap = width * 0.06;
                 let from = start + width * bar as f64 + gap;
                 let to = start + width * (bar + 1) as f64 - gap;
-                chart::bar(&mut panel, (from, 0.0), (to, *share), ink)?;
+                panel.bar((from, 0.0), (to, *share), ink);
             }
-            Ok(())
         })
     }
 }

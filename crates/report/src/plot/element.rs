@@ -48,14 +48,3 @@ impl Plot {
 pub fn style_sheet() -> String {
     format!("{COLOURS}{}{}\n", include_str!("../page/page.css"), ink_rules())
 }
-
-/// The result of drawing a plot.
-pub type Plotted<T = Plot> = Result<T, PlotError>;
-
-/// A plot could not be laid out.
-#[derive(Debug, thiserror::Error)]
-#[error("plot {name}: {reason}")]
-pub struct PlotError {
-    pub(super) name: String,
-    pub(super) reason: String,
-}

@@ -8,11 +8,12 @@ mod distribution;
 mod element;
 mod figure;
 mod overview;
+mod scale;
 mod timeline;
 
 pub(crate) use cohorts::plots as cohort_plots;
 pub(crate) use distribution::MOST_HISTOGRAMS;
-pub use element::{Plot, PlotError, Plotted, style_sheet};
+pub use element::{Plot, style_sheet};
 pub(crate) use figure::{CellNumbers, Numbers, cells_plot};
 pub(crate) use timeline::MOST_TIMELINES;
 
@@ -29,18 +30,18 @@ pub(crate) struct Plots {
 }
 
 impl Plots {
-    pub(crate) fn of(subjects: &[Subject<'_>]) -> Result<Plots, PlotError> {
-        Ok(Plots {
-            figures: figure::figures(subjects)?,
-            overview: overview::working_latency(subjects)?.into_iter().collect(),
-            distributions: distribution::cdfs(subjects)?,
-            histograms: distribution::histograms(&subjects[..subjects.len().min(MOST_HISTOGRAMS)])?,
-            timelines: timeline::timelines(subjects)?,
-        })
+    pub(crate) fn of(subjects: &[Subject<'_>]) -> Plots {
+        Plots {
+            figures: figure::figures(subjects),
+            overview: overview::working_latency(subjects).into_iter().collect(),
+            distributions: distribution::cdfs(subjects),
+            histograms: distribution::histograms(&subjects[..subjects.len().min(MOST_HISTOGRAMS)]),
+            timelines: timeline::timelines(subjects),
+        }
     }
 
     /// Draws only the pictures that the scenario asks for.
-    pub(crate) fn asked_for(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
+    pub(crate) fn asked_for(subjects: &[Subject<'_>]) -> Vec<Plot> {
         figure::figures(subjects)
     }
 

@@ -1,11 +1,11 @@
 //! All variants at a glance: idle, p50 to the highest percentile known.
 
-use plotters::style::text_anchor::{HPos, VPos};
 use underload_record::schema::{Phase, Quantile};
 
-use super::canvas::Ink;
+use super::Plot;
+use super::canvas::{Across, Along, Canvas, Ink, style};
 use super::chart::{self, WIDTH};
-use super::{Plot, Plotted};
+use super::scale::number;
 use crate::subject::{Subject, usual_highest};
 use crate::words;
 
@@ -14,29 +14,27 @@ const TOP: i32 = 24;
 const LEFT: i32 = 6;
 
 /// Draws one row per variant; `None` if no variant has a working latency.
-pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Plotted<Option<Plot>> {
+pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Option<Plot> {
     let usual = usual_highest(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     let rows: Vec<Row<'_>> = subjects.iter().filter_map(|it| Row::new(it, usual)).collect();
     // The axis ends at the largest p99.9: single outliers would leave no space for the rest.
-    let Some(end_ns) = rows.iter().map(Row::end_ns).max() else { return Ok(None) };
+    let end_ns = rows.iter().map(Row::end_ns).max()?;
     let scale = Scale { end_ms: nice_end(end_ns as f64 / 1e6) };
     let height = (TOP + ROW * rows.len() as i32 + 34) as u32;
     let caption = caption(usual, &rows);
     let title = "Working latency at a glance".to_owned();
-    chart::plot("overview", title, caption, height, |area| {
-        scale.draw_grid(area, height as i32)?;
-        let head = chart::style(11.0, Ink::Muted, HPos::Right, VPos::Top);
+    Some(chart::plot("overview", title, caption, height, |canvas| {
+        scale.draw_grid(canvas, height as i32);
         let values = match usual {
             Quantile::P50 => "p50".to_owned(),
             high => format!("p50 / {}", high.name()),
         };
-        chart::text(area, &values, (WIDTH as i32 - LEFT - 8, 2), head)?;
+        let head = style(11.0, Ink::Muted, Across::Right, Along::Top);
+        canvas.text(&values, (WIDTH as i32 - LEFT - 8, 2), head);
         for (number, row) in rows.iter().enumerate() {
-            row.draw(area, &scale, TOP + ROW * number as i32)?;
+            row.draw(canvas, &scale, TOP + ROW * number as i32);
         }
-        Ok(())
-    })
-    .map(Some)
+    }))
 }
 
 /// Explains the marks, and that quantiles of too few samples are left out.
@@ -77,22 +75,22 @@ impl Scale {
         LEFT + (ns as f64 / 1e6 / self.end_ms * width).round() as i32
     }
 
-    fn draw_grid(&self, area: &chart::Area<'_>, height: i32) -> Result<(), String> {
+    fn draw_grid(&self, canvas: &mut Canvas, height: i32) {
         let bottom = height - 32;
-        let muted = |h_pos| chart::style(11.0, Ink::Muted, h_pos, VPos::Top);
+        let muted = |across| style(11.0, Ink::Muted, across, Along::Top);
         for quarter in 0..=4 {
             let ms = self.end_ms * f64::from(quarter) / 4.0;
             let x = self.x((ms * 1e6) as i64);
-            chart::polyline(area, &[(x, TOP - 6), (x, bottom)], Ink::Grid, 1.0)?;
+            canvas.polyline([(x, TOP - 6), (x, bottom)], Ink::Grid, 1.0);
             let anchor = match quarter {
-                0 => HPos::Left,
-                4 => HPos::Right,
-                _ => HPos::Center,
+                0 => Across::Left,
+                4 => Across::Right,
+                _ => Across::Center,
             };
-            chart::text(area, &chart::number(ms), (x, bottom + 3), muted(anchor))?;
+            canvas.text(&number(ms), (x, bottom + 3), muted(anchor));
         }
-        let name = (WIDTH as i32 - LEFT - 8, bottom + 17);
-        chart::text(area, "round-trip time under load, ms", name, muted(HPos::Right))
+        let at = (WIDTH as i32 - LEFT - 8, bottom + 17);
+        canvas.text("round-trip time under load, ms", at, muted(Across::Right));
     }
 }
 
@@ -129,12 +127,12 @@ impl<'a> Row<'a> {
         self.p999_ns.unwrap_or(self.high.1)
     }
 
-    fn draw(&self, area: &chart::Area<'_>, scale: &Scale, top: i32) -> Result<(), String> {
+    fn draw(&self, canvas: &mut Canvas, scale: &Scale, top: i32) {
         let position = self.subject.position;
         let (variant, pale) = (Ink::Variant(position), Ink::Pale(position));
         let middle = top + 23;
-        let name = chart::style(12.0, Ink::Text, HPos::Left, VPos::Top);
-        chart::text(area, &chart::shorten(&self.subject.heading(), 50), (LEFT, top), name)?;
+        let name = style(12.0, Ink::Text, Across::Left, Along::Top);
+        canvas.text(&chart::shorten(&self.subject.heading(), 50), (LEFT, top), name);
         let (p50, high) = (words::ms(self.p50_ns), words::ms(self.high.1));
         let values = match self.high.0 {
             Quantile::P50 if self.is_usual => format!("{p50} ms"),
@@ -142,16 +140,15 @@ impl<'a> Row<'a> {
             _ if self.is_usual => format!("{p50} / {high} ms"),
             other => format!("{p50} / {high} ms ({})", other.name()),
         };
-        let right = chart::style(12.0, Ink::Text, HPos::Right, VPos::Top);
-        chart::text(area, &values, (WIDTH as i32 - LEFT - 8, top), right)?;
+        let right = style(12.0, Ink::Text, Across::Right, Along::Top);
+        canvas.text(&values, (WIDTH as i32 - LEFT - 8, top), right);
         let (p50, high) = (scale.x(self.p50_ns), scale.x(self.high.1));
         let end = scale.x(self.end_ns()).max(p50 + 1);
-        chart::rectangle(area, (p50, middle - 1), (end, middle + 1), variant)?;
-        chart::rectangle(area, (p50, middle - 5), (high.max(p50 + 2), middle + 5), pale)?;
-        chart::rectangle(area, (p50 - 2, middle - 7), (p50 + 2, middle + 7), variant)?;
-        match self.idle_p50_ns {
-            Some(idle) => chart::ring(area, (scale.x(idle), middle), Ink::Muted),
-            None => Ok(()),
+        canvas.rectangle((p50, middle - 1), (end, middle + 1), variant);
+        canvas.rectangle((p50, middle - 5), (high.max(p50 + 2), middle + 5), pale);
+        canvas.rectangle((p50 - 2, middle - 7), (p50 + 2, middle + 7), variant);
+        if let Some(idle) = self.idle_p50_ns {
+            canvas.ring((scale.x(idle), middle), 4.0, Ink::Muted);
         }
     }
 }

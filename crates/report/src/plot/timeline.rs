@@ -1,15 +1,13 @@
 //! Time series of one trial per variant: latency, backlog, throughput, drops and marks.
 
-use std::ops::Range;
-
-use plotters::style::text_anchor::{HPos, VPos};
 use underload_record::schema::{
     Direction, FlowRecord, Phase, Series, SeriesKind, SeriesPoint, TrialRecord,
 };
 
-use super::canvas::Ink;
-use super::chart::{self, Axis, WIDTH};
-use super::{Plot, Plotted};
+use super::Plot;
+use super::canvas::{Across, Along, Canvas, Ink, style};
+use super::chart::{self, Panel, WIDTH};
+use super::scale::Scale;
 use crate::subject::Subject;
 
 /// Most variants with time plots: a longer page would not be read.
@@ -21,7 +19,7 @@ const BUCKETS: usize = 400;
 const PANEL: u32 = 128;
 
 /// Draws one figure per variant, all on the same scales.
-pub(super) fn timelines(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
+pub(super) fn timelines(subjects: &[Subject<'_>]) -> Vec<Plot> {
     let recorded: Vec<Timeline<'_>> =
         subjects.iter().take(MOST_TIMELINES).filter_map(Timeline::of).collect();
     let kinds = Kind::all();
@@ -35,7 +33,7 @@ pub(super) fn timelines(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
         .filter(|(kind, _)| recorded.iter().any(|timeline| timeline.has(*kind)))
         .collect();
     if shown.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     recorded.iter().map(|timeline| timeline.plot(&shown)).collect()
 }
@@ -198,7 +196,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn plot(&self, shown: &[(Kind, f64)]) -> Plotted {
+    fn plot(&self, shown: &[(Kind, f64)]) -> Plot {
         // A step that loads one direction has no goodput in the other.
         let is_own = |(kind, _): &&(Kind, f64)| match kind {
             Kind::Goodput(_) => self.has(*kind),
@@ -226,26 +224,25 @@ impl<'a> Timeline<'a> {
             "{label}Trial {index} (repeat {repeat}), {why}. Shaded: the load phase.{whose}{lost}"
         );
         let height = 8 + PANEL * shown.len() as u32 + 34;
-        chart::plot(&name, self.subject.heading(), caption, height, |area| {
+        chart::plot(&name, self.subject.heading(), caption, height, |canvas| {
             for (number, (kind, limit)) in shown.iter().enumerate() {
                 let top = 8 + PANEL * number as u32;
                 let is_last = number + 1 == shown.len();
                 let bottom = if is_last { top + PANEL + 16 } else { top + PANEL };
                 let x_name = if is_last { "time since the trial began, s" } else { "" };
-                self.draw_panel(area, top..bottom, x_name, *kind, *limit)?;
+                self.draw_panel(canvas, (top, bottom), x_name, (*kind, *limit));
             }
-            self.draw_phase_names(area)
+            self.draw_phase_names(canvas);
         })
     }
 
     fn draw_panel(
         &self,
-        area: &chart::Area<'_>,
-        rows: Range<u32>,
+        canvas: &mut Canvas,
+        rows: (u32, u32),
         x_name: &str,
-        kind: Kind,
-        limit: f64,
-    ) -> Result<(), String> {
+        (kind, limit): (Kind, f64),
+    ) {
         let end = self.end_ns as f64 / 1e9;
         let counts = matches!(kind, Kind::DropsAndMarks(_));
         let name = if counts {
@@ -255,50 +252,45 @@ impl<'a> Timeline<'a> {
         };
         // Packets are whole numbers, so the axis must not have fractions.
         let limit = if counts { limit.max(4.0) } else { limit };
-        let x = Axis { name: x_name, range: 0.0..end };
-        let y = Axis { name: &name, range: 0.0..chart::above(limit) };
-        let mut panel = chart::panel(area, rows.start, rows.end, &x, &y)?;
+        let x = Scale::linear(x_name, 0.0..end);
+        let y = Scale::linear(&name, 0.0..chart::above(limit));
+        let mut panel = Panel::new(canvas, rows, &x, &y);
+        panel.describe(&[]);
         for phase in self.trial.phases.iter().filter(|phase| phase.phase == Phase::Load) {
             let (from, to) = (phase.start_ns as f64 / 1e9, phase.end_ns as f64 / 1e9);
-            chart::bar(&mut panel, (from, 0.0), (to.min(end), y.range.end), Ink::Band)?;
+            panel.bar((from, 0.0), (to.min(end), y.range.end), Ink::Band);
         }
+        let solid = Ink::Solid(self.subject.position);
         let Kind::DropsAndMarks(direction) = kind else {
-            let solid = Ink::Solid(self.subject.position);
-            chart::curve(&mut panel, self.curve(kind), solid, 1.2)?;
+            panel.curve(&self.curve(kind), solid, 1.2);
             if kind == Kind::RoundTrip {
                 for lost_ns in &self.lost_ns {
                     let at = *lost_ns as f64 / 1e9;
-                    let tick = vec![(at, 0.0), (at, y.range.end * 0.06)];
-                    chart::curve(&mut panel, tick, Ink::Alert, 1.0)?;
+                    panel.curve(&[(at, 0.0), (at, y.range.end * 0.06)], Ink::Alert, 1.0);
                 }
             }
-            return Ok(());
+            return;
         };
         let width = end / BUCKETS as f64;
-        for (series, ink) in [
-            (SeriesKind::Marks, Ink::Solid(self.subject.position)),
-            (SeriesKind::Drops, Ink::Alert),
-        ] {
+        for (series, ink) in [(SeriesKind::Marks, solid), (SeriesKind::Drops, Ink::Alert)] {
             let bars = sums(self.series(series, direction), self.end_ns);
             for (at, value) in bars.into_iter().filter(|(_, value)| *value > 0.0) {
-                chart::bar(&mut panel, (at, 0.0), (at + width, value), ink)?;
+                panel.bar((at, 0.0), (at + width, value), ink);
             }
         }
-        Ok(())
     }
 
-    fn draw_phase_names(&self, area: &chart::Area<'_>) -> Result<(), String> {
+    fn draw_phase_names(&self, canvas: &mut Canvas) {
         let plot_width = f64::from(WIDTH - 64);
         for phase in &self.trial.phases {
             let middle = phase.start_ns.midpoint(phase.end_ns.min(self.end_ns));
-            let x = 50 + (middle as f64 / self.end_ns as f64 * plot_width) as i32;
+            let x = 50.0 + (middle as f64 / self.end_ns as f64 * plot_width).floor();
             let share = phase.length_ns() as f64 / self.end_ns as f64;
-            if share * plot_width > 34.0 && x > 200 {
-                let style = chart::style(10.0, Ink::Muted, HPos::Center, VPos::Bottom);
-                chart::text(area, phase.phase.name(), (x, 24), style)?;
+            if share * plot_width > 34.0 && x > 200.0 {
+                let style = style(10.0, Ink::Muted, Across::Center, Along::Bottom);
+                canvas.text(phase.phase.name(), (x, 24.0), style);
             }
         }
-        Ok(())
     }
 }
 

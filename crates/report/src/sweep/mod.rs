@@ -12,7 +12,7 @@ use underload_store::sweep::SweepCell;
 pub use pictures::{SweepDimension, SweepPlot};
 
 use crate::facts::FEW_REPEATS;
-use crate::plot::{Plot, Plotted};
+use crate::plot::Plot;
 use crate::table::{COLUMNS, Row, render};
 use crate::words::{one_line, significant, thousands, usual_unit, wrap};
 use pictures::{Gathered, mean_of};
@@ -356,12 +356,12 @@ impl SweepOutcome {
     }
 
     /// Draws the plots that the sweep declares and that have values.
-    pub(crate) fn pictures(&self) -> Plotted<Vec<Plot>> {
+    pub(crate) fn pictures(&self) -> Vec<Plot> {
         let drawn = self.gathered.iter().enumerate();
         drawn
             .filter_map(|(number, it)| {
                 let name = format!("picture-{number}");
-                it.draw(&name, |of| self.names(of), self.has_more_variants).transpose()
+                it.draw(&name, |of| self.names(of), self.has_more_variants)
             })
             .collect()
     }

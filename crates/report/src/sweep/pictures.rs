@@ -7,7 +7,7 @@ use underload_record::schema::{PlotKind, PlotRecord};
 use underload_record::stats::{RunningMean, nearest_rank};
 use underload_store::sweep::SweepCell;
 
-use crate::plot::{CellNumbers, Numbers, Plot, Plotted, cells_plot};
+use crate::plot::{CellNumbers, Numbers, Plot, cells_plot};
 use crate::words::thousands;
 
 /// Most values of a box, and most points of a plot; of more a random selection is drawn.
@@ -164,7 +164,7 @@ impl Gathered {
         name: &str,
         names: impl Fn(Option<SweepDimension>) -> Vec<String>,
         has_more_variants: bool,
-    ) -> Plotted<Option<Plot>> {
+    ) -> Option<Plot> {
         let (numbers, mut caption) = match &self.values {
             Values::Means(means) => {
                 let value = |mean: &RunningMean| mean.interval(CONFIDENCE).map(|it| it.mean);

@@ -30,7 +30,7 @@ impl Document {
         panels: Vec<Panel>,
     ) -> Result<(), Box<dyn Error>> {
         let diagram = Diagram { name: name.to_owned(), title: title.to_owned(), panels };
-        self.picture(name, diagram.plot()?.svg())
+        self.picture(name, diagram.plot().svg())
     }
 
     /// Writes a picture that is already drawn.

@@ -1,13 +1,14 @@
 //! Box plots of repeats.
 
 use underload_record::metric_over_trials;
-use underload_record::schema::{PlotAxis, names_variant};
+use underload_record::schema::names_variant;
 use underload_record::stats::nearest_rank;
 
-use super::grid::{Grid, Scale, variants};
+use super::grid::{Grid, variants};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::{Plot, Plotted, chart};
+use crate::plot::scale::Scale;
+use crate::plot::{Plot, chart};
 
 const HEIGHT: u32 = 260;
 const FILLED: f64 = 0.7;
@@ -19,7 +20,7 @@ pub(super) struct Spread {
     pub(super) five: [f64; 5],
 }
 
-pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
+pub(super) fn draw(picture: &Picture<'_>) -> Option<Plot> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
     let variants = variants(picture.run);
@@ -37,7 +38,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
         repeats = Some((least.min(values.len()), most.max(values.len())));
         spreads.push(Spread { line: cell.line, x: cell.x, five });
     }
-    let Some((least, most)) = repeats else { return Ok(None) };
+    let (least, most) = repeats?;
     let count = match (least, most) {
         (1, 1) => "1 trial".to_owned(),
         _ if least == most => format!("{most} trials"),
@@ -47,37 +48,35 @@ pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
         "Each box is of {count}: median, quartiles, smallest and largest.{}",
         if grid.has_published() { " Diamonds and brackets: published." } else { "" }
     );
-    paint(Frame { name: &picture.name, plot, caption }, &grid, &spreads).map(Some)
+    Some(paint(Frame { name: &picture.name, plot, caption }, &grid, &spreads))
 }
 
 /// Draws the boxes; `grid` has the published values.
-pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Plotted {
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Plot {
     let Frame { name, plot, caption } = frame;
-    let all = spreads.iter().flat_map(|spread| spread.five).chain(grid.values());
-    let scale = Scale::of_plot(plot, PlotAxis::Y, all);
+    let x = Scale::linear("", 0.0..grid.xs.len() as f64);
+    let y = grid.scale(plot, spreads.iter().flat_map(|spread| spread.five));
     let middles: Vec<f64> = (0..grid.xs.len()).map(|group| group as f64 + 0.5).collect();
     let names = grid.plain_legend();
-    chart::with_legend(name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
-        let at = (&scale, middles.as_slice());
-        let mut panel = grid.panel(area, (top, bottom), plot, 0.0..grid.xs.len() as f64, at)?;
+    chart::with_legend(name, &plot.title, caption, HEIGHT, &names, |canvas, rows| {
+        let mut panel = grid.panel(canvas, rows, (&x, &y), &middles, &plot.x_says);
         let width = FILLED / grid.lines.len() as f64;
         for Spread { line, x, five } in spreads {
-            let [least, low, middle, high, most] = five.map(|value| scale.at(value));
+            let [least, low, middle, high, most] = *five;
             let from = *x as f64 + (1.0 - FILLED) / 2.0 + width * *line as f64;
             let (from, to, centre) = (from + width * 0.1, from + width * 0.9, from + width / 2.0);
             let (pale, ink) = (Ink::Pale(*line), Ink::Solid(*line));
-            chart::bar(&mut panel, (from, low), (to, high), pale)?;
-            chart::stroke(&mut panel, (from, middle), (to, middle), ink, 2.5)?;
+            panel.bar((from, low), (to, high), pale);
+            panel.stroke((from, middle), (to, middle), ink, 2.5);
             for (near, far) in [(low, least), (high, most)] {
-                chart::stroke(&mut panel, (centre, near), (centre, far), ink, 1.2)?;
+                panel.stroke((centre, near), (centre, far), ink, 1.2);
                 let cap = (to - from) / 4.0;
-                let (left, right) = ((centre - cap, far), (centre + cap, far));
-                chart::stroke(&mut panel, left, right, ink, 1.2)?;
+                panel.stroke((centre - cap, far), (centre + cap, far), ink, 1.2);
             }
         }
-        grid.draw_published(area, &panel, &scale, |cell| {
+        grid.draw_published(&mut panel, |cell| {
             cell.x as f64 + (1.0 - FILLED) / 2.0 + width * (cell.line as f64 + 0.5)
-        })
+        });
     })
 }
 

@@ -4,13 +4,14 @@ use underload_record::schema::{Phase, PlotAxis, Quantile, names_variant};
 use underload_record::stats::Ecdf;
 use underload_record::{metric_of, metric_over_trials};
 
-use super::grid::{Scale, position, variants};
+use super::grid::{position, variants};
 use super::picture::Picture;
 use crate::facts::statistic;
+use crate::plot::Plot;
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Axis, Published};
+use crate::plot::chart::{self, Panel, Published};
 use crate::plot::distribution::staircase;
-use crate::plot::{Plot, Plotted};
+use crate::plot::scale::Scale;
 use crate::subject::Subject;
 
 const HEIGHT: u32 = 290;
@@ -33,14 +34,14 @@ enum Of {
     Quantiles,
 }
 
-pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<Option<Plot>> {
+pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Option<Plot> {
     let plot = picture.plot;
     let family = family(picture, subjects);
     let values = family.curves.iter().flat_map(|(_, curve)| curve.iter().map(|(value, _)| *value));
     let published = family.published.iter().flat_map(|(_, published)| published.ends());
-    let scale = Scale::of_plot(plot, PlotAxis::X, values.chain(published));
+    let x = Scale::over(&plot.says, (plot, PlotAxis::X), values.chain(published));
     if family.curves.iter().all(|(_, curve)| curve.is_empty()) {
-        return Ok(None);
+        return None;
     }
     let share = match family.of {
         Of::Trials => "share of trials",
@@ -57,32 +58,28 @@ pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<O
     let named = family.lines.iter().enumerate().filter(|(_, name)| !name.is_empty());
     let names: Vec<(Ink, String)> =
         named.map(|(line, name)| (Ink::Variant(line), name.clone())).collect();
-    chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
-        let x = Axis { name: &plot.says, range: scale.range() };
-        let y = Axis { name: share, range: 0.0..1.0 };
-        let tick = |at: f64| scale.tick(at);
-        let rows = (top, bottom - 16);
-        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&tick, &chart::number))?;
-        chart::frame(area, &panel, (&x, &y), (scale.is_log, false), &[])?;
+    let y = Scale::linear(share, 0.0..1.0);
+    Some(chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |canvas, rows| {
+        let mut panel = Panel::new(canvas, (rows.0, rows.1 - 16), &x, &y);
+        panel.describe(&[]);
         for (line, steps) in &family.curves {
-            let at = |(value, share): &(f64, f64)| (scale.at(*value), *share);
-            let placed: Vec<(f64, f64)> = steps.iter().map(at).collect();
             if family.of == Of::Quantiles {
-                chart::curve(&mut panel, placed.clone(), Ink::Variant(*line), 2.0)?;
-                chart::rings(&mut panel, placed, Ink::Solid(*line))?;
+                panel.curve(steps, Ink::Variant(*line), 2.0);
+                panel.rings(steps, Ink::Solid(*line));
             } else {
-                let range = scale.range();
-                let stairs = staircase(&placed, range.end);
-                chart::curve(&mut panel, stairs, Ink::Variant(*line), 2.0)?;
+                // Corners too close to be visible are found along the axis.
+                let along: Vec<(f64, f64)> =
+                    steps.iter().map(|(value, share)| (x.share(*value), *share)).collect();
+                let corners = staircase(&along, 1.0);
+                let stairs: Vec<(f64, f64)> =
+                    corners.into_iter().map(|(at, share)| (x.value(at), share)).collect();
+                panel.curve(&stairs, Ink::Variant(*line), 2.0);
             }
         }
         for (share, published) in &family.published {
-            let placed = published.map(|value| scale.at(value));
-            chart::published_across(area, &panel, *share, placed)?;
+            panel.published_across(*share, *published);
         }
-        Ok(())
-    })
-    .map(Some)
+    }))
 }
 
 fn family(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Family {

@@ -1,14 +1,13 @@
 //! The values of a picture by line and by place on the horizontal axis: measured and published.
 
-use std::ops::Range;
-
 use underload_record::metric_of;
 use underload_record::schema::{Expectation, PlotAxis, PlotPoint, PlotRecord};
 use underload_store::RunData;
 
 use super::picture::{Picture, X_ROWS};
-use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Area, Axis, Panel, Published};
+use crate::plot::canvas::{Canvas, Ink};
+use crate::plot::chart::{Panel, Published};
+use crate::plot::scale::Scale;
 
 /// Lines, places and cells, in the order of the variants.
 pub(super) struct Grid {
@@ -68,48 +67,37 @@ impl Grid {
         self.cells.iter().all(|cell| cell.value.is_none())
     }
 
-    /// Returns all values that the axis has to include.
-    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
+    /// Returns the vertical scale, which includes all values and those of `more`.
+    pub(super) fn scale(&self, plot: &PlotRecord, more: impl Iterator<Item = f64>) -> Scale {
         let published = self.cells.iter().flat_map(|cell| &cell.published);
         let ours = self.cells.iter().filter_map(|cell| cell.value);
-        ours.chain(published.flat_map(Published::ends))
+        let all = ours.chain(published.flat_map(Published::ends)).chain(more);
+        Scale::over(&plot.says, (plot, PlotAxis::Y), all)
     }
 
     /// Draws a panel with the places' names below it, at the positions `at`.
-    pub(super) fn panel<'a>(
+    pub(super) fn panel<'c>(
         &self,
-        area: &Area<'a>,
+        canvas: &'c mut Canvas,
         (top, bottom): (u32, u32),
-        plot: &PlotRecord,
-        across: Range<f64>,
-        (scale, at): (&Scale, &[f64]),
-    ) -> Result<Panel<'a>, String> {
-        let x = Axis { name: "", range: across };
-        let y = Axis { name: &plot.says, range: scale.range() };
-        let tick = |at: f64| scale.tick(at);
-        let rows = (top, bottom - X_ROWS);
-        let panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
-        chart::ticks_below(area, &panel, at, &self.xs, &plot.x_says)?;
-        let named: Vec<(f64, &str)> =
-            at.iter().copied().zip(self.xs.iter().map(String::as_str)).collect();
-        chart::frame(area, &panel, (&x, &y), (false, scale.is_log), &named)?;
-        Ok(panel)
+        (x, y): (&'c Scale, &'c Scale),
+        at: &[f64],
+        x_says: &str,
+    ) -> Panel<'c> {
+        let mut panel = Panel::new(canvas, (top, bottom - X_ROWS), x, y);
+        panel.name_places(at, &self.xs, x_says);
+        let names = self.xs.iter().map(String::as_str);
+        panel.describe(&at.iter().copied().zip(names).collect::<Vec<_>>());
+        panel
     }
 
     /// Draws the published values, each at the x position that `place` returns for its cell.
-    pub(super) fn draw_published(
-        &self,
-        area: &Area<'_>,
-        panel: &Panel<'_>,
-        scale: &Scale,
-        place: impl Fn(&Cell) -> f64,
-    ) -> Result<(), String> {
+    pub(super) fn draw_published(&self, panel: &mut Panel<'_>, place: impl Fn(&Cell) -> f64) {
         for cell in &self.cells {
-            for told in &cell.published {
-                chart::published(area, panel, place(cell), told.map(|value| scale.at(value)))?;
+            for published in &cell.published {
+                panel.published(place(cell), *published);
             }
         }
-        Ok(())
     }
 
     pub(super) fn has_published(&self) -> bool {
@@ -143,71 +131,6 @@ pub(super) fn position(known: &mut Vec<String>, name: &str) -> usize {
         known.push(name.to_owned());
         known.len() - 1
     })
-}
-
-/// A linear or logarithmic axis.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Scale {
-    pub(super) is_log: bool,
-    from: f64,
-    to: f64,
-}
-
-impl Scale {
-    /// Makes a scale that includes all values; a linear one starts at 0 unless a value is negative.
-    pub(super) fn over(values: impl Iterator<Item = f64>, is_log: bool) -> Self {
-        let values: Vec<f64> =
-            values.filter(|value| value.is_finite() && (!is_log || *value > 0.0)).collect();
-        let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
-        let most = values.iter().copied().reduce(f64::max).unwrap_or(1.0);
-        if is_log && !values.is_empty() {
-            let (from, to) = (least.log10() - 0.08, most.log10() + 0.08);
-            return Self { is_log, from, to };
-        }
-        let reach = (most - least.min(0.0)).max(f64::MIN_POSITIVE);
-        let from = if least < 0.0 { least - reach * 0.05 } else { 0.0 };
-        let to = if most <= 0.0 { reach * 0.05 } else { most + reach * 0.06 };
-        Self { is_log: false, from, to }
-    }
-
-    pub(super) fn of_plot(
-        plot: &PlotRecord,
-        axis: PlotAxis,
-        values: impl Iterator<Item = f64>,
-    ) -> Self {
-        Self::over(values, plot.log.contains(&axis))
-    }
-
-    pub(super) fn range(&self) -> Range<f64> {
-        self.from..self.to
-    }
-
-    /// Returns the position of a value; values without a logarithm are at the start.
-    pub(super) fn at(&self, value: f64) -> f64 {
-        let at = match (self.is_log, value > 0.0) {
-            (true, true) => value.log10(),
-            (true, false) => self.from,
-            (false, _) => value,
-        };
-        at.clamp(self.from, self.to)
-    }
-
-    /// Returns the value at a position, the inverse of [`Scale::at`].
-    pub(super) fn value(&self, at: f64) -> f64 {
-        if self.is_log { 10_f64.powf(at) } else { at }
-    }
-
-    pub(super) fn tick(&self, at: f64) -> String {
-        if !self.is_log {
-            return chart::number(at);
-        }
-        let value = 10_f64.powf(at);
-        let digits = (1 - value.log10().floor() as i32).clamp(0, 6) as usize;
-        let scale = 10_f64.powi(value.log10().floor() as i32 - 1);
-        chart::number(
-            format!("{:.digits$}", (value / scale).round() * scale).parse().unwrap_or(value),
-        )
-    }
 }
 
 /// Returns the positions of the places on the horizontal axis. If all names begin with growing
@@ -258,15 +181,5 @@ mod tests {
         assert_eq!(of(&["8", "16", "256"]), ["3.000", "4.000", "8.000"], "by factors");
         assert_eq!(of(&["skype", "hangouts"]), ["0.000", "1.000"]);
         assert_eq!(of(&["20ms", "10ms"]), ["0.000", "1.000"], "in the order of the variants");
-    }
-
-    #[test]
-    fn ticks_by_factors_are_short() {
-        let scale = Scale::over([1.0, 1000.0].into_iter(), true);
-        assert_eq!([0.0, 0.5, 1.0, 2.5].map(|at| scale.tick(at)), ["1", "3.2", "10", "320"]);
-        assert!((scale.value(scale.at(40.0)) - 40.0).abs() < 1e-9);
-        let plain = Scale::over([-2.0, 4.0].into_iter(), false);
-        assert!(plain.range().start < -2.0 && plain.range().end > 4.0);
-        assert!(Scale::over(std::iter::empty(), true).range().end.is_finite());
     }
 }

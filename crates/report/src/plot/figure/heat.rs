@@ -1,12 +1,10 @@
 //! A heat map: a cell for each line and place.
 
-use plotters::style::text_anchor::{HPos, VPos};
-
 use super::grid::Grid;
 use super::picture::{Frame, Picture};
-use crate::plot::canvas::{HEATS, Ink};
+use crate::plot::Plot;
+use crate::plot::canvas::{Across, Along, HEATS, Ink, style};
 use crate::plot::chart::{self, WIDTH};
-use crate::plot::{Plot, Plotted};
 use crate::words::significant;
 
 const ROW: i32 = 30;
@@ -16,16 +14,16 @@ const RIGHT: i32 = 8;
 /// Narrowest column with numbers, pixels.
 const NUMBER: i32 = 30;
 
-pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
+pub(super) fn draw(picture: &Picture<'_>) -> Option<Plot> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
     if grid.is_empty() {
-        return Ok(None);
+        return None;
     }
-    paint(Frame { name: &picture.name, plot, caption: String::new() }, &grid).map(Some)
+    Some(paint(Frame { name: &picture.name, plot, caption: String::new() }, &grid))
 }
 
-pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Plotted {
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Plot {
     let Frame { name, plot, caption: of } = frame;
     let values = || grid.cells.iter().filter_map(|cell| cell.value);
     let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
@@ -43,31 +41,31 @@ pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Plotted {
         significant(most),
         if by_factors { ", shaded by factors" } else { "" }
     );
-    chart::plot(name, plot.title.clone(), caption.trim_end().to_owned(), height as u32, |area| {
+    chart::plot(name, plot.title.clone(), caption.trim_end().to_owned(), height as u32, |canvas| {
         let width = (WIDTH as i32 - LEFT - RIGHT) / grid.xs.len() as i32;
         for (row, line) in grid.lines.iter().enumerate() {
             let at = (LEFT - 8, TOP + ROW * row as i32 + ROW / 2);
-            let style = chart::style(12.0, Ink::Text, HPos::Right, VPos::Center);
-            chart::text(area, &chart::shorten(line, 17), at, style)?;
+            let style = style(12.0, Ink::Text, Across::Right, Along::Center);
+            canvas.text(&chart::shorten(line, 17), at, style);
         }
         for cell in &grid.cells {
             let (left, top) = (LEFT + width * cell.x as i32, TOP + ROW * cell.line as i32);
             let Some(value) = cell.value else { continue };
             let (from, to) = ((left + 1, top + 1), (left + width - 1, top + ROW - 1));
-            chart::rectangle(area, from, to, Ink::Heat(heat(value)))?;
+            canvas.rectangle(from, to, Ink::Heat(heat(value)));
             if width >= NUMBER {
                 let middle = (left + width / 2, top + ROW / 2);
-                let style = chart::style(11.0, Ink::Text, HPos::Center, VPos::Center);
-                chart::text(area, &significant(value), middle, style)?;
+                let style = style(11.0, Ink::Text, Across::Center, Along::Center);
+                canvas.text(&significant(value), middle, style);
             }
         }
         let below = TOP + ROW * grid.lines.len() as i32 + 4;
         for (column, x) in grid.xs.iter().enumerate() {
             let at = (LEFT + width * column as i32 + width / 2, below);
-            let style = chart::style(11.0, Ink::Muted, HPos::Center, VPos::Top);
-            chart::text(area, &chart::shorten(x, (width / 6).max(3) as usize), at, style)?;
+            let style = style(11.0, Ink::Muted, Across::Center, Along::Top);
+            canvas.text(&chart::shorten(x, (width / 6).max(3) as usize), at, style);
         }
-        let style = chart::style(11.0, Ink::Muted, HPos::Right, VPos::Top);
-        chart::text(area, &plot.x_says, (WIDTH as i32 - RIGHT, below + 16), style)
+        let style = style(11.0, Ink::Muted, Across::Right, Along::Top);
+        canvas.text(&plot.x_says, (WIDTH as i32 - RIGHT, below + 16), style);
     })
 }

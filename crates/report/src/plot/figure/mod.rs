@@ -13,21 +13,21 @@ use grid::Grid;
 use picture::{Frame, Picture};
 use underload_record::schema::{PlotKind, PlotRecord, names_variant};
 
-use super::{Plot, Plotted, distribution, timeline};
+use super::{Plot, distribution, timeline};
 use crate::subject::Subject;
 
 /// Draws the figures of a single run. Several runs side by side have none.
-pub(super) fn figures(subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
-    let Some(first) = subjects.first() else { return Ok(Vec::new()) };
+pub(super) fn figures(subjects: &[Subject<'_>]) -> Vec<Plot> {
+    let Some(first) = subjects.first() else { return Vec::new() };
     if subjects.iter().any(|subject| subject.run_number != 0) {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let mut drawn = Vec::new();
     for (number, plot) in first.run.record.scenario.plots.iter().enumerate() {
         let picture = Picture { name: format!("figure-{number}"), plot, run: first.run };
-        drawn.extend(draw(&picture, subjects)?);
+        drawn.extend(draw(&picture, subjects));
     }
-    Ok(drawn)
+    drawn
 }
 
 /// The values of a plot that does not show a run's variants.
@@ -55,13 +55,13 @@ pub(crate) fn cells_plot(
     plot: &PlotRecord,
     caption: String,
     cells: &CellNumbers,
-) -> Plotted<Option<Plot>> {
+) -> Option<Plot> {
     let CellNumbers { lines, xs, numbers } = cells;
     if lines.is_empty() || xs.is_empty() {
-        return Ok(None);
+        return None;
     }
     let frame = Frame { name, plot, caption };
-    match numbers {
+    Some(match numbers {
         Numbers::Means(means) => {
             let grid = Grid::of_numbers(lines, xs, means.iter().copied());
             match plot.kind {
@@ -79,12 +79,11 @@ pub(crate) fn cells_plot(
             boxes::paint(frame, &grid, &spreads.iter().map(of).collect::<Vec<_>>())
         }
         Numbers::Points(points) => scatter::dots(frame, lines, points),
-    }
-    .map(Some)
+    })
 }
 
-fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
-    let one = |plot: Plotted<Option<Plot>>| Ok(plot?.into_iter().collect());
+fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Vec<Plot> {
+    let one = |plot: Option<Plot>| plot.into_iter().collect();
     match picture.plot.kind {
         PlotKind::Sweep => one(sweep::draw(picture)),
         PlotKind::Bars => one(bars::draw(picture)),
@@ -93,13 +92,9 @@ fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Plotted<Vec<Plot>> {
         PlotKind::Heat => one(heat::draw(picture)),
         PlotKind::Cdf => one(curves::draw(picture, subjects)),
         PlotKind::Histogram => {
-            let of_variants = distribution::histograms(&meant(picture, subjects))?;
-            Ok(renamed(picture, of_variants))
+            renamed(picture, distribution::histograms(&meant(picture, subjects)))
         }
-        PlotKind::Time => {
-            let of_variants = timeline::timelines(&meant(picture, subjects))?;
-            Ok(renamed(picture, of_variants))
-        }
+        PlotKind::Time => renamed(picture, timeline::timelines(&meant(picture, subjects))),
     }
 }
 

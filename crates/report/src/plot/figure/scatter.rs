@@ -1,12 +1,13 @@
 //! One metric against another, a point per variant: throughput over delay, with lines of equal power.
 
-use underload_record::schema::{PlotAxis, PlotRecord, names_variant};
+use underload_record::schema::{PlotAxis, names_variant};
 
-use super::grid::{Cell, Grid, Scale, variants};
+use super::grid::{Cell, Grid, variants};
 use super::picture::{Frame, Picture};
-use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Area, Axis, Panel, Published};
-use crate::plot::{Plot, Plotted};
+use crate::plot::Plot;
+use crate::plot::canvas::{Canvas, Ink};
+use crate::plot::chart::{self, Panel, Published};
+use crate::plot::scale::Scale;
 
 const HEIGHT: u32 = 320;
 /// Lines of equal power, as shares of the best power.
@@ -14,17 +15,17 @@ const POWERS: [f64; 3] = [1.0, 0.1, 0.01];
 /// Points of a line of equal power.
 const POWER_POINTS: usize = 80;
 
-pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
+pub(super) fn draw(picture: &Picture<'_>) -> Option<Plot> {
     let plot = picture.plot;
     let up = Grid::of(picture, &plot.metric);
     let right = across(picture, &up);
     if up.is_empty() || right.iter().all(|(value, _)| value.is_none()) {
-        return Ok(None);
+        return None;
     }
     let ends = right.iter().flat_map(|(_, told)| told.iter().flat_map(Published::ends));
-    let across_scale = right.iter().filter_map(|(value, _)| *value).chain(ends);
-    let across = Scale::of_plot(plot, PlotAxis::X, across_scale);
-    let along = Scale::of_plot(plot, PlotAxis::Y, up.values());
+    let all = right.iter().filter_map(|(value, _)| *value).chain(ends);
+    let x = Scale::over(&plot.x_says, (plot, PlotAxis::X), all);
+    let y = up.scale(plot, std::iter::empty());
     let points: Vec<(&Cell, f64, f64)> = up
         .cells
         .iter()
@@ -36,66 +37,56 @@ pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     let best = if plot.x_metric.is_empty() { 0.0 } else { power.fold(0.0, f64::max) };
     let caption = caption(&up, &right, best > 0.0);
     let names = up.plain_legend();
-    chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
-        let mut panel = plane(area, (top, bottom), plot, (&across, &along))?;
+    Some(chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |canvas, rows| {
+        let mut panel = plane(canvas, rows, (&x, &y));
         if best > 0.0 {
             for share in POWERS {
-                let line = equal_power(&across, &along, best * share);
-                chart::curve(&mut panel, line, Ink::Axis, 1.2)?;
+                panel.curve(&equal_power((&x, &y), best * share), Ink::Axis, 1.2);
             }
         }
         for (cell, x, y) in &points {
-            chart::rings(&mut panel, vec![(across.at(*x), along.at(*y))], Ink::Solid(cell.line))?;
+            panel.rings(&[(*x, *y)], Ink::Solid(cell.line));
         }
-        for (cell, (x, told)) in up.cells.iter().zip(&right) {
-            let at = (x.map(|x| across.at(x)), cell.value.map(|y| along.at(y)));
-            for told in &cell.published {
-                let Some(x) = at.0 else { continue };
-                chart::published(area, &panel, x, told.map(|value| along.at(value)))?;
+        for (cell, (x, published)) in up.cells.iter().zip(&right) {
+            if let Some(x) = x {
+                cell.published.iter().for_each(|number| panel.published(*x, *number));
             }
-            for told in told {
-                let Some(y) = at.1 else { continue };
-                chart::published_across(area, &panel, y, told.map(|value| across.at(value)))?;
+            if let Some(y) = cell.value {
+                published.iter().for_each(|number| panel.published_across(y, *number));
             }
         }
-        Ok(())
-    })
-    .map(Some)
+    }))
 }
 
 /// Draws a ring for each point, in the colour of its line.
-pub(super) fn dots(frame: Frame<'_>, lines: &[String], points: &[(usize, f64, f64)]) -> Plotted {
+pub(super) fn dots(frame: Frame<'_>, lines: &[String], points: &[(usize, f64, f64)]) -> Plot {
     let Frame { name, plot, caption } = frame;
-    let across = Scale::of_plot(plot, PlotAxis::X, points.iter().map(|(_, x, _)| *x));
-    let along = Scale::of_plot(plot, PlotAxis::Y, points.iter().map(|(_, _, y)| *y));
+    let all = points.iter().map(|(_, x, _)| *x);
+    let x = Scale::over(&plot.x_says, (plot, PlotAxis::X), all);
+    let all = points.iter().map(|(_, _, y)| *y);
+    let y = Scale::over(&plot.says, (plot, PlotAxis::Y), all);
     let named = lines.iter().enumerate().filter(|(_, line)| !line.is_empty());
     let names: Vec<(Ink, String)> =
         named.map(|(line, name)| (Ink::Solid(line), name.clone())).collect();
-    chart::with_legend(name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
-        let mut panel = plane(area, (top, bottom), plot, (&across, &along))?;
+    chart::with_legend(name, &plot.title, caption, HEIGHT, &names, |canvas, rows| {
+        let mut panel = plane(canvas, rows, (&x, &y));
         for line in 0..lines.len() {
             let own = points.iter().filter(|(of, ..)| *of == line);
-            let placed = own.map(|(_, x, y)| (across.at(*x), along.at(*y))).collect();
-            chart::rings(&mut panel, placed, Ink::Solid(line))?;
+            let placed: Vec<(f64, f64)> = own.map(|(_, x, y)| (*x, *y)).collect();
+            panel.rings(&placed, Ink::Solid(line));
         }
-        Ok(())
     })
 }
 
 /// Draws a panel with two numeric axes.
-fn plane<'a>(
-    area: &Area<'a>,
+fn plane<'c>(
+    canvas: &'c mut Canvas,
     (top, bottom): (u32, u32),
-    plot: &PlotRecord,
-    (across, along): (&Scale, &Scale),
-) -> Result<Panel<'a>, String> {
-    let x = Axis { name: &plot.x_says, range: across.range() };
-    let y = Axis { name: &plot.says, range: along.range() };
-    let ticks = (|at: f64| across.tick(at), |at: f64| along.tick(at));
-    let rows = (top, bottom - 16);
-    let panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
-    chart::frame(area, &panel, (&x, &y), (across.is_log, along.is_log), &[])?;
-    Ok(panel)
+    (x, y): (&'c Scale, &'c Scale),
+) -> Panel<'c> {
+    let mut panel = Panel::new(canvas, (top, bottom - 16), x, y);
+    panel.describe(&[]);
+    panel
 }
 
 /// Returns each cell's x, and the published values of x.
@@ -133,14 +124,7 @@ fn caption(up: &Grid, right: &[(Option<f64>, Vec<Published>)], has_power: bool) 
 }
 
 /// Returns the line on which y is `power` times x, inside the panel.
-fn equal_power(across: &Scale, along: &Scale, power: f64) -> Vec<(f64, f64)> {
-    let range = across.range();
-    let step = (range.end - range.start) / POWER_POINTS as f64;
-    let at = (0..=POWER_POINTS).map(|point| range.start + step * point as f64);
-    at.filter_map(|at| {
-        let up = across.value(at) * power;
-        let inside = along.value(along.range().start)..=along.value(along.range().end);
-        inside.contains(&up).then(|| (at, along.at(up)))
-    })
-    .collect()
+fn equal_power((x, y): (&Scale, &Scale), power: f64) -> Vec<(f64, f64)> {
+    let along = (0..=POWER_POINTS).map(|point| x.value(point as f64 / POWER_POINTS as f64));
+    along.map(|x| (x, x * power)).filter(|(_, up)| y.contains(*up)).collect()
 }

@@ -1,19 +1,20 @@
 //! Lines over a parameter.
 
-use underload_record::schema::{Expectation, PlotAxis};
+use underload_record::schema::Expectation;
 
-use super::grid::{Grid, Scale, places, variants};
+use super::grid::{Grid, places, variants};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::{Plot, Plotted, chart};
+use crate::plot::scale::Scale;
+use crate::plot::{Plot, chart};
 
 const HEIGHT: u32 = 280;
 
-pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
+pub(super) fn draw(picture: &Picture<'_>) -> Option<Plot> {
     let plot = picture.plot;
     let grid = Grid::of(picture, &plot.metric);
     if grid.is_empty() {
-        return Ok(None);
+        return None;
     }
     let best = best_places(picture, &grid);
     let mut caption = String::from("A ring for each point; over several variants their mean.");
@@ -23,33 +24,31 @@ pub(super) fn draw(picture: &Picture<'_>) -> Plotted<Option<Plot>> {
     if !best.is_empty() {
         caption += " Bars at the top: where the best was published to be.";
     }
-    paint(Frame { name: &picture.name, plot, caption }, &grid, &best).map(Some)
+    Some(paint(Frame { name: &picture.name, plot, caption }, &grid, &best))
 }
 
 /// Draws the lines; `best` has the ranges in which a line's best value was published to be.
-pub(super) fn paint(frame: Frame<'_>, grid: &Grid, best: &[(usize, f64, f64)]) -> Plotted {
+pub(super) fn paint(frame: Frame<'_>, grid: &Grid, best: &[(usize, f64, f64)]) -> Plot {
     let Frame { name, plot, caption } = frame;
-    let scale = Scale::of_plot(plot, PlotAxis::Y, grid.values());
     let at = places(&grid.xs);
-    chart::with_legend(name, &plot.title, caption, HEIGHT, &grid.legend(), |area, top, bottom| {
-        let margin = (at.iter().copied().fold(f64::MIN, f64::max) - at[0]).max(1.0) * 0.05;
-        let across = at[0] - margin..at[at.len() - 1] + margin;
-        let mut panel = grid.panel(area, (top, bottom), plot, across, (&scale, &at))?;
+    let margin = (at.iter().copied().fold(f64::MIN, f64::max) - at[0]).max(1.0) * 0.05;
+    let x = Scale::linear("", at[0] - margin..at[at.len() - 1] + margin);
+    let y = grid.scale(plot, std::iter::empty());
+    chart::with_legend(name, &plot.title, caption, HEIGHT, &grid.legend(), |canvas, rows| {
+        let mut panel = grid.panel(canvas, rows, (&x, &y), &at, &plot.x_says);
         for line in 0..grid.lines.len() {
             let own = grid.cells.iter().filter(|cell| cell.line == line);
             let mut points: Vec<(f64, f64)> =
-                own.filter_map(|cell| Some((at[cell.x], scale.at(cell.value?)))).collect();
+                own.filter_map(|cell| Some((at[cell.x], cell.value?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            chart::curve(&mut panel, points.clone(), Ink::Variant(line), 2.0)?;
-            chart::rings(&mut panel, points, Ink::Solid(line))?;
+            panel.curve(&points, Ink::Variant(line), 2.0);
+            panel.rings(&points, Ink::Solid(line));
         }
-        grid.draw_published(area, &panel, &scale, |cell| at[cell.x])?;
+        grid.draw_published(&mut panel, |cell| at[cell.x]);
         for (row, (line, low, high)) in best.iter().enumerate() {
-            let height = scale.range().end - scale.range().start;
-            let up = scale.range().end - height * 0.02 * (row + 1) as f64;
-            chart::curve(&mut panel, vec![(*low, up), (*high, up)], Ink::Solid(*line), 4.0)?;
+            let up = y.value(1.0 - 0.02 * (row + 1) as f64);
+            panel.curve(&[(*low, up), (*high, up)], Ink::Solid(*line), 4.0);
         }
-        Ok(())
     })
 }
 
