@@ -2,8 +2,7 @@
 //! queue, beside a plain ring buffer, in one run: `cargo bench -p underload-aqm --bench queues`.
 //!
 //! The table interleaves short rounds of all subjects, so that other work of the machine disturbs
-//! all of them alike, and shows the median round. Criterion's own measurements follow, to compare
-//! with an earlier commit (`-- --baseline NAME`); `-- --table` prints only the table.
+//! all of them alike, and shows the median round.
 //!
 //! Disciplines and ring buffer are compared in the same way of calling. *Known type*: the loop
 //! knows the discipline, so the compiler may inline it, as it does the ring buffer. *Behind the
@@ -17,7 +16,6 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::Instant;
 
-use criterion::Criterion;
 use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
@@ -37,21 +35,6 @@ use underload_aqm::rate::Rate;
 use underload_aqm::registry::{QUEUES, QueueConfig, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-
-fn main() {
-    let table_only = std::env::args().any(|argument| argument == "--table");
-    print_table();
-    if !table_only {
-        let mut criterion = Criterion::default().configure_from_args();
-        let mut group = criterion.benchmark_group("queues");
-        group.throughput(criterion::Throughput::Elements(PACKETS_PER_ROUND));
-        for mut row in rows() {
-            group.bench_function(&row.name, |bencher| bencher.iter(|| row.behind_trait.round()));
-        }
-        group.finish();
-        criterion.final_summary();
-    }
-}
 
 /// Packets of one round; enough that the time to read the clock is negligible.
 const PACKETS_PER_ROUND: u64 = 20_000;
@@ -304,7 +287,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
     })
 }
 
-fn print_table() {
+fn main() {
     let mut rows = rows();
     let mut times = vec![(Vec::new(), Vec::new()); rows.len()];
     for round in 0..=ROUNDS {

@@ -9,11 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use statrs::distribution::{ContinuousCDF, Normal};
-
 use super::line::{Line, Lines};
 use crate::CONFIDENCE;
 use crate::schema::{Estimate, Stratified, Stratum};
+use crate::stats::normal_quantile;
 
 /// Minimum number of lines of each cohort in a stratum.
 const LINES_LEAST: u64 = 5;
@@ -115,7 +114,7 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
 
 /// Converts a difference of logarithms and its squared standard error to a ratio.
 fn ratio(difference: f64, square: f64) -> Estimate {
-    let half = Normal::standard().inverse_cdf(0.5 + CONFIDENCE / 2.0) * square.sqrt();
+    let half = normal_quantile(0.5 + CONFIDENCE / 2.0) * square.sqrt();
     let end = |at: f64| Some(at.exp()).filter(|end| end.is_finite());
     let (low, high) = (end(difference - half), end(difference + half));
     Estimate { value: difference.exp(), low, high }

@@ -3,8 +3,9 @@
 //! Tests of one line are similar: treated as independent, 61 % of comparisons of a cohort with
 //! itself found a difference at the 5 % level. So this module resamples, or counts, whole clusters.
 
-use statrs::distribution::{ContinuousCDF, Normal};
 use underload_aqm::rng::Rng;
+
+use super::tails::{normal_above, normal_quantile};
 
 /// Values in logarithmic bins, by cluster: bin `b` has those above `ratio^(b-1)` up to `ratio^b`.
 #[derive(Debug, Clone)]
@@ -183,12 +184,11 @@ impl ClusterShare {
     pub fn less(&self, other: &Self, confidence: f64) -> (f64, f64, f64) {
         let difference = self.share - other.share;
         let error = self.error.hypot(other.error);
-        let normal = Normal::standard();
-        let half = normal.inverse_cdf(0.5 + confidence.clamp(0.0, 1.0) / 2.0) * error;
+        let half = normal_quantile(0.5 + confidence.clamp(0.0, 1.0) / 2.0) * error;
         let p_value = match (difference, error) {
             (0.0, _) => 1.0,
             (_, 0.0) => 0.0,
-            _ => 2.0 * normal.sf((difference / error).abs()),
+            _ => 2.0 * normal_above((difference / error).abs()),
         };
         (difference, half, p_value)
     }

@@ -1,7 +1,6 @@
 //! Comparison of two groups: whether one is slower, and by how much.
 
-use statrs::distribution::{ContinuousCDF, Normal};
-
+use super::tails::{normal_above, normal_quantile};
 use crate::schema::Estimate;
 
 /// Groups up to this size are tested exactly when no two values are equal.
@@ -109,7 +108,7 @@ impl Ranks {
                 if deviation == 0.0 {
                     return 1.0;
                 }
-                Normal::standard().sf((u - self.pairs() / 2.0 - 0.5) / deviation)
+                normal_above((u - self.pairs() / 2.0 - 0.5) / deviation)
             }
         }
     }
@@ -137,7 +136,7 @@ impl Ranks {
                 chances.take_while(|chance| *chance <= limit).count() as u64
             }
             RankMethod::Normal => {
-                let z = Normal::standard().inverse_cdf(0.5 + confidence / 2.0);
+                let z = normal_quantile(0.5 + confidence / 2.0);
                 (self.pairs() / 2.0 + 0.5 - z * self.deviation()).floor().max(0.0) as u64
             }
         };

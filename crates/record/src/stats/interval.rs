@@ -1,7 +1,6 @@
 //! Confidence intervals of means over repeats, and the fairness index.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
+use super::tails::student_t_within;
 use crate::schema::Interval;
 
 /// Returns the mean of the values with its confidence interval (Student's t).
@@ -64,8 +63,7 @@ fn half_width(count: f64, squares: f64, confidence: f64) -> Option<f64> {
         return None;
     }
     let error = (squares / freedom / count).sqrt();
-    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
-    let half = student.inverse_cdf(0.5 + confidence / 2.0) * error;
+    let half = student_t_within(confidence, freedom) * error;
     half.is_finite().then_some(half)
 }
 

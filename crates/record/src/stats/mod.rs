@@ -15,6 +15,7 @@ mod interval;
 mod kolmogorov;
 mod qoo;
 mod quantile;
+mod tails;
 mod two_passes;
 
 pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, cluster_share};
@@ -26,9 +27,9 @@ pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use qoo::{Components, Conditions, LatencyBound, Requirements, quality_of_outcome};
-pub(crate) use quantile::nanos;
-pub(crate) use quantile::rank;
 pub use quantile::{distribution, nearest_rank, nearest_rank_of, of_sent, weighted_distribution};
+pub(crate) use quantile::{nanos, rank};
+pub(crate) use tails::normal_quantile;
 pub use two_passes::{MeanInTwoPasses, Pass};
 
 /// Confidence of every interval that a report prints.
