@@ -67,13 +67,10 @@ impl ThroughputFold {
     }
 }
 
-/// Returns the direction's last bottleneck in the load phase, or over a trial without phases.
+/// Returns the direction's last bottleneck in the load phase.
 fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&BottleneckSummary> {
-    let of = |phase| {
-        let mut candidates = trial.bottlenecks.iter().rev();
-        candidates.find(|link| link.direction == direction && link.window.phase == phase)
-    };
-    of(Phase::Load).or_else(|| of(Phase::Whole))
+    let mut bottlenecks = trial.bottlenecks.iter().rev();
+    bottlenecks.find(|link| link.direction == direction && link.window.phase == Phase::Load)
 }
 
 /// Returns the share of a link's capacity that it used, percent; `None` as [`link_bit_per_s`].

@@ -156,16 +156,10 @@ impl VariantSummary {
         all.find(|queue| queue.direction == direction && queue.phase == phase)
     }
 
-    /// Returns the queue of a direction over the whole trial, or else the load phase.
-    pub fn widest_bottleneck(&self, direction: Direction) -> Option<&VariantBottleneck> {
-        self.bottleneck(direction, Phase::Whole).or_else(|| self.bottleneck(direction, Phase::Load))
-    }
-
-    /// Returns the queue of every hop of a direction, in path order, each over its widest window.
+    /// Returns the queue of every hop of a direction in the load phase, in path order.
     pub fn hops(&self, direction: Direction) -> Vec<&VariantBottleneck> {
-        let phase = self.widest_bottleneck(direction).map(|queue| queue.phase);
         let here =
-            |queue: &&VariantBottleneck| queue.direction == direction && Some(queue.phase) == phase;
+            |queue: &&VariantBottleneck| queue.direction == direction && queue.phase == Phase::Load;
         self.bottlenecks.iter().filter(here).collect()
     }
 
@@ -290,7 +284,7 @@ fn rate_metric(summary: &VariantSummary, name: &str) -> Option<f64> {
 
 fn queue_metric(summary: &VariantSummary, name: &str) -> Option<f64> {
     let (what, direction) = name.split_once('.')?;
-    let queue = summary.widest_bottleneck(direction_named(direction)?)?;
+    let queue = summary.bottleneck(direction_named(direction)?, Phase::Load)?;
     match what {
         "drops" => percent(queue.dropped_packets(), queue.offered.packets),
         "marks" => percent(queue.marked_packets(), queue.offered.packets),

@@ -84,7 +84,6 @@ pub struct CohortSeries {
     pub above_idle: Option<Interval>,
     /// First and third quartile over devices of each device's median round trip, ms; `None` with
     /// fewer than eight devices, or if a quartile falls on a lost probe.
-    #[serde(default)]
     pub device_medians: Option<(f64, f64)>,
 }
 
@@ -144,7 +143,6 @@ pub struct Comparison {
     pub against: String,
     /// Comparison of the 99th percentiles of the probes that each device sent in scheduled runs,
     /// of which a lost one is longer than every answer.
-    #[serde(default)]
     pub p99: Option<Compared>,
     /// Comparison of the devices' means.
     pub mean: Option<Compared>,

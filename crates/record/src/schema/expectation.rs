@@ -41,13 +41,10 @@ pub struct Expectation {
     /// If set, the metric of `variant` divided by the metric of this variant is compared. If both names
     /// have the same number of `*`, each variant is divided by the variant with the same text there, and
     /// the mean of the ratios is compared.
-    #[serde(default)]
     pub relative_to: Option<String>,
     /// If set, the number of the variant with the best metric is compared, not the metric.
-    #[serde(default)]
     pub choice: Option<Choice>,
     /// The published number, in `unit`; `None` if only a band was published.
-    #[serde(default)]
     pub value: Option<f64>,
     /// Smallest value inside the band, in `unit`; `None` = no lower bound.
     pub low: Option<f64>,
@@ -61,15 +58,11 @@ pub struct Expectation {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub short_form: bool,
     /// Value measured by this run; `None` if it has no such metric.
-    #[serde(default)]
     pub measured: Option<f64>,
-    #[serde(default)]
     pub verdict: Verdict,
     /// How the number was read from the publication; may be empty.
-    #[serde(default)]
     pub note: String,
     /// Why this scenario is known to miss the band; empty if it is not.
-    #[serde(default)]
     pub cause: String,
 }
 
@@ -80,7 +73,6 @@ pub struct Choice {
     pub best: Extreme,
     /// Candidates whose metric differs from the best by at most this count as equally good, and the
     /// smallest of their numbers is chosen; in the metric's unit.
-    #[serde(default)]
     pub within: f64,
     /// Candidates and their numbers, in the expectation's unit. The variant of a candidate is
     /// [`Expectation::variant`] with the candidate's name in place of `{}`.

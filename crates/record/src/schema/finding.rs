@@ -45,8 +45,7 @@ pub struct Finding {
     /// almost no delay or did not fill the line, or if there are too few samples for a p99.
     pub buffer_kib: Option<f64>,
     /// Bytes of IP packets that load and probes moved in both directions, estimated from their
-    /// payload; 0 in runs of earlier versions.
-    #[serde(default)]
+    /// payload.
     pub moved_bytes: u64,
     /// Whether the load phase ended early because the bytes that it may move were spent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -69,10 +68,8 @@ pub struct Finding {
     /// The server's rate limit, not the line, limited the load down.
     pub throttled_down: bool,
     /// The load up had a fixed rate (`--udp`), and almost all arrived: the line may carry more.
-    #[serde(default)]
     pub capped_up: bool,
     /// As `capped_up`, for the load down.
-    #[serde(default)]
     pub capped_down: bool,
     /// Results of a test against a foreign server without probes; `None` for `underload serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,7 +149,6 @@ pub struct ClassLatency {
     /// `None` below 50 samples.
     pub p90_ms: Option<f64>,
     /// `None` below 100 samples.
-    #[serde(default)]
     pub p95_ms: Option<f64>,
     /// `None` below 500 samples.
     pub p99_ms: Option<f64>,

@@ -17,7 +17,7 @@ underload_aqm::named! {
         Load = "load",
         /// The load has ended and queues empty.
         Drain = "drain",
-        /// The whole trial. Only live runs of earlier versions have it, for links.
+        /// Before a live trial's first phase. No run has it.
         Whole = "whole",
     }
 }

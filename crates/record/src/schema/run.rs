@@ -54,7 +54,6 @@ pub struct ScenarioRecord {
     /// Name, for example `comcast/upstream`.
     pub name: String,
     /// A line for headings; may be empty.
-    #[serde(default)]
     pub title: String,
     /// The whole file, so that the run can be repeated from its record alone.
     pub text: String,

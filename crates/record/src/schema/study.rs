@@ -22,7 +22,6 @@ pub struct StudyRecord {
     /// Lines that were not eligible and not measured.
     pub ineligible: u32,
     /// Runs left out because the round trips of earlier runs filled the memory limit of a study.
-    #[serde(default)]
     pub runs_left_out: u64,
     /// Results by variant and group; empty until the run is complete.
     pub groups: Vec<StudyGroup>,

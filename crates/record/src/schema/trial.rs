@@ -32,8 +32,8 @@ pub struct TrialRecord {
     pub flows: Vec<FlowRecord>,
     /// Latency of each probe in each phase.
     pub latencies: Vec<LatencySummary>,
-    /// Round trips of the loading TCP connections, per direction; empty without such a load, if the
-    /// sender's system does not report them, and in runs of earlier versions.
+    /// Round trips of the loading TCP connections, per direction; empty without such a load, or if
+    /// the sender's system does not report them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<InsideLatency>,
     /// The summaries by bottleneck, direction and window.
@@ -75,7 +75,6 @@ pub struct FlowRecord {
     /// `tcp`, `udp`, `probe`, `voip`, `web`, `exec`, ...
     pub kind: String,
     /// Traffic class of the packets, for example `dscp 0` or `dscp 45 ect1`; empty if default.
-    #[serde(default)]
     pub class: String,
     pub direction: FlowDirection,
     /// Congestion control and profile, for example `cubic`.
@@ -87,7 +86,6 @@ pub struct FlowRecord {
     /// Retransmitted segments of the whole trial; `None` if unknown.
     pub retransmits: Option<u64>,
     /// Metrics of an application.
-    #[serde(default)]
     pub metrics: Vec<Metric>,
 }
 
@@ -120,13 +118,12 @@ pub struct LatencySummary {
     pub distribution: Option<Distribution>,
     /// Quantiles of the round trips of all probes sent, where a lost probe counts as longer than
     /// every answer; `None` if the quantile falls on a lost probe. Empty if no probe was lost,
-    /// since those of `distribution` are equal, and in runs of earlier versions.
+    /// since those of `distribution` are equal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_sent_ns: BTreeMap<Quantile, Option<i64>>,
     /// For a closed-loop probe: the distribution with each delay weighted by the time until the
     /// next probe was sent, so that every second of the window counts alike. `None` for open-loop
     /// probes, which need no weights.
-    #[serde(default)]
     pub time_weighted: Option<Distribution>,
 }
 
@@ -134,7 +131,6 @@ pub struct LatencySummary {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BottleneckSummary {
     /// Name of the hop; empty if the path has only one.
-    #[serde(default)]
     pub hop: String,
     pub direction: Direction,
     /// SPEC of the queue with its profile, for example `codel:profile=linux,target=5ms`.
@@ -162,7 +158,6 @@ pub struct BottleneckSummary {
     /// Sojourn time of the packets sent; `None` without any, and for Linux's own queues.
     pub sojourn: Option<Distribution>,
     /// Sojourn plus serialisation time; `None` for constant-rate links: size over rate.
-    #[serde(default)]
     pub queuing_delay: Option<Distribution>,
     /// Bytes sent, over the window.
     pub throughput_bit_per_s: u64,

@@ -53,7 +53,6 @@ pub struct VariantLatency {
     /// is not 0: such a trial has no statistic and is worse than all others.
     pub over_repeats: BTreeMap<Quantile, Interval>,
     /// For a closed-loop probe: each time-weighted statistic over repeats, in ns; else empty.
-    #[serde(default)]
     pub time_weighted: BTreeMap<Quantile, Interval>,
 }
 
@@ -89,8 +88,8 @@ pub enum Judged {
 
 impl Judged {
     /// Returns the quantile of all probes `sent`, of which `lost` were lost. If `of_sent_ns` lacks
-    /// the quantile, it is `answered_ns` unless it falls on a lost probe: earlier versions did not
-    /// record the quantiles of all probes, and maximum and mean exist for answered probes only.
+    /// the quantile, it is `answered_ns` unless it falls on a lost probe: no probe was lost, or it is
+    /// maximum or mean, which exist for answered probes only.
     pub fn new(
         quantile: Quantile,
         answered_ns: i64,
@@ -167,7 +166,6 @@ pub struct VariantRatio {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct VariantBottleneck {
     /// Name of the hop; empty if the path has only one.
-    #[serde(default)]
     pub hop: String,
     pub direction: Direction,
     pub phase: Phase,
@@ -195,16 +193,13 @@ pub struct VariantBottleneck {
     pub latency_histograms: Vec<LatencyHistogram>,
     /// Rate of the link, bit/s, over repeats; `None` if its capacity in the phase is less than 20
     /// packets.
-    #[serde(default)]
     pub link_bit_per_s: Option<Interval>,
     /// Share of the link's capacity, percent, over repeats; `None` without its rate, or if the
     /// capacity is unknown.
-    #[serde(default)]
     pub utilisation_percent: Option<Interval>,
     /// Each statistic of the trials' sojourn times, ns, over repeats.
     pub sojourn: BTreeMap<Quantile, Interval>,
     /// Each statistic of sojourn time plus serialisation time, if the trials have it.
-    #[serde(default)]
     pub queuing_delay: BTreeMap<Quantile, Interval>,
 }
 
