@@ -1,5 +1,5 @@
-// The playground: settings on the left go into a simulated trial (WebAssembly, the program's own
-// code), curves and numbers come out. Nothing is fetched: the module is text in a file beside this.
+// The playground runs a simulated trial (WebAssembly, the program's own code) with the settings on
+// the left and draws its curves and numbers. It fetches nothing: the module is text in a file beside.
 "use strict";
 (() => {
   const root = document.getElementById("pg-root");
@@ -153,7 +153,7 @@
       return JSON.parse(new TextDecoder().decode(said));
     };
   };
-  /// Once per picture, however fast the sliders move.
+  /// Runs at most one trial per frame, however fast the sliders move.
   const ask = () => {
     if (wanted) return;
     wanted = true;

@@ -3,13 +3,12 @@
 use maud::{Markup, html};
 use underload_record::schema::{
     ClassStudy, CohortSeries, CohortStudy, Compared, Comparison, Estimate, OutcomeStudy,
-    QualityStudy, QuantileEstimate, SeriesStudy, Stratified, TierUse,
+    QualityStudy, QuantileEstimate, SeriesStudy, Stratified, Stratum, TierUse,
 };
 
 use super::figures::{Headings, figures};
 use super::parts::{
-    Least, NOTHING, careful, folded, head, lost_days, mean, signed, table, unit_head, with_range,
-    words_head,
+    Column, Least, NOTHING, careful, folded, lost_days, mean, signed, table_of, with_range,
 };
 use super::{header, published, without_controls};
 use crate::cohorts::{
@@ -63,44 +62,32 @@ fn top(study: &CohortStudy, title: &str) -> Markup {
 }
 
 fn series(series: &SeriesStudy, plots: &[Plot]) -> Markup {
-    let cohort_head = html! {
-        (words_head("group")) (head("devices")) (head("tests"))
-        (unit_head("mean", "ms, over devices")) (unit_head("median", "ms, of means"))
-        (unit_head("median", "ms, of maxima")) (unit_head("above idle", "ms"))
-        @for share in ["p50", "p90", "p95", "p99"] { (unit_head(share, "ms, of round trips")) }
-        (unit_head("lost", "%"))
-    };
-    let cohort_rows: Vec<Markup> = series.cohorts.iter().map(cohort_row).collect();
-    let compared: Vec<Markup> = series.comparisons.iter().flat_map(comparison_rows).collect();
-    let compared_head = html! {
-        (words_head("group")) (words_head("value of a device")) (unit_head("less", "times"))
-        (unit_head("less", "ms")) (unit_head("pairs with less", "%"))
-        (unit_head("p-value", "ranks")) (unit_head("distance", "of the curves"))
-        (unit_head("p-value", "distance"))
-    };
+    type Of<'c> = Column<'c, CohortSeries>;
+    let mut columns = vec![
+        Of::words("group", |own| cohort_name(&own.cohort)),
+        Of::numbers("devices", |own| thousands(own.devices)),
+        Of::numbers("tests", |own| thousands(own.tests)),
+        Of::units("mean", "ms, over devices", |own| {
+            mean(own.mean.average.as_ref(), 1.0, Least::Zero)
+        }),
+        Of::units("median", "ms, of means", |own| significant(own.mean.median)),
+        Of::units("median", "ms, of maxima", |own| significant(own.maximum.median)),
+        Of::units("above idle", "ms", |own| mean(own.above_idle.as_ref(), 1.0, Least::None)),
+    ];
+    columns.extend(["p50", "p90", "p95", "p99"].iter().enumerate().map(|(number, share)| {
+        Of::units(share, "ms, of round trips", move |own: &CohortSeries| {
+            own.quantiles.get(number).map_or(html! {}, |found| quantile(own, found))
+        })
+    }));
+    columns.push(Of::units("lost", "%", |own| {
+        significant(own.lost as f64 * 100.0 / own.sent.max(1) as f64)
+    }));
     html! {
         h2 { "Step " (series_name(series)) ": " (load_words(series)) } "\n"
         (figures(plots, Headings::Shown))
-        (table(&cohort_head, &cohort_rows))
-        @if !compared.is_empty() { (table(&compared_head, &compared)) }
+        (table_of(&columns, &series.cohorts))
+        (comparisons(&series.comparisons))
         @for stratified in &series.stratified { (strata(stratified)) }
-    }
-}
-
-fn cohort_row(own: &CohortSeries) -> Markup {
-    let lost = own.lost as f64 * 100.0 / own.sent.max(1) as f64;
-    html! {
-        tr {
-            td.text { (cohort_name(&own.cohort)) }
-            td { (thousands(own.devices)) }
-            td { (thousands(own.tests)) }
-            td { (mean(own.mean.average.as_ref(), 1.0, Least::Zero)) }
-            td { (significant(own.mean.median)) }
-            td { (significant(own.maximum.median)) }
-            td { (mean(own.above_idle.as_ref(), 1.0, Least::None)) }
-            @for found in &own.quantiles { td { (quantile(own, found)) } }
-            td { (significant(lost)) }
-        }
     }
 }
 
@@ -110,24 +97,27 @@ fn quantile(own: &CohortSeries, found: &QuantileEstimate) -> Markup {
     with_range(&words(found.ms), range)
 }
 
-fn comparison_rows(comparison: &Comparison) -> Vec<Markup> {
-    compared_values(comparison).map(|(name, found)| compared_row(comparison, name, found)).collect()
-}
-
-fn compared_row(comparison: &Comparison, name: &str, found: &Compared) -> Markup {
-    let (cohort, against) = (cohort_name(&comparison.cohort), cohort_name(&comparison.against));
-    html! {
-        tr {
-            td.text.wide { (cohort) " against " (against) }
-            td.text { (name) }
-            td { (estimate(found.ratio.as_ref())) }
-            td { (estimate(found.shift_ms.as_ref())) }
-            td { (significant(found.less * 100.0)) }
-            td { (p_words(found.rank_p_value)) }
-            td { (significant(found.distance)) }
-            td { (p_words(found.distance_p_value)) }
-        }
+fn comparisons(comparisons: &[Comparison]) -> Markup {
+    type Row<'a> = (&'a Comparison, &'static str, &'a Compared);
+    let rows_of = |it| compared_values(it).map(move |(name, found)| (it, name, found));
+    let rows: Vec<Row<'_>> = comparisons.iter().flat_map(rows_of).collect();
+    if rows.is_empty() {
+        return html! {};
     }
+    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    let columns = [
+        Of::wide_words("group", |(it, ..)| {
+            format!("{} against {}", cohort_name(&it.cohort), cohort_name(&it.against))
+        }),
+        Of::words("value of a device", |(_, name, _)| *name),
+        Of::units("less", "times", |(.., found)| estimate(found.ratio.as_ref())),
+        Of::units("less", "ms", |(.., found)| estimate(found.shift_ms.as_ref())),
+        Of::units("pairs with less", "%", |(.., found)| significant(found.less * 100.0)),
+        Of::units("p-value", "ranks", |(.., found)| p_words(found.rank_p_value)),
+        Of::units("distance", "of the curves", |(.., found)| significant(found.distance)),
+        Of::units("p-value", "distance", |(.., found)| p_words(found.distance_p_value)),
+    ];
+    table_of(&columns, &rows)
 }
 
 fn estimate(found: Option<&Estimate>) -> Markup {
@@ -149,27 +139,17 @@ fn strata(stratified: &Stratified) -> Markup {
         ),
         None => format!("{cohort} against {against} within like {}: no lines alike", stratified.by),
     };
-    let rows: Vec<Markup> = stratified
-        .strata
-        .iter()
-        .map(|stratum| {
-            html! {
-                tr {
-                    td.text.wide {
-                        @if stratum.value.is_empty() { "(not known)" } @else { (stratum.value) }
-                    }
-                    td { (thousands(stratum.devices[0])) }
-                    td { (thousands(stratum.devices[1])) }
-                    td { (significant(stratum.weight * 100.0)) }
-                    td { (estimate(Some(&stratum.ratio))) }
-                }
-            }
-        })
-        .collect();
-    let head = html! {
-        (words_head(&stratified.by)) (unit_head("devices", &cohort))
-        (unit_head("devices", &against)) (unit_head("weight", "%")) (unit_head("less", "times"))
-    };
+    type Of<'c> = Column<'c, Stratum>;
+    let columns = [
+        Of::wide_words(&stratified.by, |it| match it.value.as_str() {
+            "" => "(not known)".to_owned(),
+            value => value.to_owned(),
+        }),
+        Of::units("devices", &cohort, |it| thousands(it.devices[0])),
+        Of::units("devices", &against, |it| thousands(it.devices[1])),
+        Of::units("weight", "%", |it| significant(it.weight * 100.0)),
+        Of::units("less", "times", |it| estimate(Some(&it.ratio))),
+    ];
     let content = html! {
         p.note {
             "Ratios of geometric means within lines that are alike, put together with the share "
@@ -179,7 +159,7 @@ fn strata(stratified: &Stratified) -> Markup {
             " devices."
         }
         "\n"
-        (table(&head, &rows))
+        (table_of(&columns, &stratified.strata))
     };
     folded(&summary, false, &content)
 }
@@ -188,28 +168,22 @@ fn classes(classes: &[ClassStudy]) -> Markup {
     if classes.is_empty() {
         return html! {};
     }
-    let head = html! {
-        (words_head("group")) (words_head("step")) (head("DSCP"))
-        (unit_head("measured", "devices, days")) (unit_head("idle p50", "ms"))
-        (unit_head("loaded p99", "ms")) (unit_head("lag", "ms")) (unit_head("cut", "%"))
-    };
-    let row = |class: &ClassStudy| {
-        html! {
-            tr {
-                td.text { (cohort_name(&class.cohort)) }
-                td.text { (class.step) }
-                td { (class.dscp) }
-                td { (thousands(class.devices)) ", " (thousands(class.days)) }
-                td { (mean(class.idle_p50_ms.as_ref(), 1.0, Least::Zero)) }
-                td {
-                    (mean(class.loaded_p99_ms.as_ref(), 1.0, Least::Zero))
-                    (lost_days(class.days_lost))
-                }
-                td { (mean(class.lag_ms.as_ref(), 1.0, Least::None)) }
-                td { (mean(class.cut_percent.as_ref(), 1.0, Least::None)) }
-            }
-        }
-    };
+    type Of<'c> = Column<'c, ClassStudy>;
+    let columns = [
+        Of::words("group", |it| cohort_name(&it.cohort)),
+        Of::words("step", |it| it.step.clone()),
+        Of::numbers("DSCP", |it| it.dscp),
+        Of::units("measured", "devices, days", |it| {
+            format!("{}, {}", thousands(it.devices), thousands(it.days))
+        }),
+        Of::units("idle p50", "ms", |it| mean(it.idle_p50_ms.as_ref(), 1.0, Least::Zero)),
+        Of::units("loaded p99", "ms", |it| {
+            let loaded = mean(it.loaded_p99_ms.as_ref(), 1.0, Least::Zero);
+            html! { (loaded) (lost_days(it.days_lost)) }
+        }),
+        Of::units("lag", "ms", |it| mean(it.lag_ms.as_ref(), 1.0, Least::None)),
+        Of::units("cut", "%", |it| mean(it.cut_percent.as_ref(), 1.0, Least::None)),
+    ];
     html! {
         h2 { "Lag of each class" } "\n"
         p.note {
@@ -221,7 +195,7 @@ fn classes(classes: &[ClassStudy]) -> Markup {
             "where the load reached 95 % of the most that its own line reached."
         }
         "\n"
-        (table(&head, &classes.iter().map(row).collect::<Vec<_>>()))
+        (table_of(&columns, classes))
     }
 }
 
@@ -229,23 +203,16 @@ fn uses(uses: &[TierUse]) -> Markup {
     if uses.is_empty() {
         return html! {};
     }
-    let head = html! {
-        (words_head("group")) (words_head("step")) (unit_head("of the tier", "%"))
-        (unit_head("95 % or more", "% of devices"))
-    };
-    let row = |used: &TierUse| {
-        html! {
-            tr {
-                td.text { (cohort_name(&used.cohort)) }
-                td.text { (used.step) }
-                td { (mean(used.percent.as_ref(), 1.0, Least::Zero)) }
-                td { (significant(used.full)) }
-            }
-        }
-    };
+    type Of<'c> = Column<'c, TierUse>;
+    let columns = [
+        Of::words("group", |it| cohort_name(&it.cohort)),
+        Of::words("step", |it| it.step.clone()),
+        Of::units("of the tier", "%", |it| mean(it.percent.as_ref(), 1.0, Least::Zero)),
+        Of::units("95 % or more", "% of devices", |it| significant(it.full)),
+    ];
     html! {
         h2 { "Of what is sold" } "\n"
-        (table(&head, &uses.iter().map(row).collect::<Vec<_>>()))
+        (table_of(&columns, uses))
     }
 }
 
@@ -253,21 +220,14 @@ fn qualities(qualities: &[QualityStudy]) -> Markup {
     if qualities.is_empty() {
         return html! {};
     }
-    let head = html! {
-        (words_head("group")) (words_head("step")) (head("devices")) (unit_head("lowest QoO", "%"))
-        (unit_head("apart", "points"))
-    };
-    let row = |found: &QualityStudy| {
-        html! {
-            tr {
-                td.text { (cohort_name(&found.cohort)) }
-                td.text { (found.step) }
-                td { (thousands(found.devices)) }
-                td { (mean(found.percent.as_ref(), 1.0, Least::Zero)) }
-                td { (estimate(found.gain.as_ref())) }
-            }
-        }
-    };
+    type Of<'c> = Column<'c, QualityStudy>;
+    let columns = [
+        Of::words("group", |it| cohort_name(&it.cohort)),
+        Of::words("step", |it| it.step.clone()),
+        Of::numbers("devices", |it| thousands(it.devices)),
+        Of::units("lowest QoO", "%", |it| mean(it.percent.as_ref(), 1.0, Least::Zero)),
+        Of::units("apart", "points", |it| estimate(it.gain.as_ref())),
+    ];
     html! {
         h2 { "Quality of Outcome" } "\n"
         p.note {
@@ -276,7 +236,7 @@ fn qualities(qualities: &[QualityStudy]) -> Markup {
             "difference to the reference is in percentage points, with 95 % intervals."
         }
         "\n"
-        (table(&head, &qualities.iter().map(row).collect::<Vec<_>>()))
+        (table_of(&columns, qualities))
     }
 }
 
@@ -284,22 +244,15 @@ fn outcomes(study: &CohortStudy) -> Markup {
     if study.outcomes.is_empty() {
         return html! {};
     }
-    let head = html! {
-        (words_head("outcome")) (words_head("group")) (head("runs")) (unit_head("share", "%"))
-        (unit_head("apart", "points")) (head("p-value"))
-    };
-    let row = |row: &OutcomeStudy| {
-        html! {
-            tr {
-                td.text { (row.outcome) }
-                td.text { (cohort_name(&row.cohort)) }
-                td { (thousands(row.runs)) }
-                td { (significant(row.percent)) }
-                td { (estimate(row.difference.as_ref())) }
-                td { (row.p_value.map_or(NOTHING.to_owned(), p_words)) }
-            }
-        }
-    };
+    type Of<'c> = Column<'c, OutcomeStudy>;
+    let columns = [
+        Of::words("outcome", |it| it.outcome.clone()),
+        Of::words("group", |it| cohort_name(&it.cohort)),
+        Of::numbers("runs", |it| thousands(it.runs)),
+        Of::units("share", "%", |it| significant(it.percent)),
+        Of::units("apart", "points", |it| estimate(it.difference.as_ref())),
+        Of::numbers("p-value", |it| it.p_value.map_or(NOTHING.to_owned(), p_words)),
+    ];
     html! {
         h2 { "Runs that are missing" } "\n"
         p.note {
@@ -308,7 +261,7 @@ fn outcomes(study: &CohortStudy) -> Markup {
             "95 % interval over devices."
         }
         "\n"
-        (table(&head, &study.outcomes.iter().map(row).collect::<Vec<_>>()))
+        (table_of(&columns, &study.outcomes))
     }
 }
 

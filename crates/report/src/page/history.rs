@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use underload_record::history::{Change, Followed, Labelled, Level, Marked, Trend};
 
 use super::figures::{Headings, figures};
-use super::parts::{head, table, unit_head, words_head};
+use super::parts::{Column, NOTHING, table_of};
 use super::{header, without_controls};
 use crate::plot::Plot;
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
@@ -133,57 +133,50 @@ fn date(at_s: i64) -> String {
     jiff::Timestamp::from_second(at_s).unwrap_or_default().strftime("%F %H:%M").to_string()
 }
 
-fn cell(text: Option<String>) -> Markup {
-    html! { td.num { (text.unwrap_or_else(|| "–".to_owned())) } }
+fn or_nothing(number: Option<String>) -> String {
+    number.unwrap_or_else(|| NOTHING.to_owned())
+}
+
+fn number_words(followed: Followed) -> String {
+    let (words, unit) = followed.words();
+    format!("{words}, {unit}")
+}
+
+fn percent(change: Option<f64>) -> String {
+    or_nothing(change.map(|percent| format!("{percent:+.0}")))
 }
 
 fn changes(marks: &[Marked]) -> Markup {
-    let heading = html! {
-        (words_head("mark")) (words_head("date, UTC")) (words_head("number")) (words_head("step"))
-        (unit_head("before", "runs")) (unit_head("before", "median")) (unit_head("after", "runs"))
-        (unit_head("after", "median")) (unit_head("change", "%"))
-    };
-    let runs = |level: Option<Level>| Some(level.map_or(0, |it| it.runs).to_string());
-    let median = |level: Option<Level>| level.map(|it| significant(it.p50));
-    let row = |(marked, it): (&Marked, &Change)| {
-        let (words, unit) = it.followed.words();
-        html! {
-            tr {
-                th scope="row" { (marked.mark.text) }
-                td { (date(marked.mark.at_s)) }
-                td { (words) ", " (unit) }
-                td { (it.step) }
-                (cell(runs(it.before))) (cell(median(it.before)))
-                (cell(runs(it.after))) (cell(median(it.after)))
-                (cell(it.change_percent.map(|it| format!("{it:+.0}"))))
-            }
-            "\n"
-        }
-    };
-    let all = marks.iter().flat_map(|marked| marked.changes.iter().map(move |it| (marked, it)));
-    table(&heading, &all.map(row).collect::<Vec<_>>())
+    type Row<'a> = (&'a Marked, &'a Change);
+    let runs = |level: Option<Level>| level.map_or(0, |it| it.runs);
+    let median = |level: Option<Level>| or_nothing(level.map(|it| significant(it.p50)));
+    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    let columns = [
+        Of::names("mark", |(marked, _)| marked.mark.text.clone()),
+        Of::words("date, UTC", |(marked, _)| date(marked.mark.at_s)),
+        Of::words("number", |(_, it)| number_words(it.followed)),
+        Of::words("step", |(_, it)| it.step.clone()),
+        Of::units("before", "runs", |(_, it)| runs(it.before)),
+        Of::units("before", "median", |(_, it)| median(it.before)),
+        Of::units("after", "runs", |(_, it)| runs(it.after)),
+        Of::units("after", "median", |(_, it)| median(it.after)),
+        Of::units("change", "%", |(_, it)| percent(it.change_percent)),
+    ];
+    let rows = marks.iter().flat_map(|marked| marked.changes.iter().map(move |it| (marked, it)));
+    table_of(&columns, &rows.collect::<Vec<Row<'_>>>())
 }
 
 fn by_label(labels: &[Labelled]) -> Markup {
-    let heading = html! {
-        (words_head("label")) (words_head("number")) (words_head("step")) (head("runs"))
-        (head("median")) (head("p10 to p90"))
-    };
-    let row = |it: &Labelled| {
-        let (words, unit) = it.followed.words();
-        html! {
-            tr {
-                th scope="row" { (it.label) }
-                td { (words) ", " (unit) }
-                td { (it.step) }
-                td.num { (it.level.runs) }
-                td.num { (significant(it.level.p50)) }
-                td.num { (range(it.level)) }
-            }
-            "\n"
-        }
-    };
-    table(&heading, &labels.iter().map(row).collect::<Vec<_>>())
+    type Of<'c> = Column<'c, Labelled>;
+    let columns = [
+        Of::names("label", |it| it.label.clone()),
+        Of::words("number", |it| number_words(it.followed)),
+        Of::words("step", |it| it.step.clone()),
+        Of::numbers("runs", |it| it.level.runs),
+        Of::numbers("median", |it| significant(it.level.p50)),
+        Of::numbers("p10 to p90", |it| range(it.level)),
+    ];
+    table_of(&columns, labels)
 }
 
 fn range(level: Level) -> String {
@@ -191,57 +184,35 @@ fn range(level: Level) -> String {
 }
 
 fn levels(trends: &[Trend]) -> Markup {
-    let heading = html! {
-        (words_head("number")) (words_head("step")) (head("runs")) (unit_head("baseline", "median"))
-        (unit_head("baseline", "p10 to p90")) (unit_head("latest", "median"))
-        (unit_head("change", "%"))
-    };
-    let rows: Vec<Markup> = trends
-        .iter()
-        .filter(|trend| !trend.points.is_empty())
-        .map(|trend| {
-            let (words, unit) = trend.followed.words();
-            html! {
-                tr {
-                    th scope="row" { (words) ", " (unit) }
-                    td { (trend.step) }
-                    td.num { (trend.points.len()) }
-                    (cell(trend.baseline.map(|it| significant(it.p50))))
-                    (cell(trend.baseline.map(range)))
-                    (cell(trend.recent.map(|it| significant(it.p50))))
-                    (cell(trend.change_percent.map(|it| format!("{it:+.0}"))))
-                }
-                "\n"
-            }
-        })
-        .collect();
-    table(&heading, &rows)
+    type Of<'c> = Column<'c, Trend>;
+    let columns = [
+        Of::names("number", |it| number_words(it.followed)),
+        Of::words("step", |it| it.step.clone()),
+        Of::numbers("runs", |it| it.points.len()),
+        Of::units("baseline", "median", |it| {
+            or_nothing(it.baseline.map(|level| significant(level.p50)))
+        }),
+        Of::units("baseline", "p10 to p90", |it| or_nothing(it.baseline.map(range))),
+        Of::units("latest", "median", |it| {
+            or_nothing(it.recent.map(|level| significant(level.p50)))
+        }),
+        Of::units("change", "%", |it| percent(it.change_percent)),
+    ];
+    table_of(&columns, trends.iter().filter(|trend| !trend.points.is_empty()))
 }
 
 fn weekdays(trends: &[Trend]) -> Markup {
-    let heading = html! {
-        (words_head("median by day"))
-        (words_head("step"))
-        @for day in DAY_NAMES { (head(day)) }
-    };
-    let rows: Vec<Markup> = trends
-        .iter()
-        .filter(|trend| trend.points.len() >= PATTERN_RUNS)
-        .map(|trend| {
-            let (words, unit) = trend.followed.words();
-            html! {
-                tr {
-                    th scope="row" { (words) ", " (unit) }
-                    td { (trend.step) }
-                    @for day in &trend.days {
-                        td.num { (day.map_or("–".to_owned(), |level| significant(level.p50))) }
-                    }
-                }
-                "\n"
-            }
+    type Of<'c> = Column<'c, Trend>;
+    let mut columns = vec![
+        Of::names("number", |it| number_words(it.followed)),
+        Of::words("step", |it| it.step.clone()),
+    ];
+    columns.extend(DAY_NAMES.iter().enumerate().map(|(day, name)| {
+        Of::numbers(name, move |it: &Trend| {
+            or_nothing(it.days.get(day).copied().flatten().map(|level| significant(level.p50)))
         })
-        .collect();
-    table(&heading, &rows)
+    }));
+    table_of(&columns, trends.iter().filter(|trend| trend.points.len() >= PATTERN_RUNS))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-// Loads the page of a run under way again and again, until the run stops writing it.
+// Reloads the page of a running run until the run stops writing it.
 {
   const state = document.getElementById('live');
   const { writtenMs, patienceS, reloadS } = state.dataset;

@@ -1,6 +1,5 @@
-// What the page can do beyond being read: sort and filter tables, point at curves for their values,
-// switch curves off. Without it nothing is missing that was measured. Text from runs is only ever
-// set as text, never as markup.
+// Sorts and filters tables, shows the values of curves under the pointer, hides curves. The page has
+// every measured number without this script. Texts of runs are set as text, never as markup.
 (() => {
   'use strict';
 
@@ -11,7 +10,7 @@
     return made;
   };
 
-  // Tables: a click on a head sorts by that column, a second one the other way round.
+  // Tables: a click on a head sorts by that column, a second click reverses the order.
 
   const number = (text) => {
     const found = text.replace(/[\u202f\u00a0]/g, '').replace('\u2212', '-').match(/^-?[\d.]+/);
@@ -21,7 +20,7 @@
   const compare = (a, b) => {
     const [x, y] = [number(a), number(b)];
     if (Number.isNaN(x) && Number.isNaN(y)) return a.localeCompare(b, 'en', { numeric: true });
-    // What has no number stands last, whichever way round.
+    // Rows without a number sort last in both directions.
     if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
     return x - y;
   };
@@ -89,7 +88,7 @@
     makeFilterable(table);
   }
 
-  // Plots: each panel tells in a `metadata` element which values its pixels have.
+  // Plots: the `metadata` element of a panel has the scale between its pixels and its values.
 
   const frameOf = (metadata) => {
     const [edges, values, logs, xName, yName, ...places] = metadata.textContent.split('\n');
@@ -114,7 +113,7 @@
   const isCurve = (node) =>
     node.localName === 'polyline' && /^s-[ac]\d+$/.test(node.getAttribute('class') ?? '');
 
-  // Panels with their curves, and the names that stand in the legend above them.
+  // Returns the panels with their curves, and the names of the legend by the class of its swatch.
   const readPlot = (svg) => {
     const names = new Map();
     const frames = [];
@@ -131,7 +130,7 @@
         swatch = null;
       } else if (frame && isCurve(node)) {
         const points = pointsOf(node);
-        // A short stroke is a mark and no curve.
+        // A short stroke without a name is a mark.
         if (points.length > 2 || names.has(node.getAttribute('class'))) {
           const inks = [node];
           if (before?.localName === 'polygon') inks.push(before);
@@ -146,7 +145,7 @@
     return { svg, names, frames: frames.filter((frame) => frame.curves.length > 0) };
   };
 
-  // Where a curve is above a column of pixels; of a step the upper end.
+  // Returns the row of a curve in a column of pixels, or of a step its end; null outside the curve.
   const heightAt = (points, x) => {
     if (points.length === 0 || x < points[0][0] - 1 || x > points.at(-1)[0] + 1) return null;
     let [low, high] = [0, points.length - 1];
@@ -208,14 +207,14 @@
     if (!frame) return;
     const near = nearestPlace(frame, at.x);
     const x = near ? near.column : at.x;
-    const told = near
+    const place = near
       ? near.place.name
       : short(value(x, frame.left, frame.right, frame.x0, frame.x1, frame.xLog));
     for (const [name, set] of Object.entries({ x1: x, x2: x, y1: frame.top, y2: frame.bottom })) {
       line.setAttribute(name, set);
     }
     const rows = rowsAt(frame, x);
-    tip.replaceChildren(element('b', '', `${told}  ${near ? '' : frame.xName}`));
+    tip.replaceChildren(element('b', '', `${place}  ${near ? '' : frame.xName}`));
     for (const { curve, text } of rows.slice(0, MOST_IN_TIP)) {
       const row = element('div', '');
       row.append(swatchOf(curve.ink), text);
@@ -223,10 +222,10 @@
     }
     if (rows.length > MOST_IN_TIP) tip.append(element('div', '', `and ${rows.length - MOST_IN_TIP} more`));
     if (frame.yName) tip.append(element('div', 'unit', frame.yName));
-    const room = document.documentElement.clientWidth;
-    const isLeft = event.clientX > room / 2;
+    const width = document.documentElement.clientWidth;
+    const isLeft = event.clientX > width / 2;
     tip.style.left = isLeft ? '' : `${event.clientX + 14}px`;
-    tip.style.right = isLeft ? `${room - event.clientX + 14}px` : '';
+    tip.style.right = isLeft ? `${width - event.clientX + 14}px` : '';
     tip.style.top = `${Math.max(4, Math.min(event.clientY + 12, innerHeight - tip.offsetHeight - 4))}px`;
   };
 
@@ -253,7 +252,7 @@
     });
   };
 
-  // A button for each curve that has a name, folded below the plot: its legend stands above it.
+  // Adds a button for each named curve, folded below the plot.
   const makeSwitchable = (plot) => {
     const curves = plot.frames.flatMap((frame) => frame.curves).filter((curve) => curve.name);
     if (curves.length < 2) return;
@@ -296,7 +295,7 @@
     makeSwitchable(plot);
   }
 
-  // A link into something folded unfolds it.
+  // Opens the folded sections around the target of a link.
   const unfold = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (let at = target?.closest('details'); at; at = at.parentElement?.closest('details')) {

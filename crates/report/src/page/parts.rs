@@ -1,6 +1,6 @@
 //! Parts of the sections: tables, rows that name a variant, numbers with their interval.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use underload_record::schema::{Interval, Phase};
 
 use crate::subject::Subject;
@@ -11,16 +11,16 @@ pub(super) const NOTHING: &str = "–";
 
 /// Renders a table, which scrolls if it is wider than the page.
 pub(super) fn table(head: &Markup, rows: &[Markup]) -> Markup {
-    table_of(None, head, rows)
+    table_with_class(None, head, rows)
 }
 
 /// Renders a table that the page's script sorts by a click on a head, and filters by its first
 /// column.
 pub(super) fn sortable(head: &Markup, rows: &[Markup]) -> Markup {
-    table_of(Some("sortable"), head, rows)
+    table_with_class(Some("sortable"), head, rows)
 }
 
-fn table_of(class: Option<&str>, head: &Markup, rows: &[Markup]) -> Markup {
+fn table_with_class(class: Option<&str>, head: &Markup, rows: &[Markup]) -> Markup {
     html! {
         div.scroll tabindex="0" {
             table class=[class] {
@@ -34,6 +34,51 @@ fn table_of(class: Option<&str>, head: &Markup, rows: &[Markup]) -> Markup {
         }
         "\n"
     }
+}
+
+/// A column of a table: its head, and its cell in each row.
+pub(super) struct Column<'c, T> {
+    head: Markup,
+    cell: Box<dyn Fn(&T) -> Markup + 'c>,
+}
+
+impl<'c, T> Column<'c, T> {
+    /// Makes a column of names of the rows.
+    pub(super) fn names<R: Render>(name: &str, cell: impl Fn(&T) -> R + 'c) -> Self {
+        Self::new(words_head(name), move |row| html! { th.text scope="row" { (cell(row)) } })
+    }
+
+    pub(super) fn words<R: Render>(name: &str, cell: impl Fn(&T) -> R + 'c) -> Self {
+        Self::new(words_head(name), move |row| html! { td.text { (cell(row)) } })
+    }
+
+    /// Makes a column of words that wrap only where they are long.
+    pub(super) fn wide_words<R: Render>(name: &str, cell: impl Fn(&T) -> R + 'c) -> Self {
+        Self::new(words_head(name), move |row| html! { td.text.wide { (cell(row)) } })
+    }
+
+    pub(super) fn numbers<R: Render>(name: &str, cell: impl Fn(&T) -> R + 'c) -> Self {
+        Self::new(head(name), move |row| html! { td { (cell(row)) } })
+    }
+
+    /// Makes a column of numbers whose head has their unit or a remark.
+    pub(super) fn units<R: Render>(name: &str, unit: &str, cell: impl Fn(&T) -> R + 'c) -> Self {
+        Self::new(unit_head(name, unit), move |row| html! { td { (cell(row)) } })
+    }
+
+    fn new(head: Markup, cell: impl Fn(&T) -> Markup + 'c) -> Self {
+        Self { head, cell: Box::new(cell) }
+    }
+}
+
+/// Renders a table with a row for each of `rows`.
+pub(super) fn table_of<'r, T: 'r>(
+    columns: &[Column<'_, T>],
+    rows: impl IntoIterator<Item = &'r T>,
+) -> Markup {
+    let heads = html! { @for column in columns { (column.head) } };
+    let row = |row| html! { tr { @for column in columns { ((column.cell)(row)) } } };
+    table(&heads, &rows.into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Renders warnings that a reader must know before relying on the numbers.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use underload_record::schema::{RunRecord, StudyClass, StudyGroup, StudyRecord};
 
-use super::parts::{Least, NOTHING, lost_days, mean, table, unit_head, words_head};
+use super::parts::{Column, Least, NOTHING, lost_days, mean, table_of};
 use crate::study::{group_name, left_out};
 use crate::words::{count, significant, thousands};
 use underload_store::RunData;
@@ -15,15 +15,44 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     }
 }
 
+/// A class of a group. Only the first class of a group has the numbers of the group.
+struct Row<'a> {
+    group: &'a StudyGroup,
+    is_first: bool,
+    name: &'a String,
+    class: &'a StudyClass,
+}
+
 fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
-    let head = html! {
-        (words_head("lines")) (words_head("class")) (unit_head("measured", "lines"))
-        (unit_head("runs", "that count, void")) (unit_head("idle p50", "ms"))
-        (unit_head("loaded p99", "ms")) (unit_head("lag", "ms")) (unit_head("cut", "%"))
-    };
     let has_variants = record.variants.len() > 1;
-    let rows: Vec<Markup> =
-        study.groups.iter().flat_map(|group| group_rows(study, group, has_variants)).collect();
+    let of_first = |row: &Row<'_>, text: String| if row.is_first { text } else { String::new() };
+    let ms = |interval: &Option<_>| mean(interval.as_ref(), 1e6, Least::None);
+    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    let columns = [
+        Of::wide_words("lines", |row| of_first(row, group_name(row.group, has_variants))),
+        Of::words("class", |row| row.name.clone()),
+        Of::units("measured", "lines", |row| of_first(row, row.group.lines.to_string())),
+        Of::units("runs", "that count, void", |row| {
+            of_first(row, format!("{}, {}", row.group.runs, row.group.runs_void))
+        }),
+        Of::units("idle p50", "ms", |row| ms(&row.class.idle_p50_ns)),
+        Of::units("loaded p99", "ms", |row| {
+            html! { (ms(&row.class.loaded_p99_ns)) (lost_days(row.class.days_lost)) }
+        }),
+        Of::units("lag", "ms", |row| ms(&row.class.lag_ns)),
+        Of::units("cut", "%", |row| match *row.name == study.class {
+            true => mean(row.group.cut_percent.as_ref(), 1.0, Least::None),
+            false => html! { (NOTHING) },
+        }),
+    ];
+    let mut rows = Vec::new();
+    for group in &study.groups {
+        let classes = group.classes.iter().enumerate();
+        rows.extend(classes.map(|(number, (name, class))| {
+            let is_first = number == 0;
+            Row { group, is_first, name, class }
+        }));
+    }
     html! {
         h2 { "Lines: " (study.class) " against " (study.against) } "\n"
         p.note {
@@ -38,39 +67,6 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
             @if let Some(words) = left_out(study) { " Not of all runs: " (words) "." }
         }
         "\n"
-        (table(&head, &rows))
-    }
-}
-
-fn group_rows(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> Vec<Markup> {
-    let rows = group.classes.iter().enumerate();
-    rows.map(|(number, (name, class))| {
-        row(study, group, (number == 0, has_variants), (name, class))
-    })
-    .collect()
-}
-
-fn row(
-    study: &StudyRecord,
-    group: &StudyGroup,
-    (is_first, has_variants): (bool, bool),
-    (name, class): (&String, &StudyClass),
-) -> Markup {
-    let StudyClass { idle_p50_ns, loaded_p99_ns, lag_ns, days_lost } = class;
-    let ms = |interval: &Option<_>| mean(interval.as_ref(), 1e6, Least::None);
-    html! {
-        tr {
-            td.text.wide { @if is_first { (group_name(group, has_variants)) } }
-            td.text { (name) }
-            td { @if is_first { (group.lines) } }
-            td { @if is_first { (group.runs) ", " (group.runs_void) } }
-            td { (ms(idle_p50_ns)) }
-            td { (ms(loaded_p99_ns)) (lost_days(*days_lost)) }
-            td { (ms(lag_ns)) }
-            td {
-                @if *name == study.class { (mean(group.cut_percent.as_ref(), 1.0, Least::None)) }
-                @else { (NOTHING) }
-            }
-        }
+        (table_of(&columns, &rows))
     }
 }

@@ -5,7 +5,7 @@ use underload_record::schema::{
     Distribution, LatencySummary, Phase, Quantile, TrialRecord, Validity, World,
 };
 
-use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
+use super::parts::{Column, NOTHING, folded, table_of};
 use crate::subject::run_suffix;
 use crate::words::{mbit, ms, thousands};
 use underload_store::RunData;
@@ -15,26 +15,17 @@ pub(crate) const MOST_TRIALS: usize = 200;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let mut rows = Vec::new();
-    // A measurement of a real line has no seed.
-    let has_seeds = runs.iter().any(|run| run.record.world != World::Measured);
     for (number, run) in runs.iter().enumerate() {
         let suffix = run_suffix(runs, number);
         let listed = run.record.trials.iter().take(MOST_TRIALS);
-        rows.extend(listed.map(|trial| row(trial, &suffix, has_seeds)));
+        rows.extend(listed.map(|trial| Row { trial, variant: trial.variant.clone() + &suffix }));
     }
-    let head = html! {
-        (head("trial")) (words_head("variant")) (head("repeat"))
-        @if has_seeds { (head("seed")) }
-        (unit_head("load p50", "ms")) (unit_head("load p99", "ms"))
-        (unit_head("goodput up/down", "Mbit/s"))
-        (unit_head("lateness p99", "emulator/prober, ms")) (words_head("counts?"))
-    };
     let all: usize = runs.iter().map(|run| run.record.trials.len()).sum();
     let content = html! {
         @if runs.iter().any(|run| run.record.trials.len() > MOST_TRIALS) {
             p.note { "The first " (MOST_TRIALS) " of each run; all are in trials.parquet." } "\n"
         }
-        (table(&head, &rows))
+        (table_of(&columns(runs), &rows))
     };
     // Without a valid trial, the table is all that the reader can see.
     let mut trials = runs.iter().flat_map(|run| &run.record.trials);
@@ -49,26 +40,47 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     }
 }
 
-fn row(trial: &TrialRecord, suffix: &str, has_seed: bool) -> Markup {
-    let up: Vec<u64> = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
-    let down: Vec<u64> =
-        trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
-    let timeliness = &trial.timeliness;
-    html! {
-        tr {
-            td { (trial.index) }
-            td.text { (trial.variant) (suffix) }
-            td { (trial.repeat) }
-            @if has_seed { td { (trial.seed) } }
-            td { (load(trial).map_or(NOTHING.to_owned(), |load| ms(load.p50_ns))) }
-            td { (highest(load(trial))) }
-            td { (sum(&up)) " / " (sum(&down)) }
-            td {
-                (highest(timeliness.emulator_lateness)) " / " (highest(timeliness.prober_lateness))
-            }
-            td.text.wide[!trial.validity.is_valid()] { (verdict(&trial.validity)) }
-        }
+struct Row<'a> {
+    trial: &'a TrialRecord,
+    /// With the run's suffix if there are several.
+    variant: String,
+}
+
+fn columns<'a>(runs: &[RunData]) -> Vec<Column<'static, Row<'a>>> {
+    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    let mut columns = vec![
+        Of::numbers("trial", |row| row.trial.index),
+        Of::words("variant", |row| row.variant.clone()),
+        Of::numbers("repeat", |row| row.trial.repeat),
+    ];
+    // A measurement of a real line has no seed.
+    if runs.iter().any(|run| run.record.world != World::Measured) {
+        columns.push(Of::numbers("seed", |row| row.trial.seed));
     }
+    columns.extend([
+        Of::units("load p50", "ms", |row: &Row<'_>| {
+            load(row.trial).map_or(NOTHING.to_owned(), |load| ms(load.p50_ns))
+        }),
+        Of::units("load p99", "ms", |row| highest(load(row.trial))),
+        Of::units("goodput up/down", "Mbit/s", |row| {
+            let flows = || row.trial.flows.iter();
+            let up = sum(flows().filter_map(|flow| flow.goodput_up_bit_per_s).collect());
+            let down = sum(flows().filter_map(|flow| flow.goodput_down_bit_per_s).collect());
+            format!("{up} / {down}")
+        }),
+        Of::units("lateness p99", "emulator/prober, ms", |row| {
+            let timeliness = &row.trial.timeliness;
+            let late = [timeliness.emulator_lateness, timeliness.prober_lateness].map(highest);
+            late.join(" / ")
+        }),
+    ]);
+    let mut trials = runs.iter().flat_map(|run| &run.record.trials);
+    let verdict = |row: &Row<'_>| verdict(&row.trial.validity);
+    columns.push(match trials.any(|trial| !trial.validity.is_valid()) {
+        true => Of::wide_words("counts?", verdict),
+        false => Of::words("counts?", verdict),
+    });
+    columns
 }
 
 fn load(trial: &TrialRecord) -> Option<Distribution> {
@@ -86,7 +98,7 @@ fn highest(distribution: Option<Distribution>) -> String {
     }
 }
 
-fn sum(rates: &[u64]) -> String {
+fn sum(rates: Vec<u64>) -> String {
     if rates.is_empty() { NOTHING.to_owned() } else { mbit(rates.iter().sum::<u64>() as f64) }
 }
 
