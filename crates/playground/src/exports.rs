@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_in_words() {
+    fn impossible_settings_are_refused_in_words() {
         let good = r#"{"rate_kbit_per_s":10000,"rtt_ms":20,"queue":"fifo:limit=64KiB","uploads":1,
             "congestion_control":"cubic","ecn":false,"stream_kbit_per_s":0,"seed":1}"#;
         assert!(ask(good).starts_with("{\"scenario\":"));

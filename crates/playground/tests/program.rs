@@ -50,7 +50,7 @@ fn of_program(settings: &Settings) -> String {
 }
 
 #[test]
-fn the_page_shows_the_trial_that_the_program_runs() {
+fn the_playground_runs_the_programs_trial() {
     for json in SETTINGS {
         let settings = settings(json);
         let (here, program) = (record(&settings).expect("a trial"), of_program(&settings));

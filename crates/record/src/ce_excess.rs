@@ -302,7 +302,7 @@ mod tests {
     const LOW: Option<u64> = Some(1_000_000);
 
     #[test]
-    fn windows_are_of_idle_or_of_ramp_and_load_and_those_are_whole() {
+    fn alarm_windows_are_whole_and_of_idle_or_of_ramp_and_load() {
         let windows = Window::of_trial(&phases(12, 5, 26));
         let seconds: Vec<_> = windows
             .iter()
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_fair_share_or_none_that_is_known_raises_no_alarm() {
+    fn flows_with_a_fair_or_unknown_share_raise_no_alarm() {
         let all = [0, 900, 900, 900];
         assert_eq!(alarms(&all, Some(9_000_000)), []);
         assert_eq!(alarms(&all, Some(8_999_999)).len(), 1);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn few_packets_say_nothing_and_interrupt_a_streak() {
+    fn windows_of_few_packets_interrupt_a_streak() {
         let windows = Window::of_trial(&phases(10, 0, 50));
         let count =
             |ecn_packets| Arrived { ecn_packets, ce_packets: ecn_packets, ..Arrived::default() };
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_judged_by_what_reached_each_end() {
+    fn ce_marks_are_counted_at_each_end() {
         let flows = ["l4s", "plain"].map(|name| FlowRecord {
             name: name.to_owned(),
             kind: "probe".to_owned(),

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_is_that_of_a_list_of_the_trials() {
+    fn folded_numbers_equal_those_of_stored_trials() {
         let run = run();
         for summary in &run.summaries {
             let own = |trial: &&TrialRecord| trial.variant == summary.variant;
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn an_variant_with_a_trial_that_lost_every_probe_has_no_interval() {
+    fn a_variant_with_a_trial_without_answers_has_no_interval() {
         let answered = variant([Some(10), Some(12), Some(14)]).latencies.remove(0);
         assert_eq!(answered.over_repeats[&Quantile::P50].mean.to_bits(), 12e6_f64.to_bits());
         assert_eq!(answered.trials_all_lost, 0);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_lost_every_probe_is_within_no_range() {
+    fn a_trial_without_answers_is_within_no_range() {
         let mut share = ShareWithin::parse("idle.rtt.p50.within.0-20").expect("a share");
         for (distribution, lost) in [(Some(Distribution::default()), 0), (None, 9), (None, 0)] {
             let latency = LatencySummary { sent: 9, lost, distribution, ..Default::default() };
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_probe_that_all_trials_tell_to_stand_for_the_variant() {
+    fn a_share_uses_the_headline_probe_of_all_trials() {
         let latency = |probe: &str, closed_loop, p50_ns| LatencySummary {
             probe: probe.to_owned(),
             closed_loop,

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_of_medians_and_beyond_what_the_baseline_showed() {
+    fn a_change_compares_medians_and_exceeds_the_baselines_range() {
         let usual = |run: i64| 40.0 + (run % 5) as f64;
         let worse = trend(points(14, usual, 63.0));
         assert_eq!(worse.baseline.unwrap().runs, 28);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_measured_no_longer_is_judged_no_longer() {
+    fn a_step_without_recent_runs_has_no_change() {
         let points = || points(14, |_| 40.0, 90.0);
         let last_s = points().last().map_or(0, |point| point.at_s);
         let of = |latest_s| Trend::of("up", Followed::LoadP99, points(), WEEK, latest_s);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn few_runs_say_nothing_and_the_baseline_is_not_held_against_itself() {
+    fn few_runs_have_no_change_and_the_baseline_is_not_compared_with_itself() {
         let young = trend(points(5, |_| 40.0, 400.0));
         assert_eq!((young.recent, young.change_percent), (None, None));
         assert!(!young.is_worse_by(0.0));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_and_days_are_told_apart() {
+    fn medians_by_hour_and_day_are_separate() {
         // 2026-11-23, a Monday, 13:30 UTC: date -ud '2026-11-23 13:30' +%s
         let trend = trend(vec![Point { at_s: 1_795_440_600, value: 5.0 }]);
         assert_eq!(trend.hours[13].map(|level| level.p50), Some(5.0));

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_was_counted() {
+    fn a_link_summary_has_every_counter() {
         let offered = Count { packets: 3, bytes: 3_000 };
         let window = tally(true).end_window(Time::from_millis(20), offered);
         let name = |flow| format!("flow {}", flow / 4);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sent_has_no_delays_and_a_constant_rate_no_queuing_delay() {
+    fn delays_need_sent_packets_and_queuing_delay_a_varying_rate() {
         let at = Time::from_millis(20);
         let empty = Tally::new(Time::ZERO, true).end_window(at, Count::default());
         let name = |_| unreachable!("nothing was sanctioned");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_carry_the_direction_and_the_hop_and_say_what_came_since_the_point_before() {
+    fn series_of_a_link_name_its_direction_and_hop_and_count_per_interval() {
         let mut tally = tally(false);
         let mut curves = Curves::default();
         let backlog = Backlog { packets: 1, bytes: 700 };

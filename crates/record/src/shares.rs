@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn who_got_nothing_leaves_no_ratio() {
+    fn flows_without_goodput_have_no_ratio() {
         let fair = trial(&[("a", Some(30), true), ("b", Some(10), true)]);
         let starved = trial(&[("a", Some(30), true), ("b", Some(0), true)]);
         let unknown = trial(&[("a", Some(30), true), ("b", None, true)]);

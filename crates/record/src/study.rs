@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_does_not_fill_its_own_line_is_void() {
+    fn a_run_below_its_lines_rate_is_void() {
         let mut pools = StudyPools::default();
         let run = |low: &'static [u64]| [(10, low), (10, &[110][..])];
         add(&mut pools, (1, 0, "a"), 100, run(&[20]));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_can_be_named_for_all_lines_and_for_those_of_a_draw() {
+    fn a_metric_names_the_cut_of_all_lines_or_of_one_condition() {
         let group = |variant: &str, model: &str, home: &str, cuts: &[f64]| StudyGroup {
             variant: variant.to_owned(),
             conditions: [("model", model), ("home", home)]
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_does_not_fit_is_left_out_whole_and_counted() {
+    fn runs_beyond_the_memory_limit_are_left_out_and_counted() {
         // A run has 12 samples, which must fit together with the ramp's, although the ramp's are
         // not stored.
         let mut pools = StudyPools { capacity: 24, ..StudyPools::default() };
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_of_a_line_adds_nothing() {
+    fn trials_that_are_no_runs_of_a_line_add_nothing() {
         let mut pools = StudyPools::default();
         pools.add(&TrialRecord::default(), &[Sample::default()]);
         let mut empty = study(&["model"]);

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn control_characters_are_replaced() {
         let hostile = "a\u{1b}]0;own\u{7}b\u{9b}2J\u{202e}c\r\n\td\u{7f}";
         assert_eq!(plain_text(hostile), "a�]0;own�b�2J�c�\n�d�");
         assert_eq!(one_line("two\nlines"), "two�lines");

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_told_once_with_how_often() {
+    fn an_alarm_names_a_flow_once_with_its_count() {
         let alarms = [alarm("game")];
         let lines = lines(&record(&[&alarms, &[], &alarms]), " (run 2)");
         assert_eq!(
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_that_do_not_count_and_too_many_flows_are_not_told_one_by_one() {
+    fn alarms_skip_invalid_trials_and_summarise_many_flows() {
         let many: Vec<CeAlarm> = (0..9).map(|number| alarm(&format!("game-{number}"))).collect();
         let mut record = record(&[&many]);
         let told = lines(&record, "");

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sentence_says_the_effect_how_sure_it_is_and_of_what() {
+    fn the_first_sentence_has_the_effect_its_certainty_and_the_groups() {
         let first = |ratio| cohort_sentences(&study(ratio)).remove(0);
         assert_eq!(
             first(estimate(9.81, 9.7, 9.92)),
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_study_less_than_it_looks_is_told() {
+    fn weaknesses_of_a_study_are_warnings() {
         let mut careful = study(estimate(9.0, 8.0, 10.0));
         assert!(cohort_warnings(&careful).is_empty());
         (careful.sampled, careful.late_runs) = (0.25, 3);
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pooled_median_that_is_not_the_devices_is_told() {
+    fn a_pooled_median_outside_the_devices_quartiles_is_marked() {
         let warned = |median: Option<f64>, devices: Option<(f64, f64)>| {
             let mut study = study(estimate(9.0, 8.0, 10.0));
             let own = &mut study.series[0].cohorts[0];
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_of_no_scheduled_run_is_not_called_lost() {
+    fn a_quantile_without_scheduled_runs_is_missing_and_not_lost() {
         let one = QuantileEstimate { share: 0.5, ..QuantileEstimate::default() };
         let lost = CohortSeries { quantiles: vec![one], ..cohort("aqm", 20.0) };
         assert_eq!(series_cells(&lost)[5], "lost");

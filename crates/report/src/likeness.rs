@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_has_of_two_specs_what_they_do_not_share() {
+    fn a_sentence_names_the_parts_of_two_specs_that_differ() {
         let words = |key: &str, from: &str, to: &str| {
             words(&variant(&[(key, from)]), &variant(&[(key, to)]))
         };

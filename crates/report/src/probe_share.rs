@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_that_take_much_of_a_link_are_named_with_their_share() {
+    fn probes_with_a_large_share_of_a_link_are_named() {
         let link = |phase, bytes| BottleneckSummary {
             window: PhaseWindow { phase, start_ns: 0, end_ns: 2_000_000_000 },
             offered: PacketCount { packets: bytes / 80, bytes },

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shows_every_number_and_why_it_is_missed() {
+    fn the_table_of_figures_has_every_number_and_the_cause_of_a_miss() {
         let expected = "\
 paper/figure-1: A paper, Figure 1
   1 of 4 met, 2 missed, 1 not measured
@@ -401,7 +401,7 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
     }
 
     #[test]
-    fn a_choice_says_what_is_chosen() {
+    fn a_choice_names_the_chosen_parameter() {
         let mut choice = figures()[0].expectations[2].clone();
         choice.choice = choice.choice.map(|choice| Choice { within: 0.1, ..choice });
         let words = what(&choice);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_what_is_left_is_the_report_of_all() {
+    fn a_report_of_reduced_data_equals_the_full_one() {
         for plot in [None, Some("load.rtt.p50")] {
             let [whole, left] = written(many(plot));
             let in_full = |run: &RunData| {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_plot_is_about_something_else_nothing_is_left_out() {
+    fn plots_of_other_metrics_need_all_samples() {
         let [whole, left] = written(many(Some("load.sojourn.up.p99")));
         assert_eq!(left, whole);
     }

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_goes_on_below_its_margin() {
+    fn long_lines_wrap_with_their_indent() {
         let told = |line: &str| render(&notes(line));
         assert_eq!(told("up    goodput 9.43 Mbit/s"), "  up    goodput 9.43 Mbit/s\n");
         let long = format!("up    {}", ["84 dropped (0.719 %)"; 8].join(", "));

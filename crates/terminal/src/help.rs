@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_options_are_in_the_help_that_asks_for_them() {
+    fn rare_options_are_in_the_full_help_only() {
         for word in ["-h", "--help"] {
             let usual = help(&command(), &["program", "own", word]);
             assert!(usual.contains("--usual") && !usual.contains("--rare"), "{usual}");

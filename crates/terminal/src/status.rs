@@ -47,7 +47,7 @@ mod tests {
     use crate::exit::message;
 
     #[test]
-    fn what_a_signal_ended_has_its_status_whatever_the_reader_did() {
+    fn a_signal_decides_the_exit_status_before_a_closed_pipe() {
         let interrupted =
             |error: anyhow::Error| error.context(Stopped::by_signal(2)).context("the sweep");
         let status = |error| format!("{:?}", code(Err(error)));
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_no_failure() {
+    fn a_closed_pipe_exits_with_success() {
         let closed = io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(is_broken_pipe(&anyhow::Error::from(closed).context("writing the table")));
         let of_json = serde_json::Error::io(io::Error::from(io::ErrorKind::BrokenPipe));

@@ -54,7 +54,7 @@ fn a_changed_source_is_seen_and_a_glance_at_the_checkout_builds_nothing() {
 }
 
 #[test]
-fn outside_a_checkout_it_is_unknown() {
+fn the_commit_is_unknown_outside_a_checkout() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(commit::commit(folder.path()), "unknown");
     assert!(commit::watched(folder.path()).is_empty());

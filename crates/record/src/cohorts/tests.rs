@@ -65,7 +65,7 @@ fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
 }
 
 #[test]
-fn what_was_planted_is_found_by_line() {
+fn a_planted_effect_is_found_by_line() {
     let lines = fleet(&mut Rng::new(1), 400, 8.0, [0.5, 0.5]);
     let study = study(&lines, 1);
     assert_eq!(study.reference, "plain");
@@ -88,7 +88,7 @@ fn what_was_planted_is_found_by_line() {
 }
 
 #[test]
-fn other_tiers_are_no_effect_once_like_lines_are_compared() {
+fn strata_remove_the_effect_of_other_tiers() {
     // The cohorts are equally fast, but the reference has more slow lines.
     let lines = fleet(&mut Rng::new(2), 2_000, 1.0, [0.2, 0.6]);
     let study = study(&lines, 1);
@@ -109,7 +109,7 @@ fn other_tiers_are_no_effect_once_like_lines_are_compared() {
 }
 
 #[test]
-fn hours_count_a_line_once_however_many_it_is_measured_in() {
+fn a_line_measured_in_several_hours_counts_once() {
     let mut lines = fleet(&mut Rng::new(3), 1_000, 2.0, [0.0, 0.0]);
     let width = |lines: &Lines| {
         let ratio = study(lines, 1).series[1].stratified[HOUR].ratio.expect("an estimate");
@@ -142,7 +142,7 @@ fn missing_runs_are_compared_by_line_and_halves_of_a_cohort_are_alike() {
 }
 
 #[test]
-fn a_cohort_alone_or_without_lines_is_told_and_not_compared() {
+fn a_single_or_empty_cohort_warns_and_is_not_compared() {
     let mut lines = fleet(&mut Rng::new(5), 100, 8.0, [0.5, 0.5]);
     lines.lines.retain(|line| line.cohort == 0);
     let alone = study(&lines, 1);

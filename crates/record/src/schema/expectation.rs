@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_the_number_of_the_best_or_of_the_least_that_is_nearly_as_good() {
+    fn a_choice_is_the_smallest_candidate_nearly_as_good_as_the_best() {
         let scores = [("8", 4.0), ("16", 4.4), ("32", 4.45), ("64", 3.0)];
         let variants = ["call/8KiB", "call/16KiB", "call/32KiB", "call/64KiB"];
         let score = |variant: &str| {

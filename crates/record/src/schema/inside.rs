@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_need_as_many_values_as_those_of_probes() {
+    fn percentiles_inside_the_load_need_the_same_number_of_values() {
         let of = |count: u32| {
             let values = (1..=count).map(f64::from).chain([0.0, f64::NAN, -1.0]);
             InsideReadings::of_ms(Direction::Down, "readings", values, None)

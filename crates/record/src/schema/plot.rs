@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_variants_that_differ_where_the_mean_is_taken() {
+    fn a_point_is_the_mean_of_the_variants_that_match_a_star() {
         let variants = ["1mbit/57ms/8KiB", "1mbit/117ms/8KiB", "2mbit/57ms/8KiB", "other"];
         let points = plot("{line}/*/{x}").points(&variants);
         let told: Vec<(&str, &str, &str)> = points

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_few_packets_has_no_99th_percentile() {
+    fn a_lateness_of_few_packets_names_their_number() {
         let words = |packets| {
             let late = Distribution { count: packets, p99_ns: 4_200_000, ..Default::default() };
             let timeliness = Timeliness { prober_lateness: Some(late), ..Default::default() };

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn where_few_clusters_reach_no_interval_is_told() {
+    fn a_quantile_of_few_clusters_has_no_interval() {
         let quantiles = |clusters: usize| {
             let mut bins = BinnedClusters::new(RATIO, 932, clusters);
             (0..clusters).for_each(|cluster| bins.add(cluster, 500 + cluster % 50, 50));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_longer_than_all() {
+    fn lost_values_are_longer_than_all_bins() {
         let mut bins = BinnedClusters::new(RATIO, 932, 50);
         for cluster in 0..50 {
             bins.add(cluster, 500, 98);

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_none() {
+    fn groups_that_cannot_be_compared_have_no_result() {
         for confidence in [-0.5, 0.0, 1.0, 1.5, f64::NAN] {
             let shift = hodges_lehmann_shift(&SMALL_A, &SMALL_B, confidence);
             assert_eq!(shift, None, "{confidence}");

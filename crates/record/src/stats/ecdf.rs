@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_not_numbers_are_left_out() {
+    fn values_that_are_not_finite_are_left_out() {
         assert_eq!(Ecdf::new([f64::NAN, f64::INFINITY]), None);
         assert_eq!(Ecdf::new([f64::NAN, 1.0]).map(|ecdf| ecdf.sorted().len()), Some(1));
     }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_are_alike_or_apart() {
+    fn equal_and_disjoint_groups_have_known_distances() {
         let same = kolmogorov_smirnov(&[1.0, 2.0, 2.0], &[2.0, 1.0, 2.0]).expect("finite");
         assert!(same.distance.abs() < 1e-12 && (same.p_value - 1.0).abs() < 1e-12);
         let apart = kolmogorov_smirnov(&[1.0; 50], &[2.0; 50]).expect("finite");

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_distribution() {
+    fn no_values_have_no_distribution() {
         assert_eq!(distribution::<u64>(&mut []), None);
         assert_eq!(nearest_rank::<u64>(&[], 0.5), None);
     }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_interval_has_none_here() {
+    fn values_without_an_interval_have_none_in_two_passes() {
         for values in [&[][..], &[1.0, f64::NAN], &[f64::INFINITY, 2.0], &[0.0, 0.0], &[-0.0]] {
             assert_eq!(
                 bits(in_two_passes(values)),

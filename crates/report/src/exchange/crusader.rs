@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_ran_one_after_the_other_stay_apart() {
+    fn consecutive_tests_become_separate_variants() {
         for mbit in [[143, 88, 240, 87], [16, 39, 10, 38], [1, 1, 1, 1], [900, 20, 800, 19]] {
             let run = run(&three_tests(mbit));
             let variants: Vec<&str> =
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_before_the_test_is_no_byte() {
+    fn points_before_the_test_count_no_bytes() {
         let run = run(&three_tests([16, 39, 10, 38]));
         let upload = &run.record.trials[1];
         assert_eq!(upload.flows[1].goodput_up_bit_per_s, Some(39_000_000));

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_of_a_socket_is_no_rate() {
+    fn socket_statistics_are_no_rates() {
         let plain = read(FILE.as_bytes()).unwrap().into_run();
         let text = FILE.replace(
             "\"results\": {",
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_grid_moves_no_phase() {
+    fn a_longer_grid_keeps_the_phases() {
         let long = FILE.replace("2.0, 3.0]", "2.0, 3.0, 9.0]");
         let phases = read(long.as_bytes()).unwrap().phases;
         let ends: Vec<u64> = phases.iter().map(|window| window.end_ns / 1_000_000_000).collect();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_counts_for_as_long_as_it_was_measured() {
+    fn a_rate_is_weighted_by_its_duration() {
         let uneven =
             FILE.replace("1795233602.5, \"val\": 8.0", "1795233603, \"val\": 8.0, \"dur\": 1.5");
         let uneven = uneven.replace("\"val\": 12.0", "\"val\": 12.0, \"dur\": 0.5");
@@ -400,7 +400,7 @@ mod tests {
 
     /// The load lasts two seconds: one flow runs in the first second, another flow in the second.
     #[test]
-    fn flows_that_do_not_run_together_are_not_added() {
+    fn rates_of_flows_at_different_times_are_not_added() {
         let staggered = FILE.replace(r#""TCP upload": [null, 8.0, 12.0, null], "#, "").replace(
             r#""TCP upload": [{"t": 1795233602.5, "val": 8.0}, {"t": 1795233603.5, "val": 12.0}]"#,
             r#""TCP upload::1": [{"t": 1795233602.5, "val": 8.0, "dur": 1.0}],
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_is_refused_with_the_reason() {
+    fn unreadable_flent_files_are_refused_with_the_reason() {
         let newer = FILE.replace("\"version\": 4", "\"version\": 5");
         let error = read(newer.as_bytes()).unwrap_err().to_string();
         assert!(error.contains("1 to 4"), "{error}");

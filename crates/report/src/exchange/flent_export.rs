@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn an_exported_trial_is_read_back() {
         let run = run();
         let file = flent_file(&run, &run.record.trials[0]).unwrap();
         let back = import(&file).unwrap();

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_is_what_arrived_not_what_was_sent() {
+    fn an_uploads_goodput_counts_received_bytes() {
         let end = r#""end":{"streams":[{"receiver":
             {"socket":5,"bytes":2000000,"bits_per_second":7e6}}]}}"#;
         let run = read(FILE.replace("\"end\":{}}", end).as_bytes()).unwrap().into_run();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn udp_streams_share_what_the_other_end_received() {
+    fn udp_streams_share_the_received_total() {
         let udp = FILE.replace("\"TCP\"", "\"UDP\"");
         let with = |end: &str| {
             let text = udp.replace("\"end\":{}}", &format!("\"end\":{end}}}"));

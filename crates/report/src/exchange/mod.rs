@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nothing_is_told_what_would_be() {
+    fn unknown_content_is_refused_with_the_known_formats() {
         for bytes in [b"".as_slice(), b"hello", b"{}", b"{\"a\":", &[0x59, 1, 2], &[0xff; 100]] {
             let error = import(bytes).unwrap_err();
             assert!(error.to_string().contains("flent"), "{error}");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn several_documents_in_one_file_are_told() {
+    fn several_documents_in_one_file_are_refused() {
         let one = r#"{"start":{},"intervals":[{"streams":[{"socket":5,"end":1.0,
             "bits_per_second":8e6}]}],"end":{}}"#;
         assert!(import(one.as_bytes()).is_ok());

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_below_zero_stays_there() {
+    fn an_interval_may_be_below_zero() {
         let interval = Interval {
             low: Some(-80.2),
             high: Some(-64.2),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_show_the_cells_that_they_ask_for() {
+    fn sweep_plots_show_their_selected_cells() {
         let variant = SweepDimension::Variant;
         let mut plots = [PlotKind::Sweep, PlotKind::Heat, PlotKind::Box, PlotKind::Scatter]
             .map(|kind| picture(kind, variant));

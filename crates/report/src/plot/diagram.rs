@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_of_whole_days_tells_no_times() {
+    fn a_scale_of_whole_days_has_no_times() {
         let times = |x: Scale| {
             let rings = Curve::rings("a", vec![(20_002.0, 5.0)]);
             let panel = Panel { x, y: Scale::linear("ms", 0.0..10.0), curves: vec![rings] };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_that_spans_nothing_shows_its_value_in_the_middle() {
+    fn an_empty_scale_shows_its_value_in_the_middle() {
         let x = Scale::linear("delay", 5.0..5.0);
         let rings = Curve::rings("a", vec![(5.0, 3.0)]);
         let panel = Panel { x, y: Scale::linear("ms", 0.0..10.0), curves: vec![rings] };

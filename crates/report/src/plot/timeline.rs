@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_lose_no_packet() {
+    fn sums_per_bucket_count_every_packet() {
         let points: Vec<SeriesPoint> =
             (0..5000).map(|time_ns| SeriesPoint { time_ns, value: 1.0 }).collect();
         let total: f64 = sums(&points, 4_999).iter().map(|(_, sum)| sum).sum();

@@ -189,8 +189,8 @@ fn curves_are_pointed_at_and_switched_off() {
 }
 
 #[test]
-fn the_parts_of_a_box_are_no_curves_to_switch() {
-    let Some(mut browser) = Browser::launch("the_parts_of_a_box_are_no_curves_to_switch") else {
+fn parts_of_a_box_plot_have_no_switches() {
+    let Some(mut browser) = Browser::launch("parts_of_a_box_plot_have_no_switches") else {
         return;
     };
     let names = ["pie/near", "pie/far", "fifo/near", "fifo/far"].map(str::to_owned);
@@ -216,8 +216,8 @@ fn the_parts_of_a_box_are_no_curves_to_switch() {
 }
 
 #[test]
-fn without_a_script_everything_is_there_and_on_paper_nothing_is_folded() {
-    let test = "without_a_script_everything_is_there_and_on_paper_nothing_is_folded";
+fn the_page_is_complete_without_a_script_and_unfolded_on_paper() {
+    let test = "the_page_is_complete_without_a_script_and_unfolded_on_paper";
     let Some(mut browser) = Browser::launch(test) else { return };
     let (_folder, address) = written(small());
     browser.screen(Screen::Desktop, false);
@@ -239,8 +239,8 @@ fn without_a_script_everything_is_there_and_on_paper_nothing_is_folded() {
 const HOSTILE: &str = "</metadata><img src=x onerror=\"document.title='owned'\">/<b>";
 
 #[test]
-fn words_of_strangers_stay_words_in_what_the_script_writes() {
-    let test = "words_of_strangers_stay_words_in_what_the_script_writes";
+fn names_of_runs_stay_text_in_the_script() {
+    let test = "names_of_runs_stay_text_in_the_script";
     let Some(mut browser) = Browser::launch(test) else { return };
     let names: Vec<String> = (0..14).map(|number| format!("{number}{HOSTILE}")).collect();
     let run = run_of(&names, DOCSIS_PIE, |record| {

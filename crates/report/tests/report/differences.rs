@@ -69,7 +69,7 @@ fn another_line_is_compared_too() {
 }
 
 #[test]
-fn a_baseline_that_the_scenario_names_takes_the_place_of_the_first_variant() {
+fn the_scenarios_baseline_replaces_the_first_variant() {
     let settings: [&[(&str, &str)]; 2] = [&[("path.up_queue", "a")], &[("path.up_queue", "b")]];
     let data = run(settings, |record| {
         let baseline = "docsis-pie".to_owned();
@@ -84,7 +84,7 @@ fn a_baseline_that_the_scenario_names_takes_the_place_of_the_first_variant() {
 }
 
 #[test]
-fn variants_of_unknown_settings_are_told_by_their_range() {
+fn variants_with_unknown_settings_are_described_by_their_range() {
     let lines = lines([&[], &[]]);
     assert_eq!(
         lines[0],
@@ -94,7 +94,7 @@ fn variants_of_unknown_settings_are_told_by_their_range() {
 }
 
 #[test]
-fn a_load_that_waits_where_its_probes_do_not_is_told() {
+fn a_queue_of_the_load_alone_is_reported() {
     let told_with = |inside_ms: f64, text: &str| {
         let mut data = run([&[("path.up_queue", "a")], &[("path.up_queue", "b")]], |_| {});
         let mean = Interval { mean: inside_ms * 1e6, repeats: 6, ..Interval::default() };

@@ -131,7 +131,7 @@ fn the_reason_why_nothing_is_compared_is_the_true_one() {
 }
 
 #[test]
-fn a_percentile_that_both_lost_is_replaced_by_a_lower_one() {
+fn a_percentile_lost_in_both_variants_is_replaced_by_a_lower_one() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let line = |kept: [usize; 2]| {
         let kept = [("buffer-control", kept[0]), ("docsis-pie", kept[1])];

@@ -47,7 +47,7 @@ fn every_documented_metric_has_its_value_and_unit() {
 }
 
 #[test]
-fn clocks_that_differ_are_told() {
+fn different_clocks_are_reported() {
     let import = |(up_ns, down_ns): (i64, i64)| {
         let trip = |number: u64| {
             format!(
@@ -113,7 +113,7 @@ fn an_expectation_of_several_variants_is_their_mean_ratio() {
 }
 
 #[test]
-fn names_that_mean_nothing_have_no_value() {
+fn unknown_metric_names_have_no_value() {
     let data = run(World::Live, &[DOCSIS_PIE], 1, 50_000_000);
     for name in [
         "", ".", "/", "load", "load.rtt", "load.rtt.p51", "later.rtt.p50", "load.up.p50",

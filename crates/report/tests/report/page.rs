@@ -305,7 +305,7 @@ fn names_from_files_cannot_become_markup() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn several_runs_are_told_apart_by_world() -> Result<(), Box<dyn Error>> {
+fn several_runs_are_named_by_world() -> Result<(), Box<dyn Error>> {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let runs = [run(World::Live, &queues, 2, 20_000_000), run(World::Sim, &queues, 2, 20_000_000)];
     let html = render(&runs)?;

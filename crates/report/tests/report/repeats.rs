@@ -32,7 +32,7 @@ fn repeat(first: &Trial, trial: &mut Trial) {
 }
 
 #[test]
-fn repeats_of_one_and_the_same_trial_are_no_evidence() {
+fn identical_repeats_are_no_evidence() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let [differing, same] = [false, true].map(|is_same| run(&queues, is_same));
     let certainty = |run: &RunData| summary_lines(std::slice::from_ref(run)).swap_remove(1);

@@ -51,7 +51,7 @@ fn data() -> RunData {
 }
 
 #[test]
-fn the_terminal_names_those_who_were_sent_away_most() {
+fn the_table_names_the_flows_sanctioned_most() {
     let data = data();
     let links = data.record.trials.iter().filter(|trial| trial.variant == "docsis-pie");
     let phases: usize = links.map(|trial| trial.bottlenecks.len()).sum();

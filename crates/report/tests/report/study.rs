@@ -45,7 +45,7 @@ fn group(variant: &str, cut: Option<Interval>) -> StudyGroup {
 }
 
 #[test]
-fn a_study_begins_with_its_cut_and_how_sure_that_is() {
+fn a_study_begins_with_the_cut_and_its_interval() {
     let data = study(vec![
         group("sure", Some(interval(90.0, Some((85.0, 95.0))))),
         group("worse", Some(interval(-20.0, Some((-30.0, -10.0))))),
@@ -75,7 +75,7 @@ fn a_study_begins_with_its_cut_and_how_sure_that_is() {
 }
 
 #[test]
-fn a_study_without_a_run_that_counts_says_so() {
+fn a_study_without_counted_runs_says_so() {
     let lines = summary_lines(&[study(Vec::new())]);
     assert_eq!(lines[0], "No run of a line counts, so nothing can be said of its classes.");
 }

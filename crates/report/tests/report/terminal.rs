@@ -124,7 +124,7 @@ comcast/upstream: sim against live
 }
 
 #[test]
-fn a_run_that_lost_its_probes_agrees_with_none_that_did_not() {
+fn lost_probes_never_agree_with_answered_ones() {
     let with = |kept: Option<usize>| {
         let mut trials = synthetic::trials(&[DOCSIS_PIE], 1, 10_000_000);
         if let Some(kept) = kept {
