@@ -118,7 +118,7 @@ fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
 fn is_skipped_without_browser(test: &str, output: &Output) -> bool {
     for (missing, remedy) in [
         ("no Chromium", "apt install chromium, or UNDERLOAD_CHROMIUM"),
-        ("no dash.js", "./setup, or UNDERLOAD_DASHJS"),
+        ("no dash.js", "./setup --tests, or UNDERLOAD_DASHJS"),
     ] {
         if stderr(output).contains(missing) {
             eprintln!("SKIPPED {test}: {missing} ({remedy})");

@@ -25,7 +25,7 @@ impl Scratch {
     /// installed.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let Some(programs) = programs() else {
-            eprintln!("SKIPPED {test}: PostgreSQL is not installed (./setup installs it)");
+            eprintln!("SKIPPED {test}: PostgreSQL is not installed (./setup --tests installs it)");
             return None;
         };
         let user = user();
