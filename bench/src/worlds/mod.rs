@@ -38,7 +38,7 @@ pub const NAME: &str = "worlds";
 pub const WHAT: &str =
     "scenarios in the simulator, the kernel and live, and what is within the goals (an hour)";
 const USAGE: &str = "usage: cargo xtask bench worlds [--quick] [--live] [--stored] [--program FILE] \
-                     [--seed N] [--out PAGE] [PART OF A SCENARIO'S NAME...]";
+                     [--seed N] [PART OF A SCENARIO'S NAME...]";
 /// Simulated trials of a variant whose spread is compared with Linux's number.
 pub const SEEDS: &str = "10";
 
@@ -62,10 +62,10 @@ struct Worlds {
     is_stored: bool,
 }
 
-/// Runs the cases, or those whose names contain one of the last arguments, and prints the tables or
-/// writes them between the marks of a page. `--live` adds the live world: last, one trial at once.
+/// Runs the cases, or those whose names contain one of the last arguments, and prints the
+/// tables. `--live` adds the live world: last, one trial at once.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
-    let (mut page, mut program, mut parts) = (None, None, Vec::new());
+    let (mut program, mut parts) = (None, Vec::new());
     let (mut worlds, mut options) = (VIRTUAL.to_vec(), Vec::new());
     let mut is_stored = false;
     let mut words = arguments.iter();
@@ -77,7 +77,6 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
             "--stored" => is_stored = true,
             "--seed" => options.extend(["--seed".to_owned(), (*value()?).to_owned()]),
             "--program" => program = Some(PathBuf::from(value()?)),
-            "--out" => page = Some(PathBuf::from(value()?)),
             option if option.starts_with('-') => bail!("unknown option {option}\n{USAGE}"),
             part => parts.push(part),
         }
@@ -88,7 +87,6 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     if cases.is_empty() {
         bail!("no scenario of these names: {}\n{USAGE}", parts.join(", "));
     }
-    let page = page.map(|page| table::Page::read(&page)).transpose()?;
     let program = program.map_or_else(build_program, Ok)?;
     let program = fs::canonicalize(&program).with_context(|| program.display().to_string())?;
     let folder = target().join("worlds");
@@ -96,14 +94,8 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     for &case in cases.iter().filter(|_| !is_stored) {
         fresh_folder(&compared.folder(case))?;
     }
-    let tables = compared.compare(&cases, &worlds)?;
-    match page {
-        Some(page) => page.write(&tables),
-        None => {
-            print!("{tables}");
-            Ok(())
-        }
-    }
+    print!("{}", compared.compare(&cases, &worlds)?);
+    Ok(())
 }
 
 impl Worlds {

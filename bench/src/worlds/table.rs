@@ -1,11 +1,7 @@
-//! The comparison as tables for a page.
+//! The comparison as tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, bail};
 
 use super::outcome::{METRICS, Outcome};
 use super::{CASES, Outcomes, Results};
@@ -23,36 +19,6 @@ const GOALS: [(&str, usize, f64, f64); METRICS] = [
     ("flow's round trip, ms", 1, 2.0, 5.0),
     ("pacing, Mbit/s", 2, 0.0, 5.0),
 ];
-const START: &str = "<!-- numbers: worlds -->\n";
-const END: &str = "<!-- end -->";
-
-/// A page with marks between which the tables belong.
-pub struct Page {
-    file: PathBuf,
-    before: String,
-    after: String,
-}
-
-impl Page {
-    /// Reads the page, so that a missing mark is an error before hours of trials.
-    pub fn read(file: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        let parts = text.split_once(START).and_then(|(before, rest)| {
-            let (_, after) = rest.split_once(END)?;
-            Some((before.to_owned(), after.to_owned()))
-        });
-        let Some((before, after)) = parts else {
-            bail!("{}: no `{}` before a `{END}`", file.display(), START.trim());
-        };
-        Ok(Self { file: file.to_owned(), before, after })
-    }
-
-    pub fn write(&self, tables: &str) -> anyhow::Result<()> {
-        let Self { file, before, after } = self;
-        let text = format!("{before}{START}{tables}{END}{after}");
-        fs::write(file, text).with_context(|| file.display().to_string())
-    }
-}
 
 /// How many numbers of a world are within the goal, how many miss it while the reference is within
 /// the spread of the world's seeds, and of how many, by metric.
@@ -216,19 +182,5 @@ mod tests {
         assert!(text.contains(row), "{text}");
         assert!(text.starts_with("- `kernel`: Linux 7\n"), "{text}");
         assert!(text.contains("\n**1 (2) of 4 within.**\n"), "{text}");
-    }
-
-    #[test]
-    fn a_page_keeps_what_is_outside_of_the_marks() {
-        let folder = std::env::temp_dir().join(format!("xtask-worlds-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("page.md");
-        fs::write(&file, format!("before\n{START}old\n{END}\nafter\n")).expect("written");
-        Page::read(&file).and_then(|page| page.write("new\n")).expect("written");
-        let text = fs::read_to_string(&file).expect("a page");
-        assert_eq!(text, format!("before\n{START}new\n{END}\nafter\n"));
-        fs::write(&file, "no marks").expect("written");
-        assert!(Page::read(&file).is_err());
-        fs::remove_dir_all(&folder).expect("removed");
     }
 }
