@@ -186,21 +186,7 @@ fn public_key(sender: usize) -> [u8; 32] {
 }
 
 fn device(public_key: [u8; 32]) -> Device {
-    Device {
-        id: DeviceId::of_key(&public_key),
-        public_key,
-        attributes: Attributes::default(),
-        enrolled_ms: START_MS,
-        seen_ms: START_MS,
-        is_removed: false,
-        epoch: 0,
-        request: 0,
-        waiting: 0,
-        dropped: 0,
-        schedules: Vec::new(),
-        settle_ms: u64::MAX,
-        made: 0,
-    }
+    Device::new(DeviceId::of_key(&public_key), public_key, Attributes::default(), START_MS)
 }
 
 fn server(public_key: [u8; 32], name: &str) -> Server {

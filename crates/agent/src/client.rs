@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use underload_fleet::agent::Trouble;
 use underload_fleet::device::Attributes;
 use underload_fleet::message::{Enrolled, Problem, ServerAddress, Session};
+use underload_fleet::operator;
 use underload_fleet::removal::Removal;
 use underload_fleet::request::authenticate;
 use underload_probe::control::ServiceError;
@@ -167,16 +168,15 @@ impl Client {
     }
 
     /// Sends a message with an operator's token.
-    pub fn ask_as_operator<M: Serialize, A: DeserializeOwned>(
+    pub fn ask_as_operator<M: operator::Message>(
         &mut self,
         orchestrator: usize,
         token: &str,
-        path: &str,
         message: &M,
-    ) -> Result<A, Failure> {
+    ) -> Result<M::Answer, Failure> {
         let shown = format!("Bearer {token}");
         let headers = [(header::AUTHORIZATION.as_str(), &*shown)];
-        read(&self.send(orchestrator, path, &written(message)?, &headers)?)
+        read(&self.send(orchestrator, M::PATH, &written(message)?, &headers)?)
     }
 
     fn authenticated(
@@ -443,7 +443,7 @@ mod tests {
         let redirects = std::thread::spawn(move || {
             let (mut stream, _) = here.accept().expect("a client");
             let mut request = Vec::new();
-            while !request.ends_with(b"{}") {
+            while !request.ends_with(b"}") {
                 let mut byte = [0];
                 stream.read_exact(&mut byte).expect("the rest of the request");
                 request.push(byte[0]);
@@ -455,8 +455,8 @@ mod tests {
             request
         });
         let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
-        let message = serde_json::json!({});
-        let answer = client.ask_as_operator::<_, ()>(0, "secret", "/v1/operator/x", &message);
+        let message = operator::StopPlan { name: String::new() };
+        let answer = client.ask_as_operator(0, "secret", &message);
         let failure = answer.expect_err("it is no answer");
         assert!(failure.words.contains("answered 307"), "{failure}");
         let request = redirects.join().expect("it ended");

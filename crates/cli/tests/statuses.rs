@@ -313,7 +313,7 @@ fn a_plan_beyond_its_budget_fails_and_a_wrong_one_is_bad_input() {
     assert!(status == Some(0) && load.contains("1.43 GB in 30 days"), "{load}");
     let (status, load, errors) = check(&plan.replace("\"2GB\"", "\"1GB\""));
     assert!(status == Some(1) && load.contains("1.43 GB"), "{load}");
-    assert!(errors.contains("line_per_month (GB) is 1.43, and may be 1.00"), "{errors}");
+    assert!(errors.contains("line_per_month (GB) is 1.43, at most 1.00 is allowed"), "{errors}");
     let (status, load, errors) = check(&format!("until = \"2020-01-01\"\n{plan}"));
     assert!(status == Some(1) && load.contains("1.43 GB"), "{load}");
     assert!(errors.contains("the plan's last day is over"), "{errors}");

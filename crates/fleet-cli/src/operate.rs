@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use underload_agent::Trust;
 use underload_agent::address::Address;
 use underload_agent::client::Client;
 use underload_fleet::agent::Trouble;
 use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::operator::{self, ApplyPlan, NewCodes, RemoveDevice, SetServerAddress};
+use underload_fleet::store::CodeFor;
 use underload_record::text::one_line;
 use underload_terminal::console::note;
 use underload_terminal::exit::{OrBadInput, bad_input};
@@ -36,11 +35,7 @@ pub(super) struct Reach {
 
 impl Reach {
     /// Sends `message` and returns the answer.
-    pub(super) fn ask<A: DeserializeOwned>(
-        &self,
-        path: &str,
-        message: &impl Serialize,
-    ) -> anyhow::Result<A> {
+    pub(super) fn ask<M: operator::Message>(&self, message: &M) -> anyhow::Result<M::Answer> {
         let token = match &self.token {
             Some(token) => token.clone(),
             None => token_of_this_machine()?,
@@ -49,7 +44,7 @@ impl Reach {
         let here = || format!("http://127.0.0.1:{PORT}").parse();
         let orchestrator = self.orchestrator.clone().map_or_else(here, Ok)?;
         let mut client = Client::new(vec![orchestrator], self.trust.unwrap_or(Trust::Authorities))?;
-        let answer = client.ask_as_operator(0, &token, path, message);
+        let answer = client.ask_as_operator(0, &token, message);
         answer.map_err(|failure| match failure.trouble {
             Trouble::Refused | Trouble::Unfit | Trouble::Outdated => bad_input(failure),
             _ => anyhow!(failure),
@@ -84,8 +79,8 @@ pub(super) struct Apply {
 impl Apply {
     /// Applies a plan whose load was printed.
     pub(super) fn apply(&self, text: &str) -> anyhow::Result<()> {
-        let applied: Value = self.reach.ask("/v1/operator/plans", &json!({ "text": text }))?;
-        let name = applied["name"].as_str().unwrap_or_default();
+        let applied = self.reach.ask(&ApplyPlan { text: text.to_owned() })?;
+        let name = &applied.name;
         note!("applied `{}`: its lines take part from now on", one_line(name));
         Ok(())
     }
@@ -103,8 +98,7 @@ pub(super) struct StopPlan {
 
 impl StopPlan {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let _: Value = self.reach.ask("/v1/operator/plans/stop", &json!({ "name": self.name }))?;
-        Ok(())
+        self.reach.ask(&operator::StopPlan { name: self.name.clone() }).map(drop)
     }
 }
 
@@ -120,9 +114,7 @@ pub(super) struct Remove {
 
 impl Remove {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let message = json!({ "device": self.device });
-        let _: Value = self.reach.ask("/v1/operator/devices/remove", &message)?;
-        Ok(())
+        self.reach.ask(&RemoveDevice { device: self.device }).map(drop)
     }
 }
 
@@ -141,9 +133,8 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let message = json!({ "name": self.name, "address": self.address });
-        let _: Value = self.reach.ask("/v1/operator/servers/address", &message)?;
-        Ok(())
+        let (name, address) = (self.name.clone(), self.address.clone());
+        self.reach.ask(&SetServerAddress { name, address }).map(drop)
     }
 }
 
@@ -185,11 +176,6 @@ pub(super) struct Codes {
 const CODES_PER_REQUEST: usize = 1_000;
 const LINES_MAX: usize = 1_000_000;
 
-#[derive(serde::Deserialize)]
-struct CodesAnswer {
-    codes: Vec<String>,
-}
-
 impl Codes {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let lines = match &self.lines {
@@ -222,10 +208,9 @@ impl Codes {
     }
 
     fn make(&self, lines: &[Attributes]) -> anyhow::Result<Vec<String>> {
-        let makes = if self.server { "server" } else { "device" };
-        let message = json!({ "makes": makes, "attributes": lines, "valid_days": self.valid });
-        let made: CodesAnswer = self.reach.ask("/v1/operator/codes", &message)?;
-        Ok(made.codes)
+        let makes = if self.server { CodeFor::Server } else { CodeFor::Device };
+        let attributes = lines.to_vec();
+        Ok(self.reach.ask(&NewCodes { makes, attributes, valid_days: self.valid })?.codes)
     }
 }
 

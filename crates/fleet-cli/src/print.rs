@@ -85,10 +85,10 @@ pub fn load(plan: &Plan, load: &Load, servers_needed: Option<u32>) -> String {
         },
     );
     let found = format!("{} %; {enough}", number(load.blocked_percent));
-    row(&mut text, "runs that find no room", &found);
+    row(&mut text, "runs refused, servers full", &found);
     if let Some(overlap) = load.segment_overlap_percent {
-        let told = format!("{} % of runs, were it not prevented", number(overlap));
-        row(&mut text, "a neighbour's run is on", &told);
+        let told = format!("{} % of runs, if not prevented", number(overlap));
+        row(&mut text, "overlap in a segment", &told);
     }
     text
 }
@@ -98,7 +98,12 @@ fn per_month(load: &Load) -> String {
 }
 
 pub fn excess(excess: &Excess) -> String {
-    format!("{} is {}, and may be {}", excess.key, number(excess.takes), number(excess.may_take))
+    format!(
+        "{} is {}, at most {} is allowed",
+        excess.key,
+        number(excess.takes),
+        number(excess.may_take)
+    )
 }
 
 /// The output of `underload fleet simulate`.
@@ -110,12 +115,12 @@ pub fn outcome(plan: &Plan, ruled: &Outcome, free: Option<&Outcome>) -> String {
     let capacity = scaled(plan.servers.capacity.bits_per_second() as f64, "bit/s");
     let servers = format!("{} of {capacity}", count(plan.servers.count));
     row(&mut text, "servers", &servers);
-    row(&mut text, "runs that were to be", &count(ruled.scheduled));
+    row(&mut text, "runs scheduled", &count(ruled.scheduled));
     let share = |part: u64| number(part as f64 / ruled.scheduled.max(1) as f64 * 100.0);
-    row(&mut text, "done", &format!("{} ({} %)", count(ruled.done), share(ruled.done)));
+    row(&mut text, "runs finished", &format!("{} ({} %)", count(ruled.done), share(ruled.done)));
     if ruled.vanished > 0 {
         let told = format!("{} ({} %)", count(ruled.vanished), share(ruled.vanished));
-        row(&mut text, "vanished in the middle", &told);
+        row(&mut text, "lines vanished in a run", &told);
     }
     for (reason, runs) in &ruled.given_up {
         let told = format!("{} ({} %)", count(*runs), share(*runs));
@@ -142,14 +147,14 @@ pub fn outcome(plan: &Plan, ruled: &Outcome, free: Option<&Outcome>) -> String {
         number(ruled.blocked_percent),
         number(Load::of(plan).blocked_percent)
     );
-    row(&mut text, "no room", &blocked);
+    row(&mut text, "refused, servers full", &blocked);
     if let Some(free) = free {
         let told = format!(
             "{} %; without the segments' limit {} %",
             number(ruled.overlap_percent),
             number(free.overlap_percent)
         );
-        row(&mut text, "runs beside a neighbour's", &told);
+        row(&mut text, "overlap in a segment", &told);
     }
     text
 }

@@ -231,7 +231,7 @@ fn a_folder_that_others_can_enter_holds_no_secret() {
 }
 
 #[test]
-fn who_may_act_is_told_from_who_may_look_and_from_strangers() {
+fn operators_viewers_and_strangers_have_different_rights() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let (running, url) = orchestrator(home);

@@ -10,6 +10,7 @@
 //! - [`schedule`]: when a line runs next, so that lines do not synchronise.
 //! - [`device`], [`store`]: devices and their attributes, and the state of a fleet.
 //! - [`message`], [`request`], [`lease`], [`removal`]: messages and their authentication.
+//! - [`operator`]: messages of operators.
 //! - [`outcome`], [`bins`]: outcomes of runs, and delays in bins.
 //! - [`agent`]: what a device does next.
 //! - [`orchestrator`]: the answers to requests, as changes of a store.
@@ -28,6 +29,7 @@ pub mod blocking;
 pub mod device;
 pub mod lease;
 pub mod message;
+pub mod operator;
 pub mod orchestrator;
 pub mod outcome;
 pub mod plan;

@@ -292,22 +292,15 @@ fn fill(url: &str, up_bit_per_s: u64, devices: u64) -> Result<u64, Failure> {
 }
 
 fn device(number: u64) -> Device {
+    let attributes = Attributes {
+        tier_up_bit_per_s: 35_000_000,
+        tier_down_bit_per_s: 800_000_000,
+        segment: format!("segment-{number}"),
+        ..Attributes::default()
+    };
     Device {
-        id: id(number),
-        public_key: [0; 32],
-        attributes: Attributes {
-            tier_up_bit_per_s: 35_000_000,
-            tier_down_bit_per_s: 800_000_000,
-            segment: format!("segment-{number}"),
-            ..Attributes::default()
-        },
-        enrolled_ms: NOW_MS - 86_400_000,
         seen_ms: NOW_MS - 3_600_000,
-        is_removed: false,
         epoch: 1,
-        request: 0,
-        waiting: 0,
-        dropped: 0,
         schedules: vec![Schedule {
             plan: PLAN.to_owned(),
             run: 1,
@@ -319,6 +312,6 @@ fn device(number: u64) -> Device {
             open: Vec::new(),
         }],
         settle_ms: NOW_MS + 86_400_000,
-        made: 0,
+        ..Device::new(id(number), [0; 32], attributes, NOW_MS - 86_400_000)
     }
 }

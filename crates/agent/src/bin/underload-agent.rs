@@ -1,6 +1,9 @@
 //! The agent alone, for machines with little memory. `underload fleet agent` does the same.
 
-#![expect(clippy::print_stderr, reason = "a program without the options of a terminal: it prints only troubles")]
+#![expect(
+    clippy::print_stderr,
+    reason = "a program without the options of a terminal: it prints only troubles"
+)]
 
 use std::process::ExitCode;
 use std::sync::Arc;

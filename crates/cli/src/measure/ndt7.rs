@@ -245,10 +245,7 @@ fn first<T>(
             Err(error @ (Ndt7Error::Connect { .. } | Ndt7Error::WebSocket { .. }))
                 if *at + 1 < candidates.len() =>
             {
-                note!(
-                    "{}; trying the next server",
-                    plain_text(&format!("{:#}", anyhow!(error)))
-                );
+                note!("{}; trying the next server", plain_text(&format!("{:#}", anyhow!(error))));
                 *at += 1;
             }
             Err(error) => return Err(error.into()),

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
-use serde_json::{Value, json};
 use underload_agent::Trust;
 use underload_agent::client::Client;
 use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::operator::{ApplyPlan, Message, NewCodes, RemoveDevice, StopPlan};
+use underload_fleet::store::CodeFor;
 use underload_orchestrator::service::first_token;
 use underload_terminal::home;
 
@@ -33,28 +34,26 @@ impl Desk {
     /// Makes a code for each device or server.
     pub(super) fn codes(
         &mut self,
-        makes: &str,
+        makes: CodeFor,
         attributes: &[Attributes],
     ) -> anyhow::Result<Vec<String>> {
-        let message = json!({ "makes": makes, "attributes": attributes, "valid_days": 1 });
-        let made = self.ask("codes", &message)?;
-        serde_json::from_value(made["codes"].clone()).context("codes")
+        let attributes = attributes.to_vec();
+        Ok(self.ask(&NewCodes { makes, attributes, valid_days: 1 })?.codes)
     }
 
     pub(super) fn apply(&mut self, plan: &str) -> anyhow::Result<()> {
-        self.ask("plans", &json!({ "text": plan })).map(drop)
+        self.ask(&ApplyPlan { text: plan.to_owned() }).map(drop)
     }
 
     pub(super) fn stop(&mut self, plan: &str) -> anyhow::Result<()> {
-        self.ask("plans/stop", &json!({ "name": plan })).map(drop)
+        self.ask(&StopPlan { name: plan.to_owned() }).map(drop)
     }
 
     pub(super) fn remove(&mut self, device: DeviceId) -> anyhow::Result<()> {
-        self.ask("devices/remove", &json!({ "device": device })).map(drop)
+        self.ask(&RemoveDevice { device }).map(drop)
     }
 
-    fn ask(&mut self, what: &str, message: &Value) -> anyhow::Result<Value> {
-        let path = format!("/v1/operator/{what}");
-        Ok(self.client.ask_as_operator(0, &self.token, &path, message)?)
+    fn ask<M: Message>(&mut self, message: &M) -> anyhow::Result<M::Answer> {
+        Ok(self.client.ask_as_operator(0, &self.token, message)?)
     }
 }

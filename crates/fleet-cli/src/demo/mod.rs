@@ -31,6 +31,7 @@ use underload_fleet::device::Attributes;
 use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Plan;
 use underload_fleet::retention::Retention;
+use underload_fleet::store::CodeFor;
 use underload_orchestrator::http::{Config, Limits, Running, serve};
 use underload_orchestrator::service::{Service, Setup};
 use underload_orchestrator::store::Place;
@@ -205,7 +206,7 @@ impl Demo {
             desk.apply(plan)?;
         }
         let plans = PLANS.map(Plan::parse).into_iter().collect::<Result<Vec<_>, _>>()?;
-        let codes = desk.codes("server", &vec![Attributes::default(); servers::COUNT])?;
+        let codes = desk.codes(CodeFor::Server, &vec![Attributes::default(); servers::COUNT])?;
         let servers = servers::start(&internet, &fleet, codes, &folder.join("servers"))?;
         let mut lines = Vec::new();
         for number in 0..count {
@@ -215,7 +216,7 @@ impl Demo {
             lines.push(Arc::new(Line::build(&internet, number)?));
         }
         let attributes: Vec<_> = lines.iter().map(|line| line.attributes()).collect();
-        let codes = desk.codes("device", &attributes)?;
+        let codes = desk.codes(CodeFor::Device, &attributes)?;
         let agents = folder.join("agents");
         let mut homes = Vec::new();
         for (line, code) in lines.into_iter().zip(codes) {

@@ -1,6 +1,6 @@
 //! The load that a plan causes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
 
 use super::{Kind, Plan, SERVERS_MAX, Servers, Step, Tier};
@@ -8,7 +8,7 @@ use crate::blocking::{Class, blocking};
 use crate::schedule::DAY;
 
 /// The average load of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Load {
     /// Runs that begin per second, over the whole day.
@@ -37,7 +37,7 @@ pub struct Load {
 }
 
 /// A value for each direction.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Directions {
     /// From the lines to the servers.
@@ -47,7 +47,7 @@ pub struct Directions {
 }
 
 /// The load of a step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepLoad {
     /// Name of the step.

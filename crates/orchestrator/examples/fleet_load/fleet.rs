@@ -115,21 +115,7 @@ fn device(public_key: [u8; 32], number: u32, now_ms: u64) -> Device {
         region: format!("region {}", number % 10),
         ..Attributes::default()
     };
-    Device {
-        id: DeviceId::of_key(&public_key),
-        public_key,
-        attributes,
-        enrolled_ms: now_ms - 86_400_000,
-        seen_ms: now_ms - 86_400_000,
-        is_removed: false,
-        epoch: 0,
-        request: 0,
-        waiting: 0,
-        dropped: 0,
-        schedules: Vec::new(),
-        settle_ms: u64::MAX,
-        made: 0,
-    }
+    Device::new(DeviceId::of_key(&public_key), public_key, attributes, now_ms - 86_400_000)
 }
 
 pub fn address() -> ServerAddress {

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_again_and_again_alone_makes_few_transactions() {
+    fn sequential_transactions_are_spaced() {
         let scene = scene(100);
         (0..10).for_each(|_| scene.gate.send(()).expect("the thread lives"));
         let begun = Instant::now();

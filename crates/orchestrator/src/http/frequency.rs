@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_a_minute_and_no_others_fault() {
+    fn frequency_limit_counts_each_sender_alone() {
         let frequency = Frequency::new(3);
         let now = 90_000;
         (0..3).for_each(|_| assert_eq!(frequency.admit("a", now), Ok(())));

@@ -34,9 +34,6 @@ pub use batch::{Clock, NotDone, Tell, Turn, Writers};
 use connection::{GOODBYE_MAX, Listening, places};
 pub use core::{Core, Limits, StartError, system_clock, system_ms};
 pub(crate) use frequency::Frequency;
-pub use operators::{
-    AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
-};
 
 pub struct Config {
     /// Address and port; port 0 chooses a free one.

@@ -7,12 +7,12 @@ use underload_fleet::message::{
     Enrol, Enrolled, Heartbeat, HeartbeatAnswer, Move, Moved, Next, NextAnswer, OpenSession,
     Problem, Release, Released, Results, Session, Stored,
 };
+use underload_fleet::operator::{
+    self, ApplyPlan, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
+};
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::operators::{
-    AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
-};
 use super::signed::{SESSION, TAG, TIME};
 
 /// How the sender of a request authenticates.
@@ -57,6 +57,10 @@ impl Description {
         self.schemas.extend(used);
         json!({ "application/json": { "schema": {
             "$ref": format!("#/components/schemas/{}", T::name()) } } })
+    }
+
+    fn operator<M: operator::Message<Answer: ToSchema> + ToSchema>(&mut self, about: &str) {
+        self.post::<M, M::Answer>(M::PATH, Sender::Token, about);
     }
 
     fn post<M: ToSchema, A: ToSchema>(&mut self, path: &'static str, sender: Sender, about: &str) {
@@ -110,19 +114,11 @@ pub fn document() -> Value {
         Sender::Session,
         "Reports the load and leases of a server",
     );
-    it.post::<NewCodes, Codes>("/v1/operator/codes", Sender::Token, "Makes codes for enrolment");
-    it.post::<ApplyPlan, AppliedPlan>("/v1/operator/plans", Sender::Token, "Applies a plan");
-    it.post::<StopPlan, Done>("/v1/operator/plans/stop", Sender::Token, "Stops a plan for good");
-    it.post::<RemoveDevice, Done>(
-        "/v1/operator/devices/remove",
-        Sender::Token,
-        "Removes a device or a server for good",
-    );
-    it.post::<SetServerAddress, Done>(
-        "/v1/operator/servers/address",
-        Sender::Token,
-        "Changes the address of a server",
-    );
+    it.operator::<NewCodes>("Makes codes for enrolment");
+    it.operator::<ApplyPlan>("Applies a plan");
+    it.operator::<StopPlan>("Stops a plan for good");
+    it.operator::<RemoveDevice>("Removes a device or a server for good");
+    it.operator::<SetServerAddress>("Changes the address of a server");
     let header =
         |name, what| json!({ "type": "apiKey", "in": "header", "name": name, "description": what });
     let mut document = json!({

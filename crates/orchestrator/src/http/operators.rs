@@ -8,85 +8,20 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{MethodRouter, post};
 use axum::{Json, Router};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::device::Attributes;
+use underload_fleet::operator::{
+    AppliedPlan, ApplyPlan, Codes, Done, Message, NewCodes, RemoveDevice, SetServerAddress,
+    StopPlan,
+};
 use underload_fleet::orchestrator::{Answer, NewCode, Orchestrator};
 use underload_fleet::plan::{BYTES_MAX, Load, Plan};
-use underload_fleet::store::{CodeFor, Needs};
-use utoipa::ToSchema;
+use underload_fleet::store::Needs;
 
 use super::batch::Turn;
 use super::host::{Host, rejected};
 use super::problem::Failure;
 use crate::operator::{Operator, Role, who_shows};
 use crate::random;
-
-/// Makes codes for enrolment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewCodes {
-    /// The kind of sender that enrols with the codes.
-    pub makes: CodeFor,
-    /// Attributes of each line. One code is made for each, at most 1000.
-    #[schema(min_items = 1, max_items = 1000)]
-    pub attributes: Vec<Attributes>,
-    /// Days until the codes expire.
-    #[schema(minimum = 1, maximum = 366)]
-    pub valid_days: u16,
-}
-
-/// The answer to [`NewCodes`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Codes {
-    /// In the order of the attributes. The texts of codes are not stored.
-    pub codes: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ApplyPlan {
-    /// Text of the plan's file.
-    pub text: String,
-}
-
-/// The answer to [`ApplyPlan`].
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct AppliedPlan {
-    /// Name of the plan.
-    pub name: String,
-    /// Load of the plan.
-    pub load: Load,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StopPlan {
-    /// Name of the plan.
-    pub name: String,
-}
-
-/// Removes a device or a server for good.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RemoveDevice {
-    /// Identifier of the device or server.
-    pub device: DeviceId,
-}
-
-/// Changes the address to which agents of a server connect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SetServerAddress {
-    /// Name of the server.
-    pub name: String,
-    /// The new address, `HOST:PORT`.
-    pub address: String,
-}
-
-/// The empty answer of a successful request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Done {}
 
 const CODES_MAX: usize = 1_000;
 const VALID_DAYS_MAX: u16 = 366;
@@ -105,11 +40,11 @@ pub(super) fn router() -> Router<Arc<Host>> {
         rules.set_server_address(turn.tx, turn.now_ms, who, &it.name, &it.address)
     });
     Router::new()
-        .route("/v1/operator/codes", post(new_codes))
-        .route("/v1/operator/plans", post(apply_plan))
-        .route("/v1/operator/plans/stop", stop_plan)
-        .route("/v1/operator/devices/remove", remove_device)
-        .route("/v1/operator/servers/address", set_server_address)
+        .route(NewCodes::PATH, post(new_codes))
+        .route(ApplyPlan::PATH, post(apply_plan))
+        .route(StopPlan::PATH, stop_plan)
+        .route(RemoveDevice::PATH, remove_device)
+        .route(SetServerAddress::PATH, set_server_address)
 }
 
 type Answered<A> = Result<Json<A>, Failure>;
@@ -167,7 +102,7 @@ type OperatorRule<M> = fn(&Orchestrator, &mut Turn<'_>, &str, &M) -> Answer<()>;
 
 fn acts<M>(rule: OperatorRule<M>) -> MethodRouter<Arc<Host>>
 where
-    M: DeserializeOwned + Send + 'static,
+    M: Message<Answer = Done> + Send + 'static,
 {
     post(move |host: State<Arc<Host>>, from: From, request: Request| async move {
         let (token, it): (_, M) = host.shown(&from, request).await?;
@@ -182,7 +117,7 @@ where
 
 impl Host {
     /// Returns the token and the message of a request.
-    async fn shown<M: DeserializeOwned>(
+    async fn shown<M: Message>(
         &self,
         from: &From,
         request: Request,

@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_sent_away_together_comes_back_spread() {
+    fn retry_after_is_jittered() {
         let waits: std::collections::BTreeSet<u64> = (0..1_000).map(|_| jittered(60)).collect();
         assert!(waits.first() >= Some(&60) && waits.last() <= Some(&120), "{waits:?}");
         assert!(waits.len() > 50, "{waits:?}");
     }
 
     #[test]
-    fn little_of_what_a_peer_wrote_comes_back() {
+    fn quoted_messages_are_truncated() {
         let failure = Failure::new(StatusCode::BAD_REQUEST, "json", "é".repeat(100_000));
         assert_eq!(failure.problem.message.chars().count(), MESSAGE_MAX);
     }

@@ -1,5 +1,5 @@
-// Reads values off charts, zooms, filters without loading the page again, follows the store.
-// Every page is whole without it.
+// Enhances pages: shows values of charts, zooms, applies filters without a reload, follows the
+// store. Pages show everything without this script, too.
 "use strict";
 (() => {
   const answer = document.getElementById("answer");

@@ -87,7 +87,7 @@ fn distribution(ask: &Ask, whole: &Loaded, by: &[Dimension], range: Range) -> Se
         columns: vec![
             words("group", "Group"),
             number("delay_ms", "Round trip", "ms"),
-            number("share_percent", "at most so long", "% of probes"),
+            number("share_percent", "Share up to it", "% of probes"),
         ],
         rows: rows.collect(),
     };

@@ -114,7 +114,7 @@ mod tests {
     use underload_fleet::store::StoreError;
 
     #[test]
-    fn a_place_is_read_and_its_password_is_not_told() {
+    fn places_parse_and_hide_passwords() {
         assert_eq!("sqlite:a/b".parse(), Ok(Place::Sqlite(PathBuf::from("a/b"))));
         let postgres: Place = "postgresql://user:secret@host/fleet".parse().expect("a place");
         assert!(!format!("{postgres} {postgres:?}").contains("secret"));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_beside_changes_what_the_orchestrator_reads() {
+    fn changes_of_another_connection_are_visible() {
         use underload_fleet::store::Needs;
 
         let directory = tempfile::tempdir().expect("a directory");

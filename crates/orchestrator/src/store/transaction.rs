@@ -97,9 +97,16 @@ impl<K: Ord + Clone, V: Clone> Cached<K, V> {
         self.rows.values().flatten()
     }
 
-    /// Returns the changed rows, without those that were deleted.
-    fn changed(&self) -> impl Iterator<Item = &V> {
-        self.changed.iter().filter_map(|key| self.rows.get(key)?.as_ref())
+    /// Writes the changed rows, without those that were deleted.
+    fn write(
+        &self,
+        database: &mut dyn Database,
+        table: &Table,
+        to_values: impl Fn(&V) -> Result<Vec<Value>>,
+    ) -> Result<()> {
+        let changed = self.changed.iter().filter_map(|key| self.rows.get(key)?.as_ref());
+        let rows = changed.map(to_values).collect::<Result<Vec<_>>>()?;
+        database.change(&table.put(), &rows).map(drop)
     }
 }
 
@@ -116,20 +123,15 @@ impl<V: Clone> Swapped<V> {
         (table, what): (&Table, &str),
         to_value: impl Fn(&V) -> Result<Value>,
     ) -> Result<()> {
-        let (mut new, mut known) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         for name in &self.rows.changed {
             let Some(value) = self.rows.get(name) else { continue };
-            let value = to_value(&value)?;
-            match self.stored.get(name) {
-                Some(stored) if *stored == value => {}
-                Some(stored) => {
-                    known.push(vec![Value::from(name.as_str()), value, stored.clone()]);
-                }
-                None => new.push(vec![Value::from(name.as_str()), value]),
+            let (value, stored) = (to_value(&value)?, self.stored.get(name));
+            if stored != Some(&value) {
+                rows.push((values![name.as_str(), value], stored.cloned()));
             }
         }
-        write_all(database, &table.swap(), &known, what)?;
-        write_all(database, &table.add(), &new, what)
+        swap_rows(database, (table, what), rows)
     }
 }
 
@@ -283,23 +285,19 @@ impl<'a> SqlTransaction<'a> {
 
     fn write(&mut self) -> Result<()> {
         let database = &mut *self.database;
-        let devices = self.devices.changed().map(device_values).collect::<Result<Vec<_>, _>>()?;
-        database.change(&DEVICES.put(), &devices)?;
+        self.devices.write(database, &DEVICES, device_values)?;
         let is_ended = |id: &&u64| matches!(self.leases.rows.get(id), Some(None));
         let ended: Vec<_> =
             self.leases.changed.iter().filter(is_ended).map(|id| values![*id]).collect();
         database.change(&LEASES.delete(), &ended)?;
-        let held = self.leases.changed().map(lease_values).collect::<Result<Vec<_>, _>>()?;
-        database.change(&LEASES.put(), &held)?;
+        self.leases.write(database, &LEASES, lease_values)?;
         let changed = (&SERVERS, "a server was changed");
         self.servers.write(database, changed, |server| Ok(to_json(server)?.into()))?;
         database.change(&RESULTS.insert(), &self.results)?;
         let code = |code: &Code| Ok(values![&code.hash[..], to_json(code)?]);
-        let codes = self.codes.changed().map(code).collect::<Result<Vec<_>>>()?;
-        database.change(&CODES.put(), &codes)?;
+        self.codes.write(database, &CODES, code)?;
         let plan = |plan: &PlanRow| Ok(values![plan.name.as_str(), to_json(plan)?]);
-        let plans = self.plans.changed().map(plan).collect::<Result<Vec<_>>>()?;
-        database.change(&PLANS.put(), &plans)?;
+        self.plans.write(database, &PLANS, plan)?;
         // If two orchestrators start at once and each create a secret, the later write fails, so
         // that its orchestrator uses the secret of the other.
         let changed = (&SETTINGS, "a setting was changed");
@@ -310,21 +308,13 @@ impl<'a> SqlTransaction<'a> {
 
     /// Writes the seen numbers, and deletes all but the newest [`SEEN_ROWS`] rows of a sender.
     fn write_seen(&mut self) -> Result<()> {
-        let (mut new, mut known) = (Vec::new(), Vec::new());
-        for (place, row) in self.seen.changed() {
+        let row = |(place, row): (&seen::Place, &seen::Row)| {
             let mut values = seen_key(place);
             values.push(row.bits.clone().into());
-            match &row.stored {
-                Some(stored) => {
-                    values.push(stored.clone().into());
-                    known.push(values);
-                }
-                None => new.push(values),
-            }
-        }
-        let what = "results of a device were handed in";
-        write_all(self.database, &SEEN.swap(), &known, what)?;
-        write_all(self.database, &SEEN.add(), &new, what)?;
+            (values, row.stored.clone().map(Value::from))
+        };
+        let rows: Vec<_> = self.seen.changed().map(row).collect();
+        swap_rows(self.database, (&SEEN, "results of a device were handed in"), rows)?;
         let sql = format!(
             "DELETE FROM seen WHERE (device, epoch, part) IN (SELECT s.device, s.epoch, s.part
                 FROM ({}) o JOIN seen s ON s.device = o.device
@@ -524,12 +514,22 @@ pub(super) fn plans(database: &mut dyn Database) -> Result<Vec<PlanRow>> {
     Ok(plans)
 }
 
-/// Writes rows, and fails if another orchestrator has changed one of them since it was read.
-fn write_all(store: &mut dyn Database, sql: &str, rows: &[Vec<Value>], what: &str) -> Result<()> {
-    if store.change(sql, rows)? == rows.len() as u64 {
-        return Ok(());
+/// Replaces rows, each with the last value that was read, or adds rows that were not stored. Fails
+/// if another orchestrator has changed or added one of them meanwhile; `what` says so.
+fn swap_rows(
+    database: &mut dyn Database,
+    (table, what): (&Table, &str),
+    rows: Vec<(Vec<Value>, Option<Value>)>,
+) -> Result<()> {
+    let (known, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, stored)| stored.is_some());
+    for (sql, rows) in [(table.swap(), known), (table.add(), new)] {
+        let values = |(row, stored): (Vec<Value>, Option<Value>)| row.into_iter().chain(stored);
+        let rows: Vec<Vec<Value>> = rows.into_iter().map(|row| values(row).collect()).collect();
+        if database.change(&sql, &rows)? != rows.len() as u64 {
+            return Err(StoreError::temporary(format!("{what} by another orchestrator just now")));
+        }
     }
-    Err(StoreError::temporary(format!("{what} by another orchestrator just now")))
+    Ok(())
 }
 
 fn lease_values(lease: &HeldLease) -> Result<Vec<Value>> {

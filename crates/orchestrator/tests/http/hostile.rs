@@ -103,7 +103,7 @@ fn codes_are_good_once_for_one_key_and_for_a_while() {
 }
 
 #[test]
-fn nobody_touches_what_is_anothers() {
+fn devices_cannot_use_leases_or_results_of_others() {
     let fleet = Fleet::new(patient());
     let server = with_plan(&fleet);
     let (one, other) = (fleet.enrolled(1, None), fleet.enrolled(2, None));

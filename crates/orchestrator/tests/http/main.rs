@@ -12,10 +12,11 @@ use underload_fleet::lease::Claims;
 use underload_fleet::message::{
     Heartbeat, HeartbeatAnswer, Next, NextAnswer, Numbered, Release, Released, Results, Stored,
 };
+use underload_fleet::operator::Codes;
 use underload_fleet::orchestrator::Orchestrator;
 use underload_fleet::outcome::{Outcome, RunResult};
 use underload_fleet::store::{Archive as _, CodeFor};
-use underload_orchestrator::http::{Codes, Config, Core, Limits, StartError, serve, system_clock};
+use underload_orchestrator::http::{Config, Core, Limits, StartError, serve, system_clock};
 use underload_orchestrator::operator::Role;
 
 use client::{Fleet, NOW_MS, Sender, address, enrol, json, key, nobody};

@@ -37,20 +37,16 @@ pub(super) fn attributes(device: u64) -> Attributes {
 
 /// A device by its number.
 pub(super) fn device(number: u64) -> Device {
+    let (id, key) = (device_id(number), [number as u8; 32]);
     Device {
-        id: device_id(number),
-        public_key: [number as u8; 32],
-        attributes: attributes(number),
-        enrolled_ms: START_MS,
         seen_ms: START_MS + number,
         is_removed: number.is_multiple_of(11),
         epoch: 1,
         request: u64::MAX - number,
         waiting: number,
-        dropped: 0,
-        schedules: Vec::new(),
         settle_ms: if number.is_multiple_of(2) { u64::MAX } else { START_MS + number },
         made: 2,
+        ..Device::new(id, key, attributes(number), START_MS)
     }
 }
 

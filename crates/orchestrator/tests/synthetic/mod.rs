@@ -166,28 +166,21 @@ fn device(number: u32, rng: &mut Rng) -> Device {
     let (up, down) = if number.is_multiple_of(4) { (10, 300) } else { (35, 800) };
     let queue = Queue::of_device(number);
     let (configured, measured) = queue.words();
+    let attributes = Attributes {
+        model: if queue == Queue::DropTail { "TG3482G" } else { "CGM4140COM" }.to_owned(),
+        firmware: if rng.next_u64().is_multiple_of(3) { "6.5" } else { "6.8" }.to_owned(),
+        tier_up_bit_per_s: up * 1_000_000,
+        tier_down_bit_per_s: down * 1_000_000,
+        segment: format!("cmts{}-{:02}", number % 7, number / 300 % 100),
+        region: region.to_owned(),
+        configured: configured.to_owned(),
+        measured: measured.to_owned(),
+    };
     Device {
-        id: id(number),
-        public_key: [0; 32],
-        attributes: Attributes {
-            model: if queue == Queue::DropTail { "TG3482G" } else { "CGM4140COM" }.to_owned(),
-            firmware: if rng.next_u64().is_multiple_of(3) { "6.5" } else { "6.8" }.to_owned(),
-            tier_up_bit_per_s: up * 1_000_000,
-            tier_down_bit_per_s: down * 1_000_000,
-            segment: format!("cmts{}-{:02}", number % 7, number / 300 % 100),
-            region: region.to_owned(),
-            configured: configured.to_owned(),
-            measured: measured.to_owned(),
-        },
-        enrolled_ms: NOW_MS - 40 * 86_400_000,
         seen_ms: NOW_MS - u64::from(number % 3_600) * 1_000,
-        is_removed: false,
         epoch: 1,
         request: 9,
         waiting: u64::from(number % 2),
-        dropped: 0,
-        settle_ms: u64::MAX,
-        made: 0,
         schedules: vec![Schedule {
             plan: PLAN.to_owned(),
             run: 31,
@@ -198,6 +191,7 @@ fn device(number: u32, rng: &mut Rng) -> Device {
             held_back: None,
             open: Vec::new(),
         }],
+        ..Device::new(id(number), [0; 32], attributes, NOW_MS - 40 * 86_400_000)
     }
 }
 

@@ -543,7 +543,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_database() {
 }
 
 #[test]
-fn who_dies_while_it_folds_is_followed_by_one_with_smaller_batches() {
+fn batches_are_halved_after_a_process_died_folding() {
     let folder = faults::private_tempdir().expect("a folder");
     let store = sqlite(&folder, &many(40, 3));
     // A process that is killed while it folds has already stored the batch size of its successor.
@@ -608,7 +608,7 @@ impl Database for Killed {
 }
 
 #[test]
-fn who_is_told_to_stop_folds_and_moves_nothing_more() {
+fn stop_flag_ends_folding_and_moving() {
     let folder = faults::private_tempdir().expect("a folder");
     let store = sqlite(&folder, &many(40, 30));
     let mut housekeeping = keeper(&store, HALF);

@@ -76,8 +76,8 @@ fn it_does_what_every_store_does() {
 }
 
 #[test]
-fn what_is_committed_is_there_once_for_every_orchestrator() {
-    let Some(url) = database("what_is_committed_is_there_once_for_every_orchestrator") else {
+fn committed_results_are_stored_once_for_all_orchestrators() {
+    let Some(url) = database("committed_results_are_stored_once_for_all_orchestrators") else {
         return;
     };
     let mut one = SqlStore::postgres(&url).expect("it connects");
@@ -99,9 +99,8 @@ fn what_is_committed_is_there_once_for_every_orchestrator() {
 }
 
 #[test]
-fn of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again() {
-    let Some(url) = database("of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again")
-    else {
+fn one_of_two_concurrent_uploads_of_a_result_must_retry() {
+    let Some(url) = database("one_of_two_concurrent_uploads_of_a_result_must_retry") else {
         return;
     };
     let mut one = SqlStore::postgres(&url).expect("it connects");
@@ -122,8 +121,8 @@ fn of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again() {
 }
 
 #[test]
-fn a_secret_is_made_by_one_of_them() {
-    let Some(url) = database("a_secret_is_made_by_one_of_them") else { return };
+fn one_of_many_orchestrators_creates_the_secret() {
+    let Some(url) = database("one_of_many_orchestrators_creates_the_secret") else { return };
     let mut one = SqlStore::postgres(&url).expect("it connects");
     let mut other = SqlStore::postgres(&url).expect("it connects");
     let mut first = one.begin(&Needs::default()).expect("it begins");

@@ -88,7 +88,7 @@ fn stores_of_another_version_and_damaged_files_are_rejected() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
+fn full_disks_are_errors_and_lose_no_acknowledged_result() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     append(&mut store, &many(10, 2));
@@ -177,7 +177,7 @@ fn fold_all(keeper: &mut Keeper) -> usize {
 }
 
 #[test]
-fn a_flipped_bit_in_a_row_is_an_error_for_whoever_reads_it() {
+fn reading_a_row_with_a_flipped_bit_is_an_error() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     append(&mut store, &many(10, 3));
