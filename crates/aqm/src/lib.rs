@@ -18,7 +18,6 @@
 //! | [`latency_bins`] | the bins of the histogram that DOCSIS devices keep |
 //! | [`service_flow`] | the interface of a queue with two service flows and a link with grants |
 //! | `laws` | laws of every queue, as tests for one of your own (feature `laws`) |
-//! | [`tc`] | the arguments of Linux's `tc` for a queue |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;
@@ -42,6 +41,5 @@ pub mod registry;
 pub mod remark;
 pub mod rng;
 pub mod service_flow;
-pub mod tc;
 pub mod time;
 mod token_bucket;

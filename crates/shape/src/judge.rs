@@ -1,9 +1,8 @@
 //! Whether the queues of a device may be replaced, and could be restored.
 
 use serde_json::Value;
-
-use crate::restore::{self, Unrestorable};
-use crate::tree::{Filter, Qdisc};
+use underload_tc::printed::{Filter, Qdisc};
+use underload_tc::restore::{self, Unrestorable};
 
 /// The number of our queue at the root of a device: `ul` in ASCII.
 pub const HANDLE: &str = "756c:";

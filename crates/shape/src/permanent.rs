@@ -1,11 +1,11 @@
 //! Files that shape a device after each start of the machine.
 
 use underload_aqm::rate::Rate;
+use underload_tc::Command;
+use underload_tc::printed::Device;
 
-use crate::Command;
 use crate::plan::{self, ifb_name};
 use crate::request::{Framing, Request, RequestError};
-use crate::tree::Device;
 
 /// What shapes the device at each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

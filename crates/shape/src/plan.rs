@@ -5,14 +5,14 @@
 //! the redirection first.
 
 use underload_aqm::rate::Rate;
+use underload_tc::Command;
+use underload_tc::printed::{Device, Filter};
+use underload_tc::restore::{self, Unrestorable};
 
-use crate::Command;
 use crate::judge::{CHILD_HANDLE, HANDLE};
 use crate::rate::{Bucket, Limit};
 use crate::record::Record;
 use crate::request::{Request, RequestError};
-use crate::restore::{self, Unrestorable};
-use crate::tree::{Device, Filter};
 
 /// Preference of our filter: after those of everybody else.
 const PREFERENCE: u64 = 49_152;

@@ -8,10 +8,10 @@
 use std::fmt::Write as _;
 
 use underload_aqm::rate::Rate;
+use underload_tc::printed::{Device, Qdisc};
 
 use crate::judge::{CHILD_HANDLE, HANDLE};
 use crate::request::{Framing, Overhead, Request};
-use crate::tree::{Device, Qdisc};
 
 /// Bytes of the header of a device whose packets begin with one.
 const ETHERNET_BYTES: u32 = 14;

@@ -5,9 +5,9 @@
 //! command takes its place ([`is_abandoned`]).
 
 use serde::{Deserialize, Serialize};
+use underload_tc::printed::Qdisc;
 
 use crate::request::Overhead;
-use crate::tree::Qdisc;
 
 /// The version of the record's format.
 const VERSION: u32 = 1;

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use underload_aqm::config::{ConfigError, Kind, LinkFacts, Spec, Value, closest};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::QueueEntry;
-use underload_aqm::tc;
-
-use crate::tree::Device;
+use underload_tc::printed::Device;
+use underload_tc::words;
 
 /// Longest name of a device, which is also the kernel's limit.
 const NAME_MAX: usize = 15;
@@ -120,7 +119,7 @@ impl Request {
         let link = LinkFacts::of_rate(rate);
         let mut spec = linux_profile(&self.queue);
         let Some(kind) = self.cake() else {
-            return tc::arguments(&spec, &link, None).map_err(|error| match error {
+            return words::arguments(&spec, &link, None).map_err(|error| match error {
                 ConfigError::UnknownName { .. } if QueueEntry::find(&spec.name).is_some() => {
                     RequestError::NotInLinux(spec.name.clone())
                 }
@@ -147,7 +146,7 @@ impl Request {
         if way == "down" && !is_given("ingress") {
             spec = spec.with("ingress", "on");
         }
-        let mut words = tc::arguments(&spec.with("rate", &rate.to_string()), &link, None)?;
+        let mut words = words::arguments(&spec.with("rate", &rate.to_string()), &link, None)?;
         kind.clone_into(&mut words[0]);
         Ok(words)
     }

@@ -11,8 +11,8 @@ use underload_shape::plan::{self, Remains, ifb_name};
 use underload_shape::rate::{Bucket, Limit, error_number, requested};
 use underload_shape::record::{Action, Phase, Record, is_abandoned, watch};
 use underload_shape::request::{Overhead, Request};
-use underload_shape::tree::{Device, Filter, Qdisc};
-use underload_shape::{Command, Program};
+use underload_tc::printed::{Device, Filter, Qdisc};
+use underload_tc::{Command, Program};
 
 fn request(up: Option<u64>, down: Option<u64>, queue: &str, overhead: &str) -> Request {
     Request {

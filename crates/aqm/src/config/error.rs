@@ -29,7 +29,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// Refuses a value that cannot be read, is out of range, or contradicts another.
-    pub(crate) fn value(name: &str, key: &str, value: &str, expected: impl Display) -> Self {
+    pub fn value(name: &str, key: &str, value: &str, expected: impl Display) -> Self {
         Self::Refused(format!("`{name}`: `{key}={value}`: expected {expected}"))
     }
 

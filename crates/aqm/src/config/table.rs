@@ -255,7 +255,7 @@ impl Values {
     }
 
     /// Returns the value of the parameter `key`, given or by default; `None` if it has neither.
-    pub(crate) fn value(&self, key: &str) -> Option<Value> {
+    pub fn value(&self, key: &str) -> Option<Value> {
         self.find(self.definition.all_params().find(|param| param.key == key)?)
     }
 

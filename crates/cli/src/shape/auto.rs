@@ -12,7 +12,7 @@ use underload_shape::auto::{Answer, Bounds, Decision, Follower, Reading, Way};
 use underload_shape::machine::{ChangeError, Session, Snapshot, now_ms, sent_bytes};
 use underload_shape::plan::ifb_name;
 use underload_shape::request::Request;
-use underload_shape::tree::Device;
+use underload_tc::printed::Device;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;

@@ -10,7 +10,7 @@ use underload_aqm::rate::Rate;
 use underload_line::history::escape_label;
 use underload_shape::machine::{Session, Shaped, Standing};
 use underload_shape::rate::requested;
-use underload_shape::tree::{Class, Counts, Reading};
+use underload_tc::printed::{Class, Counts, Reading};
 use underload_terminal::console;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;

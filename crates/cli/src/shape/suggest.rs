@@ -13,13 +13,14 @@ use underload_line::{Place, Request as Measurement};
 use underload_probe::preset::{Knobs, LoadDirections, Preset};
 use underload_record::schema::{Direction, Finding};
 use underload_report::{load, write_report};
-use underload_shape::machine::{ApplyError, Session, Snapshot, ToolError};
+use underload_shape::machine::{ApplyError, Session, Snapshot};
 use underload_shape::permanent::Format;
 use underload_shape::request::{Overhead, Request};
 use underload_shape::suggest::{
     Choice, INSIDE_MORE_MS, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial,
     WAYS, Ways,
 };
+use underload_tc::run::ToolError;
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;

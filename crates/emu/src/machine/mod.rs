@@ -16,7 +16,6 @@ mod tun;
 pub use clock::Clock;
 pub(crate) use lab::DEVICE;
 pub use lab::{CLIENT_V4, CLIENT_V6, Ends, Lab, LabConfig, LabError, SERVER_V4, SERVER_V6};
-pub(crate) use namespace::with_system_programs;
 pub use namespace::{Namespace, NamespaceError, Network, Process};
 pub use realtime::Realtime;
 pub(crate) use realtime::Waiter;

@@ -5,7 +5,6 @@
 //! process dies with the thread that created it. So when this process ends, however it does, the
 //! kernel removes everything, and no start has to clean up after another.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Deref;
@@ -20,6 +19,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use underload_tc::run::with_system_programs;
 
 use super::sys;
 
@@ -171,17 +171,6 @@ impl Network {
     fn failed(&self, step: &'static str, source: io::Error) -> NamespaceError {
         NamespaceError::Step { step, namespace: self.name.clone(), source }
     }
-}
-
-/// Appends the directories of administration programs to a search path; on Debian, only root's path
-/// contains `nft`.
-pub(crate) fn with_system_programs(path: Option<OsString>) -> OsString {
-    let mut path = path.unwrap_or_default();
-    if !path.is_empty() {
-        path.push(":");
-    }
-    path.push("/usr/sbin:/sbin");
-    path
 }
 
 /// Sums up columns 4 (receive) and 12 (transmit) after the device's name in `/proc/net/dev`.
@@ -379,13 +368,7 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
-    use super::{drops_in_device_table, with_system_programs};
-
-    #[test]
-    fn programs_of_system_administration_are_found_by_users_too() {
-        assert_eq!(with_system_programs(Some("/usr/bin".into())), "/usr/bin:/usr/sbin:/sbin");
-        assert_eq!(with_system_programs(None), "/usr/sbin:/sbin");
-    }
+    use super::drops_in_device_table;
 
     #[test]
     fn kernel_drops_are_read_from_both_directions() {

@@ -24,9 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::machine::{
-    Ends, LabConfig, LabError, Namespace, NamespaceError, Network, with_system_programs,
-};
+use crate::machine::{Ends, LabConfig, LabError, Namespace, NamespaceError, Network};
 pub use plan::{Hop, Shaping};
 pub use report::QueuesReport;
 pub use sampler::{Sampler, SamplerError};
@@ -40,21 +38,9 @@ pub struct Routers {
     tool: PathBuf,
 }
 
-/// Why `tc` cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ToolError {
-    #[error("`tc` is not installed (Debian: apt install iproute2)")]
-    Missing,
-    #[error(
-        "{} does not know the queue {kind}: expected a newer iproute2 (dualpi2: 6.17 or later)",
-        tool.display()
-    )]
-    Kind { tool: PathBuf, kind: String },
-}
-
 impl Routers {
     /// Creates the path: `up` from the client to the server, `down` back. `tool` is the `tc` that
-    /// [`find_tool`] found. Needs [`crate::machine::privilege::enter`].
+    /// [`underload_tc::run::find`] found. Needs [`crate::machine::privilege::enter`].
     ///
     /// # Errors
     /// Returns [`LabError`] if a value of `config` is out of range, or the kernel or a program
@@ -95,34 +81,6 @@ fn shape(tool: &Path, router: &Network, lines: &str) -> Result<(), NamespaceErro
     let mut command = Command::new(tool);
     command.args(["-batch", "-"]);
     router.run(command, lines).map(drop)
-}
-
-/// Returns the version that a `tc` prints, such as `iproute2-6.1.0`; empty if it prints none.
-pub fn tool_version(tool: &Path) -> String {
-    let output = Command::new(tool).arg("-V").output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let text = text.unwrap_or_default();
-    let mut words = text.split([' ', ',', '\n']);
-    words.find(|word| word.starts_with("iproute2")).unwrap_or_default().to_owned()
-}
-
-/// Returns this machine's `tc`, which knows these kinds of queues.
-///
-/// # Errors
-/// Returns [`ToolError`] if there is none, or with the first kind that it does not know.
-pub fn find_tool<'a>(kinds: impl IntoIterator<Item = &'a str>) -> Result<PathBuf, ToolError> {
-    let path = with_system_programs(std::env::var_os("PATH"));
-    let mut files = std::env::split_paths(&path).map(|folder| folder.join("tc"));
-    let tool = files.find(|file| file.is_file()).ok_or(ToolError::Missing)?;
-    for kind in kinds {
-        let mut command = Command::new(&tool);
-        command.args(["qdisc", "add", "dev", "lo", "root", kind, "help"]);
-        let output = command.output().map_err(|_| ToolError::Missing)?;
-        if String::from_utf8_lossy(&output.stderr).contains("Unknown qdisc") {
-            return Err(ToolError::Kind { tool, kind: kind.to_owned() });
-        }
-    }
-    Ok(tool)
 }
 
 /// Returns the options of the kernel that a queue of this kind needs, shaper and wire included.

@@ -24,7 +24,7 @@ pub struct Shaping {
     pub rate: Rate,
     /// Bytes that a packet is longer on the link than as an IP packet.
     pub overhead_bytes: u32,
-    /// The queue's kind and arguments, as [`underload_aqm::tc::arguments`] returns them.
+    /// The queue's kind and arguments, as [`underload_tc::words::arguments`] returns them.
     pub queue: Vec<String>,
     /// Whether the queue itself shapes, slower than `rate`.
     pub is_shaper: bool,

@@ -12,7 +12,7 @@ use underload_record::schema::{
 };
 
 use super::plan::Hop;
-use super::statistics::Reading;
+use super::statistics::QueueCounters;
 
 /// What Linux counted at both queues. A direction without a queue has no record.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Link {
 
 #[derive(Clone, Debug, Default)]
 struct Counters {
-    queue: Reading,
+    queue: QueueCounters,
     lost: u64,
 }
 
@@ -81,7 +81,7 @@ impl Link {
     }
 
     /// Ends the phase before `phase` at `now`.
-    pub fn begin(&mut self, phase: Phase, now: Time, queue: Reading, lost: u64) {
+    pub fn begin(&mut self, phase: Phase, now: Time, queue: QueueCounters, lost: u64) {
         let counters = Counters { queue, lost };
         let (start, before) = std::mem::replace(&mut self.before, (now, counters));
         let summary = self.summary((start, now), &before, &self.before.1);
@@ -89,7 +89,7 @@ impl Link {
         self.phase = phase;
     }
 
-    pub fn row(&mut self, now: Time, queue: &Reading, lost: u64) {
+    pub fn row(&mut self, now: Time, queue: &QueueCounters, lost: u64) {
         let counters = Counters { queue: queue.clone(), lost };
         let before = std::mem::replace(&mut self.row_before, counters);
         let after = &self.row_before;
@@ -186,8 +186,8 @@ mod tests {
     use super::super::plan::Shaping;
     use super::*;
 
-    fn reading(packets: u64, dropped: u64, queued: u32) -> Reading {
-        Reading {
+    fn reading(packets: u64, dropped: u64, queued: u32) -> QueueCounters {
+        QueueCounters {
             sent: Count { packets, bytes: packets * 1_500 },
             drops: vec![(DropReason::ControlLaw, dropped), (DropReason::Overlimit, 0)],
             marks: dropped * 2,

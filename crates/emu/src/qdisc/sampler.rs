@@ -7,15 +7,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde_json::Value;
 use underload_aqm::time::Span;
 use underload_record::link::LinkName;
 use underload_record::schema::Phase;
+use underload_tc::printed::{Reading, parse_readings};
 
 use super::Routers;
 use super::plan::{Hop, QUEUE, TO_CLIENT, TO_SERVER, WIRE};
 use super::report::{Link, QueuesReport};
-use super::statistics::Reading;
+use super::statistics::QueueCounters;
 use crate::machine::{Clock, Network};
 
 /// Time between two readings.
@@ -144,9 +144,10 @@ impl Worker {
             if !link.is_shaped() {
                 continue;
             }
-            let queue = Reading::find(queues, device, QUEUE).ok_or_else(|| tool.missing(QUEUE))?;
+            let queue =
+                QueueCounters::find(queues, device, QUEUE).ok_or_else(|| tool.missing(QUEUE))?;
             // Without delay, rate and loss there is no wire.
-            let lost = Reading::find(wires, wire, WIRE).map_or(0, |wire| wire.dropped());
+            let lost = QueueCounters::find(wires, wire, WIRE).map_or(0, |wire| wire.dropped());
             match phase {
                 Some(phase) => link.begin(phase, now, queue, lost),
                 None => link.row(now, &queue, lost),
@@ -187,19 +188,19 @@ impl Tool {
         })
     }
 
-    fn ask(&mut self) -> Result<Value, SamplerError> {
+    fn ask(&mut self) -> Result<Vec<Reading>, SamplerError> {
         self.answer().map_err(|source| SamplerError::Read { router: self.router.clone(), source })
     }
 
-    fn answer(&mut self) -> io::Result<Value> {
+    fn answer(&mut self) -> io::Result<Vec<Reading>> {
         let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         input.write_all(b"qdisc show\n")?;
-        let mut line = Vec::new();
-        (&mut self.output).take(ANSWER_MAX).read_until(b'\n', &mut line)?;
+        let mut line = String::new();
+        (&mut self.output).take(ANSWER_MAX).read_line(&mut line)?;
         if line.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        serde_json::from_slice(&line).map_err(io::Error::from)
+        parse_readings(&line).map_err(io::Error::other)
     }
 
     fn missing(&self, handle: &'static str) -> SamplerError {

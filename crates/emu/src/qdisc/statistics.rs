@@ -1,25 +1,11 @@
-//! The counters of queues, as `tc -s -j qdisc show` prints them.
+//! The counters of Linux's queues, in the terms of `underload-record`.
 
-use serde_json::Value;
 use underload_aqm::qdisc::{Backlog, Count, DropReason};
+use underload_tc::printed::Reading;
 
-/// The counters of a queue at one instant, since its creation.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Reading {
-    pub sent: Count,
-    /// Packets by reason. Linux counts no bytes of them.
-    pub drops: Vec<(DropReason, u64)>,
-    pub marks: u64,
-    pub backlog: Backlog,
-    /// The queue's state, such as `pie.probability`, by the names of our records.
-    pub gauges: Vec<(&'static str, f64)>,
-}
-
-/// Counters of packets that found the queue full.
+/// QueueCounters of packets that found the queue full.
 const FULL: [&str; 7] =
     ["drop_overlimit", "overlimit", "overmemory", "pdrop", "bucketdrop", "queuedrop", "childdrop"];
-/// Counters of marked packets; dualpi2 has a hyphen, and counts those of its step here, too.
-const MARKS: [&str; 4] = ["ecn_mark", "ecn-mark", "ce_mark", "marked"];
 /// Kind, name in the output, our name, and the factor to our unit.
 const GAUGES: [(&str, &str, &str, f64); 8] = [
     ("codel", "count", "codel.count", 1.0),
@@ -32,31 +18,39 @@ const GAUGES: [(&str, &str, &str, f64); 8] = [
     ("sfb", "maxqlen", "sfb.max_bin_packets", 1.0),
 ];
 
-impl Reading {
-    /// Finds the queue of a device by its handle; `None` if there is none.
-    pub fn find(queues: &Value, device: &str, handle: &str) -> Option<Self> {
-        let found = queues.as_array()?.iter().find(|queue| {
-            queue["dev"].as_str() == Some(device) && queue["handle"].as_str() == Some(handle)
-        })?;
-        Some(Self::parse(found))
+/// The counters of a queue at one instant, since its creation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct QueueCounters {
+    pub sent: Count,
+    /// Packets by reason. Linux counts no bytes of them.
+    pub drops: Vec<(DropReason, u64)>,
+    pub marks: u64,
+    pub backlog: Backlog,
+    /// The queue's state, such as `pie.probability`, by the names of our records.
+    pub gauges: Vec<(&'static str, f64)>,
+}
+
+impl QueueCounters {
+    /// Finds the queue of a device by its handle; `None` if it has none.
+    pub fn find(queues: &[Reading], device: &str, handle: &str) -> Option<Self> {
+        let is_it = |it: &&Reading| it.device == device && it.qdisc.handle == handle;
+        queues.iter().find(is_it).map(Self::new)
     }
 
-    fn parse(queue: &Value) -> Self {
-        let number = |key: &str| queue[key].as_u64().unwrap_or(0);
-        let kind = queue["kind"].as_str().unwrap_or_default();
-        let marks = |of: &Value| MARKS.iter().filter_map(|key| of[key].as_u64()).sum::<u64>();
-        let tins = queue["tins"].as_array().into_iter().flatten();
+    fn new(reading: &Reading) -> Self {
+        let (kind, counts) = (reading.qdisc.kind.as_str(), &reading.counts);
         let gauge = |(of, key, name, factor): &(&str, &str, &'static str, f64)| {
-            let value = queue[key].as_f64().filter(|_| *of == kind)?;
+            let value = reading.number(key).filter(|_| *of == kind)?;
             Some((*name, value * factor))
         };
+        let full = FULL.iter().map(|key| reading.count(key)).sum();
         Self {
-            sent: Count { packets: number("packets"), bytes: number("bytes") },
-            drops: drops(kind, number("drops"), FULL.iter().map(|key| number(key)).sum()),
-            marks: marks(queue) + tins.map(marks).sum::<u64>(),
+            sent: Count { packets: counts.sent_packets, bytes: counts.sent_bytes },
+            drops: drops(kind, counts.dropped, full),
+            marks: counts.marked.unwrap_or(0),
             backlog: Backlog {
-                packets: number("qlen").try_into().unwrap_or(u32::MAX),
-                bytes: number("backlog"),
+                packets: counts.backlog_packets.try_into().unwrap_or(u32::MAX),
+                bytes: counts.backlog_bytes,
             },
             gauges: GAUGES.iter().filter_map(gauge).collect(),
         }
@@ -86,6 +80,8 @@ fn drops(kind: &str, all: u64, full: u64) -> Vec<(DropReason, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use underload_tc::printed::parse_readings;
+
     use super::*;
 
     /// What iproute2 6.1, and 7.3 for dualpi2, printed in a guest with Linux 7.3.4, shortened.
@@ -107,29 +103,28 @@ mod tests {
 
     #[test]
     fn counters_are_those_of_the_queue_and_not_of_the_shaper() {
-        let queues: Value = serde_json::from_str(PRINTED).expect("JSON");
-        let pie = Reading::find(&queues, "to-server", "10:").expect("a queue");
+        let queues = parse_readings(PRINTED).expect("JSON");
+        let pie = QueueCounters::find(&queues, "to-server", "10:").expect("a queue");
         assert_eq!(pie.sent, Count { packets: 200, bytes: 302_800 });
         assert_eq!(pie.backlog, Backlog { packets: 3, bytes: 4_542 });
         assert_eq!(pie.drops, [(DropReason::Early, 10), (DropReason::Overlimit, 2)]);
         assert_eq!((pie.dropped(), pie.marks), (12, 4));
         assert_eq!(pie.gauges, [("pie.probability", 0.25), ("pie.delay_ns", 1_500_000.0)]);
-        let wire = Reading::find(&queues, "to-client", "20:").expect("a wire");
+        let wire = QueueCounters::find(&queues, "to-client", "20:").expect("a wire");
         assert_eq!(wire.drops[0], (DropReason::Loss, 7));
-        let cake = Reading::find(&queues, "to-client", "10:").expect("a queue");
+        let cake = QueueCounters::find(&queues, "to-client", "10:").expect("a queue");
         assert_eq!((cake.dropped(), cake.marks), (5, 3));
         assert_eq!(cake.gauges, [("cake.memory_bytes", 4096.0)]);
-        let dualpi2 = Reading::find(&queues, "to-core", "10:").expect("a queue");
+        let dualpi2 = QueueCounters::find(&queues, "to-core", "10:").expect("a queue");
         assert_eq!(dualpi2.marks, 7);
     }
 
     #[test]
     fn what_is_missing_or_malformed_counts_nothing() {
-        let queues: Value = serde_json::from_str(PRINTED).expect("JSON");
-        assert_eq!(Reading::find(&queues, "to-server", "20:"), None);
-        assert_eq!(Reading::find(&Value::Null, "to-server", "10:"), None);
-        let odd = r#"[{"dev":"d","handle":"10:","kind":7,"drops":"x","qlen":99999999999}]"#;
-        let odd = Reading::find(&serde_json::from_str(odd).expect("JSON"), "d", "10:");
+        let queues = parse_readings(PRINTED).expect("JSON");
+        assert_eq!(QueueCounters::find(&queues, "to-server", "20:"), None);
+        let odd = r#"[{"dev":"d","handle":"10:","kind":"x","drops":"x","qlen":99999999999}]"#;
+        let odd = QueueCounters::find(&parse_readings(odd).expect("JSON"), "d", "10:");
         assert_eq!(odd.expect("a queue").backlog.packets, u32::MAX);
     }
 }

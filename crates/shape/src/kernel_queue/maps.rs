@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use underload_tc::Command;
 
 use super::{KernelQueue, Law};
-use crate::Command;
 
 /// Why the output of `bpftool` could not be read.
 #[derive(Debug, thiserror::Error)]

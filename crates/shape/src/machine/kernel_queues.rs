@@ -12,13 +12,13 @@ use std::os::unix::fs::MetadataExt as _;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::time::{ClockId, clock_gettime};
+use underload_tc::Command;
+use underload_tc::printed::Qdisc;
+use underload_tc::run::ToolError;
 
 use super::folder::{Folder, FolderError};
 use super::snapshot::{Snapshot, SnapshotError, devices};
-use super::tools::{self, ToolError};
-use crate::Command;
 use crate::kernel_queue::{KernelQueue, Law, Maps, MapsError, Place, QUEUES_MAX, Report};
-use crate::tree::Qdisc;
 
 /// The number of a BPF queue at the root of a device: `uk` in ASCII.
 const HANDLE: &str = "756b:";
@@ -141,13 +141,13 @@ impl Kernel {
         let maps = load(queue)?;
         let place = self.place(snapshot.device.index);
         let attached = set(&maps, place, queue)
-            .and_then(|()| Ok(tools::run(&attach(device, queue.law))?))
+            .and_then(|()| Ok(attach(device, queue.law).run()?))
             .and_then(|_| {
                 let error = || KernelQueueError::NotCreated(device.to_owned());
                 is_attached(queue.law, place).then_some(()).ok_or_else(error)
             });
         if attached.is_err() {
-            let _ = tools::run(&maps.forget(place));
+            let _ = maps.forget(place).run();
             let _ = remove_unused(queue.law);
         }
         attached
@@ -180,7 +180,7 @@ impl Kernel {
         let mut reports = Vec::new();
         for law in Law::ALL {
             let Some(maps) = registered(law)? else { continue };
-            for (place, mut report) in maps.reports(&tools::run(&maps.dump())?)? {
+            for (place, mut report) in maps.reports(&maps.dump().run()?)? {
                 let device = devices.iter().find(|device| device.index == u64::from(place.device));
                 if let Some(device) = device.filter(|_| place.network == self.network) {
                     report.device.clone_from(&device.name);
@@ -204,10 +204,10 @@ impl Kernel {
             Law::ALL.into_iter().try_for_each(remove_unused)?;
             return Err(absent(device, None));
         };
-        tools::run(&Command::tc(&format!("qdisc del dev {device} root")))?;
+        Command::tc(&format!("qdisc del dev {device} root")).run()?;
         if let Some(maps) = registered(law)? {
             // Another program may have removed the settings.
-            let _ = tools::run(&maps.forget(self.place(snapshot.device.index)));
+            let _ = maps.forget(self.place(snapshot.device.index)).run();
         }
         Law::ALL.into_iter().try_for_each(remove_unused)
     }
@@ -242,13 +242,13 @@ fn load(queue: &KernelQueue) -> Result<Maps> {
     remove_unused(law)?;
     if let Some(maps) = registered(law)? {
         check_version(&maps, queue)?;
-        let present = maps.reports(&tools::run(&maps.dump())?)?.len();
+        let present = maps.reports(&maps.dump().run()?)?.len();
         let is_full = present >= QUEUES_MAX;
         return if is_full { Err(KernelQueueError::Full(law.name())) } else { Ok(maps) };
     }
     let object = object(law).map_err(KernelQueueError::Object)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), object.as_raw_fd());
-    tools::run(&Command::bpftool(&format!("struct_ops register {path}")))?;
+    Command::bpftool(&format!("struct_ops register {path}")).run()?;
     registered(law)?.ok_or(KernelQueueError::Unlisted(law.kind()))
 }
 
@@ -261,16 +261,16 @@ fn object(law: Law) -> io::Result<File> {
 
 /// Returns the maps of the registered object of a law; `None` if none is registered.
 fn registered(law: Law) -> Result<Option<Maps>> {
-    Ok(Maps::find(law, &tools::run(&Command::bpftool("-j map show"))?)?)
+    Ok(Maps::find(law, &Command::bpftool("-j map show").run()?)?)
 }
 
 /// Unregisters the object of a law if no queue uses it. The caller has the lock.
 fn remove_unused(law: Law) -> Result<()> {
     let Some(maps) = registered(law)? else { return Ok(()) };
-    if !maps.reports(&tools::run(&maps.dump())?)?.is_empty() {
+    if !maps.reports(&maps.dump().run()?)?.is_empty() {
         return Ok(());
     }
-    tools::run(&maps.unregister())?;
+    maps.unregister().run()?;
     Ok(())
 }
 
@@ -283,13 +283,13 @@ fn check_version(maps: &Maps, queue: &KernelQueue) -> Result<()> {
 fn set(maps: &Maps, place: Place, queue: &KernelQueue) -> Result<()> {
     let since_start = clock_gettime(ClockId::CLOCK_BOOTTIME).map(std::time::Duration::from);
     let version = since_start.map_or(0, |time| time.as_nanos() as u64);
-    tools::run(&maps.set(place, &queue.words(version)))?;
+    maps.set(place, &queue.words(version)).run()?;
     Ok(())
 }
 
 fn is_attached(law: Law, place: Place) -> bool {
     registered(law).ok().flatten().is_some_and(|maps| {
-        let dump = tools::run(&maps.dump()).unwrap_or_default();
+        let dump = maps.dump().run().unwrap_or_default();
         maps.reports(&dump).is_ok_and(|all| all.iter().any(|(known, _)| *known == place))
     })
 }

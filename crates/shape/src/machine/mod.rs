@@ -5,7 +5,6 @@ mod folder;
 pub mod kernel_queues;
 mod session;
 mod snapshot;
-mod tools;
 mod watcher;
 
 pub use folder::FolderError;
@@ -14,7 +13,6 @@ pub use session::{
     sent_bytes,
 };
 pub use snapshot::{Snapshot, SnapshotError};
-pub use tools::ToolError;
 pub use watcher::{Watcher, follow};
 
 use nix::time::{ClockId, clock_gettime};

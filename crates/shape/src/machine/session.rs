@@ -9,20 +9,20 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 use underload_disk::lock::Lock;
+use underload_tc::Command;
+use underload_tc::printed::{Device, Qdisc, Reading};
+use underload_tc::restore::{self, Unrestorable};
+use underload_tc::run::ToolError;
 
 use super::folder::{self, Folder, FolderError};
 use super::now_ms;
 use super::snapshot::{Snapshot, SnapshotError, devices};
-use super::tools::{self, ToolError};
 use super::watcher::Watcher;
-use crate::Command;
 use crate::judge::{Present, Refusal};
 use crate::plan::{self, ifb_name};
 use crate::rate::{Limit, error_number};
 use crate::record::{self, Phase, Record};
 use crate::request::{Request, RequestError};
-use crate::restore::{self, Unrestorable};
-use crate::tree::{Device, Qdisc, Reading};
 
 /// The changes of the network that this process is in.
 #[derive(Debug)]
@@ -452,7 +452,7 @@ fn present_name(record: &Record) -> Result<Option<String>, SnapshotError> {
 fn run_all(device: &str, commands: &[Command]) -> Result<(), ApplyError> {
     commands.iter().try_for_each(|command| {
         let error = |source| ApplyError::Step { device: device.to_owned(), source };
-        tools::run(command).map(drop).map_err(error)
+        command.run().map(drop).map_err(error)
     })
 }
 
@@ -476,7 +476,7 @@ fn undo_device(name: &str, record: &Record) -> Result<Option<String>, UndoError>
     for pass in 1..=PASSES {
         let snapshot = Snapshot::take(name)?;
         let commands = plan::undo(name, &ifb, Some(record), &snapshot.remains())?;
-        let outcomes = commands.iter().map(tools::run).collect::<Vec<_>>();
+        let outcomes = commands.iter().map(Command::run).collect::<Vec<_>>();
         let failed = outcomes.into_iter().find_map(Result::err);
         let after = Snapshot::take(name)?;
         if !after.remains().is_any() {
@@ -485,7 +485,7 @@ fn undo_device(name: &str, record: &Record) -> Result<Option<String>, UndoError>
         if let Some(source) = failed.filter(|_| pass == PASSES) {
             // If the earlier queues cannot be restored, the kernel's default is set.
             let default = restore::commands(name, &[])?;
-            let is_shaped = default.iter().any(|command| tools::run(command).is_err())
+            let is_shaped = default.iter().any(|command| command.run().is_err())
                 || Snapshot::take(name)?.remains().is_any();
             if is_shaped {
                 return Err(UndoError::Left { commands, source });
@@ -517,7 +517,7 @@ fn remove_ifb(record: &Record) -> Result<(), UndoError> {
         return Ok(());
     }
     let command = Command::ip(&format!("link del dev {ifb}"));
-    let removed = tools::run(&command).map(drop);
+    let removed = command.run().map(drop);
     removed.map_err(|source| UndoError::Left { commands: vec![command], source })
 }
 

@@ -2,13 +2,13 @@
 
 use underload_aqm::config::closest;
 use underload_aqm::rate::Rate;
-
-use super::tools::{self, ToolError};
-use crate::Command;
-use crate::plan::{Remains, ifb_name};
-use crate::tree::{
-    Device, Filter, Reading, TreeError, parse_devices, parse_filters, parse_ingress, parse_readings,
+use underload_tc::Command;
+use underload_tc::printed::{
+    Device, Filter, PrintedError, Reading, parse_devices, parse_filters, parse_readings,
 };
+use underload_tc::run::ToolError;
+
+use crate::plan::{Remains, ifb_name};
 
 /// Why the state of a device is unknown.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Printed(#[from] PrintedError),
 }
 
 /// A device, its queues and its filters of received packets.
@@ -45,16 +45,18 @@ impl Snapshot {
         let Some(device) = all.into_iter().find(|device| device.name == name) else {
             return Err(no_device(name, &devices));
         };
-        let text = tools::run(&Command::tc(&format!("-j -s -d qdisc show dev {name}")))?;
-        let ingress = parse_ingress(&text)?;
+        let text = Command::tc(&format!("-j -s -d qdisc show dev {name}")).run()?;
+        let (ingress, queues): (Vec<_>, Vec<_>) =
+            parse_readings(&text)?.into_iter().partition(|reading| reading.qdisc.is_ingress());
+        let ingress = ingress.into_iter().next().map(|reading| reading.qdisc.kind);
         let filters = match ingress {
             Some(_) => {
                 let show = Command::tc(&format!("-j filter show dev {name} ingress"));
-                parse_filters(&tools::run(&show)?)?
+                parse_filters(&show.run()?)?
             }
             None => Vec::new(),
         };
-        Ok(Self { device, devices, queues: parse_readings(&text)?, ingress, filters })
+        Ok(Self { device, devices, queues, ingress, filters })
     }
 
     /// Returns what is there of our shaping.
@@ -82,7 +84,7 @@ impl Snapshot {
 /// # Errors
 /// Returns an error if `ip` fails.
 pub fn devices() -> Result<Vec<Device>, SnapshotError> {
-    Ok(parse_devices(&tools::run(&Command::ip("-j -d link show"))?)?)
+    Ok(parse_devices(&Command::ip("-j -d link show").run()?)?)
 }
 
 fn no_device(name: &str, devices: &[String]) -> SnapshotError {

@@ -74,7 +74,7 @@ impl Queues {
     fn label(&self, image: &Image) -> String {
         match self {
             Self::Ours => label(image),
-            Self::Linux { tc } => format!("{}, {}", label(image), qdisc::tool_version(tc)),
+            Self::Linux { tc } => format!("{}, {}", label(image), underload_tc::run::version(tc)),
         }
     }
 }
@@ -105,7 +105,7 @@ impl Kernel {
             let kinds = || kinds.iter().map(String::as_str);
             let options: Vec<String> = kinds().flat_map(qdisc::kernel_options).collect();
             image.require(&options).map_err(|error| refused(&error))?;
-            Queues::Linux { tc: qdisc::find_tool(kinds()).map_err(|error| refused(&error))? }
+            Queues::Linux { tc: underload_tc::run::find(kinds()).map_err(|error| refused(&error))? }
         } else {
             Queues::Ours
         };

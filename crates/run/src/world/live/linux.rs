@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use underload_aqm::link::RateProcess;
 use underload_aqm::registry::QueueConfig;
-use underload_aqm::tc;
 use underload_emu::qdisc::{Hop, Shaping};
 use underload_record::link::LinkName;
 use underload_record::schema::Direction;
+use underload_tc::words;
 
 use crate::error::RunError;
 use crate::scenario::{Lane, Path, Scenario};
@@ -64,7 +64,7 @@ fn hop(lane: &Lane, direction: &str) -> Result<Hop, String> {
         Some(rate) => {
             let queue = lane.queue.known().ok_or_else(|| place("a queue of the caller's own"))?;
             let overhead_bytes = link.overhead_bytes;
-            let arguments = tc::arguments(&queue.label, &link.facts(), Some(overhead_bytes))
+            let arguments = words::arguments(&queue.label, &link.facts(), Some(overhead_bytes))
                 .map_err(|error| format!("path.{direction}_queue: {error}"))?;
             let own_rate = match &queue.config {
                 QueueConfig::Cake(config) => config.rate,

@@ -1,8 +1,8 @@
 //! Queues that were recorded from a real kernel (7.3.4, `tc` of iproute2 6.1), and the arguments
 //! that bring them back.
 
-use underload_shape::restore::words;
-use underload_shape::tree::{Reading, parse_filters, parse_readings};
+use underload_tc::printed::{Reading, parse_filters, parse_readings};
+use underload_tc::restore::words;
 
 /// Pairs of lines: the arguments after `tc qdisc replace dev v0 root`, and what
 /// `tc -j -s -d qdisc show dev v0` prints then.

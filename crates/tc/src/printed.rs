@@ -38,9 +38,25 @@ pub struct Counts {
 /// A queue discipline with its counts, and its classes if it has some.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
+    /// The device; empty if `tc` was asked for one device.
+    pub device: String,
     pub qdisc: Qdisc,
     pub counts: Counts,
     pub classes: Vec<Class>,
+    /// All that `tc` printed of the queue: also the numbers that only its kind has.
+    printed: Map<String, Value>,
+}
+
+impl Reading {
+    /// Returns a count of the queue by its key in JSON, such as `drop_overlimit`; 0 if it has none.
+    pub fn count(&self, key: &str) -> u64 {
+        self.printed.get(key).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// Returns a number of the queue by its key in JSON, such as `prob`.
+    pub fn number(&self, key: &str) -> Option<f64> {
+        self.printed.get(key)?.as_f64()
+    }
 }
 
 /// A class (tin) of CAKE.
@@ -57,7 +73,7 @@ pub struct Class {
 
 /// Why the output of `tc` or `ip` could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum TreeError {
+pub enum PrintedError {
     #[error("`{command}` printed more than {TEXT_MAX} bytes")]
     TooLong { command: &'static str },
     #[error("`{command}` printed no JSON: expected iproute2 4.17 or newer")]
@@ -72,6 +88,11 @@ impl Qdisc {
         self.handle == "0:"
     }
 
+    /// Whether it is the queue of what the device receives, which stores nothing.
+    pub fn is_ingress(&self) -> bool {
+        ["ingress", "clsact"].contains(&self.kind.as_str())
+    }
+
     /// Returns the rate to which the queue limits the line; `None` if it limits none.
     pub fn limit(&self) -> Option<Rate> {
         let bytes_per_s =
@@ -80,33 +101,12 @@ impl Qdisc {
     }
 }
 
-/// Parses the queues of one device, without `ingress` and `clsact`; the root is the first.
+/// Parses what `tc -j -s -d qdisc show` prints; the root of a device is its first queue.
 ///
 /// # Errors
-/// Returns [`TreeError`] if the text is not what `tc` prints.
-pub fn parse_readings(text: &str) -> Result<Vec<Reading>, TreeError> {
-    let mut readings = Vec::new();
-    for entry in entries(QDISC_SHOW, text)? {
-        let reading = reading(&entry)?;
-        if !is_ingress(&reading.qdisc) {
-            readings.push(reading);
-        }
-    }
-    Ok(readings)
-}
-
-/// Returns the kind of the device's ingress queue, `ingress` or `clsact`, if it has one.
-///
-/// # Errors
-/// As [`parse_readings`].
-pub fn parse_ingress(text: &str) -> Result<Option<String>, TreeError> {
-    for entry in entries(QDISC_SHOW, text)? {
-        let qdisc = reading(&entry)?.qdisc;
-        if is_ingress(&qdisc) {
-            return Ok(Some(qdisc.kind));
-        }
-    }
-    Ok(None)
+/// Returns [`PrintedError`] if the text is not what `tc` prints.
+pub fn parse_readings(text: &str) -> Result<Vec<Reading>, PrintedError> {
+    entries(QDISC_SHOW, text)?.into_iter().map(reading).collect()
 }
 
 /// A filter of packets that a device receives.
@@ -122,10 +122,10 @@ pub struct Filter {
 ///
 /// # Errors
 /// As [`parse_readings`].
-pub fn parse_filters(text: &str) -> Result<Vec<Filter>, TreeError> {
+pub fn parse_filters(text: &str) -> Result<Vec<Filter>, PrintedError> {
     let mut filters: Vec<Filter> = Vec::new();
     for entry in entries(FILTER_SHOW, text)? {
-        let lacks = |key| TreeError::Lacks { command: FILTER_SHOW, key };
+        let lacks = |key| PrintedError::Lacks { command: FILTER_SHOW, key };
         let preference = entry.get("pref").and_then(Value::as_u64).ok_or(lacks("pref"))?;
         let kind = text_of(&entry, "kind").ok_or(lacks("kind"))?;
         let actions = entry.get("options").and_then(|options| options.get("actions"));
@@ -155,9 +155,9 @@ pub struct Device {
 ///
 /// # Errors
 /// As [`parse_readings`].
-pub fn parse_devices(text: &str) -> Result<Vec<Device>, TreeError> {
+pub fn parse_devices(text: &str) -> Result<Vec<Device>, PrintedError> {
     let device = |entry: Map<String, Value>| {
-        let lacks = |key| TreeError::Lacks { command: LINK_SHOW, key };
+        let lacks = |key| PrintedError::Lacks { command: LINK_SHOW, key };
         Ok(Device {
             name: text_of(&entry, "ifname").ok_or(lacks("ifname"))?,
             index: entry.get("ifindex").and_then(Value::as_u64).ok_or(lacks("ifindex"))?,
@@ -172,20 +172,16 @@ const QDISC_SHOW: &str = "tc -j qdisc show";
 const FILTER_SHOW: &str = "tc -j filter show";
 const LINK_SHOW: &str = "ip -j -d link show";
 
-fn is_ingress(qdisc: &Qdisc) -> bool {
-    ["ingress", "clsact"].contains(&qdisc.kind.as_str())
-}
-
 /// Parses an array of objects.
-fn entries(command: &'static str, text: &str) -> Result<Vec<Map<String, Value>>, TreeError> {
+fn entries(command: &'static str, text: &str) -> Result<Vec<Map<String, Value>>, PrintedError> {
     if text.len() > TEXT_MAX {
-        return Err(TreeError::TooLong { command });
+        return Err(PrintedError::TooLong { command });
     }
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let text = without_unknown_options(text);
-    serde_json::from_str(&text).map_err(|source| TreeError::Json { command, source })
+    serde_json::from_str(&text).map_err(|source| PrintedError::Json { command, source })
 }
 
 /// Marks a queue with options that `tc` does not know.
@@ -206,36 +202,39 @@ fn without_unknown_options(text: &str) -> String {
     out
 }
 
-fn reading(entry: &Map<String, Value>) -> Result<Reading, TreeError> {
-    let lacks = |key| TreeError::Lacks { command: QDISC_SHOW, key };
-    let kind = text_of(entry, "kind").ok_or(lacks("kind"))?;
-    let handle = text_of(entry, "handle").ok_or(lacks("handle"))?;
+fn reading(entry: Map<String, Value>) -> Result<Reading, PrintedError> {
+    let lacks = |key| PrintedError::Lacks { command: QDISC_SHOW, key };
+    let kind = text_of(&entry, "kind").ok_or(lacks("kind"))?;
+    let handle = text_of(&entry, "handle").ok_or(lacks("handle"))?;
     let mut options = match entry.get("options") {
         Some(Value::Object(options)) => options.clone(),
         _ => Map::new(),
     };
     let is_unknown = options.remove(UNKNOWN).is_some();
-    let parent = text_of(entry, "parent");
+    let parent = text_of(&entry, "parent");
     let qdisc = Qdisc { kind, handle, parent, options, is_unknown };
     let number = |key: &str| entry.get(key).and_then(Value::as_u64);
     let classes = match entry.get("tins") {
         Some(Value::Array(tins)) => classes(&qdisc, tins),
         _ => Vec::new(),
     };
-    let marks = |class: &Class| class.counts.marked.unwrap_or(0);
-    let of_classes = (!classes.is_empty()).then(|| classes.iter().map(marks).sum());
+    let marks = MARKS.into_iter().filter_map(number);
+    let marks = marks.chain(classes.iter().filter_map(|class| class.counts.marked));
     let counts = Counts {
         sent_bytes: number("bytes").unwrap_or(0),
         sent_packets: number("packets").unwrap_or(0),
         dropped: number("drops").unwrap_or(0),
-        // Only dualpi2 has the hyphen.
-        marked: ["ecn_mark", "ecn-mark", "marked"].into_iter().find_map(number).or(of_classes),
+        marked: marks.reduce(|sum, marks| sum + marks),
         backlog_bytes: number("backlog").unwrap_or(0),
         backlog_packets: number("qlen").unwrap_or(0),
         delay_us: number("ldelay").or(number("delay")).or(busiest_delay(&classes)),
     };
-    Ok(Reading { qdisc, counts, classes })
+    let device = text_of(&entry, "dev").unwrap_or_default();
+    Ok(Reading { device, qdisc, counts, classes, printed: entry })
 }
+
+/// Counters of marked packets: by the law, those of dualpi2, by a threshold, and by RED and SFB.
+const MARKS: [&str; 4] = ["ecn_mark", "ecn-mark", "ce_mark", "marked"];
 
 /// Returns the average delay of the class that sent most.
 fn busiest_delay(classes: &[Class]) -> Option<u64> {

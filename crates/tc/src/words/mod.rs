@@ -1,6 +1,6 @@
 //! Linux's own queues: the arguments of `tc qdisc` that mean what a SPEC means.
 //!
-//! [`arguments`] follows one table (`tc/table.rs`) with a row for each parameter. A parameter that
+//! [`arguments`] follows one table (`words/table.rs`) with a row for each parameter. A parameter that
 //! Linux has not, or a value between two that `tc` can name, is refused; nothing is rounded. Every
 //! argument is written out, so that defaults which differ between kernels do not matter.
 //!
@@ -13,13 +13,9 @@
 mod red;
 mod table;
 
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-
-use crate::config::{ConfigError, LinkFacts, Spec, Value, Values, join};
-use crate::registry::{QueueConfig, QueueEntry, QueueSetup};
 use table::{Form, QUEUES, Queue, Row};
+use underload_aqm::config::{ConfigError, LinkFacts, Spec, Value, Values};
+use underload_aqm::registry::{QueueConfig, QueueEntry, QueueSetup};
 
 /// The values of `tc` are of 32 bits.
 const LARGEST: u64 = u32::MAX as u64;
@@ -39,7 +35,7 @@ pub fn arguments(
     let unknown = || ConfigError::UnknownName {
         what: "Linux queue",
         name: spec.name.clone(),
-        known: join(QUEUES.iter().map(|queue| queue.name)),
+        known: QUEUES.iter().map(|queue| queue.name).collect::<Vec<_>>().join(", "),
         suggestion: None,
     };
     // A name like no other gets the list of Linux's queues instead of all queues.
@@ -102,10 +98,15 @@ impl Writer<'_> {
                 return Err(self.refuse(row.key, &value, &expected));
             }
             Form::Set | Form::Fixed(_) => {}
-            Form::Words(pairs) => {
+            Form::Word { others } => {
                 let text = value.to_string();
-                let word = pairs.iter().find(|(own, _)| *own == text).map_or("", |pair| pair.1);
-                words.extend(word.split_whitespace().map(str::to_string));
+                let word =
+                    others.iter().find(|(own, _)| *own == text).map_or(&*text, |pair| pair.1);
+                words.extend(word.split_whitespace().map(str::to_owned));
+            }
+            Form::Flag { on, off } => {
+                let word = if value.to_string() == "on" { on } else { off };
+                words.extend((!word.is_empty()).then(|| (*word).to_owned()));
             }
             form => {
                 let text = text(form, &value);

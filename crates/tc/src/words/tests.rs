@@ -1,10 +1,7 @@
 //! Arguments in the units of iproute2, and refusals.
 
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-
 use super::*;
-use crate::rate::Rate;
+use underload_aqm::rate::Rate;
 
 fn link() -> LinkFacts {
     LinkFacts::of_rate(Rate::from_megabits_per_second(20))

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,8 +38,8 @@ pub enum ToolError {
     )]
     NoQueue { kind: String },
     #[error(
-        "this `tc` is older than the queue `{kind}`: install a newer iproute2, or choose {}",
-        without(kind)
+        "this `tc` does not know the queue `{kind}`: install a newer iproute2 (dualpi2: 6.17, \
+         cake_mq: 7.0), or choose another queue"
     )]
     OldTool { kind: String },
     #[error(
@@ -64,30 +65,61 @@ fn without(kind: &str) -> &'static str {
     }
 }
 
-/// Runs a command and returns its output.
+impl Command {
+    /// Runs the command and returns its output.
+    ///
+    /// # Errors
+    /// Returns [`ToolError`] with what would help, where that is known.
+    pub fn run(&self) -> Result<String, ToolError> {
+        let start_error = |source| ToolError::Start { command: self.clone(), source };
+        let mut process = Process::new(self.program.name());
+        process.args(&self.words).env("LC_ALL", "C");
+        process.env("PATH", with_system_programs(std::env::var_os("PATH")));
+        process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C goes to this process's group, and ends no command in its middle.
+        process.process_group(0);
+        let mut child = process.spawn().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ToolError::Missing { program: self.program },
+            _ => start_error(source),
+        })?;
+        let (out, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
+        let is_success = wait(&mut child).map_err(start_error)?;
+        let text = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
+        match is_success {
+            Some(true) => Ok(text(out)),
+            Some(false) => Err(failure(self, &text(errors))),
+            None => Err(ToolError::Hangs { command: self.clone() }),
+        }
+    }
+}
+
+/// Returns the path of this machine's `tc`, which knows these kinds of queues.
 ///
 /// # Errors
-/// Returns [`ToolError`] with what would help, where that is known.
-pub fn run(command: &Command) -> Result<String, ToolError> {
-    let start_error = |source| ToolError::Start { command: command.clone(), source };
-    let mut process = Process::new(command.program.name());
-    process.args(&command.words).env("LC_ALL", "C");
-    process.env("PATH", with_system_programs(std::env::var_os("PATH")));
-    process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Ctrl-C goes to this process's group, and ends no command in its middle.
-    process.process_group(0);
-    let mut child = process.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => ToolError::Missing { program: command.program },
-        _ => start_error(source),
-    })?;
-    let (out, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let is_success = wait(&mut child).map_err(start_error)?;
-    let text = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
-    match is_success {
-        Some(true) => Ok(text(out)),
-        Some(false) => Err(failure(command, &text(errors))),
-        None => Err(ToolError::Hangs { command: command.clone() }),
+/// Returns [`ToolError::Missing`], or [`ToolError::OldTool`] with the first unknown kind.
+pub fn find<'a>(kinds: impl IntoIterator<Item = &'a str>) -> Result<PathBuf, ToolError> {
+    let missing = || ToolError::Missing { program: Program::Tc };
+    let path = with_system_programs(std::env::var_os("PATH"));
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join("tc"));
+    let tool = files.find(|file| file.is_file()).ok_or_else(missing)?;
+    for kind in kinds {
+        let mut help = Process::new(&tool);
+        help.args(["qdisc", "add", "dev", "lo", "root", kind, "help"]);
+        let output = help.output().map_err(|_| missing())?;
+        if String::from_utf8_lossy(&output.stderr).contains("Unknown qdisc") {
+            return Err(ToolError::OldTool { kind: kind.to_owned() });
+        }
     }
+    Ok(tool)
+}
+
+/// Returns the version that a `tc` prints, such as `iproute2-6.1.0`; empty if it prints none.
+pub fn version(tool: &Path) -> String {
+    let output = Process::new(tool).arg("-V").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = text.unwrap_or_default();
+    let mut words = text.split([' ', ',', '\n']);
+    words.find(|word| word.starts_with("iproute2")).unwrap_or_default().to_owned()
 }
 
 /// Waits until the process ends, and returns whether it succeeded. After the timeout it is killed;
@@ -159,7 +191,7 @@ fn queue_kind(command: &Command) -> String {
 }
 
 /// Appends the directories of programs for administrators, which users' paths lack on Debian.
-fn with_system_programs(path: Option<OsString>) -> OsString {
+pub fn with_system_programs(path: Option<OsString>) -> OsString {
     let mut path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
     path
@@ -168,6 +200,12 @@ fn with_system_programs(path: Option<OsString>) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_of_system_administration_are_found_by_users_too() {
+        assert_eq!(with_system_programs(Some("/opt/bin".into())), "/opt/bin:/usr/sbin:/sbin");
+        assert_eq!(with_system_programs(None), "/usr/bin:/bin:/usr/sbin:/sbin");
+    }
 
     #[test]
     fn each_failure_says_what_to_do() {

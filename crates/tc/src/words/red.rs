@@ -1,11 +1,8 @@
 //! The weight of RED's average, which `tc` takes as a number of packets.
 
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use underload_aqm::config::{ConfigError, LinkFacts, Value};
 
 use super::Writer;
-use crate::config::{ConfigError, LinkFacts, Value};
 
 /// The rate that `tc` assumes where none is known.
 const BANDWIDTH: &str = "10mbit";
