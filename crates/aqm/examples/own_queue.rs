@@ -9,13 +9,13 @@
 
 use underload_aqm::aqm::{Aqm, Store};
 use underload_aqm::config::LinkFacts;
-use underload_aqm::laws::{Event, Polls, Subject, replay, varied};
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::DropReason;
 use underload_aqm::queue::store::{Limit, Overflow, Single};
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
+use underload_laws::{Event, Polls, Subject, replay, varied};
 
 /// Section V-C of the paper: serve the head if it has waited less than the bound, or if no more
 /// than `exempt` packets are there; else drop it and look at the next.
@@ -64,5 +64,5 @@ fn main() {
 
 #[cfg(test)]
 mod tests {
-    underload_aqm::laws!(super::mine());
+    underload_laws::laws!(super::mine());
 }

@@ -10,14 +10,12 @@
 //! | [`qdisc`] | [`Qdisc`](qdisc::Qdisc): store and schedule; [`Observer`](qdisc::Observer): no packet disappears silently |
 //! | [`aqm`] | [`Aqm`](aqm::Aqm): active queue management, without the storage of packets |
 //! | [`queue`] | the disciplines, and their ways to store packets |
-//! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction; [`Tally`](link::tally::Tally): its counters |
+//! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction |
 //! | [`remark`] | what devices on a path change in the DSCP and ECN fields of packets |
 //! | [`checksum`] | the Internet checksum, also of a header whose ECN field has changed |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
-//! | [`histogram`] | quantiles of unbounded streams of durations |
 //! | [`latency_bins`] | the bins of the histogram that DOCSIS devices keep |
 //! | [`service_flow`] | the interface of a queue with two service flows and a link with grants |
-//! | `laws` | laws of every queue, as tests for one of your own (feature `laws`) |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;
@@ -27,10 +25,7 @@ extern crate std;
 pub mod aqm;
 pub mod checksum;
 pub mod config;
-pub mod histogram;
 pub mod latency_bins;
-#[cfg(feature = "laws")]
-pub mod laws;
 pub mod link;
 mod named;
 pub mod packet;

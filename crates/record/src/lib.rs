@@ -9,6 +9,7 @@
 //!   [`Conclusion`] does the same for trials that do not fit in memory together.
 //! - [`metric`]: one number of a variant by its name.
 //! - [`link`]: counters and series of a link, as every world records them.
+//! - [`tally`]: counts what a link does to its packets, in every world alike.
 //! - [`cohorts`]: compares the cohorts of a plan, line by line.
 //! - [`history`]: compares the latest runs of one line with its first days.
 //! - [`quality`]: scores a step for applications, by Quality of Outcome.
@@ -26,6 +27,7 @@ pub mod stats;
 #[cfg(any(test, feature = "testkit"))]
 #[path = "../tests/support/synthetic.rs"]
 pub mod synthetic;
+pub mod tally;
 pub mod text;
 
 mod conclusion;

@@ -1,8 +1,6 @@
 //! The summaries and series of a link, as every world records them.
 
-use underload_aqm::histogram::Histogram;
 use underload_aqm::latency_bins::LatencyEdges;
-use underload_aqm::link::tally::{Counts, Curves, Row, Sanctions, Window};
 use underload_aqm::qdisc::Count;
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
@@ -11,7 +9,8 @@ use crate::schema::{
     BottleneckSummary, Direction, Distribution, LatencyHistogram, PacketCount, Phase, PhaseWindow,
     Sanction, Series, SeriesKind, SeriesPoint,
 };
-use crate::stats::nanos;
+use crate::stats::{Histogram, nanos};
+use crate::tally::{Counts, Curves, Row, Sanctions, Window};
 
 /// The identity of a link in records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -170,7 +169,7 @@ pub fn bits_per_second(bytes: u64, span: Span) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_aqm::link::tally::Tally;
+    use crate::tally::Tally;
     use underload_aqm::packet::Meta;
     use underload_aqm::qdisc::{Backlog, DropReason, MarkReason};
 

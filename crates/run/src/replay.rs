@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use underload_aqm::link::Link;
-use underload_aqm::link::tally::Tally;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
+use underload_record::tally::Tally;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {

@@ -12,7 +12,6 @@ pub(crate) mod params;
 mod piecewise;
 mod rate_process;
 mod schedule;
-pub mod tally;
 mod trace;
 
 use alloc::boxed::Box;

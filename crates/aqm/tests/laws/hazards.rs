@@ -1,12 +1,12 @@
 //! Situations in which queue disciplines are known to fail.
 
 use underload_aqm::config::LinkFacts;
-use underload_aqm::laws::{self, Subject};
 use underload_aqm::packet::{Dscp, Meta, Packet};
 use underload_aqm::qdisc::Dequeue;
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
+use underload_laws::{self as laws, Subject};
 
 use crate::subject::subjects;
 

@@ -4,7 +4,7 @@
 //! there. Each is built with its defaults and with the variants of [`subject`]: small limits, ECN
 //! on, no guard.
 //!
-//! The laws are functions of `underload_aqm::laws`, which describes them and which other crates
+//! The laws are functions of `underload_laws`, which describes them and which other crates
 //! apply to their own queues. Here proptest makes the random operations, and reports the shortest
 //! sequence that breaks a law.
 //!

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
-use underload_aqm::laws::{Operation, STARTS, perform};
 use underload_aqm::time::Span;
+use underload_laws::{Operation, STARTS, perform};
 
 use crate::subject::subjects;
 

@@ -1,6 +1,6 @@
 //! Every subject repeats its results, and does not depend on how often its link is polled.
 
-use underload_aqm::laws;
+use underload_laws as laws;
 
 use crate::subject::subjects;
 

@@ -1,11 +1,11 @@
 //! The subjects of the laws: every discipline and profile of the registry, with variants.
 
 use underload_aqm::config::{Definition, Kind, LinkFacts, Spec};
-use underload_aqm::laws::{Order, Subject};
 use underload_aqm::qdisc::Backlog;
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
+use underload_laws::{Order, Subject};
 
 pub fn subjects() -> Vec<Subject> {
     let mut subjects = Vec::new();

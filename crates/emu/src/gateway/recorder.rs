@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use underload_aqm::histogram::Histogram;
-use underload_aqm::link::tally::{self, Curves, Sanctions, Tally};
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Phase, ValidityLimits};
+use underload_record::stats::Histogram;
+use underload_record::tally::{self, Curves, Sanctions, Tally};
 
 use super::journal::{Event, Journal};
 use crate::packet::{Handle, Pool, flow_name, segment_length};

@@ -1,11 +1,11 @@
 //! The report of a gateway, in the terms of `underload-record`.
 
-use underload_aqm::histogram::Histogram;
 use underload_aqm::link::RateProcess;
 use underload_aqm::qdisc::Backlog;
 use underload_aqm::time::Span;
 use underload_record::link::{LinkName, distribution, packets};
 use underload_record::schema::{BottleneckSummary, Direction, Distribution, Phase, Series};
+use underload_record::stats::Histogram;
 
 use super::config::Threads;
 use super::lane::IoStats;

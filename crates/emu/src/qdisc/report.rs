@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use underload_aqm::link::tally::{Curves, Row};
 use underload_aqm::qdisc::{Count, DropReason, MarkReason};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
@@ -10,6 +9,7 @@ use underload_record::link::{LinkName, bits_per_second, packets};
 use underload_record::schema::{
     BottleneckSummary, PacketCount, Phase, PhaseWindow, Series, SeriesKind,
 };
+use underload_record::tally::{Curves, Row};
 
 use super::plan::Hop;
 use super::statistics::QueueCounters;

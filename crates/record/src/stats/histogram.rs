@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use underload_aqm::histogram::{Histogram, nearest_rank};
-
 use crate::schema::{Distribution, Quantile};
 
+use super::durations::{Histogram, rank_at};
 use super::quantile::{nanos, of_sent_by_rank};
 
 /// A histogram of positive and negative delays, with the precision of [`Histogram`].
@@ -64,7 +63,7 @@ impl SignedHistogram {
         let min_ns = negative_max.or(self.positive.min().map(nanos))?;
         let max_ns = self.positive.max().map(nanos).or(negative_min)?;
         let mean_ns = nanos(self.sum.div_euclid(count.into()));
-        let at = |permille| self.at_rank(nearest_rank(count, permille));
+        let at = |permille| self.at_rank(rank_at(count, permille));
         Some(Distribution::new(count, [min_ns, max_ns, mean_ns], at))
     }
 }

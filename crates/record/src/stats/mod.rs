@@ -9,6 +9,7 @@
 
 mod cluster;
 mod compare;
+mod durations;
 mod ecdf;
 mod histogram;
 mod interval;
@@ -22,6 +23,7 @@ pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, cluster_share};
 pub use compare::{
     Alternative, MannWhitney, RankMethod, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };
+pub use durations::Histogram;
 pub use ecdf::Ecdf;
 pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};

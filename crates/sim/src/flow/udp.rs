@@ -1,12 +1,12 @@
 //! Unanswered datagrams at a given rate.
 
-use underload_aqm::histogram::Histogram;
 use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::link::distribution;
 use underload_record::schema::{Direction, Metric};
+use underload_record::stats::Histogram;
 
 use crate::endpoint::{BULK_QUANTILES, Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
 use crate::net::{Body, Datagram, Segment};

@@ -1,10 +1,10 @@
 //! The counters and series of a hop.
 
-use underload_aqm::link::tally::{Curves, Tally};
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{DropReason, MarkReason, Observer};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
+use underload_record::tally::{Curves, Tally};
 
 use super::Segment;
 use super::watch::{Event, Post};

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use underload_aqm::histogram::Histogram;
 use underload_aqm::time::Time;
 use underload_record::link::distribution;
 use underload_record::schema::Distribution;
+use underload_record::stats::Histogram;
 
 /// Delays of one connection.
 #[derive(Debug, Default)]

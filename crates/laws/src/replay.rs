@@ -1,13 +1,11 @@
 //! Sends whole scripts of packets through a link.
 
-use alloc::vec::Vec;
-
 use super::{LINK, Subject};
-use crate::packet::{Meta, Packet};
-use crate::qdisc::{DropReason, MarkReason, Observer};
-use crate::registry::LinkSetup;
-use crate::rng::Rng;
-use crate::time::{Span, Time};
+use underload_aqm::packet::{Meta, Packet};
+use underload_aqm::qdisc::{DropReason, MarkReason, Observer};
+use underload_aqm::registry::LinkSetup;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
 
 /// The fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
-//! The laws of every queue discipline, as tests that also apply to a discipline of your own:
-//! feature `laws`.
+//! The laws of every queue discipline, as tests that also apply to a discipline of your own.
 //!
 //! ```ignore
 //! // In the tests of the crate that has the queue, whose dev-dependencies have
-//! // `underload-aqm` with the feature `laws`:
-//! underload_aqm::laws!(Subject::new("mine", |seed| Box::new(Mine::new(seed))));
+//! // `underload-laws`:
+//! underload_laws::laws!(Subject::new("mine", |seed| Box::new(Mine::new(seed))));
 //! ```
 //!
 //! [`laws!`](crate::laws!) makes a test of each law:
@@ -19,7 +18,7 @@
 //! | [`survives_a_giant`] | a packet beyond every limit does no lasting harm |
 //! | [`serves_every_flow`] | every flow is served, with packets of 64 kB, too |
 //!
-//! This crate applies the laws to its own disciplines (`tests/laws`). Each function panics if its
+//! `aqm` applies the laws to its disciplines (`tests/laws`). Each function panics if its
 //! law is broken.
 
 mod ledger;
@@ -27,14 +26,10 @@ mod operations;
 mod replay;
 mod script;
 
-use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-
-use crate::packet::Ecn;
-use crate::qdisc::{Admit, Backlog, BoxedQdisc};
-use crate::rng::Rng;
-use crate::time::{Span, Time};
+use underload_aqm::packet::Ecn;
+use underload_aqm::qdisc::{Admit, Backlog, BoxedQdisc};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
 
 pub use ledger::Supervised;
 pub use operations::{Operation, STARTS, perform};
@@ -112,7 +107,7 @@ impl Subject {
     }
 }
 
-/// Declares a test of each law for an expression that makes a [`Subject`](crate::laws::Subject).
+/// Declares a test of each law for an expression that makes a [`Subject`].
 #[macro_export]
 macro_rules! laws {
     ($subject:expr) => {
@@ -124,7 +119,7 @@ macro_rules! laws {
         $(
             #[test]
             fn $law() {
-                $crate::laws::$law(&$subject);
+                $crate::$law(&$subject);
             }
         )+
     };

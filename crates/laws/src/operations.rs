@@ -1,9 +1,9 @@
 //! Sequences of operations on a queue, each checked by the ledger.
 
 use super::{Subject, Supervised};
-use crate::packet::Ecn;
-use crate::rng::Rng;
-use crate::time::{Span, Time};
+use underload_aqm::packet::Ecn;
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {

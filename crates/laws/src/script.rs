@@ -1,10 +1,8 @@
 //! Packet scripts that push every discipline through its states.
 
-use alloc::vec::Vec;
-
-use crate::packet::{Dscp, Ecn, Meta};
-use crate::rng::Rng;
-use crate::time::{Span, Time};
+use underload_aqm::packet::{Dscp, Ecn, Meta};
+use underload_aqm::rng::Rng;
+use underload_aqm::time::{Span, Time};
 
 /// Arrivals in order of time.
 pub type Script = Vec<(Time, Meta)>;

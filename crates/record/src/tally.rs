@@ -1,21 +1,21 @@
 //! Counts what a link does to its packets, in every world alike: fates by reason, delays, windows
 //! and curves.
 //!
-//! The driver of a [`Link`](super::Link) passes on the calls of its observer. Counting a packet
+//! The driver of a [`Link`](underload_aqm::link::Link) passes on the calls of its observer. Counting a packet
 //! allocates nothing, and reads nothing but the packet.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
-use core::array::from_fn;
-use core::ops;
+use std::array::from_fn;
+use std::collections::BTreeMap;
+use std::ops;
 
-use crate::histogram::Histogram;
-use crate::latency_bins::LatencyEdges;
-use crate::packet::Meta;
-use crate::qdisc::{Backlog, Count, DropReason, MarkReason, Qdisc};
-use crate::remark::Rules;
-use crate::service_flow::Side;
-use crate::time::{Span, Time};
+use underload_aqm::latency_bins::LatencyEdges;
+use underload_aqm::packet::Meta;
+use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Qdisc};
+use underload_aqm::remark::Rules;
+use underload_aqm::service_flow::Side;
+use underload_aqm::time::{Span, Time};
+
+use crate::stats::Histogram;
 
 /// Packets by fate. Bytes are as the link charges them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -313,15 +313,15 @@ impl Tally {
     }
 
     /// Ends the window at `now` and begins the next one. `offered` is the queue's count since its
-    /// creation ([`Stats::offered`](crate::qdisc::Stats::offered)).
+    /// creation ([`Stats::offered`](underload_aqm::qdisc::Stats::offered)).
     pub fn end_window(&mut self, now: Time, offered: Count) -> Window {
         self.total.offered = offered;
         let counts = self.total - self.before;
         self.before = self.total;
         let empty = Delays::new(self.delays.queuing_delay.is_some());
-        let delays = core::mem::replace(&mut self.delays, empty);
-        let sanctions = core::mem::take(&mut self.sanctions);
-        let start = core::mem::replace(&mut self.start, now);
+        let delays = std::mem::replace(&mut self.delays, empty);
+        let sanctions = std::mem::take(&mut self.sanctions);
+        let start = std::mem::replace(&mut self.start, now);
         Window { start, end: now, counts, delays, sanctions }
     }
 
@@ -332,7 +332,7 @@ impl Tally {
         Row {
             time: now,
             backlog,
-            sojourn_max: core::mem::take(&mut self.sojourn_max),
+            sojourn_max: std::mem::take(&mut self.sojourn_max),
             sent: since.sent,
             drops: since.dropped_packets(),
             marks: since.marked_packets(),

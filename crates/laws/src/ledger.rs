@@ -1,14 +1,13 @@
 //! Checks every call of a queue against a model that knows only packets.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use std::collections::BTreeMap;
 
 use super::{Order, Subject};
-use crate::packet::{Dscp, Ecn, Meta, Packet};
-use crate::qdisc::{
+use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
+use underload_aqm::qdisc::{
     Admit, Backlog, BoxedQdisc, Count, Dequeue, DropReason, MarkReason, Observer, Stats,
 };
-use crate::time::Time;
+use underload_aqm::time::Time;
 
 /// A queue and the packets that it must contain.
 pub struct Supervised {

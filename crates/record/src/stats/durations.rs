@@ -1,8 +1,5 @@
 //! Durations of an unbounded stream in bounded memory, and their quantiles.
 
-use alloc::boxed::Box;
-use alloc::vec;
-
 /// A histogram of durations in nanoseconds.
 ///
 /// Count, smallest, largest and mean are exact. A quantile is never too small, and too large by
@@ -90,7 +87,7 @@ impl Histogram {
 
     /// Returns several quantiles at once. `permilles` must not decrease.
     pub fn quantiles<const N: usize>(&self, permilles: [u32; N]) -> [u64; N] {
-        self.at_ranks(permilles.map(|permille| nearest_rank(self.count, permille)))
+        self.at_ranks(permilles.map(|permille| rank_at(self.count, permille)))
     }
 
     /// Returns the durations of these ranks, from 1 for the smallest, not decreasing; 0 if empty.
@@ -109,7 +106,7 @@ impl Histogram {
 }
 
 /// Returns the nearest rank of a quantile of `count` values, from 1 for the smallest.
-pub fn nearest_rank(count: u64, permille: u32) -> u64 {
+pub(super) fn rank_at(count: u64, permille: u32) -> u64 {
     let rank = (u128::from(count) * u128::from(permille)).div_ceil(1_000) as u64;
     rank.max(1)
 }
@@ -138,7 +135,6 @@ const fn upper_end(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     /// The nearest-rank quantile of sorted values.
