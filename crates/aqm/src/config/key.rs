@@ -164,6 +164,28 @@ macro_rules! params {
 }
 pub(crate) use params;
 
+/// Declares the profiles of a discipline, the default first: an enum, and its table `PROFILES`.
+macro_rules! profiles {
+    ($(#[$meta:meta])* $vis:vis enum $Type:ident {
+        $($(#[$doc:meta])* $Variant:ident = $name:literal: $about:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $Type { $($(#[$doc])* $Variant),+ }
+
+        impl $Type {
+            const PROFILES: &[$crate::config::Profile] =
+                &[$($crate::config::Profile { name: $name, doc: $about }),+];
+
+            /// Returns the chosen profile.
+            fn of(values: &$crate::config::Values) -> Self {
+                [$(Self::$Variant),+][values.profile_place()]
+            }
+        }
+    };
+}
+pub(crate) use profiles;
+
 /// Implements `Quantity`: each word names a value of the type or, after `=>`, of another one.
 macro_rules! choices {
     ($Type:ident { $($word:literal => $Variant:ident,)* }) => {

@@ -25,7 +25,7 @@ pub use key::{
     Bytes, BytesOrSpan, Count, DscpSet, Fallback, Key, Millionths, Packets, PacketsOrBytes, Param,
     Probability, Quantity,
 };
-pub(crate) use key::{choices, params};
+pub(crate) use key::{choices, params, profiles};
 pub use nearest::closest;
 pub(crate) use number::join;
 pub use quantity::{Kind, Value};

@@ -184,6 +184,12 @@ impl Values {
         self.profile.unwrap_or_default()
     }
 
+    /// Returns the place of the chosen profile in the definition's table.
+    pub(crate) fn profile_place(&self) -> usize {
+        let is_chosen = |profile: &Profile| Some(profile.name) == self.profile;
+        self.definition.profiles.iter().position(is_chosen).unwrap_or(0)
+    }
+
     /// Returns the name and every given value, with the profile, to print and record; it parses to
     /// the same values. `queue` returns the label of an inner queue.
     pub fn label(&self, queue: &InnerText<'_>) -> Result<Spec, ConfigError> {

@@ -30,7 +30,7 @@
 //! `docs/queues/bode.md`.
 
 use crate::aqm::{Aqm, Store};
-use crate::config::{ConfigError, Definition, Packets, Profile, Values, params};
+use crate::config::{ConfigError, Definition, Packets, Values, params, profiles};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc, DropReason};
 use crate::queue::fifo::{LIMIT, OneQueue};
@@ -46,12 +46,13 @@ pub struct Bode {
     pub exempt_packets: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodeProfile {
-    Paper,
-    /// The authors' release. Their `min_thr` is `exempt_packets - 1`; their 999, which disables the
-    /// rule, is an `exempt_packets` of 1 or 0.
-    Patch,
+profiles! {
+    pub enum BodeProfile {
+        Paper = "paper": "the paper's section V-C, in nanoseconds",
+        /// The authors' release. Their `min_thr` is `exempt_packets - 1`; their 999, which disables
+        /// the rule, is an `exempt_packets` of 1 or 0.
+        Patch = "patch": "the authors' release v1.5 for Mahimahi",
+    }
 }
 
 /// A packet with Mahimahi's 4-byte header: the head is served if at most this many bytes are behind
@@ -119,23 +120,17 @@ pub(crate) const DEFINITION: Definition = Definition {
     name: "bode",
     summary: "BoDe: bounds the sojourn of every packet served, save the last few",
     source: "Abbasloo and Chao, Bounding Queue Delay in Cellular Networks, section V",
-    profiles: &[
-        Profile { name: "paper", doc: "the paper's section V-C, in nanoseconds" },
-        Profile { name: "patch", doc: "the authors' release v1.5 for Mahimahi" },
-    ],
+    profiles: BodeProfile::PROFILES,
     params: PARAMS,
     ..Definition::BARE
 };
 
 pub(crate) fn configure(values: &Values) -> Result<BodeQueue, ConfigError> {
     let bound = values.get(BOUND);
-    let profile = match values.profile() {
-        "patch" if bound < Span::from_millis(1) => {
-            return Err(values.refuse(BOUND, "1ms and more: profile=patch counts whole ms"));
-        }
-        "patch" => BodeProfile::Patch,
-        _ => BodeProfile::Paper,
-    };
+    let profile = BodeProfile::of(values);
+    if profile == BodeProfile::Patch && bound < Span::from_millis(1) {
+        return Err(values.refuse(BOUND, "1ms and more: profile=patch counts whole ms"));
+    }
     BodeQueue::new(Bode::new(profile, bound, values.get(EXEMPT)), values)
 }
 

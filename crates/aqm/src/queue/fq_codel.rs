@@ -24,7 +24,9 @@
 use alloc::boxed::Box;
 
 use crate::aqm::Aqm;
-use crate::config::{Bytes, ConfigError, Count, Definition, Key, Packets, Profile, Values, params};
+use crate::config::{
+    Bytes, ConfigError, Count, Definition, Key, Packets, Values, params, profiles,
+};
 use crate::qdisc::BoxedQdisc;
 use crate::queue::codel::{self, Linux, Rfc};
 use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
@@ -78,35 +80,38 @@ params! {
         "packets taken from the fattest flow per overflow, at most";
 }
 
+profiles! {
+    enum Published {
+        Linux = "linux": "Linux 6.12: its CoDel, guard over all flows",
+        Rfc = "rfc": "RFC 8290 with RFC 8289's exact CoDel",
+    }
+}
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "fq-codel",
     aliases: &["fqcodel"],
     summary: "FQ-CoDel: a queue and a CoDel per flow, new flows first",
     source: "RFC 8290, defaults of Linux sch_fq_codel",
-    profiles: &[
-        Profile { name: "linux", doc: "Linux 6.12: its CoDel, guard over all flows" },
-        Profile { name: "rfc", doc: "RFC 8290 with RFC 8289's exact CoDel" },
-    ],
+    profiles: Published::PROFILES,
     params: PARAMS,
     ..Definition::BARE
 };
 
 pub(crate) fn configure(values: &Values) -> Result<FqCodelConfig, ConfigError> {
     let codel = codel::config(values);
-    let threshold = codel::ce_threshold(values)?;
-    let is_linux = values.profile() == "linux";
+    let profile = Published::of(values);
+    let threshold = codel::ce_threshold(values, profile == Published::Linux)?;
     let fair = FairConfig {
         flows: values.get(FLOWS) as u32,
         limit_packets: values.get(LIMIT),
         memory_bytes: values.get(MEMORY),
         quantum_bytes: values.get(QUANTUM) as u32,
         overflow: FairOverflow::Fattest { drop_batch: values.get(DROP_BATCH) },
-        turn_ends_at_zero: is_linux,
+        turn_ends_at_zero: profile == Published::Linux,
     };
-    let codel = if is_linux {
-        FlowCodel::Linux(Linux::new(codel).with_ce_threshold(threshold))
-    } else {
-        FlowCodel::Rfc(Rfc::new(codel))
+    let codel = match profile {
+        Published::Linux => FlowCodel::Linux(Linux::new(codel).with_ce_threshold(threshold)),
+        Published::Rfc => FlowCodel::Rfc(Rfc::new(codel)),
     };
     Ok(FqCodelConfig { fair, codel })
 }

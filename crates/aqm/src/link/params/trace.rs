@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{LinkConfig, OVERHEAD, SHARED};
-use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
+use crate::config::{Bytes, ConfigError, Definition, Values, params, profiles};
 use crate::link::rate_process::RateProcess;
 use crate::link::trace::{Opportunities, Trace};
 
@@ -15,14 +15,18 @@ params! {
     use OVERHEAD.or("4B");
 }
 
+profiles! {
+    enum Published {
+        Mahimahi = "mahimahi": "opportunities at instants, lost when idle (mm-link)",
+        Exact = "exact": "constant rate within each millisecond, nothing lost",
+    }
+}
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "trace",
     summary: "recorded delivery opportunities: trace:FILE",
     source: "Mahimahi's trace format: a time in ms per opportunity",
-    profiles: &[
-        Profile { name: "mahimahi", doc: "opportunities at instants, lost when idle (mm-link)" },
-        Profile { name: "exact", doc: "constant rate within each millisecond, nothing lost" },
-    ],
+    profiles: Published::PROFILES,
     params: PARAMS,
     shared: SHARED,
     positional: Some(FILE.name()),
@@ -40,10 +44,11 @@ pub(crate) fn configure(
     let trace = Trace::parse(&bytes).map_err(inside)?;
     let opportunity_bytes = values.get(OPPORTUNITY) as u32;
     let nominal = trace.mean_rate(opportunity_bytes);
-    let process = if values.profile() == "exact" {
-        RateProcess::Schedule(trace.to_schedule(opportunity_bytes))
-    } else {
-        RateProcess::Opportunities(Opportunities::new(trace, opportunity_bytes))
+    let process = match Published::of(values) {
+        Published::Mahimahi => {
+            RateProcess::Opportunities(Opportunities::new(trace, opportunity_bytes))
+        }
+        Published::Exact => RateProcess::Schedule(trace.to_schedule(opportunity_bytes)),
     };
     Ok(LinkConfig::of_rate(process, nominal))
 }

@@ -28,11 +28,13 @@
 //! over four scripts, and `rfc` with the drop times of the section 5 pseudo-code in exact
 //! arithmetic; the law suite tests all of them. See `docs/queues/codel.md`.
 
+mod law;
 mod linux;
 mod mahimahi;
 mod params;
 mod rfc;
 
+pub use law::{Arithmetic, Codel};
 pub use linux::Linux;
 pub use mahimahi::Mahimahi;
 pub(crate) use params::{

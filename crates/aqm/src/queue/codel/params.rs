@@ -1,7 +1,7 @@
 //! CoDel's parameters, and the construction of CoDel on a single queue from them.
 
 use super::{CodelConfig, Linux, Mahimahi, Rfc};
-use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
+use crate::config::{Bytes, ConfigError, Definition, Values, params, profiles};
 use crate::qdisc::BoxedQdisc;
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
@@ -38,26 +38,31 @@ params! {
     use LIMIT;
 }
 
+profiles! {
+    enum Published {
+        Linux = "linux": "Linux 6.12 codel_impl.h, bit for bit",
+        Rfc = "rfc": "RFC 8289 section 5 with an exact square root",
+        Mahimahi = "mahimahi": "Mahimahi's queue, which drops the wrong packet",
+    }
+}
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "codel",
     summary: "CoDel: keeps the minimum sojourn of an interval below a target",
     source: "RFC 8289",
-    profiles: &[
-        Profile { name: "linux", doc: "Linux 6.12 codel_impl.h, bit for bit" },
-        Profile { name: "rfc", doc: "RFC 8289 section 5 with an exact square root" },
-        Profile { name: "mahimahi", doc: "Mahimahi's queue, which drops the wrong packet" },
-    ],
+    profiles: Published::PROFILES,
     params: PARAMS,
     ..Definition::BARE
 };
 
 pub(crate) fn configure(values: &Values) -> Result<CodelQueue, ConfigError> {
     let config = config(values);
-    let threshold = ce_threshold(values)?;
-    let profile = match values.profile() {
-        "mahimahi" => CodelProfile::Mahimahi(mahimahi(values, config)?),
-        "rfc" => CodelProfile::Rfc(Rfc::new(config)),
-        _ => CodelProfile::Linux(Linux::new(config).with_ce_threshold(threshold)),
+    let published = Published::of(values);
+    let threshold = ce_threshold(values, published == Published::Linux)?;
+    let profile = match published {
+        Published::Mahimahi => CodelProfile::Mahimahi(mahimahi(values, config)?),
+        Published::Rfc => CodelProfile::Rfc(Rfc::new(config)),
+        Published::Linux => CodelProfile::Linux(Linux::new(config).with_ce_threshold(threshold)),
     };
     CodelQueue::new(profile, values)
 }
@@ -72,9 +77,9 @@ pub(crate) fn config(values: &Values) -> CodelConfig {
 }
 
 /// Returns the CE threshold, which only profile `linux` has.
-pub(crate) fn ce_threshold(values: &Values) -> Result<Option<Span>, ConfigError> {
+pub(crate) fn ce_threshold(values: &Values, is_linux: bool) -> Result<Option<Span>, ConfigError> {
     let threshold = values.get(CE_THRESHOLD);
-    if threshold.is_some() && values.profile() != "linux" {
+    if threshold.is_some() && !is_linux {
         return Err(values.refuse(CE_THRESHOLD, "nothing: only profile=linux has it"));
     }
     Ok(threshold)

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::config::{
     Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, Packets, PacketsOrBytes,
-    Probability, Profile, Quantity, Values, choices, params,
+    Probability, Quantity, Values, choices, params, profiles,
 };
 use crate::qdisc::BoxedQdisc;
 use crate::queue::store::Limit;
@@ -97,23 +97,27 @@ params! {
         "linux: longest round trip; sets target, tupdate, alpha and beta";
 }
 
+profiles! {
+    enum Published {
+        Rfc = "rfc": "RFC 9332 appendix A: ramp, even marking",
+        Linux = "linux": "Linux 6.17 sch_dualpi2.c: step, random marking",
+    }
+}
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "dualpi2",
     aliases: &["dual-pi2", "dualq"],
     summary: "dual queue of L4S: ECT(1) apart at about 1 ms, coupled to a classic PI2 queue",
     source: "RFC 9332",
-    profiles: &[
-        Profile { name: "rfc", doc: "RFC 9332 appendix A: ramp, even marking" },
-        Profile { name: "linux", doc: "Linux 6.17 sch_dualpi2.c: step, random marking" },
-    ],
+    profiles: Published::PROFILES,
     params: PARAMS,
     ..Definition::BARE
 };
 
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DualPi2Config, ConfigError> {
-    let profile = match values.profile() {
-        "linux" => DualPi2Profile::Linux(linux(values)?),
-        _ => DualPi2Profile::Rfc(rfc(values, link)?),
+    let profile = match Published::of(values) {
+        Published::Linux => DualPi2Profile::Linux(linux(values)?),
+        Published::Rfc => DualPi2Profile::Rfc(rfc(values, link)?),
     };
     let share_q32 = values.get(CLASSIC_SHARE);
     let classic_share = (share_q32 * u64::from(WHOLE_SHARE) + (1 << 31)) >> 32;

@@ -4,7 +4,8 @@ use alloc::format;
 
 use super::{PieLinux, PieLinuxConfig, PieMahimahi, PieMahimahiConfig, PieRfc, PieRfcConfig};
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, Millionths, Probability, Profile, Quantity, Values, params,
+    Bytes, ConfigError, Definition, Key, Millionths, Probability, Quantity, Values, params,
+    profiles,
 };
 use crate::qdisc::BoxedQdisc;
 use crate::queue::fifo::{LIMIT, OneQueue};
@@ -51,24 +52,28 @@ params! {
     use LIMIT;
 }
 
+profiles! {
+    enum Published {
+        Linux = "linux": "Linux 6.12 sch_pie.c, bit for bit",
+        Rfc = "rfc": "RFC 8033 with the measures of section 5",
+        Mahimahi = "mahimahi": "Mahimahi's queue: gains 1000 times too high",
+    }
+}
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "pie",
     summary: "PIE: drops on arrival so that the delay approaches a target",
     source: "RFC 8033",
-    profiles: &[
-        Profile { name: "linux", doc: "Linux 6.12 sch_pie.c, bit for bit" },
-        Profile { name: "rfc", doc: "RFC 8033 with the measures of section 5" },
-        Profile { name: "mahimahi", doc: "Mahimahi's queue: gains 1000 times too high" },
-    ],
+    profiles: Published::PROFILES,
     params: PARAMS,
     ..Definition::BARE
 };
 
 pub(crate) fn configure(values: &Values) -> Result<PieQueue, ConfigError> {
-    let profile = match values.profile() {
-        "rfc" => PieProfile::Rfc(rfc(values)),
-        "mahimahi" => PieProfile::Mahimahi(mahimahi(values)?),
-        _ => PieProfile::Linux(linux(values)?),
+    let profile = match Published::of(values) {
+        Published::Rfc => PieProfile::Rfc(rfc(values)),
+        Published::Mahimahi => PieProfile::Mahimahi(mahimahi(values)?),
+        Published::Linux => PieProfile::Linux(linux(values)?),
     };
     PieQueue::new(profile, values)
 }
