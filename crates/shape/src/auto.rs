@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use underload_aqm::rate::Rate;
+use underload_record::schema::Direction;
 
 /// Seconds over which the base of the round trip is the smallest one: shorter, and a queue that
 /// stands for a while becomes the base; longer, and a changed path is noticed late.
@@ -75,15 +76,6 @@ const JUDGED_MIN: u32 = 400;
 /// Shares of answers without sense, and of high delays without load, that are too many.
 const NONSENSE_PERMILLE: u32 = 500;
 const NOISE_PERMILLE: u32 = 200;
-
-/// The shaper's position on the path of the packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Before the line: it delivers what it may, and the line's queue grows.
-    Up,
-    /// Behind the line: it delivers what the line carries.
-    Down,
-}
 
 /// The rates between which a direction is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +169,9 @@ impl Bounds {
 /// Follows one direction of a line.
 #[derive(Debug, Clone)]
 pub struct Follower {
-    way: Way,
+    /// Up, the shaper is before the line: it delivers what it may, and the line's queue grows.
+    /// Down, it is behind the line, and delivers what the line carries.
+    direction: Direction,
     bounds: Bounds,
     rate: u64,
     phase: Phase,
@@ -258,9 +252,9 @@ impl Base {
 
 impl Follower {
     /// Returns a follower that begins at the base rate.
-    pub fn new(way: Way, bounds: Bounds) -> Self {
+    pub fn new(direction: Direction, bounds: Bounds) -> Self {
         Self {
-            way,
+            direction,
             bounds,
             rate: bounds.base().bits_per_second(),
             phase: Phase::Steady { from_ms: 0 },
@@ -308,7 +302,7 @@ impl Follower {
     /// Forgets everything but the rate.
     fn restart(&mut self, reading: &Reading<'_>) {
         let rate = self.rate;
-        *self = Self { rate, ..Self::new(self.way, self.bounds) };
+        *self = Self { rate, ..Self::new(self.direction, self.bounds) };
         self.answered_ms = reading.time_ms;
         self.phase = Phase::Steady { from_ms: reading.time_ms };
     }
@@ -426,10 +420,10 @@ impl Follower {
     /// Estimates what the line carries, and lowers the rate so far that its queue empties.
     fn begin_emptying(&mut self, now_ms: u64, delivered: u64) -> Reason {
         let excess_us = self.answers.iter().map(|answer| self.excess(answer)).max().unwrap_or(0);
-        let line = match self.way {
-            Way::Down => delivered,
+        let line = match self.direction {
+            Direction::Down => delivered,
             // The queue grows by what arrives beyond what the line carries.
-            Way::Up => share_of(delivered, 1_000, 1_000 + self.slope_permille()),
+            Direction::Up => share_of(delivered, 1_000, 1_000 + self.slope_permille()),
         };
         let line = line.min(self.rate);
         let free = (excess_us as u64 / DRAIN_MS).clamp(DRAIN_PERMILLE.0, DRAIN_PERMILLE.1);

@@ -38,6 +38,17 @@ impl Format {
         ("tc", Self::Tc),
     ];
 
+    /// Parses the name of a format.
+    ///
+    /// # Errors
+    /// Returns what is accepted.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text);
+        found
+            .map(|(_, format)| *format)
+            .ok_or_else(|| format!("expected {}", Self::ALL.map(|(name, _)| name).join(", ")))
+    }
+
     /// Returns the file that shapes a device as requested. Its first lines say where it belongs.
     ///
     /// # Errors
@@ -57,11 +68,11 @@ fn commands(request: &Request, device: &Device) -> Result<[Vec<Command>; 2], Req
     let (name, ifb) = (&device.name, ifb_name(device.index));
     let start = plan::shape(request, device, false)?;
     let mut stop = Vec::new();
-    if request.down.is_some() {
+    if request.rates.down.is_some() {
         stop.push(Command::tc(&format!("qdisc del dev {name} clsact")));
         stop.push(Command::ip(&format!("link del dev {ifb}")));
     }
-    if request.up.is_some() {
+    if request.rates.up.is_some() {
         stop.push(Command::tc(&format!("qdisc del dev {name} root")));
     }
     Ok([start, stop])
@@ -123,8 +134,10 @@ fn lacks(format: &'static str, what: impl Into<String>) -> FormatError {
 
 fn networkd(request: &Request) -> Result<String, FormatError> {
     const FORMAT: &str = "networkd";
-    let Some(rate) = request.up else { return Err(lacks(FORMAT, "a rate down without one up")) };
-    if request.down.is_some() {
+    let Some(rate) = request.rates.up else {
+        return Err(lacks(FORMAT, "a rate down without one up"));
+    };
+    if request.rates.down.is_some() {
         return Err(lacks(FORMAT, "--down, because its filters cannot redirect"));
     }
     let queue = plain_cake(FORMAT, request)?;
@@ -201,7 +214,7 @@ fn openwrt(request: &Request) -> Result<String, FormatError> {
     if overhead.framing == Framing::Ptm && qdisc != "cake" {
         return Err(lacks(FORMAT, "the framing of VDSL2 without CAKE"));
     }
-    let (down, up) = (kilobits(request.down), kilobits(request.up));
+    let (down, up) = (kilobits(request.rates.down), kilobits(request.rates.up));
     let version = if parts.is_empty() { "" } else { ", 1.7.2 or newer" };
     Ok(format!(
         "# /etc/config/sqm (opkg install sqm-scripts{version}); a rate of 0 is unshaped;\n\

@@ -5,6 +5,7 @@
 //! the redirection first.
 
 use underload_aqm::rate::Rate;
+use underload_record::schema::{Direction, PerDirection};
 use underload_tc::Command;
 use underload_tc::printed::{Device, Filter};
 use underload_tc::restore::{self, Unrestorable};
@@ -33,11 +34,11 @@ pub fn shape(
 ) -> Result<Vec<Command>, RequestError> {
     let mut commands = Vec::new();
     let parts = request.parts(device)?;
-    if let Some(rate) = request.down {
+    if let Some(rate) = request.rates.down {
         let (name, ifb) = (&device.name, ifb_name(device.index));
         let queues = parts.map_or_else(String::new, |count| format!(" numtxqueues {count}"));
         commands.push(Command::ip(&format!("link add name {ifb}{queues} type ifb")));
-        commands.extend(root(request, "down", rate, &ifb, device)?);
+        commands.extend(root(request, Direction::Down, rate, &ifb, device)?);
         commands.push(Command::ip(&format!("link set dev {ifb} up")));
         if !has_ingress {
             commands.push(Command::tc(&format!("qdisc add dev {name} clsact")));
@@ -47,8 +48,8 @@ pub fn shape(
              mirred egress redirect dev {ifb}"
         )));
     }
-    if let Some(rate) = request.up {
-        commands.extend(root(request, "up", rate, &device.name, device)?);
+    if let Some(rate) = request.rates.up {
+        commands.extend(root(request, Direction::Up, rate, &device.name, device)?);
     }
     Ok(commands)
 }
@@ -64,16 +65,15 @@ pub fn change(
     request: &Request,
     device: &Device,
 ) -> Result<Vec<(String, Limit)>, RequestError> {
-    let ifb = ifb_name(device.index);
-    let ways =
-        [("up", before.up, request.up, &device.name), ("down", before.down, request.down, &ifb)];
+    let places = PerDirection::new(device.name.clone(), ifb_name(device.index));
     let mut changes = Vec::new();
-    for (way, old, new, place) in ways {
-        let Some(rate) = new.filter(|_| new != old) else { continue };
+    for (direction, place) in places.iter() {
+        let new = request.rates[direction].filter(|rate| Some(*rate) != before.rates[direction]);
+        let Some(rate) = new else { continue };
         let Some(kind) = request.cake() else {
             changes.push((place.clone(), Limit::Bucket(Bucket::new(request, rate, device))));
             // `tbf` hands its own limit to a fifo below it, and leaves other queues alone.
-            let fifo = Limit::fifo(&request.queue_words(way, rate)?);
+            let fifo = Limit::fifo(&request.queue_words(direction, rate)?);
             changes.extend(fifo.map(|limit| (place.clone(), limit)));
             continue;
         };
@@ -85,18 +85,18 @@ pub fn change(
 /// Returns the commands that put the queue of a direction at the root of `place`.
 fn root(
     request: &Request,
-    way: &str,
+    direction: Direction,
     rate: Rate,
     place: &str,
     device: &Device,
 ) -> Result<Vec<Command>, RequestError> {
     let at_root = Command::tc(&format!("qdisc replace dev {place} root handle {HANDLE}"));
     if request.cake().is_some() {
-        return Ok(vec![at_root.with(request.queue_words(way, rate)?)]);
+        return Ok(vec![at_root.with(request.queue_words(direction, rate)?)]);
     }
     let limiter = Bucket::new(request, rate, device).words();
     let below = format!("qdisc replace dev {place} parent {HANDLE}1 handle {CHILD_HANDLE}");
-    let below = Command::tc(&below).with(request.queue_words(way, rate)?);
+    let below = Command::tc(&below).with(request.queue_words(direction, rate)?);
     Ok(vec![at_root.with(limiter), below])
 }
 

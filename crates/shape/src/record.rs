@@ -5,6 +5,7 @@
 //! command takes its place ([`is_abandoned`]).
 
 use serde::{Deserialize, Serialize};
+use underload_record::schema::PerDirection;
 use underload_tc::printed::Qdisc;
 
 use crate::request::Overhead;
@@ -26,8 +27,7 @@ pub struct Record {
     pub device: String,
     /// The kernel's number of the device. Another number means another device of the same name.
     pub index: u64,
-    pub up_bit_per_s: Option<u64>,
-    pub down_bit_per_s: Option<u64>,
+    pub bit_per_s: PerDirection<Option<u64>>,
     pub queue: String,
     pub overhead: Overhead,
     /// The queues of the device before, root first; `None` if they are not replaced.
@@ -70,8 +70,7 @@ impl Record {
             version: VERSION,
             device: device.to_owned(),
             index,
-            up_bit_per_s: None,
-            down_bit_per_s: None,
+            bit_per_s: PerDirection::default(),
             queue: String::new(),
             overhead: Overhead::NONE,
             before: None,
@@ -105,16 +104,6 @@ impl Record {
             return Err(RecordError::Version(head.version));
         }
         Ok(serde_json::from_str(text)?)
-    }
-
-    /// Whether the device sends through our queue.
-    pub fn shapes_up(&self) -> bool {
-        self.up_bit_per_s.is_some()
-    }
-
-    /// Whether the device receives through our queue.
-    pub fn shapes_down(&self) -> bool {
-        self.down_bit_per_s.is_some()
     }
 }
 

@@ -1,9 +1,12 @@
 //! What a user asks for: the device, the rates, the queue, and the overhead of the line.
 
+use std::fmt::{self, Write as _};
+
 use serde::{Deserialize, Serialize};
 use underload_aqm::config::{ConfigError, Kind, LinkFacts, Spec, Value, closest};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::QueueEntry;
+use underload_record::schema::{Direction, PerDirection};
 use underload_tc::printed::Device;
 use underload_tc::words;
 
@@ -16,10 +19,8 @@ pub const RATE_MIN: Rate = Rate::from_bits_per_second(8_000);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub device: String,
-    /// Rate of what the device sends; `None` leaves that direction unshaped.
-    pub up: Option<Rate>,
-    /// Rate of what the device receives; `None` leaves that direction unshaped.
-    pub down: Option<Rate>,
+    /// Rates of what the device sends (up) and receives; `None` leaves a direction unshaped.
+    pub rates: PerDirection<Option<Rate>>,
     /// The queue in both directions.
     pub queue: Spec,
     pub overhead: Overhead,
@@ -29,12 +30,12 @@ pub struct Request {
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("--{direction}: a rate of {rate} lets nothing pass; expected at least 8kbit")]
-    TooSlow { direction: &'static str, rate: Rate },
+    TooSlow { direction: Direction, rate: Rate },
     #[error(
         "--{direction}: {device} passes {port} at most; expected less than that: 90 to 95 % \
          of what the access line carries"
     )]
-    AbovePort { direction: &'static str, device: String, port: Rate },
+    AbovePort { direction: Direction, device: String, port: Rate },
     #[error("nothing to shape: expected --up RATE, --down RATE, or both")]
     NoRate,
     #[error("--dev: `{0}` is no name of a device; expected at most 15 letters without `/`")]
@@ -68,10 +69,10 @@ impl Request {
         if is_special || name.len() > NAME_MAX || name.contains(is_odd) {
             return Err(RequestError::DeviceName(name.clone()));
         }
-        if self.rates().next().is_none() {
+        if self.shaped().next().is_none() {
             return Err(RequestError::NoRate);
         }
-        for (direction, rate) in self.rates() {
+        for (direction, rate) in self.shaped() {
             if rate < RATE_MIN {
                 return Err(RequestError::TooSlow { direction, rate });
             }
@@ -84,9 +85,21 @@ impl Request {
     }
 
     /// Returns the directions that are shaped, with their rates.
-    pub fn rates(&self) -> impl Iterator<Item = (&'static str, Rate)> {
-        let up = self.up.map(|rate| ("up", rate));
-        up.into_iter().chain(self.down.map(|rate| ("down", rate)))
+    pub fn shaped(&self) -> impl Iterator<Item = (Direction, Rate)> {
+        self.rates.into_iter().filter_map(|(direction, rate)| Some((direction, rate?)))
+    }
+
+    /// Returns the command that shapes the device as requested.
+    pub fn command_line(&self) -> String {
+        let mut text = format!("sudo underload shape apply --dev {}", self.device);
+        for (direction, rate) in self.shaped() {
+            let _ = write!(text, " --{direction} {rate}");
+        }
+        let _ = write!(text, " --queue {}", self.queue);
+        if self.overhead.is_some() {
+            let _ = write!(text, " --overhead {}", self.overhead.name());
+        }
+        text
     }
 
     /// Returns the kernel's name of the queue if it limits the rate by itself.
@@ -115,7 +128,11 @@ impl Request {
     ///
     /// # Errors
     /// Returns the parameter that Linux does not have.
-    pub fn queue_words(&self, way: &str, rate: Rate) -> Result<Vec<String>, RequestError> {
+    pub fn queue_words(
+        &self,
+        direction: Direction,
+        rate: Rate,
+    ) -> Result<Vec<String>, RequestError> {
         let link = LinkFacts::of_rate(rate);
         let mut spec = linux_profile(&self.queue);
         let Some(kind) = self.cake() else {
@@ -143,12 +160,20 @@ impl Request {
                 .with("framing", self.overhead.framing.word());
         }
         // Behind the bottleneck, a packet that is dropped here has already taken its time there.
-        if way == "down" && !is_given("ingress") {
+        if direction == Direction::Down && !is_given("ingress") {
             spec = spec.with("ingress", "on");
         }
         let mut words = words::arguments(&spec.with("rate", &rate.to_string()), &link, None)?;
         kind.clone_into(&mut words[0]);
         Ok(words)
+    }
+}
+
+impl fmt::Display for Request {
+    /// Formats what the request does, in a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: shaped by {}", self.device, self.queue)?;
+        self.shaped().try_for_each(|(direction, rate)| write!(f, ", {direction} {rate}"))
     }
 }
 

@@ -12,7 +12,11 @@
 //! 4. If even the smallest share is not good, no rate is chosen. The reason is either that the line
 //!    carried less than before, or that packets wait on another line ([`Outcome`]).
 
+use std::fmt::{self, Write as _};
+
+use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
+use underload_record::schema::{Direction, Finding, PerDirection};
 
 /// The shares of the measured goodput that are tried, percent, largest first.
 pub const SHARES_PERCENT: [u64; 4] = [95, 90, 85, 75];
@@ -26,11 +30,6 @@ const PACKET_BYTES: u64 = 1_514;
 /// Full packets that may wait on any line: one is sent while another arrives.
 const PACKETS: u64 = 2;
 
-/// Values of direction up and of direction down.
-pub type Ways<T> = [T; 2];
-/// The names of the directions, in the order of [`Ways`].
-pub const WAYS: Ways<&str> = ["up", "down"];
-
 /// What a measurement found about a direction that it loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
@@ -43,10 +42,53 @@ pub struct Reading {
     pub inside_ms: Option<f64>,
 }
 
+/// Why a measurement says nothing about the line.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("step {step} is invalid: {reasons}")]
+    Invalid { step: String, reasons: String },
+    #[error("the server, not the line, limited the load {step}: choose another server")]
+    HeldBack { step: String },
+    #[error("step {step}: too few probes were answered to judge the line")]
+    Unanswered { step: String },
+}
+
 impl Reading {
+    /// Returns what a step found about the direction that it loaded.
+    ///
+    /// # Errors
+    /// Returns [`Unreadable`] if it says nothing about the line.
+    pub fn new(finding: &Finding) -> Result<Self, Unreadable> {
+        let step = finding.step.clone();
+        if !finding.valid {
+            let reasons = finding.invalid_because.join("; ");
+            return Err(Unreadable::Invalid { step, reasons });
+        }
+        if finding.is_held_back() {
+            return Err(Unreadable::HeldBack { step });
+        }
+        let goodput = finding.goodput_up_mbit_s.or(finding.goodput_down_mbit_s);
+        let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(finding.added_beside_ms());
+        let (mbit, beside_ms) = goodput.ok_or(Unreadable::Unanswered { step })?;
+        let goodput = Rate::from_bits_per_second((mbit * 1e6) as u64);
+        Ok(Self { goodput, beside_ms, inside_ms: finding.added_inside_ms() })
+    }
+
     /// Returns the latency that the load adds beside or inside itself, ms, whichever is more.
     pub fn added_ms(&self) -> f64 {
         self.beside_ms.max(self.inside_ms.unwrap_or(f64::NEG_INFINITY))
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mbit = self.goodput.bits_per_second() as f64 / 1e6;
+        let added_ms = self.added_ms();
+        if !added_ms.is_finite() {
+            return write!(f, "{mbit:.1} Mbit/s, the load loses more than 1 % of the probes");
+        }
+        let inside = if added_ms > self.beside_ms { " inside itself" } else { "" };
+        write!(f, "{mbit:.1} Mbit/s, the load adds {:.0} ms{inside}", added_ms.max(0.0))
     }
 }
 
@@ -77,11 +119,24 @@ pub struct Trial {
     /// The position of the queue in the caller's list.
     pub queue: usize,
     /// The share of each direction, percent; `None` leaves the direction unshaped.
-    pub percent: Ways<Option<u64>>,
+    pub percent: PerDirection<Option<u64>>,
     /// The rates of these shares.
-    pub rates: Ways<Option<Rate>>,
+    pub rates: PerDirection<Option<Rate>>,
     /// The directions to load, one after the other.
-    pub loads: Ways<bool>,
+    pub loads: PerDirection<bool>,
+}
+
+impl Trial {
+    /// Returns the queue and the rates, such as `cake, down 18mbit (95 %)`.
+    pub fn label(&self, queue: &Spec) -> String {
+        let mut text = queue.to_string();
+        for direction in [Direction::Down, Direction::Up] {
+            if let Some((rate, percent)) = self.rates[direction].zip(self.percent[direction]) {
+                let _ = write!(text, ", {direction} {rate} ({percent} %)");
+            }
+        }
+        text
+    }
 }
 
 /// The next step of a search: another measurement, or its outcome.
@@ -107,10 +162,10 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     pub queue: usize,
-    pub percent: Ways<Option<u64>>,
-    pub rates: Ways<Option<Rate>>,
+    pub percent: PerDirection<Option<u64>>,
+    pub rates: PerDirection<Option<Rate>>,
     /// The last reading of each direction that is shaped.
-    pub after: Ways<Option<Reading>>,
+    pub after: PerDirection<Option<Reading>>,
 }
 
 /// The measurements so far, and the rule.
@@ -119,8 +174,8 @@ pub struct Search {
     limit: Limit,
     queues: usize,
     /// The line without a shaper; `None` for a direction that is not judged.
-    before: Ways<Option<Reading>>,
-    trials: Vec<(Trial, Ways<Option<Reading>>)>,
+    before: PerDirection<Option<Reading>>,
+    trials: Vec<(Trial, PerDirection<Option<Reading>>)>,
 }
 
 /// The state of the search for one queue.
@@ -133,23 +188,23 @@ enum OfQueue {
 
 impl Search {
     /// Begins with the measurement of the line as it is, for a list of `queues` queues.
-    pub fn new(before: Ways<Option<Reading>>, limit: Limit, queues: usize) -> Self {
+    pub fn new(before: PerDirection<Option<Reading>>, limit: Limit, queues: usize) -> Self {
         Self { limit, queues, before, trials: Vec::new() }
     }
 
     /// Adds the readings of a trial.
-    pub fn add(&mut self, trial: Trial, readings: Ways<Option<Reading>>) {
+    pub fn add(&mut self, trial: Trial, readings: PerDirection<Option<Reading>>) {
         self.trials.push((trial, readings));
     }
 
     /// Returns the directions that are to be shaped.
-    pub fn needs(&self) -> Ways<bool> {
+    pub fn needs(&self) -> PerDirection<bool> {
         self.before.map(|reading| reading.is_some_and(|it| !self.limit.accepts(&it, it.goodput)))
     }
 
     /// Returns the next trial, or the outcome.
     pub fn next(&self) -> Next {
-        if self.needs() == [false, false] {
+        if self.needs() == PerDirection::default() {
             return Next::Done(Outcome::NothingToMend);
         }
         if self.carried_less() {
@@ -170,42 +225,50 @@ impl Search {
     /// Returns what is known of a queue whose shares have to be above `above` percent.
     fn of_queue(&self, queue: usize, above: u64) -> OfQueue {
         let needs = self.needs();
-        let (mut percent, mut loads) = ([None; 2], [false; 2]);
-        for way in [0, 1].into_iter().filter(|way| needs[*way]) {
+        let mut percent = PerDirection::<Option<u64>>::default();
+        let mut loads = PerDirection::<bool>::default();
+        for direction in Direction::ALL.into_iter().filter(|direction| needs[*direction]) {
+            let readings = |share| self.readings(queue, direction, share);
             let is_open = |share: &u64| {
-                *share > above
-                    && self.readings(queue, way, *share).all(|it| self.is_good(way, *share, it))
+                *share > above && readings(*share).all(|it| self.is_good(direction, *share, it))
             };
             let Some(share) = SHARES_PERCENT.into_iter().find(is_open) else {
                 return OfQueue::Fails;
             };
-            percent[way] = Some(share);
-            loads[way] = self.readings(queue, way, share).count() < PASSES;
+            percent[direction] = Some(share);
+            loads[direction] = readings(share).count() < PASSES;
         }
-        let rates = [0, 1].map(|way| Some(self.rate(way, percent[way]?)));
-        if loads != [false, false] {
+        let rates = PerDirection::from_fn(|it| Some(self.rate(it, percent[it]?)));
+        if loads != PerDirection::default() {
             return OfQueue::Try(Trial { queue, percent, rates, loads });
         }
-        let after = [0, 1].map(|way| self.readings(queue, way, percent[way]?).last().copied());
+        let after =
+            PerDirection::from_fn(|it| self.readings(queue, it, percent[it]?).last().copied());
         OfQueue::Good(Choice { queue, percent, rates, after })
     }
 
     /// Returns the readings of a direction behind a queue at a share.
-    fn readings(&self, queue: usize, way: usize, share: u64) -> impl Iterator<Item = &Reading> {
-        let is_of = move |trial: &Trial| trial.queue == queue && trial.percent[way] == Some(share);
+    fn readings(
+        &self,
+        queue: usize,
+        direction: Direction,
+        share: u64,
+    ) -> impl Iterator<Item = &Reading> {
+        let is_of =
+            move |trial: &Trial| trial.queue == queue && trial.percent[direction] == Some(share);
         self.trials
             .iter()
             .filter(move |(trial, _)| is_of(trial))
-            .filter_map(move |(_, readings)| readings[way].as_ref())
+            .filter_map(move |(_, readings)| readings[direction].as_ref())
     }
 
-    fn is_good(&self, way: usize, share: u64, reading: &Reading) -> bool {
-        self.limit.accepts(reading, self.rate(way, share))
+    fn is_good(&self, direction: Direction, share: u64, reading: &Reading) -> bool {
+        self.limit.accepts(reading, self.rate(direction, share))
     }
 
     /// Returns a share of what a direction carried, in three digits.
-    fn rate(&self, way: usize, share: u64) -> Rate {
-        let carried = self.before[way].map_or(0, |reading| reading.goodput.bits_per_second());
+    fn rate(&self, direction: Direction, share: u64) -> Rate {
+        let carried = self.before[direction].map_or(0, |reading| reading.goodput.bits_per_second());
         let bits = u128::from(carried) * u128::from(share) / 100;
         let bits = u64::try_from(bits).unwrap_or(u64::MAX);
         let unit = 10_u64.pow(bits.checked_ilog10().unwrap_or(0).saturating_sub(2));
@@ -215,15 +278,16 @@ impl Search {
     /// Whether the smallest share was not good because the line carried less than that.
     fn carried_less(&self) -> bool {
         let smallest = SHARES_PERCENT[SHARES_PERCENT.len() - 1];
-        let is_less = |(trial, readings): &(Trial, Ways<Option<Reading>>)| {
-            [0, 1].into_iter().any(|way| {
-                let (Some(reading), Some(rate)) = (readings[way], trial.rates[way]) else {
+        let is_less = |(trial, readings): &(Trial, PerDirection<Option<Reading>>)| {
+            Direction::ALL.into_iter().any(|direction| {
+                let (Some(reading), Some(rate)) = (readings[direction], trial.rates[direction])
+                else {
                     return false;
                 };
                 let carried = reading.goodput.bits_per_second().saturating_mul(100);
                 let expected = rate.bits_per_second().saturating_mul(CARRIED_PERCENT);
-                trial.percent[way] == Some(smallest)
-                    && !self.is_good(way, smallest, &reading)
+                trial.percent[direction] == Some(smallest)
+                    && !self.is_good(direction, smallest, &reading)
                     && carried < expected
             })
         };
@@ -231,7 +295,24 @@ impl Search {
     }
 }
 
+/// Returns a line for each direction: before, and with the choice.
+pub fn before_and_after(before: &PerDirection<Option<Reading>>, choice: Option<&Choice>) -> String {
+    let mut text = String::new();
+    for direction in [Direction::Down, Direction::Up] {
+        let Some(reading) = before[direction] else { continue };
+        let _ = write!(text, "{:<5} without a shaper {reading}", direction.name());
+        let chosen = choice.and_then(|it| it.rates[direction].zip(it.after[direction]));
+        if let Some((rate, after)) = chosen {
+            let _ = write!(text, "; shaped to {rate} {after}");
+        } else if choice.is_some() {
+            text += "; stays as it is";
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// Returns the smaller share of the directions that are shaped.
-fn least(percent: Ways<Option<u64>>) -> u64 {
-    percent.into_iter().flatten().min().unwrap_or(0)
+fn least(percent: PerDirection<Option<u64>>) -> u64 {
+    percent.into_iter().filter_map(|(_, percent)| percent).min().unwrap_or(0)
 }

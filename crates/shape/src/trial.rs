@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use underload_aqm::rng::Rng;
+use underload_record::schema::PerDirection;
 
 /// Length of a slot, seconds.
 pub const SLOT_S: i64 = 3_600;
@@ -78,8 +79,8 @@ impl Plan {
     }
 }
 
-/// The version of the log's format. Version 1 compared the probes beside the load alone.
-const VERSION: u32 = 2;
+/// The version of the log's format.
+const VERSION: u32 = 1;
 
 /// The server, shaper and plan of a trial, in the first line of its log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,8 +103,8 @@ pub struct Hour {
     /// The p99 of all probes under load, or that of the round trips of the loading connections if
     /// it is longer, in the worse of the shaped directions.
     pub load_p99_ms: f64,
-    /// Goodput up and down; `None` if unknown.
-    pub goodput_mbit_s: [Option<f64>; 2],
+    /// Goodput; `None` if unknown.
+    pub goodput_mbit_s: PerDirection<Option<f64>>,
 }
 
 /// The settings of a trial, and its hours so far.

@@ -10,7 +10,8 @@ mod trial;
 
 use proptest::prelude::*;
 use underload_aqm::rate::Rate;
-use underload_shape::auto::{Answer, Bounds, Cause, Decision, Follower, Reading, Reason, Way};
+use underload_record::schema::Direction;
+use underload_shape::auto::{Answer, Bounds, Cause, Decision, Follower, Reading, Reason};
 
 use course::{Line, Rule, simulate};
 
@@ -31,7 +32,7 @@ struct Course {
 
 impl Course {
     fn new() -> Self {
-        let follower = Follower::new(Way::Down, bounds(5 * MBIT, 80 * MBIT));
+        let follower = Follower::new(Direction::Down, bounds(5 * MBIT, 80 * MBIT));
         Self { follower, time_ms: 1_000, sent_bytes: 0 }
     }
 
@@ -71,7 +72,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         .prop_map(|(sent_us, round_trip_us)| Answer { sent_us, round_trip_us })
 }
 
-fn line(loaded: Way, link: &str, bounds: (u64, u64), seed: u64) -> Line {
+fn line(loaded: Direction, link: &str, bounds: (u64, u64), seed: u64) -> Line {
     let (way, other) = (loaded as usize, 1 - loaded as usize);
     let mut line = Line {
         name: String::new(),
@@ -103,7 +104,7 @@ proptest! {
         readings in prop::collection::vec(reading(), 1..200),
     ) {
         let max = min * factor;
-        let way = if up { Way::Up } else { Way::Down };
+        let way = if up { Direction::Up } else { Direction::Down };
         let mut follower = Follower::new(way, bounds(min, max));
         let (mut time_ms, mut sent_bytes) = (0_u64, 0_u64);
         for (step, answers, bytes) in readings {
@@ -282,7 +283,7 @@ fn a_line_whose_delay_does_not_follow_its_load_is_not_followed() {
 #[test]
 fn simulated_lines_are_followed_in_both_directions() {
     let steps = "steps:0s=20mbit,25s=13mbit,35s=19mbit,45s=11mbit,55s=17mbit,65s=20mbit";
-    for (loaded, seed) in [(Way::Down, 11), (Way::Up, 12)] {
+    for (loaded, seed) in [(Direction::Down, 11), (Direction::Up, 12)] {
         let line = line(loaded, steps, (4, 25), seed);
         let [unshaped, oracle, followed] =
             [Rule::Unshaped, Rule::Oracle, Rule::Follower].map(|rule| simulate(&line, rule, 60));
@@ -295,7 +296,7 @@ fn simulated_lines_are_followed_in_both_directions() {
 
 #[test]
 fn a_line_that_becomes_four_times_as_fast_is_used_within_ten_seconds() {
-    for loaded in [Way::Down, Way::Up] {
+    for loaded in [Direction::Down, Direction::Up] {
         let line = line(loaded, "steps:0s=10mbit,40s=40mbit", (4, 50), 21);
         let course = simulate(&line, Rule::Follower, 60).seconds;
         let used = course[40..].iter().position(|rate| *rate >= 32.0);
@@ -307,7 +308,7 @@ fn a_line_that_becomes_four_times_as_fast_is_used_within_ten_seconds() {
 /// A constant line: what following costs where a fixed rate would do.
 #[test]
 fn a_constant_line_is_used_without_a_queue() {
-    let line = line(Way::Down, "steps:0s=20mbit", (5, 40), 31);
+    let line = line(Direction::Down, "steps:0s=20mbit", (5, 40), 31);
     let oracle = simulate(&line, Rule::Oracle, 60);
     let followed = simulate(&line, Rule::Follower, 60);
     let part = followed.goodput / oracle.goodput;

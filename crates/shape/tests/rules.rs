@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
+use underload_record::schema::PerDirection;
 use underload_shape::judge::Present;
 use underload_shape::permanent::Format;
 use underload_shape::plan::{self, Remains, ifb_name};
@@ -17,8 +18,7 @@ use underload_tc::{Command, Program};
 fn request(up: Option<u64>, down: Option<u64>, queue: &str, overhead: &str) -> Request {
     Request {
         device: "eth0".to_owned(),
-        up: up.map(Rate::from_megabits_per_second),
-        down: down.map(Rate::from_megabits_per_second),
+        rates: PerDirection::new(up, down).map(|rate| rate.map(Rate::from_megabits_per_second)),
         queue: Spec::parse(queue).expect("a queue"),
         overhead: Overhead::parse(overhead).expect("a kind of line"),
     }
@@ -187,7 +187,8 @@ fn cake_shapes_by_itself_and_others_below_a_token_bucket() {
 #[test]
 fn requests_that_cannot_be_met_say_what_is_accepted() {
     let port = Some(Rate::from_megabits_per_second(100));
-    let zero = Request { up: Some(Rate::default()), ..request(None, None, "cake", "none") };
+    let mut zero = request(None, None, "cake", "none");
+    zero.rates.up = Some(Rate::default());
     let odd = |device: &str| Request {
         device: device.to_owned(),
         ..request(Some(1), None, "cake", "none")
@@ -412,4 +413,17 @@ fn permanent_files_say_where_they_belong() {
         let error = write(format, request).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn a_request_is_the_command_that_makes_it() {
+    let request = request(None, Some(18), "cake:tins=diffserv4", "docsis");
+    assert_eq!(
+        request.command_line(),
+        "sudo underload shape apply --dev eth0 --down 18mbit --queue cake:tins=diffserv4 \
+         --overhead docsis"
+    );
+    assert_eq!(request.to_string(), "eth0: shaped by cake:tins=diffserv4, down 18mbit");
+    let odd = Overhead { bytes: 44, ..Overhead::NONE };
+    assert_eq!(Overhead::parse(&odd.name()), Ok(odd));
 }

@@ -1,6 +1,5 @@
 //! `underload shape apply` and `underload shape write`.
 
-use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
+use underload_record::schema::PerDirection;
 use underload_shape::machine::{
     ApplyError, Confirmation, Lasts, Session, Settings, Snapshot, SnapshotError, Standing,
 };
@@ -20,7 +20,7 @@ use underload_terminal::exit::OrBadInput as _;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
-use super::{require_rights, watcher};
+use super::require_rights;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -57,7 +57,7 @@ Examples:
   underload shape write openwrt --dev wan --up 18mbit --down 90mbit --overhead docsis")]
 pub struct WriteArguments {
     /// systemd, networkd, openwrt or tc.
-    #[arg(value_name = "FORMAT", value_parser = format)]
+    #[arg(value_name = "FORMAT", value_parser = Format::parse)]
     format: Format,
     #[command(flatten)]
     shaping: Shaping,
@@ -108,8 +108,9 @@ pub(super) struct Shaping {
 impl Shaping {
     /// Returns the request, if it can be met on some device.
     pub(super) fn request(&self) -> anyhow::Result<Request> {
-        let [up, down] = [self.up, self.down].map(|rate| rate.map(Rate::from_bits_per_second));
-        self.queueing.request(&self.dev, up, down)
+        let rates = PerDirection::new(self.up, self.down);
+        let rates = rates.map(|rate| rate.map(Rate::from_bits_per_second));
+        self.queueing.request(&self.dev, rates)
     }
 }
 
@@ -118,12 +119,11 @@ impl Queueing {
     pub(super) fn request(
         &self,
         device: &str,
-        up: Option<Rate>,
-        down: Option<Rate>,
+        rates: PerDirection<Option<Rate>>,
     ) -> anyhow::Result<Request> {
         let queue = Spec::parse(&self.queue).context("--queue").or_bad_input()?;
-        let (device, overhead) = (device.to_owned(), self.overhead);
-        let request = Request { device, up, down, queue, overhead };
+        let device = device.to_owned();
+        let request = Request { device, rates, queue, overhead: self.overhead };
         request.check(None).or_bad_input()?;
         Ok(request)
     }
@@ -140,16 +140,15 @@ impl Change {
         let settings = Settings {
             may_replace: self.replace,
             lasts: if self.yes { Lasts::Confirmed } else { Lasts::UnlessConfirmed(self.within) },
-            watcher: watcher(),
         };
         let confirmation = applied(session.apply(request, settings))?;
         for device in &confirmation.cleaned {
             warning!("warning: {device}: an earlier change was not confirmed, and is now undone");
         }
         if self.yes {
-            return console::print(&format!("{}\n", summary(request)));
+            return console::print(&format!("{request}\n"));
         }
-        note!("{}", summary(request));
+        note!("{request}");
         wait(session, confirmation, interrupt)
     }
 }
@@ -251,26 +250,6 @@ fn lines() -> Receiver<()> {
     receiver
 }
 
-/// Returns what a request does, in a line.
-fn summary(request: &Request) -> String {
-    let rates = request.rates().map(|(way, rate)| format!("{way} {rate}"));
-    let rates = rates.collect::<Vec<_>>().join(", ");
-    format!("{}: shaped by {}, {rates}", request.device, request.queue)
-}
-
-/// Returns the command that shapes the device as requested.
-pub(super) fn command_line(request: &Request) -> String {
-    let mut text = format!("sudo underload shape apply --dev {}", request.device);
-    for (way, rate) in request.rates() {
-        let _ = write!(text, " --{way} {rate}");
-    }
-    let _ = write!(text, " --queue {}", request.queue);
-    if request.overhead.is_some() {
-        let _ = write!(text, " --overhead {}", request.overhead.name());
-    }
-    text
-}
-
 /// Marks a request that cannot be met as bad input.
 pub(super) fn applied<T>(outcome: Result<T, ApplyError>) -> anyhow::Result<T> {
     match outcome {
@@ -292,11 +271,4 @@ fn within(text: &str) -> Result<Duration, String> {
     let bounds = Duration::from_secs(1)..=Duration::from_hours(1);
     let time = quantity::duration(text)?;
     if bounds.contains(&time) { Ok(time) } else { Err("expected 1s to 1h".to_owned()) }
-}
-
-pub(super) fn format(text: &str) -> Result<Format, String> {
-    let names = || Format::ALL.iter().map(|(name, _)| *name);
-    let found = Format::ALL.iter().find(|(name, _)| *name == text);
-    let expected = || format!("expected {}", names().collect::<Vec<_>>().join(", "));
-    found.map(|(_, format)| *format).ok_or_else(expected)
 }

@@ -1,18 +1,15 @@
 //! `underload shape auto`: follows a line whose rate varies.
 
-use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use underload_aqm::rate::Rate;
-use underload_probe::survey::Echoes;
-use underload_shape::auto::{Answer, Bounds, Decision, Follower, Reading, Way};
-use underload_shape::machine::{ChangeError, Session, Snapshot, now_ms, sent_bytes};
-use underload_shape::plan::ifb_name;
-use underload_shape::request::Request;
-use underload_tc::printed::Device;
+use underload_probe::survey::{Echo, Echoes};
+use underload_record::schema::{Direction, PerDirection};
+use underload_shape::auto::{Answer, Bounds};
+use underload_shape::machine::{FollowedLine, Session, Snapshot, now_ms};
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;
@@ -67,28 +64,20 @@ const PINGS_PER_DECISION: u64 = 4;
 /// Interval between lines of the report.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// A direction that is followed.
-#[derive(Debug)]
-struct Direction {
-    name: &'static str,
-    /// The device that counts what the shaper sends.
-    place: String,
-    follower: Follower,
-    last: Option<Decision>,
-}
-
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
-        let up = bounds("up", self.up_min, self.up_max)?;
-        let down = bounds("down", self.down_min, self.down_max)?;
-        if up.is_none() && down.is_none() {
+        let bounds = PerDirection::new(
+            bounds(Direction::Up, self.up_min, self.up_max)?,
+            bounds(Direction::Down, self.down_min, self.down_max)?,
+        );
+        if bounds == PerDirection::default() {
             refuse!(
                 "nothing to follow: expected --up-min and --up-max, --down-min and --down-max, or \
                  both pairs"
             );
         }
-        let base = |bounds: Option<Bounds>| bounds.map(Bounds::base);
-        let request = self.queueing.request(&self.dev, base(up), base(down))?;
+        let base = bounds.map(|bounds| bounds.map(Bounds::base));
+        let request = self.queueing.request(&self.dev, base)?;
         if request.queue.name == "fifo" {
             warning!(
                 "warning: in a fifo the pings wait behind the load, so the rates may fall to their \
@@ -101,131 +90,73 @@ impl Arguments {
         let device = known(Snapshot::take(&self.dev))?.device;
         let session = Session::open()?;
         self.change.apply(&request, &session, &interrupt)?;
-        let ifb = ifb_name(device.index);
-        let directions = [("up", device.name.clone(), Way::Up, up), ("down", ifb, Way::Down, down)];
-        let directions = directions.into_iter().filter_map(|(name, place, way, bounds)| {
-            Some(Direction { name, place, follower: Follower::new(way, bounds?), last: None })
-        });
-        let mut line = FollowedLine { directions: directions.collect(), request, device, session };
-        let outcome = line.follow(echoes, &interrupt);
-        line.end(outcome, &interrupt)
-    }
-}
-
-/// A line that is being followed.
-#[derive(Debug)]
-struct FollowedLine {
-    directions: Vec<Direction>,
-    /// The request with the rates that are in force.
-    request: Request,
-    device: Device,
-    session: Session,
-}
-
-impl FollowedLine {
-    /// Follows the line until Ctrl-C.
-    fn follow(&mut self, mut echoes: Echoes, interrupt: &Interrupt) -> anyhow::Result<()> {
-        let (mut next, mut reported) = (Instant::now(), Instant::now());
-        let mut pings = 0_u64;
-        while !interrupt.is_requested() {
-            // A ping that the kernel refuses counts as unanswered.
-            let _ = echoes.send();
-            pings += 1;
-            if pings.is_multiple_of(PINGS_PER_DECISION) {
-                self.decide(&mut echoes)?;
-            }
-            if reported.elapsed() >= REPORT {
-                reported = Instant::now();
-                if !self.is_shaped() {
-                    return Err(ChangeError::Ended { device: self.device.name.clone() }.into());
-                }
-                console::print(&self.report())?;
-            }
-            // Slots that passed meanwhile are skipped, so that pings never come in bursts.
-            next = (next + PING).max(Instant::now());
-            std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        }
-        Ok(())
-    }
-
-    /// Lets each direction's rule decide, and changes rates that differ by 1 % or more.
-    fn decide(&mut self, echoes: &mut Echoes) -> anyhow::Result<()> {
-        let (time_ms, now) = (now_ms(), Instant::now());
-        let answers: Vec<Answer> = echoes
-            .answered()
-            .iter()
-            .map(|echo| {
-                let age_us = now.saturating_duration_since(echo.sent).as_micros() as u64;
-                let round_trip_us = echo.round_trip.as_micros() as i64;
-                Answer { sent_us: (time_ms * 1_000).saturating_sub(age_us), round_trip_us }
-            })
-            .collect();
-        let mut wanted = self.request.clone();
-        for direction in &mut self.directions {
-            let sent_bytes = sent_bytes(&direction.place)?;
-            let reading = Reading { time_ms, answers: &answers, sent_bytes };
-            let decision = direction.follower.decide(&reading);
-            direction.last = Some(decision);
-            let rate = if direction.name == "up" { &mut wanted.up } else { &mut wanted.down };
-            if rate.is_some_and(|rate| differs(rate, decision.rate)) {
-                *rate = Some(decision.rate);
-            }
-        }
-        if wanted != self.request {
-            self.session.change_rates(&self.device, &self.request, &wanted)?;
-            self.request = wanted;
-        }
-        Ok(())
-    }
-
-    fn report(&self) -> String {
-        let mut text = self.device.name.clone();
-        for (place, direction) in self.directions.iter().enumerate() {
-            let mbit = direction.follower.rate().bits_per_second() as f64 / 1e6;
-            let separator = if place == 0 { ":" } else { "," };
-            let _ = write!(text, "{separator} {} {mbit:.2} Mbit/s", direction.name);
-            if let Some(decision) = direction.last {
-                let _ = write!(text, " ({})", decision.reason);
-            }
-        }
-        text + "\n"
-    }
-
-    fn is_shaped(&self) -> bool {
-        self.session.is_shaped(&self.device)
-    }
-
-    /// Restores the queues after Ctrl-C. After another end the device is left as it is.
-    fn end(&self, outcome: anyhow::Result<()>, interrupt: &Interrupt) -> anyhow::Result<()> {
-        let device = &self.device.name;
-        match outcome {
-            Err(_) if !self.is_shaped() => {
-                note!("underload does not shape {device} any more");
+        let name = device.name.clone();
+        let mut line = FollowedLine::new(&session, device, request, bounds);
+        match follow(&mut line, echoes, &interrupt) {
+            Err(_) if line.check().is_err() => {
+                note!("underload does not shape {name} any more");
                 Ok(())
             }
             Err(error) => Err(error.context(format!(
-                "{device} is not followed any more; `underload shape off --dev {device}` restores \
-                 what was there before"
+                "{name} is not followed any more; `underload shape off --dev {name}` restores what \
+                 was there before"
             ))),
             Ok(()) => {
-                self.session.off(Some(device))?;
-                Err(interrupt.stopped(anyhow::anyhow!("{device} is as it was before")))
+                session.off(Some(&name))?;
+                Err(interrupt.stopped(anyhow::anyhow!("{name} is as it was before")))
             }
         }
     }
 }
 
-/// Whether a change of the rate is worth a command.
-fn differs(present: Rate, wanted: Rate) -> bool {
-    let (present, wanted) = (present.bits_per_second(), wanted.bits_per_second());
-    present.abs_diff(wanted) > present / 100
+/// Follows the line until Ctrl-C.
+fn follow(
+    line: &mut FollowedLine<'_>,
+    mut echoes: Echoes,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let (mut next, mut reported) = (Instant::now(), Instant::now());
+    let mut pings = 0_u64;
+    while !interrupt.is_requested() {
+        // A ping that the kernel refuses counts as unanswered.
+        let _ = echoes.send();
+        pings += 1;
+        if pings.is_multiple_of(PINGS_PER_DECISION) {
+            let time_ms = now_ms();
+            line.decide(time_ms, &answers(time_ms, &mut echoes))?;
+        }
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            line.check()?;
+            console::print(&line.report())?;
+        }
+        // Slots that passed meanwhile are skipped, so that pings never come in bursts.
+        next = (next + PING).max(Instant::now());
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(())
 }
 
-fn bounds(way: &str, min: Option<u64>, max: Option<u64>) -> anyhow::Result<Option<Bounds>> {
+/// Returns the answers since the last call, with times of the clock that shows `time_ms` now.
+fn answers(time_ms: u64, echoes: &mut Echoes) -> Vec<Answer> {
+    let now = Instant::now();
+    let answer = |echo: &Echo| {
+        let age_us = now.saturating_duration_since(echo.sent).as_micros() as u64;
+        let round_trip_us = echo.round_trip.as_micros() as i64;
+        Answer { sent_us: (time_ms * 1_000).saturating_sub(age_us), round_trip_us }
+    };
+    echoes.answered().iter().map(answer).collect()
+}
+
+fn bounds(
+    direction: Direction,
+    min: Option<u64>,
+    max: Option<u64>,
+) -> anyhow::Result<Option<Bounds>> {
     let (Some(min), Some(max)) = (min, max) else { return Ok(None) };
     let rate = Rate::from_bits_per_second;
     let Some(bounds) = Bounds::new(rate(min), rate(max)) else {
-        refuse!("--{way}-min is above --{way}-max: expected at most {}", rate(max));
+        refuse!("--{direction}-min is above --{direction}-max: expected at most {}", rate(max));
     };
     Ok(Some(bounds))
 }

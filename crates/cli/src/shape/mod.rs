@@ -4,10 +4,9 @@ mod apply;
 mod auto;
 mod show;
 mod suggest;
-mod temporary;
 mod trial;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use underload_shape::machine::{Session, UndoError};
@@ -116,12 +115,6 @@ fn undone<T>(outcome: Result<T, UndoError>) -> anyhow::Result<T> {
         ) => Err(error).or_bad_input(),
         outcome => Ok(outcome?),
     }
-}
-
-/// Returns the program that watches a change, which is this one, and its arguments. The name of the
-/// program's file may be another program's by now.
-fn watcher() -> (&'static Path, &'static [&'static str]) {
-    (Path::new("/proc/self/exe"), &["shape", "watch"])
 }
 
 /// Refuses a user who may not change the queues of devices.

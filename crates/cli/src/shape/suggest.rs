@@ -11,24 +11,22 @@ use underload_aqm::rate::Rate;
 use underload_disk::{self as disk, Access};
 use underload_line::{Place, Request as Measurement};
 use underload_probe::preset::{Knobs, LoadDirections, Preset};
-use underload_record::schema::{Direction, Finding};
+use underload_record::schema::{Direction, PerDirection};
 use underload_report::{load, write_report};
-use underload_shape::machine::{ApplyError, Session, Snapshot};
+use underload_shape::machine::{Session, Snapshot, Temporary};
 use underload_shape::permanent::Format;
 use underload_shape::request::{Overhead, Request};
 use underload_shape::suggest::{
     Choice, INSIDE_MORE_MS, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial,
-    WAYS, Ways,
+    before_and_after,
 };
-use underload_tc::run::ToolError;
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity::{duration, size};
 
-use super::apply::{applied, command_line, format, known};
+use super::apply::{applied, known};
 use super::require_rights;
-use super::temporary::Temporary;
 use crate::measure::{self, ServerOptions};
 
 #[derive(Debug, Args)]
@@ -66,7 +64,7 @@ pub struct Arguments {
     #[arg(long, hide_short_help = true)]
     replace: bool,
     /// The kind of the file: systemd, networkd, openwrt or tc.
-    #[arg(long, value_name = "FORMAT", default_value = "systemd", value_parser = format)]
+    #[arg(long, value_name = "FORMAT", default_value = "systemd", value_parser = Format::parse)]
     format: Format,
     /// Writes the file here instead of printing it.
     #[arg(long, value_name = "FILE")]
@@ -89,6 +87,7 @@ const TRIAL_MAX: Duration = Duration::from_mins(30);
 const LOAD_MAX: Duration = Duration::from_mins(1);
 /// Measurements of a direction while this machine is too busy for one.
 const ATTEMPTS: usize = 3;
+const BOTH: PerDirection<bool> = PerDirection::new(true, true);
 /// The rate at which a queue is tried for an instant, if that of the device is unknown.
 const FAST: Rate = Rate::from_megabits_per_second(10_000);
 
@@ -114,7 +113,7 @@ impl Arguments {
         line.write_page();
         let (before, outcome) = interrupt.explain(outcome)?;
         if !matches!(outcome, Outcome::Shape(_)) {
-            console::print(&lines(before, None))?;
+            console::print(&before_and_after(&before, None))?;
         }
         match outcome {
             Outcome::NothingToMend => console::print(&format!(
@@ -147,9 +146,10 @@ impl Arguments {
             refuse!("--duration: expected at most {} s", LOAD_MAX.as_secs());
         }
         for queue in queues {
-            self.request(queue, [Some(FAST); 2]).check(None).or_bad_input()?;
+            let rates = PerDirection::new(Some(FAST), Some(FAST));
+            self.request(queue, rates).check(None).or_bad_input()?;
         }
-        self.measurement([true, true], "", 0).check().or_bad_input()
+        self.measurement(BOTH, "", 0).check().or_bad_input()
     }
 
     fn queues(&self) -> anyhow::Result<Vec<Spec>> {
@@ -160,9 +160,9 @@ impl Arguments {
         parsed.collect::<anyhow::Result<_>>().or_bad_input()
     }
 
-    fn request(&self, queue: &Spec, [up, down]: Ways<Option<Rate>>) -> Request {
+    fn request(&self, queue: &Spec, rates: PerDirection<Option<Rate>>) -> Request {
         let (device, queue) = (self.dev.clone(), queue.clone());
-        Request { device, up, down, queue, overhead: self.overhead }
+        Request { device, rates, queue, overhead: self.overhead }
     }
 
     /// Returns the queues that this kernel has: each is in use for an instant, before anything is
@@ -173,20 +173,13 @@ impl Arguments {
         session: &Session,
         snapshot: &Snapshot,
     ) -> anyhow::Result<Vec<Spec>> {
-        let rate = snapshot.port_rate().unwrap_or(FAST);
+        let rate = snapshot.port_rate().or(Some(FAST));
         let mut usable = Vec::new();
         for queue in queues {
-            let request = self.request(&queue, [Some(rate); 2]);
-            match Temporary::apply(session, &request, self.replace, TRIAL_MAX) {
-                Ok(change) => {
-                    change.end()?;
-                    usable.push(queue);
-                }
-                Err(ApplyError::Step {
-                    source: source @ (ToolError::NoQueue { .. } | ToolError::OldTool { .. }),
-                    ..
-                }) => note!("not tried: {source}"),
-                Err(error) => return applied(Err(error)).map(|()| usable),
+            let request = self.request(&queue, PerDirection::new(rate, rate));
+            match applied(session.lacks(&request, self.replace, TRIAL_MAX))? {
+                None => usable.push(queue),
+                Some(lacking) => note!("not tried: {lacking}"),
             }
         }
         ensure!(!usable.is_empty(), "this kernel has none of the queues to try");
@@ -199,10 +192,10 @@ impl Arguments {
         self.out.clone().unwrap_or_else(new)
     }
 
-    fn measurement(&self, loads: Ways<bool>, label: &str, bytes_max: u64) -> Measurement {
-        let directions = match loads {
-            [true, false] => LoadDirections::Only(Direction::Up),
-            [false, true] => LoadDirections::Only(Direction::Down),
+    fn measurement(&self, loads: PerDirection<bool>, label: &str, bytes_max: u64) -> Measurement {
+        let directions = match (loads.up, loads.down) {
+            (true, false) => LoadDirections::Only(Direction::Up),
+            (false, true) => LoadDirections::Only(Direction::Down),
             _ => LoadDirections::AsPreset,
         };
         let knobs = Knobs { directions, duration: self.duration, ..Knobs::default() };
@@ -217,7 +210,7 @@ impl Arguments {
     /// Prints before and after, and what makes the choice permanent.
     fn suggest(
         &self,
-        before: Ways<Option<Reading>>,
+        before: PerDirection<Option<Reading>>,
         choice: &Choice,
         queues: &[Spec],
         snapshot: &Snapshot,
@@ -225,7 +218,7 @@ impl Arguments {
         let request = self.request(&queues[choice.queue], choice.rates);
         let names = queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let limit_ms = self.limit.as_secs_f64() * 1e3;
-        let mut text = lines(before, Some(choice));
+        let mut text = before_and_after(&before, Some(choice));
         let _ = writeln!(
             text,
             "The rule: the largest of 95, 90, 85 and 75 % of the goodput whose p99 under load is \
@@ -233,7 +226,7 @@ impl Arguments {
              {PASSES} measurements; of the queues {names} the one with the larger share, else the \
              first.\n\nNow, until the machine restarts:\n  {}\n",
             limit_ms + INSIDE_MORE_MS,
-            command_line(&request)
+            request.command_line()
         );
         let file = self.format.write(&request, &snapshot.device);
         match (file, &self.save) {
@@ -265,9 +258,10 @@ struct Line<'a> {
 }
 
 /// A measurement's readings, and the bytes that each direction's load moved.
+#[derive(Default)]
 struct Measured {
-    readings: Ways<Option<Reading>>,
-    moved: Ways<u64>,
+    readings: PerDirection<Option<Reading>>,
+    moved: PerDirection<u64>,
 }
 
 impl Line<'_> {
@@ -276,8 +270,8 @@ impl Line<'_> {
         &mut self,
         session: &Session,
         queues: &[Spec],
-    ) -> anyhow::Result<(Ways<Option<Reading>>, Outcome)> {
-        let first = self.measure([true, true], "no shaper")?;
+    ) -> anyhow::Result<(PerDirection<Option<Reading>>, Outcome)> {
+        let first = self.measure(BOTH, "no shaper")?;
         let before = first.readings;
         let added_ms = self.arguments.limit.as_secs_f64() * 1e3;
         let mut search = Search::new(before, Limit { added_ms }, queues.len());
@@ -291,7 +285,7 @@ impl Line<'_> {
             let request = self.arguments.request(queue, trial.rates);
             let change =
                 applied(Temporary::apply(session, &request, self.arguments.replace, TRIAL_MAX))?;
-            let label = label(queue, &trial);
+            let label = trial.label(queue);
             note!("trying {label}");
             let measured = self.measure(trial.loads, &label);
             let ended = change.end();
@@ -302,17 +296,17 @@ impl Line<'_> {
     }
 
     /// Measures the loaded directions, and those again for which this machine was too busy.
-    fn measure(&mut self, loads: Ways<bool>, label: &str) -> anyhow::Result<Measured> {
-        let mut found = Measured { readings: [None; 2], moved: [0; 2] };
+    fn measure(&mut self, loads: PerDirection<bool>, label: &str) -> anyhow::Result<Measured> {
+        let mut found = Measured::default();
         for _ in 0..ATTEMPTS {
-            let missing = [0, 1].map(|way| loads[way] && found.readings[way].is_none());
-            if missing == [false, false] {
-                break;
+            let missing = PerDirection::from_fn(|it| loads[it] && found.readings[it].is_none());
+            if missing == PerDirection::default() {
+                return Ok(found);
             }
             self.measure_once(missing, label, &mut found)?;
         }
         ensure!(
-            [0, 1].into_iter().all(|way| !loads[way] || found.readings[way].is_some()),
+            Direction::ALL.into_iter().all(|it| !loads[it] || found.readings[it].is_some()),
             "this machine was too busy for a measurement, {ATTEMPTS} times: stop what else it does"
         );
         Ok(found)
@@ -321,7 +315,7 @@ impl Line<'_> {
     /// Measures once, within what is left of the budget.
     fn measure_once(
         &mut self,
-        loads: Ways<bool>,
+        loads: PerDirection<bool>,
         label: &str,
         found: &mut Measured,
     ) -> anyhow::Result<()> {
@@ -330,41 +324,24 @@ impl Line<'_> {
         let measured = measure::line(&request, Place::In(self.folder), self.interrupt)?;
         for finding in &measured.findings {
             self.moved = self.moved.saturating_add(finding.moved_bytes);
-            let Some(way) = WAYS.iter().position(|name| *name == finding.step) else { continue };
-            found.moved[way] = finding.moved_bytes;
-            if !finding.uncertain {
-                found.readings[way] = Some(self.reading(finding)?);
+            let Some(direction) = Direction::from_name(&finding.step) else { continue };
+            found.moved[direction] = finding.moved_bytes;
+            if finding.uncertain {
+                continue;
             }
+            if finding.budget_spent {
+                bail!("--budget {}: spent; nothing was chosen", mb(self.arguments.budget));
+            }
+            found.readings[direction] = Some(Reading::new(finding)?);
         }
         measured.write_files()?;
         measured.into_result(self.interrupt)
     }
 
-    /// Returns what a step found about its direction, if it is about the line.
-    fn reading(&self, finding: &Finding) -> anyhow::Result<Reading> {
-        let step = &finding.step;
-        if !finding.valid {
-            bail!("step {step} is invalid: {}", finding.invalid_because.join("; "));
-        }
-        if finding.budget_spent {
-            bail!("--budget {}: spent; nothing was chosen", mb(self.arguments.budget));
-        }
-        if finding.is_held_back() {
-            bail!("the server, not the line, limited the load {step}: choose another server");
-        }
-        let goodput = finding.goodput_up_mbit_s.or(finding.goodput_down_mbit_s);
-        let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(finding.added_beside_ms());
-        let Some((mbit, beside_ms)) = goodput else {
-            bail!("step {step}: too few probes were answered to judge the line");
-        };
-        let goodput = Rate::from_bits_per_second((mbit * 1e6) as u64);
-        Ok(Reading { goodput, beside_ms, inside_ms: finding.added_inside_ms() })
-    }
-
     /// Refuses a trial that would probably exceed the budget.
-    fn check_budget(&self, trial: &Trial, first: Ways<u64>) -> anyhow::Result<()> {
-        let loaded = first.iter().zip(trial.loads).filter(|(_, is_loaded)| *is_loaded);
-        let needed: u64 = loaded.map(|(bytes, _)| *bytes).sum();
+    fn check_budget(&self, trial: &Trial, first: PerDirection<u64>) -> anyhow::Result<()> {
+        let loaded = first.into_iter().filter(|(direction, _)| trial.loads[*direction]);
+        let needed: u64 = loaded.map(|(_, bytes)| bytes).sum();
         let left = self.arguments.budget.saturating_sub(self.moved);
         ensure!(
             needed <= left,
@@ -396,88 +373,7 @@ impl Line<'_> {
     }
 }
 
-/// Returns a line for each direction: before, and with the choice.
-fn lines(before: Ways<Option<Reading>>, choice: Option<&Choice>) -> String {
-    let mut text = String::new();
-    for (way, name) in WAYS.iter().enumerate().rev() {
-        let Some(reading) = before[way] else { continue };
-        let _ = write!(text, "{name:<5} without a shaper {}", words(&reading));
-        let chosen = choice.and_then(|choice| choice.rates[way].zip(choice.after[way]));
-        if let Some((rate, after)) = chosen {
-            let _ = write!(text, "; shaped to {rate} {}", words(&after));
-        } else if choice.is_some() {
-            text += "; stays as it is";
-        }
-        text.push('\n');
-    }
-    text
-}
-
-fn words(reading: &Reading) -> String {
-    let mbit = reading.goodput.bits_per_second() as f64 / 1e6;
-    let added_ms = reading.added_ms();
-    if added_ms.is_finite() {
-        let inside = if added_ms > reading.beside_ms { " inside itself" } else { "" };
-        format!("{mbit:.1} Mbit/s, the load adds {:.0} ms{inside}", added_ms.max(0.0))
-    } else {
-        format!("{mbit:.1} Mbit/s, the load loses more than 1 % of the probes")
-    }
-}
-
-/// Returns the queue and the rates of a trial, such as `cake, down 18mbit (95 %)`.
-fn label(queue: &Spec, trial: &Trial) -> String {
-    let mut text = queue.to_string();
-    for (way, name) in WAYS.iter().enumerate().rev() {
-        if let (Some(rate), Some(percent)) = (trial.rates[way], trial.percent[way]) {
-            let _ = write!(text, ", {name} {rate} ({percent} %)");
-        }
-    }
-    text
-}
-
 /// Formats bytes as MB.
 fn mb(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1e6)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn before_and_after_are_shown_for_each_direction_with_the_command() {
-        let reading = |kbit: u64, beside_ms: f64, inside_ms: Option<f64>| {
-            let goodput = Rate::from_bits_per_second(kbit * 1_000);
-            Some(Reading { goodput, beside_ms, inside_ms })
-        };
-        let rate = Some(Rate::from_bits_per_second(18_000_000));
-        let choice = Choice {
-            queue: 0,
-            percent: [None, Some(95)],
-            rates: [None, rate],
-            after: [None, reading(16_900, 1.2, Some(14.6))],
-        };
-        let before = [reading(9_300, -0.4, None), reading(19_000, 197.7, Some(190.0))];
-        assert_eq!(
-            lines(before, Some(&choice)),
-            "down  without a shaper 19.0 Mbit/s, the load adds 198 ms; shaped to 18mbit 16.9 \
-             Mbit/s, the load adds 15 ms inside itself\nup    without a shaper 9.3 Mbit/s, the \
-             load adds 0 ms; stays as it is\n"
-        );
-        assert_eq!(
-            lines([None, reading(19_000, f64::INFINITY, Some(190.0))], None),
-            "down  without a shaper 19.0 Mbit/s, the load loses more than 1 % of the probes\n"
-        );
-        let queue = Spec::parse("cake:tins=diffserv4").expect("a queue");
-        let overhead = Overhead::parse("docsis").expect("a kind");
-        let device = "eth0".to_owned();
-        let request = Request { device, up: None, down: rate, queue, overhead };
-        assert_eq!(
-            command_line(&request),
-            "sudo underload shape apply --dev eth0 --down 18mbit --queue cake:tins=diffserv4 \
-             --overhead docsis"
-        );
-        let odd = Overhead { bytes: 44, ..Overhead::NONE };
-        assert_eq!(Overhead::parse(&odd.name()), Ok(odd));
-    }
 }

@@ -14,11 +14,10 @@ use underload_line::history::{History, collect};
 use underload_measure::followed;
 use underload_probe::preset::{Knobs, Preset};
 use underload_record::history::{CONTRAST_CONFIDENCE, Contrast, Followed, RUNS_MIN, Windows};
-use underload_record::schema::TrialRecord;
+use underload_record::schema::{Direction, PerDirection, TrialRecord};
 use underload_report::{HistoryPage, history_page, plain_text, replace_page, significant};
-use underload_shape::machine::{self, Lasts, Session};
+use underload_shape::machine::{self, Lasts, Session, Temporary};
 use underload_shape::request::Request;
-use underload_shape::suggest::WAYS;
 use underload_shape::trial::{Hour, Log, Plan, Position, SLOTS_MAX, SLOTS_MIN, Settings};
 use underload_store::RunDir;
 use underload_store::series::Series;
@@ -26,9 +25,8 @@ use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;
 
-use super::apply::{Shaping, applied, command_line};
-use super::temporary::Temporary;
-use super::{require_rights, watcher};
+use super::apply::{Shaping, applied};
+use super::require_rights;
 use crate::measure::{self, Courtesy, CourtesyOptions, ServerOptions};
 use crate::present::refuse_occupied;
 
@@ -93,10 +91,10 @@ impl Arguments {
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
         let plan = || Plan { start_s: now_s(), slots, seed: measure::seed() };
-        let new = || Settings::new(plan(), measurement.shown_host(), command_line(&request));
+        let new = || Settings::new(plan(), measurement.shown_host(), request.command_line());
         // Shapes for an instant, so that a device that cannot be shaped is refused now.
         let try_shaping = || -> anyhow::Result<()> {
-            applied(Temporary::apply(&session, &request, self.replace, SLACK))?.end()
+            Ok(applied(Temporary::apply(&session, &request, self.replace, SLACK))?.end()?)
         };
         let is_new = !directory.join(FILE).exists();
         if is_new {
@@ -205,7 +203,7 @@ impl Trial<'_> {
     /// Refuses to continue a trial of something else.
     fn check_settings(&self, host: &str) -> anyhow::Result<()> {
         let Settings { host: old_host, shaping: old, .. } = &self.log.settings;
-        let new = command_line(self.request);
+        let new = self.request.command_line();
         if *old != new || old_host != host {
             refuse!(
                 "{}: its trial is of `{old}` with {old_host}, not of `{new}` with {host}: choose \
@@ -274,7 +272,7 @@ impl Trial<'_> {
             self.log.add(hour);
         }
         self.wait(|| !self.is_in(slot));
-        change.map_or(Ok(()), Temporary::end)
+        Ok(change.map_or(Ok(()), Temporary::end)?)
     }
 
     /// Measures an hour; `None` if quiet hours, a pause, the budget or the line left no time.
@@ -305,21 +303,24 @@ impl Trial<'_> {
 
     /// Returns the values of a measurement.
     fn read(&self, trials: &[TrialRecord], slot: u32, is_shaped: bool) -> anyhow::Result<Hour> {
-        let value = |way: &str, wanted: Followed| {
-            let trial = trials.iter().find(|it| it.variant == way && it.validity.is_valid())?;
+        let value = |direction: Direction, wanted: Followed| {
+            let is_it = |it: &&TrialRecord| it.variant == direction.name();
+            let trial = trials.iter().filter(is_it).find(|it| it.validity.is_valid())?;
             let mut values = followed(trial).into_iter();
             values.find_map(|(followed, value)| (followed == wanted).then_some(value))
         };
         let mut load_p99_ms = 0.0_f64;
-        for (way, _) in self.request.rates() {
-            let Some(beside_ms) = value(way, Followed::LoadP99) else {
-                bail!("step {way} has no valid p99 under load");
+        for (direction, _) in self.request.shaped() {
+            let Some(beside_ms) = value(direction, Followed::LoadP99) else {
+                bail!("step {direction} has no valid p99 under load");
             };
-            let inside_ms = value(way, Followed::InsideP99).unwrap_or(0.0);
+            let inside_ms = value(direction, Followed::InsideP99).unwrap_or(0.0);
             load_p99_ms = load_p99_ms.max(beside_ms).max(inside_ms);
         }
-        let [up, down] = WAYS;
-        let goodput_mbit_s = [value(up, Followed::GoodputUp), value(down, Followed::GoodputDown)];
+        let goodput_mbit_s = PerDirection::new(
+            value(Direction::Up, Followed::GoodputUp),
+            value(Direction::Down, Followed::GoodputDown),
+        );
         Ok(Hour { slot, is_shaped, load_p99_ms, goodput_mbit_s })
     }
 
@@ -337,7 +338,7 @@ impl Trial<'_> {
             return console::print(&format!("{device}: the shaper is off.\n"));
         }
         let (may_replace, lasts) = (self.arguments.replace, Lasts::Confirmed);
-        let settings = machine::Settings { may_replace, lasts, watcher: watcher() };
+        let settings = machine::Settings { may_replace, lasts };
         applied(self.session.apply(self.request, settings))?;
         console::print(&format!(
             "{device}: the shaper stays on until the machine restarts; `underload shape write` \
@@ -391,10 +392,10 @@ fn sentences(log: &Log) -> (Vec<String>, bool) {
     };
     let words = difference(WHAT, "ms", &contrast);
     let mut lines = vec![format!("{effect}: {words}")];
-    for (way, name) in WAYS.iter().enumerate() {
-        let [without, with] = log.values(|hour| hour.goodput_mbit_s[way]);
+    for direction in Direction::ALL {
+        let [without, with] = log.values(|hour| hour.goodput_mbit_s[direction]);
         if let Some(contrast) = Contrast::new(&with, &without) {
-            lines.push(difference(&format!("Goodput {name}"), "Mbit/s", &contrast));
+            lines.push(difference(&format!("Goodput {direction}"), "Mbit/s", &contrast));
         }
     }
     (lines, contrast.is_more() == Some(false))
@@ -442,7 +443,8 @@ mod tests {
         let mut log = Log::new(Settings::new(plan, "a.example".to_owned(), String::new()));
         for slot in 0..48 {
             let is_shaped = plan.is_shaped(slot);
-            let goodput_mbit_s = [None, Some(if is_shaped { 17.9 } else { 19.0 })];
+            let down = Some(if is_shaped { 17.9 } else { 19.0 });
+            let goodput_mbit_s = PerDirection::new(None, down);
             log.add(Hour { slot, is_shaped, load_p99_ms: p99_ms(slot, is_shaped), goodput_mbit_s });
         }
         log

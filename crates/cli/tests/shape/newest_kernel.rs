@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use underload_shape::auto::Way;
+use underload_record::schema::Direction;
 
 use super::{
     BLOATED_MODEM, PROGRAM_PATH, added_ms, course, guest, in_guest, in_guest_within, lines,
@@ -86,8 +86,8 @@ fn courses_in_a_guest_are_those_of_the_simulator() {
 /// follows it; `None` for a line without steps.
 fn course_script(line: &course::Line, seconds: usize) -> Option<String> {
     let (loaded, way) = match line.loaded {
-        Way::Up => (0, "up"),
-        Way::Down => (1, "down"),
+        Direction::Up => (0, "up"),
+        Direction::Down => (1, "down"),
     };
     let change = |way: usize, rate: &str| {
         let (device, limit) = (["m0", "v1"][way], line.buffers[way]);

@@ -3,7 +3,7 @@
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
-use underload_shape::auto::{Answer, Bounds, Follower, Reading, Way};
+use underload_shape::auto::{Answer, Bounds, Follower, Reading};
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule};
 use underload_sim::net::{ExtraDelay, HopConfig};
 use underload_sim::shaped::{ShapedConfig, ShapedLine, Step};
@@ -13,7 +13,7 @@ use underload_sim::tcp::TcpConfig;
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    pub loaded: Way,
+    pub loaded: Direction,
     /// SPECs of the line's links, up and down.
     pub links: [String; 2],
     /// Bytes of the line's buffers, up and down.
@@ -60,8 +60,7 @@ pub fn simulate(line: &Line, rule: Rule, seconds: usize) -> Outcome {
     let steps = IDLE_STEPS + RAMP_STEPS + seconds * 10;
     let end = Time::ZERO + STEP * steps as u64;
     let mut shaped = ShapedLine::new(config(line, end));
-    let ways = [Way::Up, Way::Down];
-    let mut followers = [0, 1].map(|way| Follower::new(ways[way], bounds(line, way)));
+    let mut followers = Direction::ALL.map(|it| Follower::new(it, bounds(line, it as usize)));
     // A second line, alike and without load, tells the oracle what comes.
     let mut ahead = ShapedLine::new(ShapedConfig { flows: Vec::new(), ..config(line, end) });
     let loaded = line.loaded as usize;
@@ -130,10 +129,6 @@ fn config(line: &Line, end: Time) -> ShapedConfig {
     let hop = |queue: &str, link: &str| HopConfig::parse(queue, link).expect(link);
     let line_hop =
         |way: usize| hop(&format!("fifo:limit={}B", line.buffers[way]), &line.links[way]);
-    let direction = match line.loaded {
-        Way::Up => Direction::Up,
-        Way::Down => Direction::Down,
-    };
     let half = Span::from_millis(10);
     let extra = ExtraDelay { up: half, down: half };
     let schedule = ProbeSchedule::Open { interval: Span::from_millis(25) };
@@ -141,7 +136,7 @@ fn config(line: &Line, end: Time) -> ShapedConfig {
     let mut flows = vec![FlowConfig { extra, ..FlowConfig::new("reflector", probe) }];
     flows.extend((0..FLOWS).map(|number| FlowConfig {
         extra,
-        direction,
+        direction: line.loaded,
         start: Some(Time::ZERO + STEP * IDLE_STEPS as u64 + Span::from_millis(137 * number)),
         ..FlowConfig::new(format!("load {number}"), FlowKind::Tcp(TcpConfig::default()))
     }));

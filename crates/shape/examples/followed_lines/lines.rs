@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use underload_aqm::rng::Rng;
-use underload_shape::auto::Way;
+use underload_record::schema::Direction;
 
 use crate::course::Line;
 
@@ -36,7 +36,7 @@ pub fn lines(first_seed: u64) -> Vec<Line> {
 fn down(seed: u64, name: &str, bounds: (u64, u64), link: &str) -> Line {
     Line {
         name: name.to_owned(),
-        loaded: Way::Down,
+        loaded: Direction::Down,
         links: [CONSTANT_UP.to_owned(), format!("{link},delay=5ms")],
         buffers: [375_000, bounds.1 * 60_000],
         bounds: [(3, 10), bounds],
@@ -47,7 +47,7 @@ fn down(seed: u64, name: &str, bounds: (u64, u64), link: &str) -> Line {
 fn up(seed: u64, name: &str, bounds: (u64, u64), link: &str) -> Line {
     Line {
         name: name.to_owned(),
-        loaded: Way::Up,
+        loaded: Direction::Up,
         links: [format!("{link},delay=5ms"), CONSTANT_DOWN.to_owned()],
         buffers: [bounds.1 * 40_000, 2_500_000],
         bounds: [bounds, (10, 50)],

@@ -2,17 +2,23 @@
 #![expect(clippy::disallowed_methods, reason = "this module has the clock, files and processes")]
 
 mod folder;
+mod followed;
 pub mod kernel_queues;
 mod session;
+mod show;
 mod snapshot;
+mod temporary;
 mod watcher;
 
 pub use folder::FolderError;
+pub use followed::FollowedLine;
 pub use session::{
     ApplyError, ChangeError, Confirmation, Lasts, Session, Settings, Shaped, Standing, UndoError,
     sent_bytes,
 };
+pub use show::Overview;
 pub use snapshot::{Snapshot, SnapshotError};
+pub use temporary::{Temporary, TemporaryError};
 pub use watcher::{Watcher, follow};
 
 use nix::time::{ClockId, clock_gettime};

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 use underload_disk::lock::Lock;
+use underload_record::schema::PerDirection;
 use underload_tc::Command;
 use underload_tc::printed::{Device, Qdisc, Reading};
 use underload_tc::restore::{self, Unrestorable};
@@ -17,6 +17,7 @@ use underload_tc::run::ToolError;
 use super::folder::{self, Folder, FolderError};
 use super::now_ms;
 use super::snapshot::{Snapshot, SnapshotError, devices};
+use super::temporary::TemporaryError;
 use super::watcher::Watcher;
 use crate::judge::{Present, Refusal};
 use crate::plan::{self, ifb_name};
@@ -32,12 +33,10 @@ pub struct Session {
 
 /// How to apply a change.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings<'a> {
+pub struct Settings {
     /// Replaces a shaper that underload did not set up.
     pub may_replace: bool,
     pub lasts: Lasts,
-    /// The program that watches the change, and its arguments before the path of the record.
-    pub watcher: (&'a Path, &'a [&'a str]),
 }
 
 /// How long a change lasts.
@@ -72,6 +71,14 @@ pub enum ApplyError {
     Unrecorded { device: String, source: FolderError },
     #[error("{cause}; undoing failed, too")]
     Stuck { cause: String, source: Box<UndoError> },
+    #[error(transparent)]
+    Temporary(Box<TemporaryError>),
+}
+
+impl From<TemporaryError> for ApplyError {
+    fn from(error: TemporaryError) -> Self {
+        Self::Temporary(Box::new(error))
+    }
 }
 
 /// Why the rates of a shaped device were not changed.
@@ -115,10 +122,8 @@ pub struct Shaped {
     /// The device's present name; `None` if it is gone.
     pub name: Option<String>,
     pub standing: Standing,
-    /// The queues that the device sends through, root first.
-    pub up: Vec<Reading>,
-    /// The queues that the device receives through, root first.
-    pub down: Vec<Reading>,
+    /// The queues that the device sends (up) and receives through, root first.
+    pub queues: PerDirection<Vec<Reading>>,
 }
 
 /// The state of a change.
@@ -160,11 +165,7 @@ impl Session {
     ///
     /// # Errors
     /// Returns [`ApplyError`].
-    pub fn apply(
-        &self,
-        request: &Request,
-        settings: Settings<'_>,
-    ) -> Result<Confirmation, ApplyError> {
+    pub fn apply(&self, request: &Request, settings: Settings) -> Result<Confirmation, ApplyError> {
         let lock = self.folder.lock()?;
         request.check(None)?;
         let stuck = |error| ApplyError::Stuck {
@@ -178,8 +179,7 @@ impl Session {
         let commands = plan::shape(request, &before.device, before.ingress.is_some())?;
         self.folder.write(&record)?;
         let path = self.folder.path(record.index);
-        let (program, arguments) = settings.watcher;
-        let watcher = Watcher::start(program, arguments, &path).map_err(|error| {
+        let watcher = Watcher::start(&path).map_err(|error| {
             let _ = self.folder.remove(record.index);
             ApplyError::Watcher(error)
         })?;
@@ -364,15 +364,15 @@ impl Session {
     fn shaped(&self, record: Record) -> Result<Shaped, SnapshotError> {
         let name = present_name(&record)?;
         let standing = standing(record.phase);
-        let mut shaped = Shaped { standing, record, name, up: Vec::new(), down: Vec::new() };
+        let mut shaped = Shaped { standing, record, name, queues: PerDirection::default() };
         if let Some(name) = &shaped.name {
             let snapshot = Snapshot::take(name)?;
             let remains = snapshot.remains();
             if remains.root {
-                shaped.up = snapshot.queues;
+                shaped.queues.up = snapshot.queues;
             }
             if remains.ifb && remains.redirect {
-                shaped.down = Snapshot::take(&ifb_name(shaped.record.index))?.queues;
+                shaped.queues.down = Snapshot::take(&ifb_name(shaped.record.index))?.queues;
             }
         }
         if is_lost(&shaped) {
@@ -430,14 +430,14 @@ fn judge(request: &Request, before: &Snapshot, may_replace: bool) -> Result<Reco
     let mut record = Record::new(device, before.device.index, now_ms());
     record.queue = request.queue.to_string();
     record.overhead = request.overhead;
-    if let Some(rate) = request.up {
+    if let Some(rate) = request.rates.up {
         present.check_root(may_replace)?;
-        record.up_bit_per_s = Some(rate.bits_per_second());
+        record.bit_per_s.up = Some(rate.bits_per_second());
         record.before = Some(tree.clone());
     }
-    if let Some(rate) = request.down {
+    if let Some(rate) = request.rates.down {
         present.check_ingress()?;
-        record.down_bit_per_s = Some(rate.bits_per_second());
+        record.bit_per_s.down = Some(rate.bits_per_second());
         record.adds_ingress = before.ingress.is_none();
     }
     Ok(record)
@@ -460,10 +460,10 @@ fn run_all(device: &str, commands: &[Command]) -> Result<(), ApplyError> {
 fn check_applied(record: &Record) -> Result<(), ApplyError> {
     let remains = Snapshot::take(&record.device)?.remains();
     let missing = |what| ApplyError::Missing { device: record.device.clone(), what };
-    if record.shapes_up() && !remains.root {
+    if record.bit_per_s.up.is_some() && !remains.root {
         return Err(missing("the queue"));
     }
-    if record.shapes_down() && !(remains.redirect && remains.ifb) {
+    if record.bit_per_s.down.is_some() && !(remains.redirect && remains.ifb) {
         return Err(missing("the redirection of received packets"));
     }
     Ok(())
@@ -530,7 +530,7 @@ fn unrecorded(name: &str) -> Result<Option<Record>, SnapshotError> {
 
 /// Whether nothing of a change is left.
 fn is_lost(shaped: &Shaped) -> bool {
-    shaped.up.is_empty() && shaped.down.is_empty()
+    shaped.queues.iter().all(|(_, queues)| queues.is_empty())
 }
 
 fn standing(phase: Phase) -> Standing {

@@ -33,13 +33,14 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts `program ARGUMENTS RECORD`, which calls [`follow`], and waits until it is ready.
+    /// Starts `underload shape watch RECORD`, which calls [`follow`], and waits until it is ready.
     ///
     /// # Errors
     /// Returns an error if it ends before it is ready; then nothing may be changed.
-    pub fn start(program: &Path, arguments: &[&str], record: &Path) -> io::Result<Self> {
-        let mut process = Process::new(program);
-        process.args(arguments).arg(record).current_dir("/");
+    pub fn start(record: &Path) -> io::Result<Self> {
+        // The name of this program's file may be another program's by now.
+        let mut process = Process::new("/proc/self/exe");
+        process.args(["shape", "watch"]).arg(record).current_dir("/");
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = process.spawn()?;
         let mut line = String::new();

@@ -2,9 +2,10 @@
 
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::Direction;
+use underload_record::schema::Direction::{self, Down, Up};
+use underload_record::schema::PerDirection;
 use underload_shape::suggest::{
-    Choice, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial, Ways,
+    Choice, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial, before_and_after,
 };
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule};
 use underload_sim::net::{ExtraDelay, HopConfig};
@@ -22,23 +23,28 @@ const PROBE_MS: u64 = 10;
 
 /// Queues and links of a line, up and down.
 struct Line {
-    queues: Ways<&'static str>,
+    queues: [&'static str; 2],
     /// The rates in Mbit/s of one measurement after another; the last one stays.
-    mbit: &'static [Ways<u64>],
+    mbit: &'static [[u64; 2]],
 }
 
 impl Line {
     /// Measures a direction as `underload measure` does: four flows, a probe every 10 ms.
-    fn measure(&self, number: usize, way: usize, rates: Ways<Option<Rate>>) -> Reading {
+    fn measure(
+        &self,
+        number: usize,
+        direction: Direction,
+        rates: PerDirection<Option<Rate>>,
+    ) -> Reading {
         let mbit = self.mbit[number.min(self.mbit.len() - 1)];
         let hop = |queue: &str, link: &str| HopConfig::parse(queue, link).expect(queue);
         let line = [0, 1].map(|way| hop(self.queues[way], &format!("{}mbit", mbit[way])));
         let shaper = [hop("cake", "10gbit"), hop("cake", "10gbit")];
         let end = Time::ZERO + Span::from_secs(IDLE_S + RAMP_S + LOAD_S);
-        let flows = flows([Direction::Up, Direction::Down][way]);
+        let flows = flows(direction);
         let seed = number as u64;
         let mut shaped = ShapedLine::new(ShapedConfig { line, shaper, flows, end, seed });
-        shaped.set_rates(rates.map(|rate| rate.unwrap_or(UNSHAPED)));
+        shaped.set_rates([rates.up, rates.down].map(|rate| rate.unwrap_or(UNSHAPED)));
         let idle = milliseconds(&shaped.advance(Span::from_secs(IDLE_S)).answers, Time::ZERO);
         let start = shaped.advance(Span::from_secs(RAMP_S));
         let loaded = shaped.advance(Span::from_secs(LOAD_S));
@@ -54,7 +60,7 @@ impl Line {
 
     /// Returns the outcome, and the measurements that led to it.
     fn suggest(&self) -> (Outcome, Vec<Trial>) {
-        let before = [0, 1].map(|way| Some(self.measure(0, way, [None, None])));
+        let before = PerDirection::from_fn(|it| Some(self.measure(0, it, PerDirection::default())));
         let mut search = Search::new(before, LIMIT, QUEUES.len());
         let mut trials = Vec::new();
         loop {
@@ -62,10 +68,11 @@ impl Line {
                 Next::Done(outcome) => return (outcome, trials),
                 Next::Measure(trial) => {
                     trials.push(trial);
-                    let measured = |way: usize| {
-                        trial.loads[way].then(|| self.measure(trials.len(), way, trial.rates))
+                    let measured = |direction: Direction| {
+                        let measure = || self.measure(trials.len(), direction, trial.rates);
+                        trial.loads[direction].then(measure)
                     };
-                    search.add(trial, [0, 1].map(measured));
+                    search.add(trial, PerDirection::from_fn(measured));
                     assert!(trials.len() <= 20, "no end: {trials:?}");
                 }
             }
@@ -105,16 +112,16 @@ fn shaped(outcome: Outcome) -> Choice {
 fn a_modem_with_full_buffers_is_shaped_in_both_directions() {
     let queues = ["fifo:limit=250000B", "fifo:limit=1000000B"];
     let line = Line { queues, mbit: &[[5, 20]] };
-    let before = line.measure(0, 1, [None, None]);
+    let before = line.measure(0, Down, PerDirection::default());
     assert!(before.beside_ms > 200.0, "the premise: a full buffer: {before:?}");
     let (outcome, trials) = line.suggest();
     let choice = shaped(outcome);
     assert_eq!((choice.queue, trials.len()), (0, PASSES), "{trials:?}");
-    assert_eq!(choice.percent, [Some(95), Some(95)]);
-    for (way, carried) in [4_000_000..=5_000_000, 17_000_000..=20_000_000].iter().enumerate() {
-        let rate = choice.rates[way].expect("shaped").bits_per_second();
+    assert_eq!(choice.percent, PerDirection::new(Some(95), Some(95)));
+    for (direction, carried) in [(Up, 4_000_000..=5_000_000), (Down, 17_000_000..=20_000_000)] {
+        let rate = choice.rates[direction].expect("shaped").bits_per_second();
         assert!(carried.contains(&rate) && rate.is_multiple_of(10_000), "{rate}");
-        let after = choice.after[way].expect("measured");
+        let after = choice.after[direction].expect("measured");
         assert!(LIMIT.accepts(&after, after.goodput), "{after:?}");
     }
 }
@@ -123,8 +130,8 @@ fn a_modem_with_full_buffers_is_shaped_in_both_directions() {
 fn a_direction_that_is_good_is_left_as_it_is() {
     let line = Line { queues: ["fifo:limit=250000B", "fq-codel"], mbit: &[[5, 20]] };
     let choice = shaped(line.suggest().0);
-    assert_eq!(choice.percent, [Some(95), None]);
-    assert_eq!(choice.rates[1], None);
+    assert_eq!(choice.percent, PerDirection::new(Some(95), None));
+    assert_eq!(choice.rates.down, None);
 }
 
 #[test]
@@ -137,10 +144,10 @@ fn a_good_line_has_nothing_to_mend() {
 #[test]
 fn a_policer_that_drops_probes_is_shaped_below_its_rate() {
     let line = Line { queues: ["fifo:limit=4p", "fifo:limit=4p"], mbit: &[[10, 20]] };
-    let before = line.measure(0, 1, [None, None]);
+    let before = line.measure(0, Down, PerDirection::default());
     assert!(before.beside_ms.is_infinite(), "the premise: a lost p99: {before:?}");
     let choice = shaped(line.suggest().0);
-    let (rate, after) = choice.rates[1].zip(choice.after[1]).expect("shaped");
+    let (rate, after) = choice.rates.down.zip(choice.after.down).expect("shaped");
     assert!(rate < Rate::from_megabits_per_second(20), "{rate}");
     assert!(LIMIT.accepts(&after, rate), "{after:?}");
     assert!(after.goodput > Rate::from_megabits_per_second(15), "{after:?}");
@@ -160,8 +167,11 @@ fn one_lucky_measurement_chooses_nothing() {
     let queues = ["fifo:limit=250000B", "fifo:limit=1000000B"];
     let line = Line { queues, mbit: &[[5, 20], [5, 20], [5, 17]] };
     let choice = shaped(line.suggest().0);
-    assert_eq!(choice.percent, [Some(95), Some(85)]);
+    assert_eq!(choice.percent, PerDirection::new(Some(95), Some(85)));
 }
+
+/// What each direction of a line carries.
+const MBIT: PerDirection<u64> = PerDirection::new(10, 100);
 
 fn reading(mbit: u64, added_ms: f64) -> Reading {
     Reading { goodput: Rate::from_megabits_per_second(mbit), beside_ms: added_ms, inside_ms: None }
@@ -169,19 +179,19 @@ fn reading(mbit: u64, added_ms: f64) -> Reading {
 
 /// Runs the rule with readings that a function returns for queue, direction and percent.
 fn search(
-    before: Ways<Option<Reading>>,
+    before: PerDirection<Option<Reading>>,
     queues: usize,
-    found: impl Fn(usize, usize, u64) -> Reading,
+    found: impl Fn(usize, Direction, u64) -> Reading,
 ) -> (Outcome, Vec<Trial>) {
     let mut search = Search::new(before, LIMIT, queues);
     let mut trials = Vec::new();
     while let Next::Measure(trial) = search.next() {
         trials.push(trial);
-        let of = |way: usize| {
-            let percent = trial.percent[way].filter(|_| trial.loads[way])?;
-            Some(found(trial.queue, way, percent))
+        let of = |direction: Direction| {
+            let percent = trial.percent[direction].filter(|_| trial.loads[direction])?;
+            Some(found(trial.queue, direction, percent))
         };
-        search.add(trial, [0, 1].map(of));
+        search.add(trial, PerDirection::from_fn(of));
         assert!(trials.len() <= 40, "no end: {trials:?}");
     }
     let Next::Done(outcome) = search.next() else { unreachable!("the loop ended") };
@@ -190,45 +200,47 @@ fn search(
 
 #[test]
 fn the_largest_share_wins_and_a_later_queue_has_to_be_better() {
-    let before = [reading(10, 300.0), reading(100, 200.0)].map(Some);
+    let before = PerDirection::new(reading(10, 300.0), reading(100, 200.0)).map(Some);
     // The first queue is good at 85 %, the second at 90 %.
-    let found = |queue: usize, way: usize, percent: u64| {
-        let mbit = [10, 100][way];
+    let found = |queue: usize, direction: Direction, percent: u64| {
+        let mbit = MBIT[direction];
         reading(mbit, if percent <= [85, 90][queue] { 3.0 } else { 80.0 })
     };
     let (outcome, trials) = search(before, 2, found);
     let choice = shaped(outcome);
-    assert_eq!((choice.queue, choice.percent), (1, [Some(90), Some(90)]));
-    assert!(trials.iter().all(|trial| trial.queue == 0 || trial.percent[0] > Some(85)));
+    assert_eq!(choice.queue, 1);
+    assert_eq!(choice.percent, PerDirection::new(Some(90), Some(90)));
+    assert!(trials.iter().all(|trial| trial.queue == 0 || trial.percent.up > Some(85)));
     // With the same shares the first queue wins, and the second is not tried.
-    let equal = |_: usize, way: usize, _: u64| reading([10, 100][way], 3.0);
+    let equal = |_: usize, direction: Direction, _: u64| reading(MBIT[direction], 3.0);
     let (outcome, trials) = search(before, 2, equal);
     assert_eq!((shaped(outcome).queue, trials.len()), (0, PASSES));
 }
 
 #[test]
 fn each_direction_has_its_own_share_and_a_good_one_is_not_loaded_again() {
-    let before = [reading(10, 300.0), reading(100, 200.0)].map(Some);
-    let found = |_: usize, way: usize, percent: u64| {
-        reading([10, 100][way], if way == 1 || percent <= 85 { 3.0 } else { 80.0 })
+    let before = PerDirection::new(reading(10, 300.0), reading(100, 200.0)).map(Some);
+    let found = |_: usize, direction: Direction, percent: u64| {
+        let is_good = direction == Down || percent <= 85;
+        reading(MBIT[direction], if is_good { 3.0 } else { 80.0 })
     };
     let (outcome, trials) = search(before, 1, found);
-    assert_eq!(shaped(outcome).percent, [Some(85), Some(95)]);
-    let loads: Vec<Ways<bool>> = trials.iter().map(|trial| trial.loads).collect();
-    let (both, up) = ([true, true], [true, false]);
+    assert_eq!(shaped(outcome).percent, PerDirection::new(Some(85), Some(95)));
+    let loads: Vec<PerDirection<bool>> = trials.iter().map(|trial| trial.loads).collect();
+    let (both, up) = (PerDirection::new(true, true), PerDirection::new(true, false));
     assert_eq!(loads, [both, both, up, up]);
 }
 
 #[test]
 fn a_delay_that_no_rate_removes_is_elsewhere_and_lost_probes_are_delay() {
-    let before = [None, Some(reading(100, f64::INFINITY))];
-    let full = |_: usize, _: usize, percent: u64| reading(percent, f64::INFINITY);
+    let before = PerDirection::new(None, Some(reading(100, f64::INFINITY)));
+    let full = |_: usize, _: Direction, percent: u64| reading(percent, f64::INFINITY);
     let (outcome, trials) = search(before, 2, full);
     assert_eq!(outcome, Outcome::WaitsElsewhere);
     assert_eq!(trials.len(), 2 * SHARES_PERCENT.len());
-    assert!(trials.iter().all(|trial| trial.rates[0].is_none()), "up was not judged");
+    assert!(trials.iter().all(|trial| trial.rates.up.is_none()), "up was not judged");
     // A measurement without a reading decides nothing for good, and is bounded by the caller.
-    assert_eq!(search([None, None], 2, full).0, Outcome::NothingToMend);
+    assert_eq!(search(PerDirection::default(), 2, full).0, Outcome::NothingToMend);
 }
 
 #[test]
@@ -248,8 +260,34 @@ fn a_queue_that_only_the_load_itself_sees_is_mended() {
     );
     assert!(!LIMIT.accepts(&Reading { beside_ms: 11.0, ..of(12.0) }, of(0.0).goodput));
     assert_eq!((of(31.0).added_ms(), of(0.5).added_ms()), (31.0, 1.0));
-    let found = |_: usize, _: usize, percent: u64| of(if percent <= 90 { 15.0 } else { 80.0 });
-    let choice = shaped(search([None, Some(of(80.0))], 1, found).0);
-    assert_eq!(choice.percent, [None, Some(90)]);
-    assert_eq!(search([None, Some(of(15.0))], 1, found).0, Outcome::NothingToMend);
+    let found = |_: usize, _: Direction, percent: u64| of(if percent <= 90 { 15.0 } else { 80.0 });
+    let choice = shaped(search(PerDirection::new(None, Some(of(80.0))), 1, found).0);
+    assert_eq!(choice.percent, PerDirection::new(None, Some(90)));
+    assert_eq!(search(PerDirection::new(None, Some(of(15.0))), 1, found).0, Outcome::NothingToMend);
+}
+
+#[test]
+fn before_and_after_are_shown_for_each_direction() {
+    let reading = |kbit: u64, beside_ms: f64, inside_ms: Option<f64>| {
+        let goodput = Rate::from_bits_per_second(kbit * 1_000);
+        Some(Reading { goodput, beside_ms, inside_ms })
+    };
+    let choice = Choice {
+        queue: 0,
+        percent: PerDirection::new(None, Some(95)),
+        rates: PerDirection::new(None, Some(Rate::from_megabits_per_second(18))),
+        after: PerDirection::new(None, reading(16_900, 1.2, Some(14.6))),
+    };
+    let before = PerDirection::new(reading(9_300, -0.4, None), reading(19_000, 197.7, Some(190.0)));
+    assert_eq!(
+        before_and_after(&before, Some(&choice)),
+        "down  without a shaper 19.0 Mbit/s, the load adds 198 ms; shaped to 18mbit 16.9 Mbit/s, \
+         the load adds 15 ms inside itself\nup    without a shaper 9.3 Mbit/s, the load adds 0 ms; \
+         stays as it is\n"
+    );
+    let lost = PerDirection::new(None, reading(19_000, f64::INFINITY, Some(190.0)));
+    assert_eq!(
+        before_and_after(&lost, None),
+        "down  without a shaper 19.0 Mbit/s, the load loses more than 1 % of the probes\n"
+    );
 }

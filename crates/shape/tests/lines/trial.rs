@@ -2,6 +2,7 @@
 
 use underload_aqm::rng::Rng;
 use underload_record::history::Contrast;
+use underload_record::schema::PerDirection;
 use underload_shape::trial::{Hour, Log, LogError, Plan, Position, SLOT_S, Settings};
 
 const WEEK: u32 = 7 * 24;
@@ -127,7 +128,7 @@ fn a_log_is_read_back_and_has_each_planned_hour_once() {
         slot,
         is_shaped: plan.is_shaped(slot),
         load_p99_ms,
-        goodput_mbit_s: [None, Some(18.5)],
+        goodput_mbit_s: PerDirection::new(None, Some(18.5)),
     };
     let mut lines = vec![serde_json::to_string(&settings).expect("a line")];
     let hours = [hour(0, 20.0), hour(1, 200.0), hour(1, 999.0), hour(24, 5.0)];
@@ -143,7 +144,7 @@ fn a_log_is_read_back_and_has_each_planned_hour_once() {
     without.append(&mut with);
     without.sort_by(f64::total_cmp);
     assert_eq!(without, [20.0, 200.0]);
-    assert_eq!(log.values(|hour| hour.goodput_mbit_s[0]).concat(), [0.0; 0]);
+    assert_eq!(log.values(|hour| hour.goodput_mbit_s.up).concat(), [0.0; 0]);
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn a_file_that_is_no_log_is_refused() {
     let settings = Settings::new(plan(9, 24), String::new(), String::new());
     let text = serde_json::to_string(&settings).expect("a line");
     assert!(matches!(
-        parse(&text.replace("\"version\":2", "\"version\":3")),
+        parse(&text.replace("\"version\":1", "\"version\":3")),
         Err(LogError::Version(3))
     ));
     let endless = text.replace("\"slots\":24", "\"slots\":4000000000");

@@ -1,0 +1,239 @@
+//! What the queues of shaped devices do: rates, backlogs, delays, drops and marks, as data, as text
+//! and in Prometheus' format.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+use underload_aqm::rate::Rate;
+use underload_record::schema::PerDirection;
+use underload_tc::printed::{Class, Counts, Reading};
+
+use super::session::{Shaped, Standing};
+use crate::rate::requested;
+
+/// All devices that underload shapes.
+#[derive(Debug, Serialize)]
+pub struct Overview {
+    devices: Vec<DeviceView>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceView {
+    device: String,
+    /// `confirmed`, `pending`, `temporary`, `late` or `lost`.
+    state: &'static str,
+    /// Seconds until the change is undone; only if the state is `pending` or `temporary`.
+    undone_in_s: Option<f64>,
+    queue: String,
+    #[serde(flatten)]
+    flows: PerDirection<Option<Flow>>,
+}
+
+/// Rates and counts of one direction.
+#[derive(Debug, Serialize)]
+struct Flow {
+    /// The rate to which the direction is shaped, bit/s.
+    limit_bit_per_s: u64,
+    /// The rate at which it was sent since the reading before; `None` for the first.
+    rate_bit_per_s: Option<u64>,
+    counts: Counts,
+    /// The classes of CAKE.
+    classes: Vec<Class>,
+}
+
+impl Overview {
+    /// Returns what shaped devices do. Rates are those since `before`, which is `elapsed` ago.
+    pub fn new(shaped: Vec<Shaped>, before: Option<(Duration, &Self)>) -> Self {
+        let devices = shaped.into_iter().map(|shaped| {
+            let old = before.and_then(|(elapsed, overview)| {
+                let name = &shaped.record.device;
+                let old = overview.devices.iter().find(|view| view.device == *name)?;
+                Some((elapsed, old))
+            });
+            DeviceView::new(shaped, old)
+        });
+        Self { devices: devices.collect() }
+    }
+
+    /// Returns the state of each device, and the counts of its directions and classes.
+    pub fn to_text(&self) -> String {
+        if self.devices.is_empty() {
+            return "underload shapes no device\n".to_owned();
+        }
+        let mut text = String::new();
+        for view in &self.devices {
+            let state = match view.undone_in_s {
+                Some(seconds) if view.state == "temporary" => {
+                    format!("undone in {seconds:.0} s, or with the command that measures")
+                }
+                Some(seconds) => format!("undone in {seconds:.0} s unless confirmed"),
+                None if view.state == "lost" => {
+                    "its queues were removed or replaced by another program".to_owned()
+                }
+                None => view.state.to_owned(),
+            };
+            let _ = writeln!(text, "{}: {}, {state}", view.device, view.queue);
+            for (name, flow) in view.flows() {
+                let _ = writeln!(
+                    text,
+                    "  {name:<5} {} Mbit/s: {}",
+                    mbit(flow.limit_bit_per_s),
+                    totals(flow)
+                );
+                let used = flow.classes.iter().filter(|class| class.counts.sent_packets > 0);
+                for class in used.filter(|_| flow.classes.len() > 1) {
+                    let _ = writeln!(text, "    {:<12} {}", class.name, class_totals(class));
+                }
+            }
+        }
+        text
+    }
+
+    /// Returns the counts of all directions in Prometheus' text format.
+    pub fn to_prometheus(&self) -> String {
+        let mut text = String::new();
+        for (name, kind, help, value) in FAMILIES {
+            let mut lines = String::new();
+            for view in &self.devices {
+                for (direction, flow) in view.flows() {
+                    let Some(value) = value(flow) else { continue };
+                    let device = view.device.replace('\\', "\\\\").replace('"', "\\\"");
+                    let labels = format!("device=\"{device}\",direction=\"{direction}\"");
+                    let _ = writeln!(lines, "underload_shaper_{name}{{{labels}}} {value}");
+                }
+            }
+            if !lines.is_empty() {
+                let _ = writeln!(text, "# HELP underload_shaper_{name} {help}");
+                let _ = write!(text, "# TYPE underload_shaper_{name} {kind}\n{lines}");
+            }
+        }
+        text
+    }
+
+    /// Returns a line for each direction, with its present rate.
+    pub fn to_lines(&self) -> String {
+        let mut text = String::new();
+        for view in &self.devices {
+            for (name, flow) in view.flows() {
+                let rate = flow.rate_bit_per_s.map_or_else(|| "-".to_owned(), mbit);
+                let (limit, device) = (mbit(flow.limit_bit_per_s), &view.device);
+                let _ = writeln!(
+                    text,
+                    "{device} {name:<4} {rate:>8} of {limit} Mbit/s, {}",
+                    present(&flow.counts)
+                );
+            }
+        }
+        text
+    }
+}
+
+impl DeviceView {
+    fn new(shaped: Shaped, before: Option<(Duration, &Self)>) -> Self {
+        let Shaped { record, name, standing, mut queues } = shaped;
+        let flows = PerDirection::from_fn(|direction| {
+            let queues = std::mem::take(&mut queues[direction]);
+            // `auto` changes the rates of the queues alone.
+            let present = queues.first().and_then(|root| requested(&root.qdisc, record.overhead));
+            let limit = present.map(Rate::bits_per_second).or(record.bit_per_s[direction])?;
+            let old =
+                before.and_then(|(elapsed, view)| Some((elapsed, view.flows[direction].as_ref()?)));
+            Flow::new(limit, queues, old)
+        });
+        let (state, undone_in_s) = match standing {
+            Standing::Confirmed => ("confirmed", None),
+            Standing::Pending { left } => ("pending", Some(left.as_secs_f64())),
+            Standing::Temporary { left } => ("temporary", Some(left.as_secs_f64())),
+            Standing::Late => ("late", None),
+            Standing::Lost | Standing::Undone => ("lost", None),
+        };
+        let device = name.unwrap_or(record.device);
+        Self { device, state, undone_in_s, queue: record.queue, flows }
+    }
+
+    fn flows(&self) -> impl Iterator<Item = (&'static str, &Flow)> {
+        self.flows.iter().filter_map(|(direction, flow)| Some((direction.name(), flow.as_ref()?)))
+    }
+}
+
+impl Flow {
+    /// Returns a direction out of its queues, root first; `None` if they are gone.
+    fn new(
+        limit_bit_per_s: u64,
+        readings: Vec<Reading>,
+        before: Option<(Duration, &Self)>,
+    ) -> Option<Self> {
+        let mut counts = readings.first()?.counts;
+        // Below a rate limit, the queue itself marks and measures; below `cake_mq` each of its parts.
+        for Counts { marked, delay_us, .. } in readings[1..].iter().map(|reading| reading.counts) {
+            counts.marked = [counts.marked, marked].into_iter().flatten().reduce(|a, b| a + b);
+            counts.delay_us = counts.delay_us.max(delay_us);
+        }
+        let rate_bit_per_s = before.and_then(|(elapsed, old)| {
+            let bytes = counts.sent_bytes.checked_sub(old.counts.sent_bytes)?;
+            let seconds = elapsed.as_secs_f64();
+            (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)
+        });
+        let classes = readings.into_iter().next().map(|root| root.classes).unwrap_or_default();
+        Some(Self { limit_bit_per_s, rate_bit_per_s, counts, classes })
+    }
+}
+
+/// A number for Prometheus: its name, kind, help and value.
+type Family = (&'static str, &'static str, &'static str, fn(&Flow) -> Option<f64>);
+
+const FAMILIES: [Family; 7] = [
+    ("limit_bits_per_second", "gauge", "Rate to which the direction is shaped.", |flow| {
+        Some(flow.limit_bit_per_s as f64)
+    }),
+    ("sent_bytes_total", "counter", "Bytes that the shaper sent.", |flow| {
+        Some(flow.counts.sent_bytes as f64)
+    }),
+    ("sent_packets_total", "counter", "Packets that the shaper sent.", |flow| {
+        Some(flow.counts.sent_packets as f64)
+    }),
+    ("dropped_packets_total", "counter", "Packets that the queue dropped.", |flow| {
+        Some(flow.counts.dropped as f64)
+    }),
+    ("marked_packets_total", "counter", "Packets that the queue marked CE.", |flow| {
+        Some(flow.counts.marked? as f64)
+    }),
+    ("backlog_bytes", "gauge", "Bytes that wait.", |flow| Some(flow.counts.backlog_bytes as f64)),
+    ("delay_seconds", "gauge", "Delay of recent packets.", |flow| {
+        Some(flow.counts.delay_us? as f64 / 1e6)
+    }),
+];
+
+fn totals(flow: &Flow) -> String {
+    let Counts { sent_bytes, sent_packets, .. } = flow.counts;
+    format!("{} MB in {sent_packets} packets, {}", megabytes(sent_bytes), present(&flow.counts))
+}
+
+fn class_totals(class: &Class) -> String {
+    let sent = megabytes(class.counts.sent_bytes);
+    let peak = class.peak_delay_us as f64 / 1e3;
+    format!("{sent} MB, {}, at most {peak:.1} ms", present(&class.counts))
+}
+
+/// Returns drops, marks, backlog and delay.
+fn present(counts: &Counts) -> String {
+    let mut text = format!("{} dropped", counts.dropped);
+    if let Some(marked) = counts.marked {
+        let _ = write!(text, ", {marked} marked");
+    }
+    let _ = write!(text, ", {:.1} kB waiting", counts.backlog_bytes as f64 / 1e3);
+    if let Some(delay) = counts.delay_us {
+        let _ = write!(text, ", delay {:.1} ms", delay as f64 / 1e3);
+    }
+    text
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e6)
+}
+
+fn mbit(bits: u64) -> String {
+    let megabits = bits as f64 / 1e6;
+    if megabits >= 100.0 { format!("{megabits:.0}") } else { format!("{megabits:.2}") }
+}

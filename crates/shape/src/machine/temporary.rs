@@ -1,0 +1,102 @@
+//! A shaper for the time of a measurement.
+
+use std::time::Duration;
+
+use underload_tc::run::ToolError;
+
+use super::session::{ApplyError, Confirmation, Lasts, Session, Settings, Standing, UndoError};
+use crate::request::Request;
+
+/// A change that ends when this value is dropped, and when this process is killed.
+#[derive(Debug)]
+pub struct Temporary<'a> {
+    session: &'a Session,
+    confirmation: Confirmation,
+    is_over: bool,
+}
+
+/// Why a measurement behind a temporary shaper means nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum TemporaryError {
+    #[error("{device}: another command undid or confirmed this change while it was measured")]
+    Interfered { device: String },
+    #[error(transparent)]
+    Undo(#[from] UndoError),
+}
+
+impl<'a> Temporary<'a> {
+    /// Applies a change, which is undone after `at_most` in any case.
+    ///
+    /// # Errors
+    /// Returns [`ApplyError`]; the device is as before.
+    pub fn apply(
+        session: &'a Session,
+        request: &Request,
+        may_replace: bool,
+        at_most: Duration,
+    ) -> Result<Self, ApplyError> {
+        let settings = Settings { may_replace, lasts: Lasts::WithProcess(at_most) };
+        let confirmation = session.apply(request, settings)?;
+        Ok(Self { session, confirmation, is_over: false })
+    }
+
+    /// Checks that the change is still in force.
+    ///
+    /// # Errors
+    /// Returns [`TemporaryError::Interfered`].
+    pub fn check(&self) -> Result<(), TemporaryError> {
+        let record = &self.confirmation.record;
+        match self.session.standing(record) {
+            Standing::Temporary { .. } => Ok(()),
+            _ => Err(TemporaryError::Interfered { device: record.device.clone() }),
+        }
+    }
+
+    /// Undoes the change.
+    ///
+    /// # Errors
+    /// Returns an error if that fails, or that of [`Temporary::check`].
+    pub fn end(mut self) -> Result<(), TemporaryError> {
+        let checked = self.check();
+        self.undo()?;
+        checked
+    }
+
+    fn undo(&mut self) -> Result<(), UndoError> {
+        self.is_over = true;
+        self.session.undo_unless_changed(&self.confirmation.record)?;
+        self.confirmation.wait_for_watcher();
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // If this fails, the watcher tries again when this process ends.
+            let _ = self.undo();
+        }
+    }
+}
+
+impl Session {
+    /// Shapes a device for an instant. Returns what the kernel or `tc` lacks for the queue.
+    ///
+    /// # Errors
+    /// Returns an error if the device cannot be shaped for another reason.
+    pub fn lacks(
+        &self,
+        request: &Request,
+        may_replace: bool,
+        at_most: Duration,
+    ) -> Result<Option<ToolError>, ApplyError> {
+        match Temporary::apply(self, request, may_replace, at_most) {
+            Ok(change) => change.end().map(|()| None).map_err(ApplyError::from),
+            Err(ApplyError::Step {
+                source: source @ (ToolError::NoQueue { .. } | ToolError::OldTool { .. }),
+                ..
+            }) => Ok(Some(source)),
+            Err(error) => Err(error),
+        }
+    }
+}
