@@ -1,8 +1,8 @@
 //! Queue disciplines and links as pure functions of time.
 //!
-//! Time and randomness are arguments: the crate is `no_std`, has no dependencies, reads no clock
-//! and draws no random number. So the same code makes the same decisions in a simulator, in an
-//! emulator and in a replay.
+//! Time and randomness are arguments: the crate is `no_std` and depends on `spec` alone, reads no
+//! clock and draws no random number. So the same code makes the same decisions in a simulator, in
+//! an emulator and in a replay.
 //!
 //! | module | what it promises |
 //! |---|---|
@@ -24,17 +24,12 @@ extern crate std;
 
 pub mod aqm;
 pub mod checksum;
-pub mod config;
-pub mod latency_bins;
 pub mod link;
-mod named;
-pub mod packet;
 pub mod qdisc;
 pub mod queue;
-pub mod rate;
 pub mod registry;
-pub mod remark;
 pub mod rng;
 pub mod service_flow;
-pub mod time;
 mod token_bucket;
+
+pub use underload_spec::{config, latency_bins, named, packet, rate, remark, time};

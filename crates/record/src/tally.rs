@@ -1,8 +1,8 @@
 //! Counts what a link does to its packets, in every world alike: fates by reason, delays, windows
 //! and curves.
 //!
-//! The driver of a [`Link`](underload_aqm::link::Link) passes on the calls of its observer. Counting a packet
-//! allocates nothing, and reads nothing but the packet.
+//! The driver of a [`Link`](underload_aqm::link::Link) passes on the calls of its observer. Counting
+//! a packet allocates nothing, and reads nothing but the packet.
 
 use std::array::from_fn;
 use std::collections::BTreeMap;

@@ -17,6 +17,7 @@ impl LatencyEdges {
     pub const MOST_BINS: usize = Self::MOST + 1;
 
     /// Returns edges in units of 0.01 ms; `None` if none, more than [`Self::MOST`], or not rising.
+    #[inline]
     pub fn new(edges: &[u16]) -> Option<Self> {
         let rises = edges.is_sorted_by(|before, after| before < after);
         if edges.is_empty() || edges.len() > Self::MOST || !rises {
@@ -27,11 +28,13 @@ impl LatencyEdges {
         Some(Self { edges: all, count: edges.len() })
     }
 
+    #[inline]
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         self.edges[..self.count].iter().map(|edge| UNIT * u64::from(*edge))
     }
 
     /// Returns the index of the bin of `delay`, below [`Self::MOST_BINS`].
+    #[inline]
     pub fn bin(&self, delay: Span) -> usize {
         let units = delay.as_nanos() / UNIT.as_nanos();
         self.edges[..self.count].iter().filter(|edge| u64::from(**edge) <= units).count()

@@ -9,25 +9,30 @@ use crate::time::Span;
 pub struct Rate(u64);
 
 impl Rate {
+    #[inline]
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
     }
 
     /// Returns a rate of `megabits` (10^6 bits) per second.
+    #[inline]
     pub const fn from_megabits_per_second(megabits: u64) -> Self {
         Self(megabits * 1_000_000)
     }
 
+    #[inline]
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
     /// Whether no packet passes.
+    #[inline]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
     /// Returns the time that `bytes` take, rounded down to the nanosecond; `None` at rate zero.
+    #[inline]
     pub const fn time_for(self, bytes: u64) -> Option<Span> {
         if self.0 == 0 {
             return None;
@@ -36,6 +41,7 @@ impl Rate {
     }
 
     /// Returns the whole bytes that pass in `span`.
+    #[inline]
     pub const fn bytes_in(self, span: Span) -> u64 {
         (self.0 as u128 * span.as_nanos() as u128 / 8_000_000_000) as u64
     }

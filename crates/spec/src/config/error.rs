@@ -33,7 +33,8 @@ impl ConfigError {
         Self::Refused(format!("`{name}`: `{key}={value}`: expected {expected}"))
     }
 
-    pub(crate) fn missing(name: &str, key: &str, expected: &str) -> Self {
+    /// Refuses a SPEC without a parameter that it needs.
+    pub fn missing(name: &str, key: &str, expected: &str) -> Self {
         Self::Refused(format!("`{name}` needs `{key}=`: {expected}"))
     }
 

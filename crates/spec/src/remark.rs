@@ -59,6 +59,7 @@ pub struct Share {
 impl Share {
     pub const ALL: Self = Self { from_q32: 0, to_q32: 1 << 32 };
 
+    #[inline]
     const fn contains(self, draw: u32) -> bool {
         self.from_q32 <= draw as u64 && (draw as u64) < self.to_q32
     }
@@ -75,6 +76,7 @@ impl Rules {
         (rules.len() <= Self::MOST).then_some(Self(rules))
     }
 
+    #[inline]
     pub fn as_slice(&self) -> &[Rule] {
         &self.0
     }
@@ -86,6 +88,7 @@ impl Rules {
 
 impl Rule {
     /// Changes the fields of a packet that drew `draw`. Returns whether a field differs.
+    #[inline]
     pub fn apply(&self, meta: &mut Meta, draw: u32) -> bool {
         if !self.share.contains(draw) {
             return false;

@@ -22,16 +22,19 @@ crate::named! {
 
 impl Ecn {
     /// Returns the codepoint of the two lowest bits of a TOS or traffic class byte.
+    #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         Self::ALL[(bits & 3) as usize]
     }
 
     /// Returns the two bits of the header field.
+    #[inline]
     pub const fn bits(self) -> u8 {
         self as u8
     }
 
     /// Whether a queue may mark instead of dropping: ECT(0), ECT(1) or CE.
+    #[inline]
     pub const fn is_capable(self) -> bool {
         !matches!(self, Self::NotEct)
     }
@@ -50,21 +53,25 @@ impl Dscp {
     pub const EXPEDITED: Self = Self(46);
 
     /// Returns a codepoint; `None` above 63.
+    #[inline]
     pub const fn new(value: u8) -> Option<Self> {
         if value < 64 { Some(Self(value)) } else { None }
     }
 
     /// Returns the codepoint of the six highest bits of a TOS or traffic class byte.
+    #[inline]
     pub const fn from_tos(tos: u8) -> Self {
         Self(tos >> 2)
     }
 
     /// Returns the class selector: the three lower bits are zero (RFC 2474, section 4.2.2).
     #[must_use]
+    #[inline]
     pub const fn class_selector(self) -> Self {
         Self(self.0 & 0b11_1000)
     }
 
+    #[inline]
     pub const fn value(self) -> u8 {
         self.0
     }
@@ -73,7 +80,7 @@ impl Dscp {
 /// All that a discipline may know of a packet. It is parsed once, when the packet enters.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// Bytes as the link charges them; a [`Link`](crate::link::Link) adds its overhead on entry.
+    /// Bytes as the link charges them; a link adds its overhead on entry.
     pub len: u32,
     /// The hash or number of the 5-tuple, which the caller chooses: runs are repeatable.
     pub flow: u32,
@@ -95,11 +102,13 @@ const _: () = assert!(size_of::<Meta>() <= 32, "two packets' metadata share a ca
 
 impl Meta {
     /// Returns DSCP and ECN in one byte, as in an IP header (RFC 2474, section 3; RFC 3168, 5).
+    #[inline]
     pub const fn tos(&self) -> u8 {
         self.dscp.value() << 2 | self.ecn.bits()
     }
 
     /// Returns a best effort packet of `len` bytes of `flow`.
+    #[inline]
     pub const fn new(len: u32, flow: u32) -> Self {
         Self {
             len,

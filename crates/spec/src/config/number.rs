@@ -60,6 +60,7 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
-pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
+/// Returns the words, separated by commas.
+pub fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }

@@ -20,22 +20,27 @@ macro_rules! nanoseconds {
         impl $Type {
             pub const ZERO: Self = Self(0);
 
+            #[inline]
             pub const fn from_nanos(nanos: u64) -> Self {
                 Self(nanos)
             }
 
+            #[inline]
             pub const fn from_micros(micros: u64) -> Self {
                 Self(micros * 1_000)
             }
 
+            #[inline]
             pub const fn from_millis(millis: u64) -> Self {
                 Self(millis * 1_000_000)
             }
 
+            #[inline]
             pub const fn from_secs(seconds: u64) -> Self {
                 Self(seconds * 1_000_000_000)
             }
 
+            #[inline]
             pub const fn as_nanos(self) -> u64 {
                 self.0
             }
@@ -50,6 +55,7 @@ impl Time {
     pub const MAX: Self = Self(u64::MAX);
 
     /// Returns the time since `earlier`; zero if `earlier` is later.
+    #[inline]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -58,6 +64,7 @@ impl Time {
 impl Span {
     /// Returns `self - other`; zero if `other` is longer.
     #[must_use]
+    #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -65,12 +72,14 @@ impl Span {
 
 impl Add<Span> for Time {
     type Output = Self;
+    #[inline]
     fn add(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Span> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Span) {
         *self = *self + span;
     }
@@ -78,6 +87,7 @@ impl AddAssign<Span> for Time {
 
 impl Sub<Span> for Time {
     type Output = Self;
+    #[inline]
     fn sub(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
@@ -85,6 +95,7 @@ impl Sub<Span> for Time {
 
 impl Add for Span {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -92,6 +103,7 @@ impl Add for Span {
 
 impl Mul<u64> for Span {
     type Output = Self;
+    #[inline]
     fn mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
     }

@@ -122,7 +122,9 @@ impl Definition {
     }
 
     /// Returns the values of a SPEC that has at most a profile.
-    #[cfg(test)]
+    ///
+    /// # Panics
+    /// Panics if there is no such profile, or a parameter has no default.
     pub fn defaults(&'static self, profile: &str) -> Values {
         self.resolve(&Spec::new(self.name).with("profile", profile)).expect("a profile")
     }
@@ -163,7 +165,8 @@ impl Definition {
         ConfigError::value(self.name, "", &shorten(value), expected)
     }
 
-    pub(crate) fn unknown_key(&self, key: &str) -> ConfigError {
+    /// Returns the error for a key that the definition does not have.
+    pub fn unknown_key(&self, key: &str) -> ConfigError {
         ConfigError::UnknownKey {
             name: self.name.to_string(),
             key: shorten(key),
@@ -185,7 +188,7 @@ impl Values {
     }
 
     /// Returns the place of the chosen profile in the definition's table.
-    pub(crate) fn profile_place(&self) -> usize {
+    pub fn profile_place(&self) -> usize {
         let is_chosen = |profile: &Profile| Some(profile.name) == self.profile;
         self.definition.profiles.iter().position(is_chosen).unwrap_or(0)
     }

@@ -25,9 +25,9 @@ pub use key::{
     Bytes, BytesOrSpan, Count, DscpSet, Fallback, Key, Millionths, Packets, PacketsOrBytes, Param,
     Probability, Quantity,
 };
-pub(crate) use key::{choices, params, profiles};
+pub use key::{choices, params, profiles};
 pub use nearest::closest;
-pub(crate) use number::join;
+pub use number::join;
 pub use quantity::{Kind, Value};
 pub use rules::{REMARK_PROFILES, RemarkProfile};
 pub use spec::{Item, Spec};

@@ -132,19 +132,20 @@ impl<T: Quantity> Quantity for Option<T> {
 ///
 /// A default is `"VALUE"`, `{ "PROFILE": "VALUE", ... }`, `(required)`, or `("what happens without
 /// the parameter")` for an optional parameter without a default.
+#[macro_export]
 macro_rules! params {
     (@rows [$($param:expr,)*]) => {
         const PARAMS: &[$crate::config::Param] = &[$($param,)*];
     };
     (@rows [$($param:expr,)*] use $($key:expr),+; $($rest:tt)*) => {
-        params!(@rows [$($param,)* $($key.param(),)+] $($rest)*);
+        $crate::params!(@rows [$($param,)* $($key.param(),)+] $($rest)*);
     };
     (@rows [$($param:expr,)*] $(#[$doc:meta])* $vis:vis $NAME:ident: $Type:ty = $key:literal,
         $default:tt $(in $low:literal..$high:literal)?, $about:literal; $($rest:tt)*) => {
         $(#[$doc])*
         $vis const $NAME: $crate::config::Key<$Type> =
-            params!(@key $default $key, $about)$(.within($low, $high))?;
-        params!(@rows [$($param,)* $NAME.param(),] $($rest)*);
+            $crate::params!(@key $default $key, $about)$(.within($low, $high))?;
+        $crate::params!(@rows [$($param,)* $NAME.param(),] $($rest)*);
     };
     (@key (required) $key:literal, $about:literal) => {
         $crate::config::Key::required($key, $about)
@@ -159,12 +160,13 @@ macro_rules! params {
         $crate::config::Key::new($key, $default, $about)
     };
     ($($rows:tt)+) => {
-        params!(@rows [] $($rows)+);
+        $crate::params!(@rows [] $($rows)+);
     };
 }
-pub(crate) use params;
+pub use params;
 
 /// Declares the profiles of a discipline, the default first: an enum, and its table `PROFILES`.
+#[macro_export]
 macro_rules! profiles {
     ($(#[$meta:meta])* $vis:vis enum $Type:ident {
         $($(#[$doc:meta])* $Variant:ident = $name:literal: $about:literal,)+
@@ -184,12 +186,13 @@ macro_rules! profiles {
         }
     };
 }
-pub(crate) use profiles;
+pub use profiles;
 
 /// Implements `Quantity`: each word names a value of the type or, after `=>`, of another one.
+#[macro_export]
 macro_rules! choices {
     ($Type:ident { $($word:literal => $Variant:ident,)* }) => {
-        choices!($Type => Self { $($word => Self::$Variant,)* });
+        $crate::choices!($Type => Self { $($word => Self::$Variant,)* });
     };
     ($Type:ident => $Value:ty { $($word:literal => $value:expr,)* }) => {
         impl $crate::config::Quantity for $Type {
@@ -206,7 +209,7 @@ macro_rules! choices {
         }
     };
 }
-pub(crate) use choices;
+pub use choices;
 
 #[derive(Debug)]
 pub enum Bytes {}
