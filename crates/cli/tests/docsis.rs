@@ -39,7 +39,7 @@ fn prepared() -> tempfile::TempDir {
 }
 
 #[test]
-fn text_becomes_a_file_and_the_file_the_same_file_again() {
+fn decoded_text_encodes_to_the_same_file() {
     let directory = prepared();
     let at = directory.path();
     let encode = ["encode", "cm.toml", "--out", "cm.bin", "--secret-file", "secret"];
@@ -66,7 +66,7 @@ fn without_a_secret_nothing_is_written() {
 }
 
 #[test]
-fn a_file_that_breaks_rules_is_not_written_and_its_check_fails() {
+fn files_with_errors_are_not_written() {
     let directory = prepared();
     let at = directory.path();
     let bad = TEXT.replace("TargetBuffer = 51200", "MinimumBuffer = 2, MaximumBuffer = 1");
@@ -82,7 +82,7 @@ fn a_file_that_breaks_rules_is_not_written_and_its_check_fails() {
 }
 
 #[test]
-fn a_modem_has_nothing_to_say_of_a_file_without_an_upstream_flow() {
+fn modem_rejects_files_without_an_upstream_flow() {
     let directory = prepared();
     let at = directory.path();
     std::fs::write(at.join("empty.bin"), "").expect("a file");
@@ -104,7 +104,7 @@ fn a_modem_has_nothing_to_say_of_a_file_without_an_upstream_flow() {
 }
 
 #[test]
-fn what_is_not_a_configuration_file_is_bad_input() {
+fn other_files_are_bad_input() {
     let directory = prepared();
     for arguments in [["decode", "cm.toml"], ["decode", "absent"], ["modem", "cm.toml"]] {
         let (code, message) = said(&docsis(directory.path(), &arguments));
@@ -116,7 +116,7 @@ fn what_is_not_a_configuration_file_is_bad_input() {
 }
 
 #[test]
-fn a_recommendation_is_simulated_drawn_and_ready_to_encode() {
+fn recommend_writes_picture_and_settings_to_encode() {
     let directory = prepared();
     let at = directory.path();
     let recommend = [

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn errors_name_missing_settings() {
         assert_eq!(without(top::UPSTREAM_AGGREGATE), Err(NoLowLatency::NoAggregate));
         assert_eq!(without(top::UPSTREAM_FLOW), Err(NoLowLatency::NoLowLatencyFlow));
         assert_eq!(without(top::UPSTREAM_CLASSIFIER), Err(NoLowLatency::NoScalable));

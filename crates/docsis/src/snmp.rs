@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_hostile_bytes_are_refused() {
+    fn object_names_and_malformed_ber_are_rejected() {
         assert!("sysContact.0".parse::<Oid>().is_err());
         assert!(Oid::from_ber(&[0x06, 0x02, 0x2b, 0x86]).is_none(), "unfinished arc");
         assert!(Oid::from_ber(&[0x06, 0x06, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).is_none());

@@ -113,7 +113,7 @@ fn values_that_do_not_fit_their_length_are_not_encoded() {
 }
 
 #[test]
-fn an_adapters_file_is_recognised() {
+fn telephone_adapter_files_are_rejected() {
     assert!(refusal("fe0101 ff").contains("PacketCable"));
     // The text form of the open encoder leaves pads and MICs out, and would start with 254.
     assert!(refusal("00 fe0101").contains("PacketCable"));
@@ -133,7 +133,7 @@ fn pads_vendor_settings_and_unknown_types_stay_where_they_are() {
 }
 
 #[test]
-fn a_vendor_may_hold_bytes_that_are_not_settings() {
+fn vendor_fields_may_have_bytes_that_are_not_settings() {
     let file = bytes(&["2b07 080300000c 01ff ff"]);
     let config = Config::decode(&file).unwrap();
     assert_eq!(config.encode().unwrap(), file);
@@ -207,7 +207,7 @@ fn a_type_without_a_name_is_written_by_number() {
 /// A name turns raw bytes into settings: a file that was accepted must not become one with too many
 /// settings.
 #[test]
-fn a_file_full_of_empty_settings_is_read_checked_and_told() {
+fn empty_settings_up_to_the_limit_are_decoded_checked_and_described() {
     let inner = Tlv::nested(5, vec![Tlv::bytes(1, []); 120]);
     let field = Tlv::nested(43, [Tlv::bytes(8, [0xff; 3]), inner]);
     let file = Config::new(vec![field; 526]).encode().unwrap();
@@ -221,7 +221,7 @@ fn a_file_full_of_empty_settings_is_read_checked_and_told() {
 
 /// The work must not grow with the square of the file's size: this test would take minutes.
 #[test]
-fn files_as_large_as_the_limit_are_checked_and_told_as_text() {
+fn files_of_the_largest_size_are_checked_and_written_as_text() {
     let flow = "1808 01020001 2402 0005";
     let classifier = "1607 03020001 0901 00";
     let aggregate = "4608 01020005 2a02 0100";

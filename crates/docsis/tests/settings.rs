@@ -290,7 +290,7 @@ fn reserved_bits_of_the_parameter_set_are_an_error() {
 }
 
 #[test]
-fn what_the_encoder_refuses_by_name_goes_by_number() {
+fn values_that_the_encoder_refuses_by_name_are_written_by_number() {
     let main = |tlv: Tlv| {
         let config = Config::new([tlv]);
         let text = text::to_main(&config);
@@ -309,7 +309,7 @@ fn what_the_encoder_refuses_by_name_goes_by_number() {
 }
 
 #[test]
-fn a_text_in_place_of_a_file_is_recognised() {
+fn text_is_rejected_as_a_configuration_file() {
     for text in ["NetworkAccessControl = 1\n", "Main { NetworkAccess 1; }", "\u{e9}t\u{e9}"] {
         let error = Config::decode(text.as_bytes()).expect_err(text).to_string();
         assert_eq!(

@@ -10,13 +10,13 @@ use underload_docsis::qos::{
 use underload_docsis::{Config, Tlv, text};
 
 #[test]
-fn lengths_are_those_of_the_published_files() {
+fn files_have_the_published_lengths() {
     let lengths: Vec<_> = files().iter().map(|(_, file)| file.len()).collect();
     assert_eq!(lengths, [160, 260, 284, 56]);
 }
 
 #[test]
-fn every_file_survives_decoding_and_encoding() {
+fn decoding_and_encoding_preserves_every_file() {
     for (name, file) in files() {
         let config = Config::decode(&file).expect(name);
         assert_eq!(config.encode().expect(name), file, "{name}");
@@ -43,7 +43,7 @@ fn another_secret_or_another_setting_gives_other_mics() {
 }
 
 #[test]
-fn every_file_survives_toml() {
+fn toml_preserves_every_file() {
     for (name, file) in files() {
         let text = text::to_toml(&Config::decode(&file).expect(name));
         let config =
@@ -53,7 +53,7 @@ fn every_file_survives_toml() {
 }
 
 #[test]
-fn every_file_survives_the_main_form_and_sealing() {
+fn the_main_form_and_sealing_preserve_every_file() {
     for (name, file) in files() {
         let text = text::to_main(&Config::decode(&file).expect(name));
         let mut config =
@@ -134,7 +134,7 @@ fn settings_have_their_names_units_and_values() {
 }
 
 #[test]
-fn the_typed_flow_is_what_the_file_says() {
+fn service_flows_have_the_settings_of_the_file() {
     let config = Config::decode(&bytes(&[common::BUFFER_CONTROL])).unwrap();
     let flow = ServiceFlow::from_tlv(config.settings_of_type(24).next().unwrap()).unwrap();
     let mut expected = ServiceFlow::new(Direction::Upstream, 1);
@@ -159,7 +159,7 @@ fn the_typed_flow_is_what_the_file_says() {
 }
 
 #[test]
-fn a_histogram_of_two_edges_and_of_one() {
+fn histograms_have_one_or_two_edges() {
     let aqm = |edges: &[u16]| AqmEncodings { histogram_edges: edges.to_vec(), ..<_>::default() };
     let encoded = |tlv: Tlv| Config::new([Tlv::nested(24, [tlv])]).encode().unwrap();
     assert_eq!(encoded(aqm(&[20, 40]).to_tlv()), bytes(&["1808 2806 0604 00140028 ff"]));

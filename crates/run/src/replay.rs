@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_packet_can_be_is_refused() {
+    fn invalid_columns_are_rejected() {
         let (time_ns, len) = ([0, 5, 4].as_slice(), [1, 1, 1].as_slice());
         let good = PacketColumns { time_ns: &[0, 4, 5], len, ..Default::default() };
         assert_eq!(good.check(), Ok(()));

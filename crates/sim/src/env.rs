@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_stands_through_losses() {
+    fn a_steered_window_ignores_losses() {
         // The path and the queue hold 40 and 200 packets, fewer than the window.
         let steps = window_of(400);
         assert!(steps.iter().map(|step| step.dropped).sum::<u64>() > 0);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_steered_is_refused() {
+    fn invalid_environments_are_rejected() {
         let plain = config(Steered::Window);
         let error = |config: EnvironmentConfig| {
             Environment::new(&config).err().expect("a fault").to_string()

@@ -27,7 +27,7 @@ fn alarms(queue: &str, link: &str, flows: Vec<FlowConfig>, idle: u64, load: u64)
 const DEEP: &str = "fifo:limit=10000p";
 
 #[test]
-fn a_path_that_marks_while_idle_is_told_of_the_probe_and_the_direction() {
+fn marks_on_an_idle_path_raise_an_alarm_with_probe_and_direction() {
     let link = "20mbit:delay=10ms,mark=5%";
     let found = alarms(DEEP, link, vec![probe()], 5, 1);
     let [alarm] = found.as_slice() else { panic!("{found:?}") };
@@ -40,7 +40,7 @@ fn a_path_that_marks_while_idle_is_told_of_the_probe_and_the_direction() {
 }
 
 #[test]
-fn a_flow_that_marks_hold_down_is_told_after_half_a_minute() {
+fn a_flow_starved_by_marks_raises_an_alarm_after_half_a_minute() {
     let link = "100mbit:delay=10ms,mark=70%";
     let flows = || vec![flow("prague", Algorithm::Prague), flow("cubic", Algorithm::Cubic)];
     let short = "fifo:limit=100p";
@@ -55,7 +55,7 @@ fn a_flow_that_marks_hold_down_is_told_after_half_a_minute() {
 }
 
 #[test]
-fn congestion_as_it_should_be_raises_no_alarm() {
+fn ordinary_congestion_raises_no_alarm() {
     for queue in ["dualpi2", "docsis-lld", "pie:profile=rfc,ecn=on", "fq-codel"] {
         let flows = [flow("prague", Algorithm::Prague), flow("cubic", Algorithm::Cubic), probe()];
         let found = alarms(queue, "20mbit:delay=10ms", flows.into(), 10, 31);

@@ -150,7 +150,7 @@ fn misuse(queue: &str) -> TrialOutcome {
 /// Queue protection preserves the delay of the low latency queue, and redirects only the excess: of
 /// a single flow at n times the rate, it redirects the share 1 - 230/256/n, from the start.
 #[test]
-fn queue_protection_sends_a_greedy_flow_away_and_no_game() {
+fn queue_protection_redirects_a_greedy_flow_but_no_game() {
     let outcome = misuse("docsis-lld:sanctioned-dscp=0");
     let sanctions = |phase| {
         let mut links = outcome.record.bottlenecks.iter();

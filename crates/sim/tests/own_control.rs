@@ -20,7 +20,7 @@ fn own(make: fn(Setup) -> Box<dyn CongestionControl>, like: Algorithm) -> FlowCo
 }
 
 #[test]
-fn what_is_brought_along_is_what_it_is_a_copy_of() {
+fn a_copied_congestion_control_gives_the_same_trial() {
     let bbr = own(|setup| Box::new(Bbr::new(setup)), Algorithm::Bbr);
     let reno = own(|setup| Box::new(Reno::new(setup.slow_start_exit)), Algorithm::Reno);
     for (own, algorithm) in [(bbr, Algorithm::Bbr), (reno, Algorithm::Reno)] {

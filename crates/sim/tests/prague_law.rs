@@ -42,7 +42,7 @@ fn prague(what: &str, rtt_ms: u64, config: PragueConfig) -> f64 {
 }
 
 #[test]
-fn marks_at_random_leave_the_rate_of_the_law() {
+fn random_marks_give_pragues_rate_law() {
     for rtt_ms in [10, 25, 80] {
         for (share, p) in [("0.5%", 0.005), ("2%", 0.02), ("5%", 0.05), ("20%", 0.2)] {
             let rate = prague(&format!("mark={share}"), rtt_ms, PragueConfig::default());
@@ -55,14 +55,14 @@ fn marks_at_random_leave_the_rate_of_the_law() {
 }
 
 #[test]
-fn without_a_target_the_rate_is_that_of_its_own_round_trip() {
+fn without_a_target_the_rate_follows_the_own_round_trip() {
     let own = PragueConfig { rtt_target: Span::ZERO, ..PragueConfig::default() };
     let ratio = prague("mark=5%", 10, own) / (19.0 * 2.5);
     assert!((0.9..=1.45).contains(&ratio), "{ratio:.3}");
 }
 
 #[test]
-fn losses_at_random_leave_the_rate_of_reno() {
+fn random_losses_give_renos_rate() {
     let reno = rate(flow("f", Algorithm::Reno), "loss=0.1%", 80, PragueConfig::default());
     let ratio = prague("loss=0.1%", 80, PragueConfig::default()) / reno;
     assert!((0.85..=1.15).contains(&ratio), "{ratio:.3}");
@@ -70,7 +70,7 @@ fn losses_at_random_leave_the_rate_of_reno() {
 
 /// A loss is answered even while a mark is being answered, which is most of the time.
 #[test]
-fn losses_count_beside_marks() {
+fn losses_reduce_the_rate_beside_marks() {
     let marked = prague("mark=0.5%", 80, PragueConfig::default());
     let both = prague("mark=0.5%,loss=0.5%", 80, PragueConfig::default());
     let lost = rate(flow("f", Algorithm::Reno), "loss=0.5%", 80, PragueConfig::default());

@@ -43,7 +43,7 @@ fn beside_cubic_through_dualpi2_at_60_ms() {
 
 /// P. Heist, L4S tests, scenario 6: 23 : 1 and 25 : 1.
 #[test]
-fn beside_cubic_in_one_queue() {
+fn prague_shares_one_queue_with_cubic() {
     check(Contest::new("pie:profile=rfc,ecn=on", 50, 20), 11.0, 35.0);
     check(Contest::new("fq-codel:flows=1", 50, 20), 12.0, 38.0);
 }
@@ -51,7 +51,7 @@ fn beside_cubic_in_one_queue() {
 /// P. Heist, L4S tests: flows of 20 and 10 ms share 15.8 : 30.8 Mbit/s without reduced dependence
 /// on the round trip. With it, their shares should be equal.
 #[test]
-fn beside_prague_of_a_shorter_round_trip() {
+fn prague_shares_with_prague_of_a_shorter_round_trip() {
     let contest = Contest { rival: Algorithm::Prague, ..Contest::new(DUALPI2, 50, 10) };
     let contest = Contest { longer_ms: 10, ..contest };
     check(contest, 1.0 / 1.3, 1.3);

@@ -165,14 +165,14 @@ fn a_watcher_sees_every_packet_at_every_place_and_changes_nothing() {
 }
 
 #[test]
-fn a_trial_stops_when_it_is_told_to() {
+fn a_trial_stops_on_request() {
     let stop = AtomicBool::new(true);
     let attendance = Attendance { stop: Some(&stop), ..Attendance::default() };
     assert_eq!(run_attended(mixed(1), &attendance).unwrap_err(), SimError::Stopped);
 }
 
 #[test]
-fn queues_lose_no_packet_without_saying_so() {
+fn queues_report_every_lost_packet() {
     let outcome = run(mixed(7)).unwrap();
     for direction in [Direction::Up, Direction::Down] {
         let windows: Vec<_> =
@@ -254,7 +254,7 @@ fn a_transfer_of_known_size_arrives_whole_despite_loss() {
 }
 
 #[test]
-fn impossible_trials_are_refused_by_name() {
+fn invalid_trials_are_rejected() {
     let none = config(Vec::new(), "fifo:limit=100p", 1);
     assert_eq!(run(none).unwrap_err(), SimError::NoFlow);
     let twice = config(vec![probe("a"), probe("a")], "fifo:limit=100p", 1);

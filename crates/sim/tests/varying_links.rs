@@ -59,7 +59,7 @@ fn a_deep_buffer_before_a_varying_rate_makes_no_storm_of_retransmissions() {
 }
 
 #[test]
-fn next_to_nothing_is_sent_in_vain_on_cellular_links() {
+fn cellular_links_cause_few_spurious_retransmissions() {
     for preset in ["lte-driving", "lte-stationary", "subway", "3g"] {
         for queue in ["fifo:limit=150kB", "fifo:limit=1500kB", "fifo:limit=3000kB"] {
             for algorithm in [Algorithm::Cubic, Algorithm::Reno, Algorithm::Bbr] {
@@ -88,7 +88,7 @@ fn next_to_nothing_is_sent_in_vain_on_cellular_links() {
 /// A queue that drops at random shows too much growth of the window as additional drops. The kernel
 /// has 1.22 % drops with PIE, 1.30 % with DualPI2.
 #[test]
-fn small_queues_drop_from_cubic_what_they_drop_from_the_kernels() {
+fn small_queues_drop_as_much_of_cubic_as_of_the_kernels_cubic() {
     for (queue, kernel) in [("pie:profile=rfc", 1.22), ("dualpi2:profile=linux", 1.30)] {
         let (mut lost, mut offered) = (0, 0);
         for seed in 1..4 {

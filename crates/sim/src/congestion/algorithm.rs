@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_to_the_code_of_that_name_and_nothing_else_does() {
+    fn every_name_selects_its_own_algorithm() {
         for algorithm in Algorithm::ALL {
             assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));
             assert!(Algorithm::names().split(", ").any(|name| name == algorithm.name()));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sixteenth_of_the_way_to_the_fraction_of_the_round_and_of_it_alone() {
+    fn alpha_moves_a_sixteenth_towards_the_fraction_of_each_round() {
         let mut fraction = Fraction::new(Fraction::ONE / 2);
         fraction.count(&Ack { marked: 1, ..ack(4) });
         fraction.average();

@@ -85,7 +85,7 @@ mod tests {
     use underload_aqm::rng::Rng;
 
     #[test]
-    fn the_first_is_always_the_smallest_key_with_the_lowest_number() {
+    fn the_first_has_the_smallest_key_and_ties_the_lowest_number() {
         for count in [1, 2, 3, 5, 17] {
             let mut tree = Tournament::new(count);
             let mut keys = vec![Time::MAX; count];

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn probability_is_neither_made_nor_lost() {
+    fn the_sum_of_probabilities_stays_one() {
         for (index, row) in TABLES.evolution.iter().enumerate() {
             let sum: f64 = row.iter().sum();
             assert!((sum - 1.0).abs() < 1e-12, "from {index}: {sum}");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_becomes_an_outage_that_is_believed_to_last() {
+    fn long_silence_becomes_a_persistent_outage() {
         let mut belief = after(10);
         for _ in 0..25 {
             belief.evolve();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_life_keep_a_link_from_being_written_off() {
+    fn heartbeats_prevent_the_belief_in_an_outage() {
         let mut unseen = after(10);
         let mut seen = after(10);
         for _ in 0..100 {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_impossible_starts_over() {
+    fn an_impossible_observation_resets_the_model() {
         let mut belief = Belief::default();
         belief.rates.fill(0.0);
         belief.rates[0] = 1.0;

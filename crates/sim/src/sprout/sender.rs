@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_under_way_than_the_forecast_delivers_in_five_ticks() {
+    fn flight_is_limited_to_five_ticks_of_the_forecast() {
         let mut sender = Sender::new();
         sender.start(Time::ZERO);
         let first = drain(&mut sender, Time::ZERO).len() as u32;

@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_leaves_under_way_what_was_sent_less_than_a_round_trip_ago() {
+    fn a_timeout_keeps_segments_younger_than_a_round_trip_in_flight() {
         let mut board = Scoreboard::new();
         for sent_ms in [0, 0, 0, 0, 450, 450] {
             board.send_new(1_000, &departure(Time::from_millis(sent_ms)));

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_comes_back_and_never_shrinks_by_it() {
+    fn undo_restores_the_window_and_never_shrinks_it() {
         let restored = |prior: Prior, mut to: Window| {
             prior.restore(&mut to);
             (to.size, to.threshold)

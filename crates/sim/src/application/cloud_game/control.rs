@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_a_deep_queue_make_it_reno_and_those_of_a_shallow_one_prague_again() {
+    fn deep_queue_marks_switch_to_reno_and_shallow_ones_back_to_prague() {
         let mut session = Session::new();
         session.send(1_000, 0.1, 0.0, SHALLOW);
         let scalable = session.megabits();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_is_overtaken_or_repeated_changes_nothing() {
+    fn reordered_and_repeated_reports_are_ignored() {
         let mut session = Session::new();
         session.send(50, 0.1, 0.0, SHALLOW);
         let before = session.megabits();

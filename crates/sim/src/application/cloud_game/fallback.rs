@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_rounds_of_deep_marks_make_a_classic_sender_and_ten_more_than_that_unmake_it() {
+    fn ten_rounds_of_deep_marks_select_the_classic_response_and_twenty_others_revert_it() {
         assert!(!after(&[(5_000, 9)]).is_classic);
         assert!(after(&[(5_000, 10)]).is_classic);
         assert!(after(&[(5_000, 500), (1_000, 19)]).is_classic, "from ten down to minus nine");

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_which_nothing_is_heard_scores_one() {
+    fn a_silent_call_scores_one() {
         let mut metrics = Vec::new();
         let score = listener(&[false; 100]).report(Direction::Up, true, &mut metrics);
         assert_eq!(score, Some(1.0));

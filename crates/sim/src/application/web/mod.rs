@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_that_is_not_finished_is_unknown() {
+    fn the_median_of_unfinished_page_loads_is_unknown() {
         let mut web = Web::new(&WebConfig::default(), Time::from_secs(60), Rng::new(1));
         assert_eq!(web.loads().median(), None);
         web.finished = [3, 1, 2].map(Span::from_secs).to_vec();

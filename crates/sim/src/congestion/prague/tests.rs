@@ -96,7 +96,7 @@ fn unmarked_segments_alone_let_the_window_grow() {
 }
 
 #[test]
-fn it_grows_in_every_state_but_while_a_loss_is_repaired() {
+fn the_window_grows_in_every_state_but_recovery() {
     for (state, grows) in [
         (State::Open, true),
         (State::Reducing, true),
@@ -151,7 +151,7 @@ fn a_mark_ends_slow_start() {
 }
 
 #[test]
-fn slow_start_stops_at_the_threshold_and_goes_on_slowly() {
+fn slow_start_stops_at_the_threshold() {
     let mut flow = Flow::new(10, PragueConfig::default());
     flow.window.threshold = 12;
     flow.ack(8, 0);
@@ -177,7 +177,7 @@ fn the_window_follows_by_one_segment_per_acknowledgement() {
 }
 
 #[test]
-fn two_segments_are_the_least() {
+fn the_window_has_at_least_two_segments() {
     let mut flow = Flow::cruising(50, PragueConfig::default());
     for _ in 0..10 {
         flow.event(Cause::Loss);
@@ -187,7 +187,7 @@ fn two_segments_are_the_least() {
 }
 
 #[test]
-fn the_largest_window_is_the_transports() {
+fn the_transport_bounds_the_window() {
     let mut flow = Flow::cruising(50, PragueConfig::default());
     flow.control.exact = u64::from(MAX_WINDOW) * SEGMENT;
     flow.window.size = MAX_WINDOW;
@@ -198,7 +198,7 @@ fn the_largest_window_is_the_transports() {
 }
 
 #[test]
-fn what_the_transport_sets_is_taken_over() {
+fn changes_by_the_transport_replace_the_window() {
     let mut flow = Flow::cruising(50, PragueConfig::default());
     flow.event(Cause::Timeout);
     flow.window.size = 1;
@@ -273,7 +273,7 @@ fn alpha_and_reductions_come_once_per_virtual_round_trip() {
 }
 
 #[test]
-fn a_target_of_nothing_leaves_a_flow_as_it_is() {
+fn a_target_of_zero_changes_nothing() {
     let mut flow = Flow::cruising(5, DEPENDENT);
     (0..10).for_each(|_| flow.round(1, 0));
     assert_eq!(flow.control.gain, SEGMENT);

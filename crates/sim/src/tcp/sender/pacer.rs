@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_credit_for_half_a_segment_only() {
+    fn a_pause_gives_credit_for_at_most_half_a_segment() {
         let mut pacer = Pacer::default();
         let now = Time::from_secs(9);
         pacer.on_sent(now, 1_500, RATE);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_waits() {
+    fn without_a_rate_segments_are_not_paced() {
         let mut pacer = Pacer::default();
         let now = Time::from_secs(1);
         pacer.on_sent(now, 1_500, RATE);

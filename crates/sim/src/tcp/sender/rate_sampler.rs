@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_application_limited_is_marked_until_it_was_delivered() {
+    fn application_limited_samples_are_marked_until_delivery() {
         let mut rate = RateSampler::default();
         rate.limit_by_application(5);
         let departure = rate.departure(Time::ZERO);

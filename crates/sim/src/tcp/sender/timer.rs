@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_double_up_to_the_longest_and_progress_ends_that() {
+    fn timeouts_double_up_to_the_limit_until_progress() {
         let mut timer = LossTimer::new();
         assert!(!timer.is_running());
         let (now, timeout) = (Time::from_secs(100), Span::from_millis(300));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_running_wait_for_reordered_segments_counts_as_one() {
+    fn only_a_running_reordering_timer_counts() {
         let mut timer = LossTimer::new();
         timer.set(Alarm::Reordering, Time::from_millis(5));
         assert!(timer.awaits_reordered(Time::from_millis(4)));

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_only_beyond_the_buffer_that_it_aims_at() {
+    fn requests_wait_only_beyond_the_target_buffer() {
         assert_eq!(choose(&view(55.9, &[1.0], &[0])).wait, Span::ZERO);
         let choice = choose(&view(58.0, &[1.0], &[0]));
         assert_eq!(choice.rung, 5);

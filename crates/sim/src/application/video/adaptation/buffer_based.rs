@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_buffer_alone_decides() {
+    fn buffer_based_adaptation_ignores_throughput() {
         for (buffer, rung) in
             [(0.0, 0), (4.9, 0), (6.9, 0), (7.0, 1), (10.0, 2), (14.9, 4), (15.0, 5)]
         {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_a_steady_throughput_affords() {
+    fn steady_throughput_selects_the_affordable_rung() {
         let mut mpc = RobustMpc::default();
         // At 3 Mbit/s a rate of 2.85 never stalls; 4.3 stalls within five chunks from 8 s of
         // buffer.
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_prediction_makes_it_careful() {
+    fn a_wrong_prediction_lowers_the_estimate() {
         let mut mpc = RobustMpc::default();
         mpc.pessimistic_throughput(&[4.0]);
         // Predicted 4, measured 2: an error of 100 %. The harmonic mean is 8/3.

@@ -111,7 +111,7 @@ fn timed_out(segments: u64) -> Script {
 }
 
 #[test]
-fn growth_after_a_reduction_begins_from_nothing() {
+fn a_reduction_resets_the_window_growth() {
     let mut script = Script::new(400);
     script.sender.window.threshold = 10;
     script.ack(100, ack(9, 0, &[]));
@@ -178,7 +178,7 @@ fn after_a_timeout_a_gap_before_new_data_says_that_the_loss_was_real() {
 }
 
 #[test]
-fn timeouts_in_a_row_double_and_progress_ends_that() {
+fn consecutive_timeouts_double_until_progress() {
     let mut script = timed_out(10);
     script.timer(502 + 600);
     script.timer(502 + 600 + 1_200);
@@ -198,7 +198,7 @@ fn two_sent_again() -> Script {
 }
 
 #[test]
-fn an_earlier_retransmission_is_no_sign_that_later_ones_are_lost() {
+fn an_earlier_retransmission_does_not_mark_later_ones_lost() {
     let mut script = two_sent_again();
     script.timer(400);
     assert_eq!(script.sent(), [(400, 0, true)]);
@@ -213,7 +213,7 @@ fn an_earlier_retransmission_is_no_sign_that_later_ones_are_lost() {
 }
 
 #[test]
-fn a_retransmission_that_came_through_shows_what_before_it_is_lost_again() {
+fn a_delivered_retransmission_marks_earlier_ones_lost() {
     let mut script = two_sent_again();
     script.timer(400);
     script.sent();
@@ -249,7 +249,7 @@ fn a_fast_recovery_is_undone_when_all_its_retransmissions_were_duplicates() {
 }
 
 #[test]
-fn a_duplicate_from_before_the_recovery_explains_nothing() {
+fn a_duplicate_from_before_the_recovery_does_not_undo_it() {
     let mut script = Script::new(20);
     script.ack(90, ack(2, 0, &[]));
     script.ack(100, ack(2, 0, &[(3, 6)]));
@@ -273,7 +273,7 @@ fn reports_of_what_was_sent_before_it_give_a_retransmission_another_timeout() {
 }
 
 #[test]
-fn what_fills_a_gap_grows_the_window_by_itself_alone() {
+fn a_filled_gap_grows_the_window_by_its_own_segments_only() {
     let mut script = Script::new(400);
     script.ack(100, ack(0, 0, &[(1, 4)]));
     // A segment moves the left edge by ten and ends recovery.
@@ -285,7 +285,7 @@ fn what_fills_a_gap_grows_the_window_by_itself_alone() {
 }
 
 #[test]
-fn one_segment_out_of_order_is_waited_for_a_quarter_of_a_round_trip() {
+fn a_reordered_segment_is_awaited_for_a_quarter_of_a_round_trip() {
     let mut script = Script::new(10);
     script.ack(100, ack(0, 0, &[(1, 2)]));
     assert_eq!(script.sent(), []);
@@ -297,7 +297,7 @@ fn one_segment_out_of_order_is_waited_for_a_quarter_of_a_round_trip() {
 }
 
 #[test]
-fn a_segment_that_comes_out_of_order_in_time_costs_nothing() {
+fn a_reordered_segment_within_the_wait_causes_no_reduction() {
     let mut script = Script::new(20);
     script.ack(100, ack(0, 0, &[(1, 2)]));
     assert_eq!(script.sent(), [(100, 10, false)]);
@@ -328,7 +328,7 @@ fn a_probe_that_repaired_a_loss_halves_the_window() {
 }
 
 #[test]
-fn a_probe_whose_original_arrived_as_well_costs_nothing() {
+fn a_probe_with_a_delivered_original_causes_no_reduction() {
     let mut script = probed();
     let mut duplicate = ack(10, 202, &[]);
     duplicate.duplicate = NonZeroI16::new(-1);
@@ -369,7 +369,7 @@ fn marks_of_one_round_trip_halve_the_window_once() {
 }
 
 #[test]
-fn no_more_is_under_way_than_the_peer_takes() {
+fn flight_is_limited_by_the_receive_window() {
     let receive_window_bytes = 4 * 1_448;
     let config = TcpConfig { receive_window_bytes, ..TcpConfig::of(Algorithm::Reno) };
     let mut script = Script::with(&config, 4);

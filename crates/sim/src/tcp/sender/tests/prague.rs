@@ -78,7 +78,7 @@ fn a_loss_brings_the_window_down_by_one_segment_per_acknowledgement() {
 }
 
 #[test]
-fn a_reduction_that_proves_spurious_is_taken_back() {
+fn spurious_reductions_are_undone() {
     let mut script = prague(10);
     script.ack(100, ack(0, 0, &[(1, 4)]));
     script.ack(105, ack(4, 0, &[]));
@@ -88,7 +88,7 @@ fn a_reduction_that_proves_spurious_is_taken_back() {
 }
 
 #[test]
-fn after_a_timeout_it_starts_slowly_up_to_half() {
+fn slow_start_after_a_timeout_ends_at_half_the_window() {
     let mut script = prague(10);
     script.timer(202);
     script.timer(502);
