@@ -99,12 +99,12 @@ fn quantile(own: &CohortSeries, found: &QuantileEstimate) -> Markup {
 
 fn comparisons(comparisons: &[Comparison]) -> Markup {
     type Row<'a> = (&'a Comparison, &'static str, &'a Compared);
+    type Of<'c, 'r> = Column<'c, Row<'r>>;
     let rows_of = |it| compared_values(it).map(move |(name, found)| (it, name, found));
     let rows: Vec<Row<'_>> = comparisons.iter().flat_map(rows_of).collect();
     if rows.is_empty() {
         return html! {};
     }
-    type Of<'c, 'r> = Column<'c, Row<'r>>;
     let columns = [
         Of::wide_words("group", |(it, ..)| {
             format!("{} against {}", cohort_name(&it.cohort), cohort_name(&it.against))
@@ -130,6 +130,7 @@ fn estimate(found: Option<&Estimate>) -> Markup {
 }
 
 fn strata(stratified: &Stratified) -> Markup {
+    type Of<'c> = Column<'c, Stratum>;
     let (cohort, against) = (cohort_name(&stratified.cohort), cohort_name(&stratified.against));
     let summary = match &stratified.ratio {
         Some(ratio) => format!(
@@ -139,7 +140,6 @@ fn strata(stratified: &Stratified) -> Markup {
         ),
         None => format!("{cohort} against {against} within like {}: no lines alike", stratified.by),
     };
-    type Of<'c> = Column<'c, Stratum>;
     let columns = [
         Of::wide_words(&stratified.by, |it| match it.value.as_str() {
             "" => "(not known)".to_owned(),
@@ -165,10 +165,10 @@ fn strata(stratified: &Stratified) -> Markup {
 }
 
 fn classes(classes: &[ClassStudy]) -> Markup {
+    type Of<'c> = Column<'c, ClassStudy>;
     if classes.is_empty() {
         return html! {};
     }
-    type Of<'c> = Column<'c, ClassStudy>;
     let columns = [
         Of::words("group", |it| cohort_name(&it.cohort)),
         Of::words("step", |it| it.step.clone()),
@@ -200,10 +200,10 @@ fn classes(classes: &[ClassStudy]) -> Markup {
 }
 
 fn uses(uses: &[TierUse]) -> Markup {
+    type Of<'c> = Column<'c, TierUse>;
     if uses.is_empty() {
         return html! {};
     }
-    type Of<'c> = Column<'c, TierUse>;
     let columns = [
         Of::words("group", |it| cohort_name(&it.cohort)),
         Of::words("step", |it| it.step.clone()),
@@ -217,10 +217,10 @@ fn uses(uses: &[TierUse]) -> Markup {
 }
 
 fn qualities(qualities: &[QualityStudy]) -> Markup {
+    type Of<'c> = Column<'c, QualityStudy>;
     if qualities.is_empty() {
         return html! {};
     }
-    type Of<'c> = Column<'c, QualityStudy>;
     let columns = [
         Of::words("group", |it| cohort_name(&it.cohort)),
         Of::words("step", |it| it.step.clone()),
@@ -241,10 +241,10 @@ fn qualities(qualities: &[QualityStudy]) -> Markup {
 }
 
 fn outcomes(study: &CohortStudy) -> Markup {
+    type Of<'c> = Column<'c, OutcomeStudy>;
     if study.outcomes.is_empty() {
         return html! {};
     }
-    type Of<'c> = Column<'c, OutcomeStudy>;
     let columns = [
         Of::words("outcome", |it| it.outcome.clone()),
         Of::words("group", |it| cohort_name(&it.cohort)),

@@ -148,9 +148,9 @@ fn percent(change: Option<f64>) -> String {
 
 fn changes(marks: &[Marked]) -> Markup {
     type Row<'a> = (&'a Marked, &'a Change);
+    type Of<'c, 'r> = Column<'c, Row<'r>>;
     let runs = |level: Option<Level>| level.map_or(0, |it| it.runs);
     let median = |level: Option<Level>| or_nothing(level.map(|it| significant(it.p50)));
-    type Of<'c, 'r> = Column<'c, Row<'r>>;
     let columns = [
         Of::names("mark", |(marked, _)| marked.mark.text.clone()),
         Of::words("date, UTC", |(marked, _)| date(marked.mark.at_s)),

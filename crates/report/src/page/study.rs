@@ -24,10 +24,10 @@ struct Row<'a> {
 }
 
 fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
+    type Of<'c, 'r> = Column<'c, Row<'r>>;
     let has_variants = record.variants.len() > 1;
     let of_first = |row: &Row<'_>, text: String| if row.is_first { text } else { String::new() };
     let ms = |interval: &Option<_>| mean(interval.as_ref(), 1e6, Least::None);
-    type Of<'c, 'r> = Column<'c, Row<'r>>;
     let columns = [
         Of::wide_words("lines", |row| of_first(row, group_name(row.group, has_variants))),
         Of::words("class", |row| row.name.clone()),
@@ -40,9 +40,12 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
             html! { (ms(&row.class.loaded_p99_ns)) (lost_days(row.class.days_lost)) }
         }),
         Of::units("lag", "ms", |row| ms(&row.class.lag_ns)),
-        Of::units("cut", "%", |row| match *row.name == study.class {
-            true => mean(row.group.cut_percent.as_ref(), 1.0, Least::None),
-            false => html! { (NOTHING) },
+        Of::units("cut", "%", |row| {
+            if *row.name == study.class {
+                mean(row.group.cut_percent.as_ref(), 1.0, Least::None)
+            } else {
+                html! { (NOTHING) }
+            }
         }),
     ];
     let mut rows = Vec::new();

@@ -64,9 +64,9 @@ fn columns<'a>(runs: &[RunData]) -> Vec<Column<'static, Row<'a>>> {
         Of::units("load p99", "ms", |row| highest(load(row.trial))),
         Of::units("goodput up/down", "Mbit/s", |row| {
             let flows = || row.trial.flows.iter();
-            let up = sum(flows().filter_map(|flow| flow.goodput_up_bit_per_s).collect());
-            let down = sum(flows().filter_map(|flow| flow.goodput_down_bit_per_s).collect());
-            format!("{up} / {down}")
+            let up: Vec<u64> = flows().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
+            let down: Vec<u64> = flows().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
+            format!("{} / {}", sum(&up), sum(&down))
         }),
         Of::units("lateness p99", "emulator/prober, ms", |row| {
             let timeliness = &row.trial.timeliness;
@@ -76,9 +76,10 @@ fn columns<'a>(runs: &[RunData]) -> Vec<Column<'static, Row<'a>>> {
     ]);
     let mut trials = runs.iter().flat_map(|run| &run.record.trials);
     let verdict = |row: &Row<'_>| verdict(&row.trial.validity);
-    columns.push(match trials.any(|trial| !trial.validity.is_valid()) {
-        true => Of::wide_words("counts?", verdict),
-        false => Of::words("counts?", verdict),
+    columns.push(if trials.any(|trial| !trial.validity.is_valid()) {
+        Of::wide_words("counts?", verdict)
+    } else {
+        Of::words("counts?", verdict)
     });
     columns
 }
@@ -98,7 +99,7 @@ fn highest(distribution: Option<Distribution>) -> String {
     }
 }
 
-fn sum(rates: Vec<u64>) -> String {
+fn sum(rates: &[u64]) -> String {
     if rates.is_empty() { NOTHING.to_owned() } else { mbit(rates.iter().sum::<u64>() as f64) }
 }
 

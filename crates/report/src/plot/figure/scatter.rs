@@ -48,11 +48,13 @@ pub(super) fn draw(picture: &Picture<'_>) -> Option<Plot> {
             panel.rings(&[(*x, *y)], Ink::Solid(cell.line));
         }
         for (cell, (x, published)) in up.cells.iter().zip(&right) {
-            if let Some(x) = x {
-                cell.published.iter().for_each(|number| panel.published(*x, *number));
+            for number in &cell.published {
+                let Some(x) = x else { continue };
+                panel.published(*x, *number);
             }
-            if let Some(y) = cell.value {
-                published.iter().for_each(|number| panel.published_across(y, *number));
+            for number in published {
+                let Some(y) = cell.value else { continue };
+                panel.published_across(y, *number);
             }
         }
     }))
