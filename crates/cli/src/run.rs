@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use underload_record::schema::RunRecord;
-use underload_run::packets::{Point, Wanted};
+use underload_run::packets::Point;
 use underload_run::scenario::{Options, Scenario};
 use underload_run::source::Source;
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
@@ -104,16 +104,6 @@ pub struct Arguments {
     /// Trials to simulate in parallel; does not change the result [default: one per core].
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = quantity::threads)]
     pub threads: Option<NonZeroUsize>,
-    /// Records every simulated packet in packets.parquet, at these points or at all points.
-    #[arg(
-        long,
-        value_name = "POINT,...",
-        num_args = 0..=1,
-        require_equals = true,
-        value_delimiter = ','
-    )]
-    #[arg(hide_short_help = true)]
-    pub packets: Option<Vec<Point>>,
     /// Captures simulated packets for Wireshark in captures/TRIAL-POINT.pcapng. A point is client,
     /// server, or up or down with arrival, mark, drop, departure or delivery: up.departure.
     #[arg(long, value_name = "POINT,...", value_delimiter = ',', hide_short_help = true)]
@@ -227,9 +217,8 @@ impl Arguments {
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
-        let packets = Wanted { rows: self.packets.clone(), captures: self.pcap.clone() };
         Ok(Settings {
-            world: self.world(&packets)?,
+            world: self.world()?,
             destination: match (&self.resume, &self.out) {
                 (Some(path), _) => Destination::Resume(path.clone()),
                 (None, Some(path)) => Destination::Directory(path.clone()),
@@ -237,22 +226,23 @@ impl Arguments {
             },
             uses_cache: !self.no_cache,
             threads: self.threads,
-            packets,
+            captures: self.pcap.clone(),
             commit: COMMIT,
             ..Settings::default()
         })
     }
 
-    /// Returns the world. Packets can only be recorded in virtual time.
-    fn world(&self, packets: &Wanted) -> anyhow::Result<WorldChoice> {
+    /// Returns the world. Packets can only be captured in virtual time.
+    fn world(&self) -> anyhow::Result<WorldChoice> {
+        let has_captures = !self.pcap.is_empty();
         match self.world {
-            World::Auto if packets.is_empty() => Ok(WorldChoice::Auto),
-            World::Live if packets.is_empty() => Ok(WorldChoice::Live),
-            World::Kernel if packets.is_empty() => Ok(WorldChoice::Kernel),
-            World::KernelTcp if packets.is_empty() => Ok(WorldChoice::KernelTcp),
+            World::Auto if !has_captures => Ok(WorldChoice::Auto),
+            World::Live if !has_captures => Ok(WorldChoice::Live),
+            World::Kernel if !has_captures => Ok(WorldChoice::Kernel),
+            World::KernelTcp if !has_captures => Ok(WorldChoice::KernelTcp),
             World::Auto | World::Sim => Ok(WorldChoice::Sim),
             World::Live | World::Kernel | World::KernelTcp => refuse!(
-                "--packets and --pcap record simulated packets: expected --world sim; \
+                "--pcap captures simulated packets: expected --world sim; \
                  `underload link --log DIR` logs live packets"
             ),
         }

@@ -392,7 +392,7 @@ fn the_simulated_world_gives_the_same_bytes_again_on_any_number_of_threads() {
     std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
     let runs = [("first", "1"), ("second", "1"), ("third", "3")].map(|(out, threads)| {
         let arguments = ["run", "tiny.toml", "--world", "sim", "--out", out, "--repeat", "6"];
-        let packets = ["--threads", threads, "--packets", "--pcap", "client"];
+        let packets = ["--threads", threads, "--pcap", "client"];
         let output = underload(&[&arguments[..], &packets[..]].concat(), folder.path());
         assert!(output.status.success(), "{}", stderr(&output));
         assert!(stdout(&output).contains("fifo"), "{}", stdout(&output));
@@ -404,7 +404,7 @@ fn the_simulated_world_gives_the_same_bytes_again_on_any_number_of_threads() {
     assert_ne!(bytes(first, capture), bytes(first, "captures/0000004-client.pcapng"));
     for other in others {
         assert!(without_provenance(first) == without_provenance(other), "records differ");
-        for file in ["samples.parquet", "series.parquet", "packets.parquet", capture] {
+        for file in ["samples.parquet", "series.parquet", capture] {
             assert!(bytes(first, file) == bytes(other, file), "{file} differs");
         }
     }

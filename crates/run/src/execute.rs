@@ -6,6 +6,7 @@ use underload_store::{Resumed, RunDir, host};
 
 use crate::cache::Cache;
 use crate::error::{Doing as _, Result, RunError, chain};
+use crate::packets;
 use crate::progress::Progress;
 use crate::results::{Results, Run};
 use crate::scenario::{Cohort, Scenario, Variant};
@@ -27,11 +28,11 @@ pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress
     // Before anything starts a thread, as a process with several cannot enter a user namespace.
     let world = world::choose(choice, scenario, &settings.own)?;
     check_own(scenario, settings)?;
-    if !settings.packets.is_empty() {
+    if !settings.captures.is_empty() {
         let config = |variant: &Variant| configure(variant, 0, TrialLabel::default()).of_world();
         let variants =
             scenario.variants.iter().map(|variant| Ok((variant.name.as_str(), config(variant)?)));
-        settings.packets.check(variants, scenario.trials())?;
+        packets::check(&settings.captures, variants, scenario.trials())?;
     }
     progress.world(scenario, world.reason());
     let mut results = begin(settings, record(scenario, settings, &*world), progress)?;
@@ -63,22 +64,22 @@ const MOST_WITH_CURVES: usize = 2_000;
 /// Trials of a run that uses the cache, at least.
 const WORTH_CACHING: usize = 32;
 
-/// Returns the requested world; packets are recorded in virtual time only.
+/// Returns the requested world; packets are captured in virtual time only.
 fn world_choice(settings: &Settings) -> Result<WorldChoice> {
     match (settings.world, &settings.destination) {
-        (world, _) if settings.packets.is_empty() => Ok(world),
+        (world, _) if settings.captures.is_empty() => Ok(world),
         (WorldChoice::Live | WorldChoice::Kernel | WorldChoice::KernelTcp, _) => {
             Err(RunError::Refused(
-                "packets are recorded by the simulator only; expected the simulated world"
+                "packets are captured by the simulator only; expected the simulated world"
                     .to_owned(),
             ))
         }
         (_, Destination::Resume(_)) => Err(RunError::Refused(
-            "packets are recorded of whole runs only; expected a run that is not resumed"
+            "packets are captured of whole runs only; expected a run that is not resumed"
                 .to_owned(),
         )),
         (_, Destination::Memory | Destination::Caller) => {
-            Err(RunError::Refused("packets need a run directory; expected a directory".to_owned()))
+            Err(RunError::Refused("captures need a run directory; expected a directory".to_owned()))
         }
         (WorldChoice::Auto | WorldChoice::Sim, _) => Ok(WorldChoice::Sim),
     }
@@ -128,7 +129,7 @@ fn cache(
     let is_simulated = world.name() == schema::World::Sim;
     // The cache has no packets, and the code of the caller's algorithms may have changed.
     let is_usable = settings.uses_cache
-        && settings.packets.is_empty()
+        && settings.captures.is_empty()
         && is_simulated
         && scenario.own().is_none();
     if !is_usable || scenario.trials() < WORTH_CACHING {

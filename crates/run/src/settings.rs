@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::own::Own;
-use crate::packets::Wanted;
+use crate::packets::Point;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorldChoice {
@@ -46,8 +46,8 @@ pub struct Settings {
     pub uses_cache: bool,
     /// Parallel simulated trials, which do not change the result; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
-    /// Simulated packets to record; only in a run directory.
-    pub packets: Wanted,
+    /// Points at which simulated packets are captured; only in a run directory.
+    pub captures: Vec<Point>,
     /// The caller's algorithms that the scenario names.
     pub own: Own,
     /// Set by the caller, from any thread, to stop the run and the trials under way.

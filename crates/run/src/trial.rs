@@ -9,7 +9,7 @@ use underload_record::schema::{Sample, Series, TrialRecord};
 use underload_store::RunDir;
 
 use crate::own::Own;
-use crate::packets::Wanted;
+use crate::packets::Point;
 use crate::scenario::{Path, Variant};
 
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,7 @@ pub(crate) struct Setting<'a> {
     pub stop: &'a AtomicBool,
     /// The run directory for packets and captures; `None` to record neither.
     pub directory: Option<&'a RunDir>,
-    pub packets: &'a Wanted,
+    pub captures: &'a [Point],
     /// Parallel trials; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
     pub own: &'a Own,

@@ -124,8 +124,8 @@ impl<'a> Plan<'a> {
         let pairs = trials.iter().zip(&results);
         let missing: Vec<Trial<'_>> =
             pairs.filter(|(_, result)| result.is_none()).map(|(trial, _)| *trial).collect();
-        let Settings { stop, packets, threads, own, .. } = self.settings;
-        let setting = Setting { stop, directory, packets, threads: *threads, own };
+        let Settings { stop, captures, threads, own, .. } = self.settings;
+        let setting = Setting { stop, directory, captures, threads: *threads, own };
         let computed = world.run(&missing, &mut |what| progress.show(what), setting)?;
         let mut computed = computed.into_iter();
         for (result, key) in results.iter_mut().zip(&keys).filter(|(result, _)| result.is_none()) {

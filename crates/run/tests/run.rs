@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use underload_record::metric;
 use underload_record::schema::{RunRecord, TrialRecord, World};
-use underload_run::packets::Wanted;
+use underload_run::packets::Point;
 use underload_run::scenario::{Keys, Scenario};
 use underload_run::{Destination, Progress, RunError, Settings, WorldChoice, run};
 use underload_store::RunDir;
@@ -182,12 +182,12 @@ fn what_cannot_be_done_is_refused_before_anything_begins() {
     let occupied = folder.path().join("run");
     std::fs::create_dir(&occupied).expect("a folder");
     std::fs::write(occupied.join("mine.txt"), "mine").expect("a file");
-    let packets = Wanted { rows: Some(Vec::new()), captures: Vec::new() };
+    let captures = vec![Point::Client];
     let live = WorldChoice::Live;
     let cases = [
         (into(&occupied), "not a run directory"),
-        (Settings { packets: packets.clone(), ..Settings::default() }, "run directory"),
-        (Settings { packets, world: live, ..into(&folder.path().join("new")) }, "simulated"),
+        (Settings { captures: captures.clone(), ..Settings::default() }, "run directory"),
+        (Settings { captures, world: live, ..into(&folder.path().join("new")) }, "simulated"),
     ];
     for (settings, words) in cases {
         let error = run(&two_queues(), &settings, &mut ()).expect_err(words);

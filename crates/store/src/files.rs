@@ -13,7 +13,6 @@ pub(crate) const JOURNAL: &str = "trials.jsonl";
 pub(crate) const PARTS: &str = "parts";
 pub(crate) const SAMPLES: &str = "samples.parquet";
 pub(crate) const SERIES: &str = "series.parquet";
-pub(crate) const PACKETS: &str = "packets.parquet";
 pub(crate) const TRIALS: &str = "trials.parquet";
 /// The manifest of a sweep's directory.
 pub(crate) const SWEEP: &str = "sweep.json";

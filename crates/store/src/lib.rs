@@ -26,7 +26,6 @@ mod error;
 mod files;
 mod folder;
 pub mod host;
-mod packets;
 mod read;
 mod records;
 mod resume;
@@ -43,7 +42,6 @@ pub mod values;
 
 pub use columns::{Column, Kind, Value};
 pub use error::StoreError;
-pub use packets::PacketTable;
 pub use read::parse_run_json;
 pub use resume::Resumed;
 pub use run_data::RunData;

@@ -9,7 +9,7 @@ use underload_record::LatencyPools;
 use underload_record::schema::{RunRecord, TrialRecord, World};
 
 use crate::error::StoreError;
-use crate::files::{JOURNAL, PACKETS, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
+use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
 use crate::folder::{self, Folder};
 use crate::read;
 use crate::run_data::{RunData, of_trial};
@@ -116,7 +116,7 @@ fn keep_only(path: &Path, record: &RunRecord) -> Result<(Folder, u64), StoreErro
     disk::write_whole(&journal, &lines, Access::Usual)
         .map_err(StoreError::io(&journal, "replace"))?;
     // Tables exist if the run was killed while it was completed.
-    for table in [SAMPLES, SERIES, PACKETS, TRIALS].map(|name| path.join(name)) {
+    for table in [SAMPLES, SERIES, TRIALS].map(|name| path.join(name)) {
         disk::remove(&table).map_err(StoreError::io(&table, "remove"))?;
     }
     for folder in TRIAL_FOLDERS {
@@ -127,7 +127,7 @@ fn keep_only(path: &Path, record: &RunRecord) -> Result<(Folder, u64), StoreErro
     disk::write_whole(&path.join(RECORD), &json, Access::Usual)
         .map_err(StoreError::io(&path.join(RECORD), "replace"))?;
     let parts = (0..count)
-        .flat_map(|trial| [SAMPLES, SERIES, PACKETS].map(|name| part(path, trial, name)))
+        .flat_map(|trial| [SAMPLES, SERIES].map(|name| part(path, trial, name)))
         .filter(|part| part.exists());
     let files: BTreeSet<PathBuf> = parts.chain([journal]).collect();
     let folder = Folder::resume(path.to_owned(), files, vec![path.join(PARTS)]);

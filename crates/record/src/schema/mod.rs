@@ -6,7 +6,6 @@
 //! - [`RunRecord`] is the content of `run.json`: provenance, trials, variants, published numbers.
 //! - [`TrialRecord`] is one repeat of one variant: validity, phases, flows, latency, bottlenecks.
 //! - [`Sample`] is one probe packet, a row of `samples.parquet`.
-//! - [`PacketSighting`] is one packet at one point of the path, a row of `packets.parquet`.
 //! - [`Series`] is a named curve over the trial's time, many rows of `series.parquet`.
 //! - [`VariantSummary`] summarises the valid trials of one variant; [`Expectation`] compares it with a
 //!   published number; [`StudyRecord`] compares lines that are each measured several times a day.
@@ -25,7 +24,6 @@ mod headline;
 mod inside;
 mod location;
 mod measure;
-mod packet;
 mod plot;
 mod run;
 mod sample;
@@ -54,7 +52,6 @@ pub use measure::{
     Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow, Quantile,
     Sanction,
 };
-pub use packet::PacketSighting;
 pub use plot::{PlotAxis, PlotKind, PlotPoint, PlotRecord};
 pub use run::{FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, VariantRecord, World};
 pub use sample::{Marking, NoMarking, Sample, Series, SeriesKind, SeriesPoint};

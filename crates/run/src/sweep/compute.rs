@@ -17,7 +17,6 @@ use super::{Digests, StopKeys, Sweep};
 use crate::cache::digest_text;
 use crate::error::{RunError, chain};
 use crate::own::Own;
-use crate::packets::Wanted;
 use crate::scenario::vary::Varied;
 use crate::scenario::{Conditions, Variant};
 use crate::source;
@@ -193,9 +192,9 @@ impl Cell<'_> {
             }
         };
         let trial = Trial { index, variant, repeat, seed, keeps_curves: false };
-        let (packets, own) = (Wanted::default(), Own::default());
+        let own = Own::default();
         let setting =
-            Setting { stop, directory: None, packets: &packets, threads: None, own: &own };
+            Setting { stop, directory: None, captures: &[], threads: None, own: &own };
         let simulated = simulate(&trial, setting).map_err(|error: RunError| chain(&error));
         let Some(data) = simulated? else { return Ok(None) };
         Ok(Some(TrialRecord { conditions: conditions.clone(), ..data.record }))

@@ -11,9 +11,8 @@ use underload_record::{Conclusion, LatencyPools, conclude};
 
 use crate::columns::{Column, Layout, Schema as _};
 use crate::error::{Result, StoreError};
-use crate::files::{JOURNAL, PACKETS, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
+use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
 use crate::folder::{self, Folder};
-use crate::packets::{PacketTable, Packets};
 use crate::records::{self, NewRecords};
 use crate::rows::{Points, Samples, from_samples, from_series};
 use crate::run_data::{RunData, check_trial, variant_names};
@@ -162,14 +161,6 @@ impl RunDir {
         self.trials
     }
 
-    /// Creates a table for the packets of a trial, which must be finished before the trial is
-    /// appended. A run without such tables has no `packets.parquet`.
-    pub fn packet_table(&self, trial: u32) -> Result<PacketTable> {
-        let path = part(self.path(), trial as usize, PACKETS);
-        let file = self.folder.begin(&path)?;
-        PacketTable::new(path, file)
-    }
-
     /// Stores a finished trial. Trials must be in order of their index; the slices may be empty.
     ///
     /// # Errors
@@ -274,14 +265,9 @@ impl RunDir {
     fn close(mut self, conclusion: Option<Conclusion>) -> Result<RunRecord> {
         self.record.complete = true;
         let path = self.folder.path();
-        let layouts = [Samples::layout(), Points::layout(), Packets::layout()];
-        let tables = [SAMPLES, SERIES, PACKETS].into_iter().zip(layouts);
-        for (name, layout) in tables {
+        for (name, layout) in [(SAMPLES, Samples::layout()), (SERIES, Points::layout())] {
             let parts = (0..self.trials).map(|trial| part(path, trial, name));
-            let mut parts = parts.filter(|part| part.exists()).peekable();
-            if name == PACKETS && parts.peek().is_none() {
-                continue;
-            }
+            let parts = parts.filter(|part| part.exists());
             table_file::merge(&path.join(name), &layout, parts)?;
         }
         let [trials, record, journal] = [TRIALS, RECORD, JOURNAL].map(|name| path.join(name));

@@ -56,14 +56,13 @@ struct Progress {
     is_finished: bool,
 }
 
-/// Writes a run of two trials with a table of packets and a capture. After an error it stops as the
+/// Writes a run of two trials with a capture. After an error it stops as the
 /// program does.
 fn run(path: &Path) -> Progress {
     let mut progress = Progress::default();
     let Ok(mut run) = RunDir::create(path, record()) else { return progress };
     let mut trials = || -> Result<(), StoreError> {
         for index in 0..2 {
-            run.packet_table(index)?.finish()?;
             let mut file = run.begin_file("captures", &format!("{index}.pcapng"))?;
             file.write_all(b"packets").map_err(StoreError::io(path, "write"))?;
             let (record, samples) = trial(index);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
 
 use crate::error::{Result, StoreError};
-use crate::files::{self, PACKETS, RECORD, SAMPLES, SERIES, TRIALS};
+use crate::files::{self, RECORD, SAMPLES, SERIES, TRIALS};
 
 const NAME: &str = "series.json";
 const MADE: &str = "made.json";
@@ -271,7 +271,7 @@ fn entries(run: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 fn is_file_of_run(name: &str) -> bool {
-    let tables = [RECORD, SAMPLES, SERIES, PACKETS, TRIALS, FINDINGS, PAGE];
+    let tables = [RECORD, SAMPLES, SERIES, TRIALS, FINDINGS, PAGE];
     let is_picture = || {
         let stem = name.strip_prefix("plots/").and_then(|name| name.strip_suffix(".svg"));
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -16,7 +16,7 @@ use underload_store::RunDir;
 use super::World;
 use crate::error::{Doing as _, Result, RunError};
 use crate::own::Own;
-use crate::packets::{TrialLog, Wanted};
+use crate::packets::{Point, TrialLog};
 use crate::scenario::Scenario;
 use crate::trial::{Setting, Trial, TrialData};
 
@@ -72,8 +72,8 @@ pub(crate) fn simulate(trial: &Trial<'_>, setting: Setting<'_>) -> Result<Option
     let config = SimConfig { sample_interval, ..config };
     let stop = Some(setting.stop);
     let (outcome, note) = match setting.directory {
-        Some(directory) if !setting.packets.is_empty() => {
-            simulate_and_log(config, stop, trial.index, (setting.packets, directory))?
+        Some(directory) if !setting.captures.is_empty() => {
+            simulate_and_log(config, stop, trial.index, (setting.captures, directory))?
         }
         _ => (run_attended(config, &Attendance { stop, ..Attendance::default() }), None),
     };
@@ -89,9 +89,9 @@ fn simulate_and_log(
     config: SimConfig,
     stop: Option<&AtomicBool>,
     trial: u32,
-    (packets, directory): (&Wanted, &RunDir),
+    (points, directory): (&[Point], &RunDir),
 ) -> Result<(Result<TrialOutcome, SimError>, Option<String>)> {
-    let log = TrialLog::open(packets, directory, trial, &config)?;
+    let log = TrialLog::open(points, directory, trial, &config)?;
     let log = Rc::new(RefCell::new(log));
     let outcome = run_attended(
         config,
