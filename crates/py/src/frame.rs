@@ -73,7 +73,7 @@ impl Frame {
 impl Frame {
     /// Returns a table of a run.
     pub fn of_run(py: Python<'_>, table: Table, data: &RunData) -> PyResult<Self> {
-        let schema = schema(&table_columns(table));
+        let schema = schema(table_columns(table));
         let batches = py.detach(|| {
             let batch = |columns: Result<Vec<Column>, String>| {
                 let columns = columns?.into_iter().map(array).collect::<Result<_, _>>();
@@ -128,6 +128,8 @@ fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
             Kind::Boolean => (DataType::Boolean, false),
             Kind::Double => (DataType::Float64, false),
             Kind::OptionalDouble => (DataType::Float64, true),
+            Kind::Bytes => (DataType::Binary, false),
+            Kind::Longs => (DataType::new_list(DataType::Int64, false), false),
         };
         Field::new(*name, kind, is_optional)
     };
@@ -154,6 +156,10 @@ fn array(column: Column) -> Result<ArrayRef, ArrowError> {
                 array.append_option(value.as_ref().map(|value| text(value.data())).transpose()?);
             }
             Arc::new(array.finish())
+        }
+        Column::Bytes(_) | Column::Longs(_) => {
+            let problem = "no table of a run has bytes or lists".to_owned();
+            return Err(ArrowError::NotYetImplemented(problem));
         }
     })
 }

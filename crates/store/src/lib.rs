@@ -21,7 +21,6 @@
 //! A run begins only in an empty or new directory, and removes only files that it created.
 //! [`RunDir::resume`] continues an incomplete run.
 
-mod columns;
 mod error;
 mod files;
 mod folder;
@@ -35,17 +34,17 @@ mod run_dir;
 pub mod series;
 mod spool;
 pub mod sweep;
+pub mod table;
 mod table_file;
 mod tables;
 mod trials;
-pub mod values;
 
-pub use columns::{Column, Kind, Value};
 pub use error::StoreError;
 pub use read::parse_run_json;
 pub use resume::Resumed;
 pub use run_data::RunData;
 pub use run_dir::RunDir;
+pub use table::{Column, Kind};
 pub use tables::{
     Table, parquet_table, table_columns, table_groups, write_samples_csv, write_series_csv,
     write_trials_csv,

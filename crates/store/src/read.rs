@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use parquet::file::reader::FileReader as _;
 use underload_disk::Lines;
 use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
-use crate::columns::{Column, Schema as _};
 use crate::error::{NEWEST_VERSION, Result, StoreError};
 use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, SWEEP, TEXT_LIMIT, part, read_text};
 use crate::records::{self, Apart, TrialsIn};
 use crate::rows::{Points, Samples, to_samples, to_series};
 use crate::run_data::{RunData, check_trial, variant_names};
 use crate::run_dir::RunDir;
+use crate::table::{Column, Table as _};
 use crate::table_file;
 
 /// Maximum number of rows of a table that are read: about 2 GB of samples in memory.
@@ -116,9 +115,9 @@ fn read_with(
 
 /// Whether a table of the run exists and has no rows.
 fn is_empty(path: &Path, name: &str) -> bool {
-    let layout = if name == SAMPLES { Samples::layout() } else { Points::layout() };
-    let table = table_file::open(&path.join(name), &layout);
-    table.is_ok_and(|table| table.metadata().file_metadata().num_rows() == 0)
+    let layout = if name == SAMPLES { Samples::LAYOUT } else { Points::LAYOUT };
+    let table = table_file::open(&path.join(name), layout, |_| false);
+    table.is_ok_and(|table| table.rows_left() == 0)
 }
 
 /// Reads `run.json`, which has no trials if the run is incomplete or has too many.
@@ -228,14 +227,14 @@ fn parts(
     let file = part_of(path, trial, SAMPLES);
     if file.exists() {
         let mut take = |columns: &[Column]| to_samples(columns, trials, &mut samples);
-        table_file::read(&file, &Samples::layout(), ROW_LIMIT, &|_| true, &mut take)?;
+        table_file::read(&file, Samples::LAYOUT, ROW_LIMIT, &|_| true, &mut take)?;
     } else if keeps_samples && trial.latencies.iter().any(|latency| latency.sent > 0) {
         return Err(StoreError::damaged(&file, "it is missing"));
     }
     let file = part_of(path, trial, SERIES);
     if file.exists() {
         let mut take = |columns: &[Column]| to_series(columns, trials, &mut series);
-        table_file::read(&file, &Points::layout(), ROW_LIMIT, &|_| true, &mut take)?;
+        table_file::read(&file, Points::LAYOUT, ROW_LIMIT, &|_| true, &mut take)?;
     }
     Ok((samples, series))
 }
@@ -292,9 +291,9 @@ fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<
     let trials = &record.trials;
     let wanted = |trial: i64| u32::try_from(trial).is_ok_and(|trial| kept.contains(&trial));
     let mut take = |columns: &[Column]| to_samples(columns, trials, samples);
-    table_file::read(&path.join(SAMPLES), &Samples::layout(), ROW_LIMIT, &wanted, &mut take)?;
+    table_file::read(&path.join(SAMPLES), Samples::LAYOUT, ROW_LIMIT, &wanted, &mut take)?;
     let mut take = |columns: &[Column]| to_series(columns, trials, series);
-    table_file::read(&path.join(SERIES), &Points::layout(), ROW_LIMIT, &wanted, &mut take)?;
+    table_file::read(&path.join(SERIES), Points::LAYOUT, ROW_LIMIT, &wanted, &mut take)?;
     samples.retain(|sample| kept.contains(&sample.trial));
     series.retain(|series| kept.contains(&series.trial));
     // Files of this program are in this order; files of other programs may not be.

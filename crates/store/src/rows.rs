@@ -1,17 +1,12 @@
 //! Converts samples and series to rows of tables, and back.
 
-use std::borrow::Cow;
-
 use parquet::data_type::ByteArray;
 use underload_record::schema::{
     Ecn, FlowRecord, Marking, Phase, Sample, Series, SeriesPoint, TrialRecord,
 };
 
-use crate::columns::Get::{Boolean, Double, Long, OptionalLong, OptionalText, Text};
-use crate::columns::{Column, Get, Group, Schema, utf8};
-
-/// The columns of `samples.parquet`.
-pub(crate) struct Samples;
+use crate::table;
+use crate::table::{Column, Table as _};
 
 /// A sample with the names of its variant and its flow.
 pub(crate) struct SampleRow<'a> {
@@ -20,32 +15,28 @@ pub(crate) struct SampleRow<'a> {
     pub(crate) sample: &'a Sample,
 }
 
-impl Schema for Samples {
-    type Row<'a> = SampleRow<'a>;
-
-    const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
-        ("trial", Long(|row| row.sample.trial.into())),
-        ("variant", Text(|row| row.variant.into())),
-        ("flow", Text(|row| row.flow.into())),
-        ("sequence", Long(|row| row.sample.sequence.into())),
-        ("phase", Text(|row| row.sample.phase.name().into())),
-        ("closed_loop", Boolean(|row| row.sample.closed_loop)),
-        ("scheduled_ns", Long(|row| row.sample.scheduled_ns.into())),
-        ("sent_ns", Long(|row| row.sample.sent_ns.into())),
-        ("rtt_ns", OptionalLong(|row| row.sample.rtt_ns.map(Into::into))),
-        ("one_way_up_ns", OptionalLong(|row| row.sample.one_way_up_ns.map(Into::into))),
-        ("one_way_down_ns", OptionalLong(|row| row.sample.one_way_down_ns.map(Into::into))),
-        ("dscp_sent", Long(|row| row.sample.marking_sent.dscp.into())),
-        ("ecn_sent", Text(|row| row.sample.marking_sent.ecn.name().into())),
-        ("dscp_far", OptionalLong(|row| dscp(row.sample.marking_far))),
-        ("ecn_far", OptionalText(|row| ecn(row.sample.marking_far))),
-        ("dscp_near", OptionalLong(|row| dscp(row.sample.marking_near))),
-        ("ecn_near", OptionalText(|row| ecn(row.sample.marking_near))),
-    ];
+table! {
+    /// The columns of `samples.parquet`.
+    pub(crate) struct Samples of row: SampleRow {
+        trial: Long = row.sample.trial;
+        variant: Text = row.variant;
+        flow: Text = row.flow;
+        sequence: Long = row.sample.sequence;
+        phase: Text = row.sample.phase.name();
+        closed_loop: Boolean = row.sample.closed_loop;
+        scheduled_ns: Long = row.sample.scheduled_ns;
+        sent_ns: Long = row.sample.sent_ns;
+        rtt_ns: OptionalLong = row.sample.rtt_ns;
+        one_way_up_ns: OptionalLong = row.sample.one_way_up_ns;
+        one_way_down_ns: OptionalLong = row.sample.one_way_down_ns;
+        dscp_sent: Long = row.sample.marking_sent.dscp;
+        ecn_sent: Text = row.sample.marking_sent.ecn.name();
+        dscp_far: OptionalLong = row.sample.marking_far.map(|marking| marking.dscp);
+        ecn_far: OptionalText = row.sample.marking_far.map(|marking| marking.ecn.name());
+        dscp_near: OptionalLong = row.sample.marking_near.map(|marking| marking.dscp);
+        ecn_near: OptionalText = row.sample.marking_near.map(|marking| marking.ecn.name());
+    }
 }
-
-/// The columns of `series.parquet`.
-pub(crate) struct Points;
 
 /// A point of a series with the name of its variant.
 pub(crate) struct PointRow<'a> {
@@ -54,25 +45,16 @@ pub(crate) struct PointRow<'a> {
     pub(crate) point: &'a SeriesPoint,
 }
 
-impl Schema for Points {
-    type Row<'a> = PointRow<'a>;
-
-    const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
-        ("trial", Long(|row| row.series.trial.into())),
-        ("variant", Text(|row| row.variant.into())),
-        ("name", Text(|row| (&row.series.name).into())),
-        ("unit", Text(|row| (&row.series.unit).into())),
-        ("time_ns", Long(|row| row.point.time_ns.into())),
-        ("value", Double(|row| row.point.value)),
-    ];
-}
-
-fn dscp(marking: Option<Marking>) -> Option<i128> {
-    marking.map(|marking| marking.dscp.into())
-}
-
-fn ecn(marking: Option<Marking>) -> Option<Cow<'static, str>> {
-    marking.map(|marking| marking.ecn.name().into())
+table! {
+    /// The columns of `series.parquet`.
+    pub(crate) struct Points of row: PointRow {
+        trial: Long = row.series.trial;
+        variant: Text = row.variant;
+        name: Text = &row.series.name;
+        unit: Text = &row.series.unit;
+        time_ns: Long = row.point.time_ns;
+        value: Double = row.point.value;
+    }
 }
 
 /// Converts the samples of a trial to columns. Rejects samples of another trial or of an unknown
@@ -103,38 +85,27 @@ pub(crate) fn to_samples(
     trials: &[TrialRecord],
     samples: &mut Vec<Sample>,
 ) -> Result<(), String> {
-    let group = Group { layout: &Samples::layout(), columns };
-    let trial: &[i64] = group.get("trial")?;
-    let flow: &[ByteArray] = group.get("flow")?;
-    let sequence = group.get("sequence")?;
-    let phase = group.get("phase")?;
-    let closed_loop = group.get("closed_loop")?;
-    let (scheduled, sent) = (group.get("scheduled_ns")?, group.get("sent_ns")?);
-    let rtt: &[Option<i64>] = group.get("rtt_ns")?;
-    let (up, down) = (group.get("one_way_up_ns")?, group.get("one_way_down_ns")?);
-    let sent_with = (group.get("dscp_sent")?, group.get("ecn_sent")?);
-    let far = (group.get("dscp_far")?, group.get::<Option<ByteArray>>("ecn_far")?);
-    let near = (group.get("dscp_near")?, group.get::<Option<ByteArray>>("ecn_near")?);
-    for row in 0..trial.len() {
-        let (index, record) = trial_of(trial[row], trials)?;
-        let is_named = |known: &FlowRecord| known.name.as_bytes() == flow[row].data();
+    let rows = Samples::view(columns).ok_or("other columns than those of samples")?;
+    for row in 0..rows.trial.len() {
+        let (index, record) = trial_of(rows.trial[row], trials)?;
+        let is_named = |known: &FlowRecord| known.name.as_bytes() == rows.flow[row].data();
         let position = record.flows.iter().position(is_named);
         let flow = position.and_then(|position| u16::try_from(position).ok());
         samples.push(Sample {
             trial: index,
             flow: flow.ok_or_else(|| format!("row {row}: trial {index} has no such flow"))?,
-            sequence: from_long(sequence[row])?,
-            phase: Phase::from_name(utf8(&phase[row])?)
+            sequence: from_long(rows.sequence[row])?,
+            phase: Phase::from_name(utf8(&rows.phase[row])?)
                 .ok_or_else(|| format!("row {row}: no such phase"))?,
-            closed_loop: closed_loop[row],
-            scheduled_ns: from_long(scheduled[row])?,
-            sent_ns: from_long(sent[row])?,
-            rtt_ns: rtt[row].map(from_long).transpose()?,
-            one_way_up_ns: up[row],
-            one_way_down_ns: down[row],
-            marking_sent: marking(sent_with.0[row], &sent_with.1[row])?,
-            marking_far: optional_marking(far.0[row], far.1[row].as_ref())?,
-            marking_near: optional_marking(near.0[row], near.1[row].as_ref())?,
+            closed_loop: rows.closed_loop[row],
+            scheduled_ns: from_long(rows.scheduled_ns[row])?,
+            sent_ns: from_long(rows.sent_ns[row])?,
+            rtt_ns: rows.rtt_ns[row].map(from_long).transpose()?,
+            one_way_up_ns: rows.one_way_up_ns[row],
+            one_way_down_ns: rows.one_way_down_ns[row],
+            marking_sent: marking(rows.dscp_sent[row], &rows.ecn_sent[row])?,
+            marking_far: optional_marking(rows.dscp_far[row], rows.ecn_far[row].as_ref())?,
+            marking_near: optional_marking(rows.dscp_near[row], rows.ecn_near[row].as_ref())?,
         });
     }
     Ok(())
@@ -166,14 +137,11 @@ pub(crate) fn to_series(
     trials: &[TrialRecord],
     all: &mut Vec<Series>,
 ) -> Result<(), String> {
-    let group = Group { layout: &Points::layout(), columns };
-    let (trial, time) = (group.get::<i64>("trial")?, group.get("time_ns")?);
-    let (name, unit) = (group.get("name")?, group.get("unit")?);
-    let value = group.get("value")?;
-    for row in 0..trial.len() {
-        let (index, _) = trial_of(trial[row], trials)?;
-        let point = SeriesPoint { time_ns: from_long(time[row])?, value: value[row] };
-        let (name, unit) = (utf8(&name[row])?, utf8(&unit[row])?);
+    let rows = Points::view(columns).ok_or("other columns than those of series")?;
+    for row in 0..rows.trial.len() {
+        let (index, _) = trial_of(rows.trial[row], trials)?;
+        let point = SeriesPoint { time_ns: from_long(rows.time_ns[row])?, value: rows.value[row] };
+        let (name, unit) = (utf8(&rows.name[row])?, utf8(&rows.unit[row])?);
         match all.last_mut() {
             Some(last) if last.trial == index && last.name == name => last.points.push(point),
             _ => all.push(Series {
@@ -221,4 +189,8 @@ fn optional_marking(dscp: Option<i64>, ecn: Option<&ByteArray>) -> Result<Option
         (None, None) => Ok(None),
         _ => Err("a DSCP without ECN, or ECN without DSCP".to_owned()),
     }
+}
+
+fn utf8(value: &ByteArray) -> Result<&str, String> {
+    value.as_utf8().map_err(|_| "text that is not UTF-8".to_owned())
 }

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use underload_record::schema::TrialRecord;
 
-use crate::columns::{Column, Kind, Schema as _};
 use crate::rows::{self, Points, SampleRow, Samples};
 use crate::run_data::RunData;
+use crate::table::{Column, Layout, Table as _};
 use crate::table_file;
 use crate::trials::{self, Trials};
 
@@ -20,11 +20,11 @@ pub enum Table {
 }
 
 /// Returns names and kinds of a table's columns, which are those of the file in a run directory.
-pub fn table_columns(table: Table) -> Vec<(&'static str, Kind)> {
+pub fn table_columns(table: Table) -> &'static Layout {
     match table {
-        Table::Trials => Trials::layout(),
-        Table::Samples => Samples::layout(),
-        Table::Series => Points::layout(),
+        Table::Trials => Trials::LAYOUT,
+        Table::Samples => Samples::LAYOUT,
+        Table::Series => Points::LAYOUT,
     }
 }
 
@@ -63,7 +63,8 @@ fn of_trial(
 /// Returns a table as the bytes of a Parquet file. Rejects inconsistent data.
 pub fn parquet_table(table: Table, data: &RunData) -> Result<Vec<u8>, String> {
     let groups: Result<Vec<_>, String> = table_groups(table, data).collect();
-    table_file::bytes(&table_columns(table), groups?.into_iter())
+    let bytes = table_file::bytes(table_columns(table), groups?.into_iter());
+    bytes.map_err(|error| error.to_string())
 }
 
 /// Writes every sample as CSV (RFC 4180), with the columns of `samples.parquet`. Lost and unknown

@@ -1,6 +1,5 @@
 //! `trials.parquet`: a row per trial.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -9,51 +8,49 @@ use underload_record::schema::{
     TrialRecord, Validity,
 };
 
-use crate::columns::Get::{Boolean, Long, OptionalLong, OptionalText, Text};
-use crate::columns::{Get, Schema};
 use crate::error::StoreError;
+use crate::table;
+use crate::table::Table as _;
 use crate::table_file::NewTable;
 
-/// The columns of `trials.parquet`.
-pub(crate) struct Trials;
+type TrialRow<'a> = &'a TrialRecord;
 
-impl Schema for Trials {
-    type Row<'a> = &'a TrialRecord;
-
-    const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
-        ("trial", Long(|it| it.index.into())),
-        ("variant", Text(|it| (&it.variant).into())),
-        ("repeat", Long(|it| it.repeat.into())),
-        // Stored as a text, because it may exceed 63 bits.
-        ("seed", Text(|it| it.seed.to_string().into())),
-        ("valid", Boolean(|it| it.validity.is_valid())),
-        ("invalid_because", OptionalText(|it| reasons(&it.validity))),
-        ("conditions", Text(|it| json(&it.conditions))),
-        ("probe", OptionalText(|it| headline_probe(it).map(Cow::from))),
-        ("idle_p50_ns", OptionalLong(|it| quantile(it, Phase::Idle, |it| it.p50_ns))),
-        ("idle_p99_ns", OptionalLong(|it| quantile(it, Phase::Idle, |it| it.p99_ns))),
-        ("load_p50_ns", OptionalLong(|it| quantile(it, Phase::Load, |it| it.p50_ns))),
-        ("load_p99_ns", OptionalLong(|it| quantile(it, Phase::Load, |it| it.p99_ns))),
-        ("load_mean_ns", OptionalLong(|it| quantile(it, Phase::Load, |it| it.mean_ns))),
-        ("load_sent", OptionalLong(|it| Some(latency(it, Phase::Load)?.sent.into()))),
-        ("load_lost", OptionalLong(|it| Some(latency(it, Phase::Load)?.lost.into()))),
-        ("goodput_up_bit_per_s", OptionalLong(|it| of_flows(it, |it| it.goodput_up_bit_per_s))),
-        ("goodput_down_bit_per_s", OptionalLong(|it| of_flows(it, |it| it.goodput_down_bit_per_s))),
-        ("retransmits", OptionalLong(|it| of_flows(it, |it| it.retransmits))),
-        ("drops_up", OptionalLong(|it| drops(it, Direction::Up))),
-        ("drops_down", OptionalLong(|it| drops(it, Direction::Down))),
-        ("marks_up", OptionalLong(|it| marks(it, Direction::Up))),
-        ("marks_down", OptionalLong(|it| marks(it, Direction::Down))),
-        ("sojourn_p99_up_ns", OptionalLong(|it| sojourn(it, Direction::Up))),
-        ("sojourn_p99_down_ns", OptionalLong(|it| sojourn(it, Direction::Down))),
-        ("metrics", Text(|it| json(&metrics(it)))),
-    ];
+table! {
+    /// The columns of `trials.parquet`.
+    pub(crate) struct Trials of row: TrialRow {
+        trial: Long = row.index;
+        variant: Text = &row.variant;
+        repeat: Long = row.repeat;
+        /// A text, because a seed may exceed 63 bits.
+        seed: Text = row.seed.to_string();
+        valid: Boolean = row.validity.is_valid();
+        invalid_because: OptionalText = reasons(&row.validity);
+        conditions: Text = json(&row.conditions);
+        probe: OptionalText = headline_probe(row);
+        idle_p50_ns: OptionalLong = quantile(row, Phase::Idle, |it| it.p50_ns);
+        idle_p99_ns: OptionalLong = quantile(row, Phase::Idle, |it| it.p99_ns);
+        load_p50_ns: OptionalLong = quantile(row, Phase::Load, |it| it.p50_ns);
+        load_p99_ns: OptionalLong = quantile(row, Phase::Load, |it| it.p99_ns);
+        load_mean_ns: OptionalLong = quantile(row, Phase::Load, |it| it.mean_ns);
+        load_sent: OptionalLong = latency(row, Phase::Load).map(|it| it.sent);
+        load_lost: OptionalLong = latency(row, Phase::Load).map(|it| it.lost);
+        goodput_up_bit_per_s: OptionalLong = of_flows(row, |it| it.goodput_up_bit_per_s);
+        goodput_down_bit_per_s: OptionalLong = of_flows(row, |it| it.goodput_down_bit_per_s);
+        retransmits: OptionalLong = of_flows(row, |it| it.retransmits);
+        drops_up: OptionalLong = drops(row, Direction::Up);
+        drops_down: OptionalLong = drops(row, Direction::Down);
+        marks_up: OptionalLong = marks(row, Direction::Up);
+        marks_down: OptionalLong = marks(row, Direction::Down);
+        sojourn_p99_up_ns: OptionalLong = sojourn(row, Direction::Up);
+        sojourn_p99_down_ns: OptionalLong = sojourn(row, Direction::Down);
+        metrics: Text = json(&metrics(row));
+    }
 }
 
 pub(crate) const GROUP_ROWS: usize = 1 << 16;
 
-fn quantile(trial: &TrialRecord, phase: Phase, value: fn(&Distribution) -> i64) -> Option<i128> {
-    latency(trial, phase)?.distribution.as_ref().map(|it| value(it).into())
+fn quantile(trial: &TrialRecord, phase: Phase, value: fn(&Distribution) -> i64) -> Option<i64> {
+    latency(trial, phase)?.distribution.as_ref().map(value)
 }
 
 fn of_flows(trial: &TrialRecord, value: fn(&FlowRecord) -> Option<u64>) -> Option<i128> {
@@ -80,9 +77,9 @@ fn marks(trial: &TrialRecord, way: Direction) -> Option<i128> {
     sum(queues(trial, way).map(BottleneckSummary::marked_packets))
 }
 
-fn sojourn(trial: &TrialRecord, way: Direction) -> Option<i128> {
+fn sojourn(trial: &TrialRecord, way: Direction) -> Option<i64> {
     let p99s = queues(trial, way).filter_map(|it| Some(it.sojourn.as_ref()?.p99_ns));
-    p99s.max().map(Into::into)
+    p99s.max()
 }
 
 /// Returns the first open-loop probe of round trips.
@@ -102,8 +99,8 @@ fn latency(trial: &TrialRecord, phase: Phase) -> Option<&LatencySummary> {
     })
 }
 
-fn reasons(validity: &Validity) -> Option<Cow<'static, str>> {
-    (!validity.is_valid()).then(|| validity.reasons_in_words().join("; ").into())
+fn reasons(validity: &Validity) -> Option<String> {
+    (!validity.is_valid()).then(|| validity.reasons_in_words().join("; "))
 }
 
 /// Returns the metrics of all applications by `FLOW.METRIC`.
@@ -118,22 +115,21 @@ fn metrics(trial: &TrialRecord) -> BTreeMap<String, Option<f64>> {
 }
 
 /// Writes a map of texts and numbers, which cannot fail.
-fn json(value: &impl serde::Serialize) -> Cow<'static, str> {
-    serde_json::to_string(value).unwrap_or_default().into()
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// Writes the table of trials to a file that must not exist.
 pub(crate) fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
-    let mut table = NewTable::begin(path, &Trials::layout())?;
-    let mut groups = trials.chunks(GROUP_ROWS);
-    groups.try_for_each(|trials| table.write(&Trials::columns(trials.iter())))?;
+    let mut table = NewTable::begin(path, Trials::LAYOUT)?;
+    trials.iter().try_for_each(|trial| table.push(Trials::cells(&trial)))?;
     table.claim()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::Column;
+    use crate::table::Column;
 
     #[test]
     fn a_row_is_the_same_in_both_forms() {

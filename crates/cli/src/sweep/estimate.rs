@@ -124,7 +124,7 @@ fn asked_for(sweep: &Sweep) -> Vec<&str> {
 }
 
 fn has(rows: &SweepRows, metric: &str) -> bool {
-    let values = rows.column::<Option<f64>>(metric).unwrap_or_default();
+    let values = rows.column::<&[Option<f64>]>(metric).unwrap_or_default();
     values.iter().any(Option::is_some)
 }
 

@@ -9,25 +9,23 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::path::{Path, PathBuf};
 
-use parquet::column::reader::get_typed_column_reader;
-use parquet::data_type::{ByteArray, ByteArrayType};
-use parquet::errors::Result as ParquetResult;
-use parquet::file::reader::FileReader as _;
 use serde::{Deserialize, Serialize};
 use underload_record::schema::{RunRecord, TrialRecord};
 
-use crate::columns::{Column, Kind, Schema as _};
 use crate::error::{NEWEST_VERSION, Result, StoreError};
 use crate::files::{self, RECORD, TRIALS};
 use crate::run_data::check_trial;
-use crate::table_file::{self, NewTable};
+use crate::table::{Cell, Column, Kind, Table as _};
+use crate::table_file::{self, NewTable, damaged};
 use crate::trials::Trials;
-use crate::values::{guarded, required};
 
 /// Rows of a row group: some megabytes of text.
 const GROUP_ROWS: usize = 1 << 10;
 /// Rows that are read at once.
 const BATCH_ROWS: usize = 1 << 6;
+
+/// The column with the JSON objects of the trials.
+const RECORDS: &str = "record";
 
 /// The table with the trials of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,45 +60,31 @@ pub(crate) fn encode(path: &Path, record: &mut RunRecord, count: usize) -> Resul
 
 /// Returns the columns of every `trials.parquet`, and that of the records.
 fn layout() -> Vec<(&'static str, Kind)> {
-    let mut layout = Trials::layout();
-    layout.push(("record", Kind::Text));
+    let mut layout = Trials::LAYOUT.to_vec();
+    layout.push((RECORDS, Kind::Text));
     layout
 }
 
-/// A table that is written, with the trials of its last row group.
+/// A table that is written.
 pub(crate) struct NewRecords {
     path: PathBuf,
     table: NewTable,
-    group: Vec<TrialRecord>,
 }
 
 impl NewRecords {
     pub(crate) fn begin(path: &Path) -> Result<Self> {
-        let table = NewTable::begin(path, &layout())?;
-        Ok(Self { path: path.to_owned(), table, group: Vec::new() })
+        let table = NewTable::begin(path, &layout())?.with_group_rows(GROUP_ROWS);
+        Ok(Self { path: path.to_owned(), table })
     }
 
-    pub(crate) fn push(&mut self, trial: TrialRecord) -> Result<()> {
-        self.group.push(trial);
-        if self.group.len() < GROUP_ROWS { Ok(()) } else { self.write_group() }
+    pub(crate) fn push(&mut self, trial: &TrialRecord) -> Result<()> {
+        let record = serde_json::to_string(trial).map_err(StoreError::json(&self.path))?;
+        self.table.push(Trials::cells(&trial).chain([Cell::from(record)]))
     }
 
     /// Completes and names the table, unless a file of its name exists.
-    pub(crate) fn claim(mut self) -> Result<()> {
-        if !self.group.is_empty() {
-            self.write_group()?;
-        }
+    pub(crate) fn claim(self) -> Result<()> {
         self.table.claim()
-    }
-
-    fn write_group(&mut self) -> Result<()> {
-        let texts = self.group.iter().map(|it| serde_json::to_vec(it).map(ByteArray::from));
-        let texts: Result<Vec<ByteArray>, _> = texts.collect();
-        let texts = texts.map_err(StoreError::json(&self.path))?;
-        let mut columns = Trials::columns(self.group.iter());
-        columns.push(Column::Text(texts));
-        self.group.clear();
-        self.table.write(&columns)
     }
 }
 
@@ -119,35 +103,25 @@ pub(crate) fn read(
         return Err(StoreError::inconsistent(&directory.join(RECORD), reason));
     }
     let path = directory.join(TRIALS);
-    let damaged = |reason: String| StoreError::damaged(&path, reason);
-    let reader = table_file::open(&path, &layout())?;
+    let mut reader = table_file::open(&path, &layout(), |column| column == RECORDS)?;
     let (mut trials, mut bytes) = (Vec::new(), 0);
-    for position in 0..reader.num_row_groups() {
-        let texts = guarded(|| {
-            let group = reader.get_row_group(position)?;
-            let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-            let column = group.get_column_reader(Trials::COLUMNS.len())?;
-            Ok((rows, get_typed_column_reader::<ByteArrayType>(column)))
-        });
-        let (mut left, mut texts) = texts.map_err(|error| damaged(error.to_string()))?;
-        while left > 0 {
-            let rows = left.min(BATCH_ROWS);
-            let batch: ParquetResult<_> = guarded(|| required(&mut texts, rows));
-            for text in batch.map_err(|error| damaged(error.to_string()))? {
-                bytes += text.len() as u64;
-                if bytes > limit || trials.len() == *count {
-                    let reason = format!("more than {count} trials or {limit} bytes of them");
-                    return Err(damaged(reason));
-                }
-                let mut trial = trial(text.data(), trials.len(), variants).map_err(damaged)?;
-                reduce(&mut trial);
-                trials.push(trial);
+    while let Some(columns) = reader.next(BATCH_ROWS).map_err(damaged(&path))? {
+        let Some(Column::Text(texts)) = columns.last() else { continue };
+        for text in texts {
+            bytes += text.len() as u64;
+            if bytes > limit || trials.len() == *count {
+                let reason = format!("more than {count} trials or {limit} bytes of them");
+                return Err(StoreError::damaged(&path, reason));
             }
-            left -= rows;
+            let trial = trial(text.data(), trials.len(), variants);
+            let mut trial = trial.map_err(damaged(&path))?;
+            reduce(&mut trial);
+            trials.push(trial);
         }
     }
     if trials.len() < *count {
-        return Err(damaged(format!("{} trials; run.json has {count}", trials.len())));
+        let reason = format!("{} trials; run.json has {count}", trials.len());
+        return Err(StoreError::damaged(&path, reason));
     }
     Ok(trials)
 }

@@ -25,7 +25,7 @@ fn run(path: &Path, count: u32, most: usize) -> Result<RunRecord, StoreError> {
 /// Writes the table of these trials.
 fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
     let mut table = NewRecords::begin(path)?;
-    trials.iter().try_for_each(|trial| table.push(trial.clone()))?;
+    trials.iter().try_for_each(|trial| table.push(trial))?;
     table.claim()
 }
 

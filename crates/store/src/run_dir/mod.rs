@@ -9,7 +9,6 @@ use underload_disk::{self as disk, Access, GrowingFile, Journal};
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{Conclusion, LatencyPools, conclude};
 
-use crate::columns::{Column, Layout, Schema as _};
 use crate::error::{Result, StoreError};
 use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
 use crate::folder::{self, Folder};
@@ -17,7 +16,8 @@ use crate::records::{self, NewRecords};
 use crate::rows::{Points, Samples, from_samples, from_series};
 use crate::run_data::{RunData, check_trial, variant_names};
 use crate::spool::Spool;
-use crate::table_file::{self, TableWriter};
+use crate::table::{Column, Layout, Table as _, TableWriter};
+use crate::table_file::{self, not_written};
 use crate::trials;
 
 /// Maximum number of trials in `run.json`; if there are more, they are in `trials.parquet`.
@@ -181,11 +181,11 @@ impl RunDir {
         check_trial(trial, &self.variants).map_err(wrong)?;
         if self.keeps_samples && !samples.is_empty() {
             let columns = from_samples(trial, samples).map_err(wrong)?;
-            self.write_part(SAMPLES, &Samples::layout(), &columns)?;
+            self.write_part(SAMPLES, Samples::LAYOUT, &columns)?;
         }
         if self.keeps_samples && series.iter().any(|series| !series.points.is_empty()) {
             let columns = from_series(trial, series).map_err(wrong)?;
-            self.write_part(SERIES, &Points::layout(), &columns)?;
+            self.write_part(SERIES, Points::LAYOUT, &columns)?;
         }
         self.append_line(trial)?;
         self.pools.add(trial, samples);
@@ -265,10 +265,10 @@ impl RunDir {
     fn close(mut self, conclusion: Option<Conclusion>) -> Result<RunRecord> {
         self.record.complete = true;
         let path = self.folder.path();
-        for (name, layout) in [(SAMPLES, Samples::layout()), (SERIES, Points::layout())] {
+        for (name, layout) in [(SAMPLES, Samples::LAYOUT), (SERIES, Points::LAYOUT)] {
             let parts = (0..self.trials).map(|trial| part(path, trial, name));
             let parts = parts.filter(|part| part.exists());
-            table_file::merge(&path.join(name), &layout, parts)?;
+            table_file::merge(&path.join(name), layout, parts)?;
         }
         let [trials, record, journal] = [TRIALS, RECORD, JOURNAL].map(|name| path.join(name));
         let json = if self.trials > self.most_in_record {
@@ -280,7 +280,7 @@ impl RunDir {
                 if let Some(conclusion) = &mut conclusion {
                     conclusion.add(&trial);
                 }
-                table.push(trial)
+                table.push(&trial)
             })?;
             table.claim()?;
             if let Some(conclusion) = conclusion {
@@ -307,11 +307,11 @@ impl RunDir {
     fn write_part(&mut self, name: &str, layout: &Layout, columns: &[Column]) -> Result<()> {
         let path = part(self.path(), self.trials, name);
         let file = self.folder.begin(&path)?;
-        let written = TableWriter::new(&path, file, layout).and_then(|mut table| {
+        let written = TableWriter::new(file, layout).and_then(|mut table| {
             table.write(columns)?;
             table.finish().map(drop)
         });
-        self.folder.or_remove(&path, written)?;
+        self.folder.or_remove(&path, written.map_err(not_written(&path)))?;
         self.unsynced.push(path);
         Ok(())
     }

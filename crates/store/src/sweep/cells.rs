@@ -7,8 +7,8 @@ use underload_record::CONFIDENCE;
 use underload_record::schema::Interval;
 use underload_record::stats::RunningMean;
 
-use super::rows::{AxisColumn, AxisValue, Layout, SweepColumns, SweepRows, axis_cells};
-use crate::columns::{self, Cell, Column, Group, Kind, utf8};
+use super::rows::{AxisColumn, AxisValue, Group, Layout, SweepColumns, SweepRows, axis_cells};
+use crate::table::{self, Cell, Column, Kind};
 
 /// The summary of a cell's trials.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl CellFold {
         take: &mut dyn FnMut(SweepCell) -> Result<(), E>,
     ) -> Result<(), E> {
         let Ok(view) = View::new(&self.columns, rows.group()) else { return Ok(()) };
-        let Ok(valid) = view.group.get::<bool>("valid") else { return Ok(()) };
+        let Ok(valid) = view.group.get::<&[bool]>("valid") else { return Ok(()) };
         for row in 0..rows.len() {
             let number = u64::try_from(view.cells[row]).unwrap_or_default();
             if self.cell.as_ref().is_none_or(|(cell, _)| cell.cell != number) {
@@ -129,7 +129,7 @@ impl<'a> View<'a> {
 }
 
 fn text(bytes: &ByteArray) -> String {
-    utf8(bytes).unwrap_or_default().to_owned()
+    bytes.as_utf8().unwrap_or_default().to_owned()
 }
 
 /// Returns names and kinds of the columns of `cells.parquet`.
@@ -158,7 +158,7 @@ pub(super) struct CellRows {
 impl CellRows {
     pub(super) fn new(columns: &SweepColumns) -> Self {
         let layout = layout(columns);
-        let values = columns::empty(&layout);
+        let values = table::empty(&layout);
         Self { columns: columns.clone(), layout, values, count: 0 }
     }
 
@@ -179,7 +179,7 @@ impl CellRows {
             ])
             .chain(metrics)
             .chain([Cell::OptionalText(cell.error.as_deref().map(Into::into))]);
-        columns::push(&mut self.values, cells);
+        table::push(&mut self.values, cells);
         self.count += 1;
     }
 
@@ -190,7 +190,7 @@ impl CellRows {
     /// Returns the columns, and leaves them empty.
     pub(super) fn take(&mut self) -> Vec<Column> {
         self.count = 0;
-        std::mem::replace(&mut self.values, columns::empty(&self.layout))
+        std::mem::replace(&mut self.values, table::empty(&self.layout))
     }
 
     pub(super) fn layout(&self) -> Layout {
@@ -205,7 +205,7 @@ pub(super) fn from_columns(
     values: &[Column],
 ) -> Result<Vec<SweepCell>, String> {
     let view = View::new(columns, Group { layout, columns: values })?;
-    let [trials, failed] = ["trials", "failed"].map(|name| view.group.get::<i64>(name));
+    let [trials, failed] = ["trials", "failed"].map(|name| view.group.get::<&[i64]>(name));
     let (trials, failed) = (trials?, failed?);
     let ends = |end: &str| -> Result<Vec<&[Option<f64>]>, String> {
         let names = columns.metrics.iter().map(|metric| format!("{metric}{end}"));

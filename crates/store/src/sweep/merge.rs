@@ -6,15 +6,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parquet::file::reader::FileReader as _;
 use underload_disk::{self as disk, Access};
 
 use super::cells::{self, CellFold, CellRows, SweepCell};
 use super::rows::{self, SweepRows};
 use super::{CELLS, SweepDir, SweepManifest, read_whole, remove};
-use crate::columns::{Column, Kind};
 use crate::error::{Result, StoreError};
 use crate::files::{SWEEP, TRIALS, encode};
+use crate::table::{Column, Kind};
 use crate::table_file::{self, NewTable};
 
 const GROUP_ROWS: usize = 1 << 14;
@@ -171,13 +170,12 @@ fn table(
     stop: &AtomicBool,
     take: Take<'_, Vec<Column>>,
 ) -> Result<bool> {
-    let reader = table_file::open(path, layout)?;
-    for position in 0..reader.num_row_groups() {
+    let mut reader = table_file::open(path, layout, |_| true)?;
+    while let Some(columns) = reader.next(GROUP_ROWS).map_err(table_file::damaged(path))? {
         if stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let columns = table_file::read_group(&reader, position, layout);
-        take(columns.map_err(|reason| StoreError::damaged(path, reason))?)?;
+        take(columns)?;
     }
     Ok(true)
 }

@@ -25,14 +25,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use parquet::file::reader::FileReader as _;
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
 
-use crate::columns::Value as _;
 use crate::error::{Result, StoreError};
 use crate::files::{SWEEP, TRIALS, encode};
-use crate::{folder, table_file};
+use crate::folder;
+use crate::table::{TableReader, Values as _};
 
 pub use cells::SweepCell;
 pub use merge::CellTable;
@@ -293,11 +292,14 @@ impl SweepDir {
         let bytes = Bytes::from(read_whole(path)?);
         let layout = self.manifest.columns.layout();
         let read = || {
-            let reader = table_file::reader(bytes, &layout)?;
+            let reader = TableReader::new(bytes, &layout, |column| column == "trial");
+            let mut reader = reader.map_err(|error| error.to_string())?;
             let mut trials = Vec::new();
-            for position in 0..reader.num_row_groups() {
-                let columns = table_file::read_group(&reader, position, &layout[..1])?;
-                trials.extend_from_slice(columns.first().and_then(i64::values).unwrap_or_default());
+            while let Some(columns) =
+                reader.next(rows::BATCH_ROWS).map_err(|error| error.to_string())?
+            {
+                let read = columns.first().and_then(<&[i64]>::of);
+                trials.extend_from_slice(read.unwrap_or_default());
             }
             segments(&self.manifest, &trials)
         };

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use parquet::data_type::ByteArray;
-use parquet::file::reader::FileReader as _;
+use parquet::errors::ParquetError;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use underload_record::schema::TrialRecord;
 
-use crate::columns::{self, Cell, Column, Group, Kind, Schema as _, Value, utf8};
+use crate::table::{self, Cell, Column, Kind, Table as _, TableReader, Values};
 use crate::table_file;
 use crate::trials::Trials;
 
@@ -61,6 +60,9 @@ pub struct SweepRows {
     columns: Vec<Column>,
 }
 
+/// Rows that are read at once.
+pub(super) const BATCH_ROWS: usize = 1 << 14;
+
 /// Names and kinds of columns.
 pub(super) type Layout = Arc<[(String, Kind)]>;
 
@@ -71,7 +73,7 @@ impl SweepColumns {
             .map(named)
             .to_vec();
         layout.extend(self.axis_layout());
-        layout.extend(Trials::layout().into_iter().skip(1).map(named));
+        layout.extend(Trials::LAYOUT.iter().skip(1).copied().map(named));
         layout.extend(self.metrics.iter().map(|name| (name.clone(), Kind::OptionalDouble)));
         layout.push(named(("error", Kind::OptionalText)));
         layout.into()
@@ -91,7 +93,7 @@ impl SweepColumns {
     /// Returns names of other columns, which an axis or metric cannot have.
     pub fn reserved() -> impl Iterator<Item = &'static str> {
         let own = ["cell", "cell_id", "error", "trials", "failed"];
-        own.into_iter().chain(Trials::COLUMNS.iter().map(|(name, _)| *name))
+        own.into_iter().chain(Trials::LAYOUT.iter().map(|(name, _)| *name))
     }
 
     fn cells<'a>(&'a self, row: &'a SweepRow<'_>) -> impl Iterator<Item = Cell<'a>> {
@@ -100,7 +102,7 @@ impl SweepColumns {
             Cell::Long(row.cell.into()),
             Cell::Text(row.id.into()),
         ];
-        let of_trial = Trials::COLUMNS.iter().zip(Trials::cells(&row.trial)).skip(1);
+        let of_trial = Trials::LAYOUT.iter().zip(Trials::cells(&row.trial)).skip(1);
         let of_trial = of_trial.map(|((name, _), cell)| match (*name, row.error) {
             ("valid", Some(_)) => Cell::Boolean(false),
             _ => cell,
@@ -129,7 +131,7 @@ impl SweepRows {
     }
 
     pub(super) fn empty(layout: &Layout) -> Self {
-        Self { layout: Arc::clone(layout), columns: columns::empty(layout) }
+        Self { layout: Arc::clone(layout), columns: table::empty(layout) }
     }
 
     pub(super) fn from_columns(layout: &Layout, columns: Vec<Column>) -> Self {
@@ -138,7 +140,7 @@ impl SweepRows {
 
     /// Adds a row. `columns` must be those of [`SweepRows::new`].
     pub fn push(&mut self, columns: &SweepColumns, row: &SweepRow<'_>) {
-        columns::push(&mut self.columns, columns.cells(row));
+        table::push(&mut self.columns, columns.cells(row));
     }
 
     pub fn len(&self) -> usize {
@@ -154,22 +156,19 @@ impl SweepRows {
     }
 
     /// Returns the values of a column; `None` if the column does not exist or has another type.
-    pub fn column<V: Value>(&self, name: &str) -> Option<&[V]> {
+    pub fn column<'a, V: Values<'a>>(&'a self, name: &str) -> Option<V> {
         self.group().get(name).ok()
     }
 
     /// Returns the texts of a column, `None` for rows without one; `None` for a column of another
     /// type.
     pub fn texts(&self, name: &str) -> Option<Vec<Option<&str>>> {
-        fn text(text: &ByteArray) -> Option<&str> {
-            utf8(text).ok()
-        }
-        match self.column::<ByteArray>(name) {
-            Some(texts) => Some(texts.iter().map(text).collect()),
-            None => {
-                let texts = self.column::<Option<ByteArray>>(name)?;
-                Some(texts.iter().map(|it| it.as_ref().and_then(text)).collect())
+        let (_, column) = self.columns().find(|(own, _)| *own == name)?;
+        match column {
+            Column::Text(_) | Column::OptionalText(_) => {
+                Some((0..column.rows()).map(|row| column.text(row)).collect())
             }
+            _ => None,
         }
     }
 
@@ -199,17 +198,19 @@ impl SweepRows {
 
     /// Returns the bytes of a Parquet file.
     pub fn to_parquet(&self) -> Result<Vec<u8>, String> {
-        table_file::bytes(&self.layout, std::iter::once(self.columns.clone()))
+        let bytes = table_file::bytes(&self.layout, std::iter::once(self.columns.clone()));
+        bytes.map_err(|error| error.to_string())
     }
 
     /// Reads the rows of a Parquet file. Rejects columns of another sweep.
     pub fn from_parquet(columns: &SweepColumns, bytes: Vec<u8>) -> Result<Self, String> {
         let layout = columns.layout();
         let mut rows = Self::empty(&layout);
-        let reader = table_file::reader(Bytes::from(bytes), &layout)?;
-        for position in 0..reader.num_row_groups() {
-            let group =
-                Self::from_columns(&layout, table_file::read_group(&reader, position, &layout)?);
+        let damaged = |error: ParquetError| error.to_string();
+        let reader = TableReader::new(Bytes::from(bytes), &layout, |_| true);
+        let mut reader = reader.map_err(damaged)?;
+        while let Some(columns) = reader.next(BATCH_ROWS).map_err(damaged)? {
+            let group = Self::from_columns(&layout, columns);
             rows.extend(&group, 0..group.len());
         }
         Ok(rows)
@@ -218,4 +219,20 @@ impl SweepRows {
 
 pub(super) fn checksum(bytes: &[u8]) -> String {
     HEXLOWER.encode(&digest(&SHA256, bytes).as_ref()[..8])
+}
+
+/// The columns of some rows, found by their names.
+pub(crate) struct Group<'a, S> {
+    pub(crate) layout: &'a table::Layout<S>,
+    pub(crate) columns: &'a [Column],
+}
+
+impl<'a, S: AsRef<str>> Group<'a, S> {
+    /// Returns the values of a column of this kind.
+    pub(crate) fn get<V: Values<'a>>(&self, name: &str) -> Result<V, String> {
+        let mut columns = self.layout.iter().zip(self.columns);
+        let column = columns.find(|((own, _), _)| own.as_ref() == name);
+        let values = column.and_then(|(_, column)| V::of(column));
+        values.ok_or_else(|| format!("its column {name} is missing or of another kind"))
+    }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use underload_disk::Access;
 use underload_fleet::store::StoreError;
 
-use super::columns::{Written, damaged, failed};
+use super::table::{Written, damaged, failed};
 
 /// Version of the manifest and of the columns of its files.
 const FORMAT: u32 = 1;

@@ -6,10 +6,10 @@
 //! database. So a reader sees each result once: in the files if the manifest, which it reads once,
 //! says so, and otherwise in the database.
 
-mod columns;
 mod manifest;
 mod runs;
 mod sums;
+mod table;
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -20,12 +20,13 @@ use serde::{Deserialize, Serialize};
 use underload_disk::Access;
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{Filter, StoreError, StoredResult, Summed};
+use underload_store::Column;
 
 use crate::random;
-use columns::{Column, damaged, failed};
 pub(super) use manifest::{Manifest, Part, PlanDay, Rows};
 pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
 pub(super) use sums::Sums;
+use table::{damaged, failed};
 
 /// `95 days before 2026-11-23`
 pub(crate) fn summed_words(summed: Summed) -> String {
@@ -251,7 +252,7 @@ pub(super) fn sync_manifest(folder: &Path) -> Result<(), StoreError> {
 /// Returns [`StoreError::Broken`] if the hash of a file differs from that in the manifest.
 pub(super) fn verify(folder: &Path, part: &Part) -> Result<(), StoreError> {
     let path = part.path(folder);
-    let mut file = File::open(&path).map_err(columns::missing(&path))?;
+    let mut file = File::open(&path).map_err(table::missing(&path))?;
     let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -6,12 +6,15 @@
 
 use std::path::Path;
 
+use parquet::data_type::ByteArray;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind as Load;
 use underload_fleet::store::{Filter, StoreError, StoredResult};
+use underload_store::table::Table as _;
+use underload_store::{Column, table};
 
-use super::columns::{Column, Reader, Writer, Written, columns, damaged};
+use super::table::{Reader, Writer, Written, bins_of, counts_of, damaged, histogram, text};
 
 /// A result with its number in the database, which rises in the order of arrival.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,43 +52,55 @@ impl<'a> RunRow<'a> {
     }
 }
 
-// Columns of a file of runs. The plan is in its path.
-columns! { Run of row: RunRow;
-    Number: "number" Rising = row.number;
-    Device: "device" Bytes = &row.kept.device.0;
-    Pseudonym: "pseudonym" Bytes = &row.kept.pseudonym.0;
-    Epoch: "epoch" Long = i64::from(row.kept.epoch);
-    Sequence: "sequence" Rising = row.kept.sequence;
-    StoredMs: "stored_ms" Rising = row.kept.stored_ms;
-    Cohort: "cohort" Text = row.kept.cohort.as_str();
-    Model: "model" Text = row.kept.attributes.model.as_str();
-    Firmware: "firmware" Text = row.kept.attributes.firmware.as_str();
-    TierUp: "tier_up_bit_per_s" Long = row.kept.attributes.tier_up_bit_per_s;
-    TierDown: "tier_down_bit_per_s" Long = row.kept.attributes.tier_down_bit_per_s;
-    Segment: "segment" Text = row.kept.attributes.segment.as_str();
-    Region: "region" Text = row.kept.attributes.region.as_str();
-    Configured: "configured" Text = row.kept.attributes.configured.as_str();
-    Measured: "measured" Text = row.kept.attributes.measured.as_str();
-    Ordinal: "run" Rising = row.kept.result.run;
-    AtMs: "at_ms" Rising = row.kept.result.at_ms;
-    Outcome: "outcome" Text = name_of_outcome(row.kept.result.outcome);
-    Reason: "reason" Text = row.kept.result.reason.as_str();
-    Server: "server" Text = row.kept.result.server.as_str();
-    Version: "version" Text = row.kept.result.version.as_str();
-    StepNumber: "step_number" OptionalLong = row.step.map(|(place, _)| place as u64);
-    Step: "step" OptionalText = row.step(|step| step.step.as_str());
-    Kind: "kind" OptionalText = row.step(|step| step.kind.name());
-    Goodput: "goodput_bit_per_s" OptionalLong = row.step(|step| step.goodput_bit_per_s).flatten();
-    TierPercent: "tier_percent" OptionalReal = row.step(|step| step.tier_percent).flatten();
-    Dscp: "dscp" OptionalLong = row.dscp.map(u64::from);
-    Sent: "sent" OptionalLong = row.series.map(|series| series.sent);
-    Lost: "lost" OptionalLong = row.series.map(|series| series.lost);
-    Bin: "bin" Bins = row.series.map(|series| &series.bins);
-    Count: "count" Counts = row.series.map(|series| &series.bins);
-    P50: "p50_us" OptionalLong = row.series.and_then(|series| series.p50_us);
-    P99: "p99_us" OptionalLong = row.series.and_then(|series| series.p99_us);
-    Mean: "mean_us" OptionalLong = row.series.and_then(|series| series.mean_us);
-    Max: "max_us" OptionalLong = row.series.and_then(|series| series.max_us);
+table! {
+    /// Columns of a file of runs. The plan is in its path.
+    struct Runs of row: RunRow {
+        number: Long = row.number;
+        device: Bytes = &row.kept.device.0;
+        pseudonym: Bytes = &row.kept.pseudonym.0;
+        epoch: Long = row.kept.epoch;
+        sequence: Long = row.kept.sequence as i64;
+        stored_ms: Long = row.kept.stored_ms as i64;
+        cohort: Text = &row.kept.cohort;
+        model: Text = &row.kept.attributes.model;
+        firmware: Text = &row.kept.attributes.firmware;
+        tier_up_bit_per_s: Long = row.kept.attributes.tier_up_bit_per_s as i64;
+        tier_down_bit_per_s: Long = row.kept.attributes.tier_down_bit_per_s as i64;
+        segment: Text = &row.kept.attributes.segment;
+        region: Text = &row.kept.attributes.region;
+        configured: Text = &row.kept.attributes.configured;
+        measured: Text = &row.kept.attributes.measured;
+        run: Long = row.kept.result.run as i64;
+        at_ms: Long = row.kept.result.at_ms as i64;
+        outcome: Text = name_of_outcome(row.kept.result.outcome);
+        reason: Text = &row.kept.result.reason;
+        server: Text = &row.kept.result.server;
+        version: Text = &row.kept.result.version;
+        step_number: OptionalLong = row.step.map(|(place, _)| place as i64);
+        step: OptionalText = row.step(|step| step.step.as_str());
+        kind: OptionalText = row.step(|step| step.kind.name());
+        goodput_bit_per_s: OptionalLong =
+            row.step(|step| step.goodput_bit_per_s).flatten().map(signed);
+        tier_percent: OptionalDouble = row.step(|step| step.tier_percent).flatten();
+        dscp: OptionalLong = row.dscp;
+        sent: OptionalLong = row.series.map(|series| signed(series.sent));
+        lost: OptionalLong = row.series.map(|series| signed(series.lost));
+        bin: Longs = bins_of(row.series.map(|series| &series.bins));
+        count: Longs = counts_of(row.series.map(|series| &series.bins));
+        p50_us: OptionalLong = row.series.and_then(|series| series.p50_us).map(signed);
+        p99_us: OptionalLong = row.series.and_then(|series| series.p99_us).map(signed);
+        mean_us: OptionalLong = row.series.and_then(|series| series.mean_us).map(signed);
+        max_us: OptionalLong = row.series.and_then(|series| series.max_us).map(signed);
+    }
+}
+
+/// Returns the number with the same 64 bits; [`unsigned`] converts it back.
+fn signed(number: u64) -> i64 {
+    number as i64
+}
+
+fn unsigned(number: i64) -> u64 {
+    number as u64
 }
 
 /// Columns that sums and studies do not use, unless they are about one of these attributes.
@@ -104,7 +119,7 @@ pub(crate) struct RunsWriter {
 
 impl RunsWriter {
     pub(crate) fn new(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self { writer: Writer::new(path, Run::LAYOUT)?, results: 0, last: 0 })
+        Ok(Self { writer: Writer::new::<Runs<'_>>(path)?, results: 0, last: 0 })
     }
 
     pub(crate) fn add(&mut self, kept: &Numbered) -> Result<(), StoreError> {
@@ -114,19 +129,19 @@ impl RunsWriter {
         let row = RunRow { number: kept.number, kept: &kept.result, step, series, dscp };
         let steps = &kept.result.result.steps;
         if steps.is_empty() {
-            return self.writer.row(Run::values(row));
+            return self.writer.row::<Runs<'_>>(&row);
         }
         for step in steps.iter().enumerate() {
             let row = RunRow { step: Some(step), ..row };
             if step.1.series.is_empty() {
-                self.writer.row(Run::values(row))?;
+                self.writer.row::<Runs<'_>>(&row)?;
             }
             for series in &step.1.series {
                 let (series, dscp) = (Some(series), Some(series.dscp));
-                self.writer.row(Run::values(RunRow { series, dscp, ..row }))?;
+                self.writer.row::<Runs<'_>>(&RunRow { series, dscp, ..row })?;
             }
             if let Some(inside) = &step.1.inside {
-                self.writer.row(Run::values(RunRow { series: Some(inside), ..row }))?;
+                self.writer.row::<Runs<'_>>(&RunRow { series: Some(inside), ..row })?;
             }
         }
         Ok(())
@@ -154,7 +169,7 @@ type Batches<'a> = Box<dyn FnMut() -> Result<Option<Vec<Column>>, StoreError> + 
 ///
 /// [`Archive::visit_measured`]: underload_fleet::store::Archive::visit_measured
 pub(super) fn columns_of(path: &Path, attributes: Option<&[&str]>) -> Result<Reader, StoreError> {
-    Reader::open(path, Run::LAYOUT, |column| {
+    Reader::open::<Runs<'_>>(path, |column| {
         let is_it = |name: &&str| match *name {
             "tier" => ["tier_up_bit_per_s", "tier_down_bit_per_s"].contains(&column),
             name => name == column,
@@ -185,8 +200,9 @@ impl<'a> RunsReader<'a> {
     pub(crate) fn next_of(&mut self, filter: &Filter) -> Result<Option<Numbered>, StoreError> {
         let mut found: Option<(Numbered, Option<i64>)> = None;
         while self.has_row()? {
-            let row = Row { columns: &self.batch, row: self.row };
-            let number = row.long(Run::Number).ok_or_else(|| self.wrong())?;
+            let columns = Runs::view(&self.batch).ok_or_else(|| self.wrong())?;
+            let row = Row { all: &self.batch, columns, row: self.row };
+            let number = columns.number[self.row];
             let (kept, last_step) = match &mut found {
                 Some((kept, _)) if kept.number != number => break,
                 Some((kept, step)) => (kept, step),
@@ -221,10 +237,10 @@ impl<'a> RunsReader<'a> {
 }
 
 pub(crate) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreError> {
-    let mut reader = Reader::open(path, Run::LAYOUT, |column| column == "device")?;
+    let mut reader = Reader::open::<Runs<'_>>(path, |column| column == "device")?;
     while let Some(columns) = reader.next()? {
-        let Some(devices) = columns.get(Run::Device as usize) else { continue };
-        if (0..devices.rows()).any(|row| devices.bytes(row) == Some(&device.0[..])) {
+        let Some(Runs { device: devices, .. }) = Runs::view(&columns) else { continue };
+        if devices.iter().any(|own| own.data() == device.0) {
             return Ok(true);
         }
     }
@@ -232,109 +248,88 @@ pub(crate) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreErr
 }
 
 struct Row<'a> {
-    columns: &'a [Column],
+    all: &'a [Column],
+    columns: Runs<'a>,
     row: usize,
 }
 
 impl Row<'_> {
-    fn long(&self, column: Run) -> Option<i64> {
-        self.columns.get(column as usize)?.long(self.row)
-    }
-
-    fn number(&self, column: Run) -> Option<u64> {
-        self.long(column).map(|number| number as u64)
-    }
-
-    fn bytes(&self, column: Run) -> Option<&[u8]> {
-        self.columns.get(column as usize)?.bytes(self.row)
-    }
-
-    fn text(&self, column: Run) -> Option<&str> {
-        self.columns.get(column as usize)?.text(self.row)
-    }
-
-    fn real(&self, column: Run) -> Option<f64> {
-        self.columns.get(column as usize)?.real(self.row)
-    }
-
     /// Returns whether the cohort, hour and attributes meet the filter. Unreadable values match, so
     /// that reading the row reports the damage.
     fn is_meant(&self, filter: &Filter) -> bool {
-        let is = |column: Run, wanted: &str| self.text(column).is_none_or(|it| it == wanted);
-        let hour = |at_ms: u64| (at_ms / 3_600_000 % 24) as u8;
-        filter.cohort.as_ref().is_none_or(|cohort| is(Run::Cohort, cohort))
-            && filter
-                .hour
-                .is_none_or(|wanted| self.number(Run::AtMs).is_none_or(|it| hour(it) == wanted))
+        let hour = unsigned(self.columns.at_ms[self.row]) / 3_600_000 % 24;
+        let cohort = text(&self.columns.cohort[self.row]);
+        filter.cohort.as_ref().is_none_or(|wanted| cohort.is_none_or(|own| own == wanted))
+            && filter.hour.is_none_or(|wanted| hour == u64::from(wanted))
             && filter.attributes.iter().all(|(name, wanted)| {
-                let place = Run::LAYOUT.iter().position(|(column, _)| column == name);
-                let text = |place: usize| self.columns.get(place)?.text(self.row);
+                let place = Runs::LAYOUT.iter().position(|(column, _)| column == name);
+                let text = |place: usize| self.all.get(place)?.text(self.row);
                 // The tier is in two columns; the caller compares it.
                 name == "tier"
                     || place.is_some_and(|place| text(place).is_none_or(|it| it == wanted))
             })
     }
 
-    /// Returns the result without its steps.
+    /// Returns the result without its steps; `None` if a value is invalid.
     fn result(&self, plan: &str) -> Option<StoredResult> {
-        let owned = |column| self.text(column).map(str::to_owned);
-        let id = |column| self.bytes(column)?.try_into().ok();
+        let Self { columns, row, .. } = *self;
+        let owned = |column: &[ByteArray]| text(&column[row]).map(str::to_owned);
         Some(StoredResult {
-            device: DeviceId(id(Run::Device)?),
-            pseudonym: Pseudonym(id(Run::Pseudonym)?),
-            epoch: u32::try_from(self.long(Run::Epoch)?).ok()?,
-            sequence: self.number(Run::Sequence)?,
-            stored_ms: self.number(Run::StoredMs)?,
-            cohort: owned(Run::Cohort)?,
+            device: DeviceId(columns.device[row].data().try_into().ok()?),
+            pseudonym: Pseudonym(columns.pseudonym[row].data().try_into().ok()?),
+            epoch: u32::try_from(columns.epoch[row]).ok()?,
+            sequence: unsigned(columns.sequence[row]),
+            stored_ms: unsigned(columns.stored_ms[row]),
+            cohort: owned(columns.cohort)?,
             attributes: Attributes {
-                model: owned(Run::Model)?,
-                firmware: owned(Run::Firmware)?,
-                tier_up_bit_per_s: self.number(Run::TierUp)?,
-                tier_down_bit_per_s: self.number(Run::TierDown)?,
-                segment: owned(Run::Segment)?,
-                region: owned(Run::Region)?,
-                configured: owned(Run::Configured)?,
-                measured: owned(Run::Measured)?,
+                model: owned(columns.model)?,
+                firmware: owned(columns.firmware)?,
+                tier_up_bit_per_s: unsigned(columns.tier_up_bit_per_s[row]),
+                tier_down_bit_per_s: unsigned(columns.tier_down_bit_per_s[row]),
+                segment: owned(columns.segment)?,
+                region: owned(columns.region)?,
+                configured: owned(columns.configured)?,
+                measured: owned(columns.measured)?,
             },
             result: RunResult {
                 plan: plan.to_owned(),
-                run: self.number(Run::Ordinal)?,
-                at_ms: self.number(Run::AtMs)?,
-                outcome: outcome_of(self.text(Run::Outcome)?)?,
-                reason: owned(Run::Reason)?,
-                server: owned(Run::Server)?,
-                version: owned(Run::Version)?,
+                run: unsigned(columns.run[row]),
+                at_ms: unsigned(columns.at_ms[row]),
+                outcome: outcome_of(text(&columns.outcome[row])?)?,
+                reason: owned(columns.reason)?,
+                server: owned(columns.server)?,
+                version: owned(columns.version)?,
                 steps: Vec::new(),
             },
         })
     }
 
-    /// Adds the row's step, unless it is the last one of `result`, and its series.
+    /// Adds the row's step, unless it is the last one of `result`, and its series. `None` if a value
+    /// is invalid.
     fn add_to(&self, result: &mut RunResult, last_step: &mut Option<i64>) -> Option<()> {
-        let Some(place) = self.long(Run::StepNumber) else { return Some(()) };
+        let Self { columns, row, .. } = *self;
+        let Some(place) = columns.step_number[row] else { return Some(()) };
         if last_step.replace(place) != Some(place) {
             result.steps.push(StepResult {
-                step: self.text(Run::Step)?.to_owned(),
-                kind: Load::from_name(self.text(Run::Kind)?)?,
-                goodput_bit_per_s: self.number(Run::Goodput),
-                tier_percent: self.real(Run::TierPercent),
+                step: text(columns.step[row].as_ref()?)?.to_owned(),
+                kind: Load::from_name(text(columns.kind[row].as_ref()?)?)?,
+                goodput_bit_per_s: columns.goodput_bit_per_s[row].map(unsigned),
+                tier_percent: columns.tier_percent[row],
                 series: Vec::new(),
                 inside: None,
             });
         }
-        let Some(sent) = self.number(Run::Sent) else { return Some(()) };
-        let [bins, counts] = [Run::Bin, Run::Count].map(|it| self.columns.get(it as usize));
-        let bins = bins?.bins(counts, self.row)?;
-        let dscp = self.long(Run::Dscp);
+        let Some(sent) = columns.sent[row].map(unsigned) else { return Some(()) };
+        let dscp = columns.dscp[row];
         let series = SeriesResult {
             dscp: u8::try_from(dscp.unwrap_or(0)).ok()?,
             sent,
-            lost: self.number(Run::Lost)?,
-            bins,
-            p50_us: self.number(Run::P50),
-            p99_us: self.number(Run::P99),
-            mean_us: self.number(Run::Mean),
-            max_us: self.number(Run::Max),
+            lost: columns.lost[row].map(unsigned)?,
+            bins: histogram(columns.bin, columns.count, row)?,
+            p50_us: columns.p50_us[row].map(unsigned),
+            p99_us: columns.p99_us[row].map(unsigned),
+            mean_us: columns.mean_us[row].map(unsigned),
+            max_us: columns.max_us[row].map(unsigned),
         };
         let step = result.steps.last_mut()?;
         match dscp {
@@ -435,7 +430,7 @@ mod tests {
             let parts = |it: &StoredResult| (it.device, it.pseudonym, it.cohort.clone(), it.hour());
             assert_eq!((parts(&found), found.was_due()), (parts(whole), whole.was_due()));
             let series = whole.result.steps.iter_mut().flat_map(|step| &mut step.series);
-            series.for_each(|it| (it.p50_us, it.p99_us) = (Some(0), Some(0)));
+            series.for_each(|it| (it.p50_us, it.p99_us) = (None, None));
             assert_eq!(found.result.steps, whole.result.steps);
         }
     }

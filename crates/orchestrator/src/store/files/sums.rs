@@ -8,38 +8,43 @@ use underload_fleet::bins::Bins;
 use underload_fleet::plan::Kind;
 use underload_fleet::retention::{EndKey, Fold, SumKey};
 use underload_fleet::store::StoreError;
+use underload_store::{Column, table};
 
-use super::columns::{Column, Layout, Reader, Writer, Written, columns, damaged};
 use super::runs::{name_of_outcome, outcome_of};
+use super::table::{Reader, Writer, Written, bins_of, counts_of, damaged, histogram, text};
 
 type SumRow<'a> = (&'a SumKey, &'a KeptSum);
 
-// Columns of a file of sums. Plan and day are in its path.
-columns! { SumColumn of row: SumRow;
-    Cohort: "cohort" Text = row.0.cohort.as_str();
-    Hour: "hour" Long = i64::from(row.0.hour);
-    Tier: "tier" Text = row.0.tier.as_str();
-    Region: "region" Text = row.0.region.as_str();
-    Firmware: "firmware" Text = row.0.firmware.as_str();
-    Step: "step" Text = row.0.step.as_str();
-    Kind: "kind" Text = row.0.kind.name();
-    Dscp: "dscp" Long = i64::from(row.0.dscp);
-    Tests: "tests" Long = row.1.tests;
-    Devices: "devices" OptionalLong = row.1.devices;
-    Sent: "sent" Long = row.1.sent;
-    Lost: "lost" Long = row.1.lost;
-    Bin: "bin" Bins = Some(&row.1.bins);
-    Count: "count" Counts = Some(&row.1.bins);
+table! {
+    /// Columns of a file of sums. Plan and day are in its path.
+    struct SumColumns of row: SumRow {
+        cohort: Text = &row.0.cohort;
+        hour: Long = row.0.hour;
+        tier: Text = &row.0.tier;
+        region: Text = &row.0.region;
+        firmware: Text = &row.0.firmware;
+        step: Text = &row.0.step;
+        kind: Text = row.0.kind.name();
+        dscp: Long = row.0.dscp;
+        tests: Long = row.1.tests;
+        devices: OptionalLong = row.1.devices;
+        sent: Long = row.1.sent;
+        lost: Long = row.1.lost;
+        bin: Longs = bins_of(Some(&row.1.bins));
+        count: Longs = counts_of(Some(&row.1.bins));
+    }
 }
 
 type EndRow<'a> = (&'a EndKey, u64);
 
-// Columns of a file of ends.
-columns! { EndColumn of row: EndRow;
-    Cohort: "cohort" Text = row.0.cohort.as_str();
-    Outcome: "outcome" Text = name_of_outcome(row.0.outcome);
-    Reason: "reason" Text = row.0.reason.as_str();
-    Count: "count" Long = row.1;
+table! {
+    /// Columns of a file of ends.
+    struct EndColumns of row: EndRow {
+        cohort: Text = &row.0.cohort;
+        outcome: Text = name_of_outcome(row.0.outcome);
+        reason: Text = &row.0.reason;
+        count: Long = row.1;
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,29 +83,31 @@ impl Sums {
     }
 
     pub(crate) fn write_sums(&self, path: &Path) -> Result<Written, StoreError> {
-        let mut writer = Writer::new(path, SumColumn::LAYOUT)?;
+        let mut writer = Writer::new::<SumColumns<'_>>(path)?;
         for row in &self.sums {
-            writer.row(SumColumn::values(row))?;
+            writer.row::<SumColumns<'_>>(&row)?;
         }
         writer.finish()
     }
 
     pub(crate) fn write_ends(&self, path: &Path) -> Result<Written, StoreError> {
-        let mut writer = Writer::new(path, EndColumn::LAYOUT)?;
+        let mut writer = Writer::new::<EndColumns<'_>>(path)?;
         for (key, count) in &self.ends {
-            writer.row(EndColumn::values((key, *count)))?;
+            writer.row::<EndColumns<'_>>(&(key, *count))?;
         }
         writer.finish()
     }
 
     pub(crate) fn read_sums(&mut self, path: &Path, of: (&str, u32)) -> Result<(), StoreError> {
-        let row = |columns: &[Column], row| sum_of(columns, row, of);
-        read(&mut self.sums, path, (SumColumn::LAYOUT, "sum"), row)
+        let reader = Reader::open::<SumColumns<'_>>(path, |_| true)?;
+        let row = |columns: &[Column], row| SumColumns::view(columns)?.sum(row, of);
+        read(&mut self.sums, path, (reader, "sum"), row)
     }
 
     pub(crate) fn read_ends(&mut self, path: &Path, of: (&str, u32)) -> Result<(), StoreError> {
-        let row = |columns: &[Column], row| end_of(columns, row, of);
-        read(&mut self.ends, path, (EndColumn::LAYOUT, "count"), row)
+        let reader = Reader::open::<EndColumns<'_>>(path, |_| true)?;
+        let row = |columns: &[Column], row| EndColumns::view(columns)?.end(row, of);
+        read(&mut self.ends, path, (reader, "count"), row)
     }
 }
 
@@ -108,10 +115,9 @@ impl Sums {
 fn read<K: Ord, V>(
     rows: &mut BTreeMap<K, V>,
     path: &Path,
-    (layout, what): (&Layout, &str),
+    (mut reader, what): (Reader, &str),
     row_of: impl Fn(&[Column], usize) -> Option<(K, V)>,
 ) -> Result<(), StoreError> {
-    let mut reader = Reader::open(path, layout, |_| true)?;
     while let Some(columns) = reader.next()? {
         for row in 0..columns.first().map_or(0, Column::rows) {
             let (key, value) = row_of(&columns, row)
@@ -122,43 +128,44 @@ fn read<K: Ord, V>(
     Ok(())
 }
 
-fn sum_of(columns: &[Column], row: usize, (plan, day): (&str, u32)) -> Option<(SumKey, KeptSum)> {
-    let text = |column: SumColumn| columns.get(column as usize)?.text(row);
-    let long = |column: SumColumn| columns.get(column as usize)?.long(row);
-    let key = SumKey {
-        plan: plan.to_owned(),
-        cohort: text(SumColumn::Cohort)?.to_owned(),
-        day,
-        hour: u8::try_from(long(SumColumn::Hour)?).ok()?,
-        tier: text(SumColumn::Tier)?.to_owned(),
-        region: text(SumColumn::Region)?.to_owned(),
-        firmware: text(SumColumn::Firmware)?.to_owned(),
-        step: text(SumColumn::Step)?.to_owned(),
-        kind: Kind::from_name(text(SumColumn::Kind)?)?,
-        dscp: u8::try_from(long(SumColumn::Dscp)?).ok()?,
-    };
-    let counts = columns.get(SumColumn::Count as usize);
-    let bins = columns.get(SumColumn::Bin as usize)?.bins(counts, row)?;
-    let sum = KeptSum {
-        bins,
-        tests: long(SumColumn::Tests)? as u64,
-        devices: long(SumColumn::Devices).map(|devices| devices as u64),
-        sent: long(SumColumn::Sent)? as u64,
-        lost: long(SumColumn::Lost)? as u64,
-    };
-    Some((key, sum))
+impl SumColumns<'_> {
+    /// Returns a row; `None` if a value is invalid.
+    fn sum(&self, row: usize, (plan, day): (&str, u32)) -> Option<(SumKey, KeptSum)> {
+        let key = SumKey {
+            plan: plan.to_owned(),
+            cohort: text(&self.cohort[row])?.to_owned(),
+            day,
+            hour: u8::try_from(self.hour[row]).ok()?,
+            tier: text(&self.tier[row])?.to_owned(),
+            region: text(&self.region[row])?.to_owned(),
+            firmware: text(&self.firmware[row])?.to_owned(),
+            step: text(&self.step[row])?.to_owned(),
+            kind: Kind::from_name(text(&self.kind[row])?)?,
+            dscp: u8::try_from(self.dscp[row]).ok()?,
+        };
+        let sum = KeptSum {
+            bins: histogram(self.bin, self.count, row)?,
+            tests: self.tests[row] as u64,
+            devices: self.devices[row].map(|devices| devices as u64),
+            sent: self.sent[row] as u64,
+            lost: self.lost[row] as u64,
+        };
+        Some((key, sum))
+    }
 }
 
-fn end_of(columns: &[Column], row: usize, (plan, day): (&str, u32)) -> Option<(EndKey, u64)> {
-    let text = |column: EndColumn| columns.get(column as usize)?.text(row);
-    let key = EndKey {
-        plan: plan.to_owned(),
-        cohort: text(EndColumn::Cohort)?.to_owned(),
-        day,
-        outcome: outcome_of(text(EndColumn::Outcome)?)?,
-        reason: text(EndColumn::Reason)?.to_owned(),
-    };
-    Some((key, columns.get(EndColumn::Count as usize)?.long(row)? as u64))
+impl EndColumns<'_> {
+    /// Returns a row; `None` if a value is invalid.
+    fn end(&self, row: usize, (plan, day): (&str, u32)) -> Option<(EndKey, u64)> {
+        let key = EndKey {
+            plan: plan.to_owned(),
+            cohort: text(&self.cohort[row])?.to_owned(),
+            day,
+            outcome: outcome_of(text(&self.outcome[row])?)?,
+            reason: text(&self.reason[row])?.to_owned(),
+        };
+        Some((key, self.count[row] as u64))
+    }
 }
 #[cfg(test)]
 mod tests {
