@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-/// The newest supported version of the format of runs, with trials in a table.
-pub(crate) const NEWEST_VERSION: u32 = 2;
+use underload_record::schema::FORMAT_VERSION;
 
 /// The result of reading or writing a run directory.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -36,7 +35,7 @@ pub enum StoreError {
     #[error("{}: not a run record", path.display())]
     Json { path: PathBuf, source: serde_json::Error },
     #[error(
-        "{}: format version {found}; this program reads versions 1 to {NEWEST_VERSION}",
+        "{}: format version {found}; this program reads version {FORMAT_VERSION}",
         path.display()
     )]
     Version { path: PathBuf, found: u64 },

@@ -7,9 +7,9 @@ use underload_disk::Lines;
 use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
-use crate::error::{NEWEST_VERSION, Result, StoreError};
+use crate::error::{Result, StoreError};
 use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, SWEEP, TEXT_LIMIT, part, read_text};
-use crate::records::{self, Apart, TrialsIn};
+use crate::records::{self, TrialsIn};
 use crate::rows::{Points, Samples, to_samples, to_series};
 use crate::run_data::{RunData, check_trial, variant_names};
 use crate::run_dir::RunDir;
@@ -141,30 +141,26 @@ pub fn parse_run_json(text: &[u8]) -> Result<RunRecord> {
     }
 }
 
-/// Parses a record of any version, converts it to [`FORMAT_VERSION`], and returns the table with
-/// its trials if there is one.
+/// Parses a record, and returns the table with its trials if there is one.
 fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>)> {
     #[derive(serde::Deserialize)]
-    struct Versioned {
+    struct Head {
         format_version: u64,
+        trials_in: Option<serde_json::Value>,
     }
-    // The version is checked first, because a newer format may lack the other fields.
-    let versioned: Versioned = serde_json::from_slice(text).map_err(StoreError::json(path))?;
-    let found = versioned.format_version;
-    if found == 0 || found > u64::from(NEWEST_VERSION) {
-        return Err(StoreError::Version { path: path.to_owned(), found });
+    // The version is checked first, because another format may lack the other fields.
+    let head: Head = serde_json::from_slice(text).map_err(StoreError::json(path))?;
+    if head.format_version != u64::from(FORMAT_VERSION) {
+        return Err(StoreError::Version { path: path.to_owned(), found: head.format_version });
     }
-    let mut record: RunRecord = serde_json::from_slice(text).map_err(StoreError::json(path))?;
+    let record: RunRecord = serde_json::from_slice(text).map_err(StoreError::json(path))?;
     check(&record).map_err(|reason| StoreError::inconsistent(path, reason))?;
-    if record.format_version == FORMAT_VERSION {
-        return Ok((record, None));
-    }
-    let apart: Apart = serde_json::from_slice(text).map_err(StoreError::json(path))?;
+    let Some(trials_in) = head.trials_in else { return Ok((record, None)) };
+    let trials_in = serde_json::from_value(trials_in).map_err(StoreError::json(path))?;
     if !record.trials.is_empty() {
         return Err(StoreError::inconsistent(path, "has trials, and names a table of trials"));
     }
-    record.format_version = FORMAT_VERSION;
-    Ok((record, Some(apart.trials_in)))
+    Ok((record, Some(trials_in)))
 }
 
 /// Checks that indices equal positions, and that names are known and unique.

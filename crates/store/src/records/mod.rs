@@ -1,18 +1,17 @@
 //! Runs with too many trials for `run.json`, whose records are in `trials.parquet`.
 //!
 //! The record of 26,000 trials has a hundred megabytes as JSON, which every reader would have to
-//! parse at once. Format version 2 is for these runs alone: `run.json` has everything but the
-//! trials, and [`TrialsIn`] in their place. The table has one more column, with the JSON objects of
+//! parse at once. `run.json` of such a run has everything but the trials, and [`TrialsIn`] in their
+//! place. The table has one more column, with the JSON objects of
 //! `trials`, which compress well. It is written and read some rows at a time.
 
 use std::collections::BTreeSet;
-use std::mem;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use underload_record::schema::{RunRecord, TrialRecord};
 
-use crate::error::{NEWEST_VERSION, Result, StoreError};
+use crate::error::{Result, StoreError};
 use crate::files::{self, RECORD, TRIALS};
 use crate::run_data::check_trial;
 use crate::table::{Cell, Column, Kind, Table as _};
@@ -35,12 +34,6 @@ pub(crate) struct TrialsIn {
     count: usize,
 }
 
-/// The key by which `run.json` names the file of its trials, in runs whose trials are in one.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Apart {
-    pub(crate) trials_in: TrialsIn,
-}
-
 /// The content of `run.json` of a run whose trials are in another file.
 #[derive(Debug, Serialize)]
 struct Head<'a> {
@@ -50,12 +43,8 @@ struct Head<'a> {
 }
 
 /// Returns `run.json` of a run whose `count` trials are in the table.
-pub(crate) fn encode(path: &Path, record: &mut RunRecord, count: usize) -> Result<Vec<u8>> {
-    let version = mem::replace(&mut record.format_version, NEWEST_VERSION);
-    let trials_in = TrialsIn { file: TRIALS.to_owned(), count };
-    let json = files::encode(path, &Head { record, trials_in });
-    record.format_version = version;
-    json
+pub(crate) fn encode(path: &Path, record: &RunRecord, count: usize) -> Result<Vec<u8>> {
+    files::encode(path, &Head { record, trials_in: TrialsIn { file: TRIALS.to_owned(), count } })
 }
 
 /// Returns the columns of every `trials.parquet`, and that of the records.

@@ -4,6 +4,7 @@
 use std::fs;
 
 use underload_disk::faults;
+use underload_record::schema::FORMAT_VERSION;
 
 use super::*;
 use crate::files::JOURNAL;
@@ -59,7 +60,7 @@ fn a_run_is_the_same_wherever_its_trials_are() {
     assert_eq!(fs::read(copy.join(RECORD)).unwrap(), fs::read(inside.join(RECORD)).unwrap());
     let text = fs::read(apart.join(RECORD)).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!(json["format_version"], NEWEST_VERSION);
+    assert_eq!(json["format_version"], FORMAT_VERSION);
     assert_eq!(json["trials"], serde_json::json!([]));
     assert_eq!(json["trials_in"], serde_json::json!({ "file": "trials.parquet", "count": 5 }));
     let told = parse_run_json(&text).unwrap_err().to_string();
@@ -215,14 +216,11 @@ fn a_record_names_no_file_but_the_one_beside_it() {
             "{told}"
         );
     }
-    change(&root, |json| json["trials_in"] = serde_json::Value::Null);
+    change(&root, |json| json["trials_in"] = serde_json::json!([]));
     assert!(refused(&root).contains("not a run record"));
     change(&root, |json| json["trials"] = serde_json::json!([trial(0).0]));
     change(&root, |json| json["trials_in"] = serde_json::json!({ "file": TRIALS, "count": 3 }));
     assert!(refused(&root).contains("has trials, and names a table of trials"));
-    // In version 1 the key is unknown, and ignored.
-    change(&root, |json| json["format_version"] = 1.into());
-    assert_eq!(RunDir::read_record(&root).unwrap().trials.len(), 1);
 }
 
 #[test]
@@ -235,7 +233,7 @@ fn the_pages_on_the_format_describe_runs_of_many_trials() {
     assert!(fields.contains("\n## TrialsIn\n"));
     let (column, _) = layout().pop().expect("a column");
     assert!(page.contains(&format!("\n| `{column}` | text |")), "{column}");
-    assert!(page.contains(&format!("`format_version` is 1, or {NEWEST_VERSION} if")));
+    assert!(page.contains(&format!("`format_version` is {FORMAT_VERSION}.")));
     let most = in_words(MOST_IN_RECORD);
     assert!(page.contains(&format!("A `run.json` has at most {most} trials")));
 }

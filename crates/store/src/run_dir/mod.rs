@@ -286,7 +286,7 @@ impl RunDir {
             if let Some(conclusion) = conclusion {
                 conclusion.finish(&mut self.record, &self.pools);
             }
-            records::encode(&record, &mut self.record, count)?
+            records::encode(&record, &self.record, count)?
         } else {
             trials::write(&trials, &self.record.trials)?;
             encode(&record, &self.record)?

@@ -210,7 +210,7 @@ impl Series {
         let name = name_of(path).ok_or("its name is not UTF-8")?;
         if fs::symlink_metadata(path.join(MADE)).is_err() {
             return Err(format!(
-                "it has no {MADE}: an incomplete run, one of an earlier version, or no run"
+                "it has no {MADE}: an incomplete run, or no run"
             ));
         }
         let made: RunMark =
