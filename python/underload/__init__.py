@@ -6,8 +6,8 @@
     run.variants["docsis-pie-35"].working.p99   # ms
     run.samples.to_polars()                 # or pandas, pyarrow, DuckDB: nothing is copied
 
-Everything is the program's own: the same scenarios, disciplines, transports and statistics, and
-the same bytes for the same seed. Times are milliseconds where a number has no unit in its name.
+The package runs the same code as the program `underload`: equal scenarios and seeds give equal
+bytes. Numbers without a unit in their name are milliseconds.
 """
 
 from __future__ import annotations
@@ -125,9 +125,11 @@ _MODULES = ("docsis", "environments", "stats")
 
 
 def env(kind: str, **settings: Any) -> Any:
-    """A Gymnasium environment over the simulator: `"congestion-control"` chooses the window of a
-    flow, `"queue"` how often a queue signals; the settings are those of
-    `underload.environments.CongestionControl` and `QueueManagement`. Needs gymnasium and NumPy.
+    """Returns a Gymnasium environment over the simulator: in `"congestion-control"` the agent
+    chooses the window of a flow, in `"queue"` how often a queue signals. `settings` are the
+    arguments of `underload.environments.CongestionControl` or `QueueManagement`.
+
+    Raises `EnvError` for another `kind`, `MissingLibrary` without gymnasium or NumPy.
     """
     from ._optional import library
 
@@ -145,7 +147,7 @@ def env(kind: str, **settings: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    # Modules that are imported when they are first asked for.
+    # These modules are imported at their first use.
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

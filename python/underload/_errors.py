@@ -1,4 +1,4 @@
-"""The exceptions of this package; their messages are the program's."""
+"""The exceptions of this package. Their messages are those of the program."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class SpecError(Error, ValueError):
 
 
 class RunError(Error, RuntimeError):
-    """A run or measurement that could not begin or was not completed; `run` has what was finished,
-    or is `None`."""
+    """A run or measurement that could not begin or was not completed. `run` has its finished
+    trials; `None` if no trial was finished."""
 
     run: Run | None
 
@@ -77,13 +77,13 @@ class RunError(Error, RuntimeError):
 
 
 class OwnCodeError(RunError):
-    """An algorithm of your own that raised an exception or returned an invalid answer: its class
-    and method, the variant and the trial. `__cause__` is its exception, with the traceback; `run` has
-    the trials that were finished before."""
+    """An algorithm of your own raised an exception or returned an invalid answer. The message has
+    its class and method, the variant and the trial; `__cause__` is the exception of the algorithm;
+    `run` has the trials that were finished before."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run; `run` has the trials that were finished, or is `None`."""
+    """Ctrl-C during a run. `run` has the finished trials; `None` if no trial was finished."""
 
     run: Run | None
 
@@ -97,8 +97,8 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ClusterError(Error, RuntimeError):
-    """Workers of a cluster that cannot be reached, have another version, or are lost repeatedly;
-    the results so far are stored."""
+    """Workers of a cluster that cannot be reached, have another version, or were lost. Finished
+    results are stored."""
 
 
 class StoreError(Error, OSError):
@@ -106,7 +106,7 @@ class StoreError(Error, OSError):
 
 
 class FormatError(Error, ValueError):
-    """A file that is not a run of this program, or of another whose files it can read."""
+    """A file that is neither a run of this program nor one of the other formats that it reads."""
 
 
 class ReportError(Error, RuntimeError):

@@ -11,7 +11,7 @@ from ._optional import library
 class Frame:
     """A table in Arrow's memory format, which needs no library.
 
-    Anything that knows Arrow's C data interface takes it as it is and copies nothing:
+    Libraries that support Arrow's C data interface read it without copying:
     `polars.DataFrame(frame)`, `pyarrow.table(frame)`, `duckdb.sql("from frame")`. Times end in
     `_ns` and are nanoseconds since the start of their trial; a missing value is null.
     """
@@ -28,7 +28,7 @@ class Frame:
         return self._raw.__arrow_c_schema__()
 
     def __len__(self) -> int:
-        """Rows."""
+        """Returns the number of rows."""
         return len(self._raw)
 
     @property

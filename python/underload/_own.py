@@ -23,7 +23,7 @@ class Aqm:
     """Decides which packets of a queue are dropped or marked: the base of a class of your own.
 
     The queue itself is first in, first out, and underload's: it stores and counts packets, and
-    drops arrivals that find no room. `own()` creates an object for one queue of one trial, with
+    drops arrivals when it is full. `own()` creates an object for one queue of one trial, with
     the parameters given to `own()`. `rng`, set before `__init__` runs, draws random numbers that
     depend only on the run's seed. Times are whole ns that never go backwards. A class that reads
     no clock has the same results for the same seed.
@@ -36,24 +36,24 @@ class Aqm:
     """Random numbers for this queue of this trial."""
 
     def on_enqueue(self, now_ns: int, packet: PacketMeta, backlog: Backlog) -> Verdict:
-        """Called for an arrival that finds room. `backlog` excludes it."""
+        """Called for an arrival that the queue can store. `backlog` excludes the arrival."""
         return "pass"
 
     def on_dequeue(self, now_ns: int, packet: PacketMeta, backlog: Backlog) -> Verdict:
-        """Called for the head when the link is free. It has waited for
-        `now_ns - packet.arrived_ns`. After a drop the method is called for the next packet.
-        `backlog` includes the head."""
+        """Called for the packet at the head when the link is free. The packet has waited for
+        `now_ns - packet.arrived_ns`; `backlog` includes it. After a drop, the method is called for
+        the next packet."""
         return "pass"
 
     def on_refused(self, now_ns: int, packet: PacketMeta, backlog: Backlog) -> None:
-        """Called for an arrival that found no room and was dropped."""
+        """Called for an arrival that was dropped because the queue is full."""
 
 
 class CongestionControl:
     """Decides how much a TCP sender may have in flight: the base of a class of your own.
 
     The transport is underload's: it detects losses, retransmits, and times out. After every method
-    it reads `cwnd` and `pacing_rate` of the object and obeys them, in recovery, too. `own()`
+    it applies `cwnd` and `pacing_rate` of the object, also in recovery. `own()`
     creates an object for one connection of one trial, with the parameters given to `own()`. The
     attributes below are set before `__init__` runs. An exception ends the run with `OwnCodeError`.
 
@@ -87,7 +87,7 @@ class CongestionControl:
         self.cwnd = max(self.cwnd / 2, 2)
 
     def on_ecn(self, event: CongestionEvent) -> None:
-        """Called once per window when a mark is reported. By default as a loss."""
+        """Called once per window when a mark is reported. By default calls `on_loss`."""
         self.on_loss(event)
 
     def on_timeout(self, event: CongestionEvent) -> None:

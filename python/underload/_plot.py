@@ -1,4 +1,4 @@
-"""The plots of a report, one by one."""
+"""The plots of a report."""
 
 from __future__ import annotations
 
@@ -53,15 +53,14 @@ class Plots(Mapping[str, Plot]):
         return len(self._plots)
 
     def cdf(self, phase: str = "load") -> Plot:
-        """The distribution of latency, a line per variant; `phase`: `load` or `idle`. If a report has
-        too many trials for a line through all packets, the distribution of the trials' means under
-        load."""
+        """Returns the distribution of latency with a line per variant; `phase`: `load` or `idle`. A
+        report of many trials has the distribution of their means under load instead."""
         return self["cdf-mean" if phase == "load" and "cdf-load" not in self else f"cdf-{phase}"]
 
     def timeline(self, variant: int = 0) -> Plot:
-        """A trial of a variant over time, by the variant's position from 0."""
+        """Returns a trial of a variant over time; `variant` is its position from 0."""
         return self[f"timeline-{variant}"]
 
     def shown(self) -> list[Plot]:
-        """The plots that a notebook shows below a run."""
+        """Returns the plots that a notebook shows below a run."""
         return [it for name, it in self._plots.items() if "timeline" not in name][:MOST_SHOWN]

@@ -1,4 +1,4 @@
-"""The progress of runs and sweeps, as a progress bar."""
+"""Progress bars of runs and sweeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ object with `update(n)` and `close()`."""
 
 
 class Hearing:
-    """Receives the events of the native module, and shows them if somebody is looking."""
+    """Receives the events of the native module, and shows them as a progress bar."""
 
     def __init__(self, name: str, unit: str, progress: bool | Bar | None) -> None:
         self._name, self._unit = name, unit
@@ -36,7 +36,7 @@ class Hearing:
             self._shown.update(value if kind == "computed" else 1)
 
     def close(self) -> None:
-        """Ends the bar."""
+        """Removes the bar."""
         if self._shown is not None:
             self._shown.close()
             self._shown = None

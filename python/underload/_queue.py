@@ -53,10 +53,10 @@ class Event(NamedTuple):
 
 
 class Queue:
-    """A queue discipline: a value for scenarios, and a queue to put packets into.
+    """A queue discipline, for scenarios or to be used step by step.
 
-    Step by step, the caller has the clock: `now_ns`, in ns, must not go backwards. The queue is
-    empty at the first call. A pickled queue keeps its settings, not its packets.
+    Step by step, the caller passes the time `now_ns`, in ns, which must not decrease. The queue is
+    empty at the first call. Pickling stores its settings without its packets.
     """
 
     def __init__(self, spec: str, *, link: str | None = None, seed: int = 1) -> None:
@@ -176,12 +176,12 @@ def _link(spec: str, queue: str | Queue, seed: int) -> Link:
 
 
 def queue(name: str, *, link: str | None = None, seed: int = 1, **parameters: Any) -> Queue:
-    """A queue by its name and parameters: `queue("pie", profile="rfc", target="15ms")`, or by its
-    SPEC: `queue("pie:profile=rfc")`.
+    """Returns a queue by its name and parameters, `queue("pie", profile="rfc", target="15ms")`, or
+    by its SPEC, `queue("pie:profile=rfc")`.
 
-    `link`: the link behind the queue, which some queues need to know when they are used step by
-    step. In parameters, `_` means `-`. Raises `SpecError` for an unknown queue or parameter, with
-    those that exist.
+    `link`: the link behind the queue, which some queues need if they are used step by step. In
+    names of parameters, `_` is written for `-`. Raises `SpecError` for an unknown queue or
+    parameter; the message lists those that exist.
     """
     made = Queue(_spec(name, parameters), link=link, seed=seed)
     try:
@@ -199,7 +199,7 @@ def queues() -> list[str]:
 
 
 def link(name: str, queue: str | Queue, *, seed: int = 1, **parameters: Any) -> Link:
-    """A link by its rate or name, with the queue before it: `link("20mbit", "codel")`,
+    """Returns a link by its rate or name, with the queue before it: `link("20mbit", "codel")`,
     `link("20mbit", queue("pie"), delay="10ms", loss="1%")`. Raises `SpecError`."""
     return Link(_spec(name, parameters), queue, seed=seed)
 
@@ -207,14 +207,14 @@ def link(name: str, queue: str | Queue, *, seed: int = 1, **parameters: Any) -> 
 def replay(
     packets: Any, *, queue: str | Queue, link: str, seed: int = 1
 ) -> Frame:
-    """What would have become of these packets in a queue and on a link: as `underload replay`.
+    """Sends packets through a queue and a link, as `underload replay` does.
 
-    `packets` has the columns `time_ns` (arrival, ns, not decreasing) and `len` (bytes), and if it
-    likes `flow`, `dscp` (0 to 63) and `ecn` (names, or 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE): a
-    data frame, a `Frame`, a table of Arrow or a dict of arrays, each of shape (packets,). Arrays of
-    NumPy with the types uint64 (or int64), uint32, uint32, uint8 and uint8 are not copied.
+    `packets` has the columns `time_ns` (arrival, ns, not decreasing) and `len` (bytes), and
+    optionally `flow`, `dscp` (0 to 63) and `ecn` (names, or 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE):
+    a data frame, a `Frame`, an Arrow table or a dict of arrays, each of shape (packets,). NumPy
+    arrays of the types uint64 (or int64), uint32, uint32, uint8 and uint8 are not copied.
 
-    Gives a row per packet, in their order: `id`, `arrival_ns`, `fate` (`sent`, `marked`,
+    Returns a row per packet, in their order: `id`, `arrival_ns`, `fate` (`sent`, `marked`,
     `dropped-enqueue`, `dropped-dequeue`, `queued`), `reason`, `start_ns` and `end_ns` of its
     transmission, `sojourn_ns`, `ecn`. Needs NumPy. Raises `PacketsError` or `SpecError`.
     """

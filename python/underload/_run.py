@@ -1,4 +1,4 @@
-"""Runs: every trial of a scenario, their numbers, tables and pictures."""
+"""Runs of a scenario: their trials, numbers, tables and pictures."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def run(
     cache: bool = True,
     progress: bool | Bar | None = None,
 ) -> Run:
-    """Runs every variant of a scenario as often as it repeats.
+    """Runs every variant of a scenario, each as many times as the scenario repeats it.
 
     `scenario`: a `Scenario`, the name of a built-in one such as `"comcast/upstream"`, or a file.
     `world`: `sim` (virtual time, the same bytes for the same seed), `live` (network namespaces and
     the kernel's own TCP, in real time; Linux, as root), or `auto`. `seed`, `repeats`, `variants`:
-    instead of the scenario's own. `short`: its short form. `set`: other values of its keys, by
-    their dotted names: `{"path.up": "20mbit"}`. `out`: a new or empty directory that the run is
-    written to while it goes on; without it, it stays in memory. `resume`: goes on with the run in
-    that directory, which was cut short. `threads`: trials side by side (one
-    per core); the result is the same. `cache`: whether simulated trials are taken from and put
-    into the cache that the program uses, in runs of many trials. `progress`: whether a bar is
-    shown, or what makes one; by default tqdm where it is installed and somebody is looking.
+    replace those of the scenario. `short`: runs its short form. `set`: overrides keys by their
+    dotted names: `{"path.up": "20mbit"}`. `out`: a new or empty directory, to which trials are
+    written as they finish; without it the run is in memory. `resume`: continues the interrupted run
+    in `out`. `threads`: trials to run in parallel (default: one per core); the result does not
+    depend on it. `cache`: whether runs of many simulated trials use the program's cache.
+    `progress`: whether to show a bar, or a function that creates one; by default tqdm, if it is
+    installed, in a notebook or on a terminal.
 
-    Python's other threads go on meanwhile. Ctrl-C ends it within 0.2 s: `Interrupted` has the
-    trials that were finished. Raises `ScenarioError`, `RunError` or `StoreError`; `OwnCodeError`
-    where an algorithm of your own (`own()`) fails.
+    Other Python threads run meanwhile. Ctrl-C ends the run within 0.2 s and raises `Interrupted`
+    with the finished trials. Raises `ScenarioError`, `RunError` or `StoreError`, and `OwnCodeError`
+    if an algorithm of your own (`own()`) fails.
     """
     asked: dict[str, Any] = {"short": short, "set": set, "variants": variants}
     asked.update(repeats=repeats, seed=seed)
@@ -78,14 +78,14 @@ def run(
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """The run in a directory, finished or not; or a file of flent, irtt, iperf3 or crusader.
+    """Reads a run directory, complete or not, or a file of flent, irtt, iperf3 or crusader.
 
     Raises `StoreError` or `FormatError`, which name what is missing or damaged."""
     return Run(_underload.load(os.fspath(path), False))
 
 
 class Run:
-    """A run: what every trial recorded, and what follows from it."""
+    """A run: the records of its trials, and the results that follow from them."""
 
     def __init__(self, raw: _underload.Run) -> None:
         self._raw = raw
@@ -97,12 +97,12 @@ class Run:
 
     @property
     def samples(self) -> Frame:
-        """Every probe packet, a row each: `trial`, `variant`, `flow`, `sent_ns`, `rtt_ns`, ..."""
+        """A row per probe packet: `trial`, `variant`, `flow`, `sent_ns`, `rtt_ns`, ..."""
         return Frame(self._raw.frame("samples"))
 
     @property
     def series(self) -> Frame:
-        """Every curve over a trial's time, a row per point: `trial`, `name`, `time_ns`, `value`."""
+        """A row per point of each time series: `trial`, `name`, `time_ns`, `value`."""
         return Frame(self._raw.frame("series"))
 
     @property
@@ -112,49 +112,49 @@ class Run:
 
     @property
     def record(self) -> dict[str, Any]:
-        """All of the record, as `run.json` has it (`docs/reference/run-json.md`)."""
+        """The content of `run.json` (`docs/reference/run-json.md`)."""
         if self._record is None:
             self._record = json.loads(self._raw.json())
         return self._record
 
     @property
     def directory(self) -> Path | None:
-        """Where it is written, if it was written while it went on or read from there."""
+        """The directory of the run; `None` for a run in memory."""
         path = self._raw.directory
         return None if path is None else Path(path)
 
     @property
     def plot(self) -> Plots:
-        """The plots of its report, by name; `plot.cdf()` is the usual one."""
+        """The plots of the report, by name: `plot.cdf()` is the distribution of latency."""
         return Plots(self._raw.plots())
 
     @property
     def warnings(self) -> list[str]:
-        """What makes its numbers doubtful, in sentences."""
+        """Reasons to doubt the numbers, as sentences; empty if there are none."""
         return self._raw.warnings() + self._raw.left_out()
 
     def table(self) -> str:
-        """The table that the program prints."""
+        """Returns the table that the program prints."""
         return self._raw.table()
 
     def summary(self) -> list[str]:
-        """What the run shows, in sentences."""
+        """Returns the results as sentences."""
         return self._raw.sentences()
 
     def published(self) -> str:
-        """The published numbers of its scenario beside those that this run measured: met, missed
-        and by how much, and why. As `underload figures` prints them; empty if the scenario has
-        none. `record["expectations"]` has them as numbers."""
+        """Returns the published numbers of the scenario beside those of this run, with the
+        deviations, as `underload figures` prints them; empty if the scenario has no published
+        numbers. `record["expectations"]` has the numbers."""
         return self._raw.published()
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
-        """Writes the report as one page that needs no network. An earlier report is replaced,
-        another file is not."""
+        """Writes the report as one page that needs no network. Replaces an existing report; raises
+        `ReportError` if another file has the name."""
         self._raw.report(os.fspath(path))
         return Path(path)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
-        """Writes a run directory, new or empty: `run.json` and its tables as Parquet."""
+        """Writes `run.json` and the tables as Parquet to a new or empty directory."""
         self._raw.save(os.fspath(directory))
         return Path(directory)
 
@@ -222,33 +222,33 @@ class Variant:
     def __init__(self, raw: _underload.Run, name: str, label: str) -> None:
         self._raw = raw
         self.name = name
-        """Its name in the scenario."""
+        """The name of the variant in the scenario."""
         self.label = label
-        """What it is, in words."""
+        """A description of the variant."""
 
     @property
     def idle(self) -> Latency:
-        """Round trips while nothing but probes is under way."""
+        """Round trips without load."""
         return Latency(self, "idle")
 
     @property
     def working(self) -> Latency:
-        """Round trips under load: working latency."""
+        """Round trips under load (working latency)."""
         return Latency(self, "load")
 
     def metric(self, name: str) -> float | None:
-        """A number by its name: `load.rtt.p99` (ms), `goodput.up` (Mbit/s), `utilisation.up` (%),
-        `load.sojourn.up.p99` (ms), `drops.up` (%), `FLOW/METRIC`. `None` where this run did not
-        measure it.
+        """Returns a metric by its name: `load.rtt.p99` (ms), `goodput.up` (Mbit/s),
+        `utilisation.up` (%), `load.sojourn.up.p99` (ms), `drops.up` (%), `FLOW/METRIC`; `None` if
+        this run did not measure it. `docs/reference/run-json.md` lists all names.
 
-        All names are in `docs/reference/run-json.md`. Raises `NoSuchMetric`, which is a `KeyError`."""
+        Raises `NoSuchMetric`, which is a `KeyError`, for an unknown name."""
         value = self._raw.metric(self.name, name)
         if value is None:
             self._refuse_unknown(name)
         return value
 
     def values(self, name: str) -> list[float]:
-        """The same number of each valid trial that has it. Shape: (trials,)."""
+        """Returns a metric of each valid trial that has it. Shape: (trials,)."""
         values = self._raw.metric_over_trials(self.name, name)
         if not values:
             self._refuse_unknown(name)
@@ -266,9 +266,9 @@ class Variant:
 class Latency:
     """Round trips of a variant's first open-loop probe in one phase, all trials together, in ms.
 
-    Quantiles are nearest-rank: each is a value that was seen. `nan` where nothing came back, and
-    for a percentile of fewer samples than it needs: 50 for p90, 100 for p95, 500 for p99, 5000 for
-    p99.9. `variant.metric("load.rtt.p99")` has the value all the same."""
+    Quantiles are nearest-rank: each is a measured value. They are `nan` if no probe was answered,
+    and for percentiles of too few samples: p90 needs 50, p95 100, p99 500, p99.9 5000.
+    `variant.metric("load.rtt.p99")` returns the value regardless."""
 
     __slots__ = ("_variant", "_phase")
 
@@ -321,7 +321,7 @@ class Latency:
         return math.nan if value is None else value
 
     def over_trials(self, statistic: str = "p99") -> list[float]:
-        """A statistic of each valid trial, ms. Shape: (trials,)."""
+        """Returns a statistic of each valid trial, ms. Shape: (trials,)."""
         return self._variant.values(f"{self._phase}.rtt.{statistic}")
 
     def __repr__(self) -> str:

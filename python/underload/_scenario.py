@@ -1,4 +1,4 @@
-"""Scenarios: built in code, from a file, or built into the program."""
+"""Scenarios: built in code, read from a file, or built into the program."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Value = Any
 
 @dataclass(frozen=True)
 class Flow:
-    """A sender: a kind, a name, and the keys in `docs/scenario-format.md`."""
+    """A sender: its kind, its name, and its keys (`docs/scenario-format.md`)."""
 
     kind: str
     keys: Mapping[str, Value] = field(default_factory=dict)
     name: str | None = None
-    """The name in the record; `None` for its kind, numbered if there are several."""
+    """The name in the record; `None` for the kind, numbered if several flows have it."""
 
 
 def Tcp(
@@ -34,8 +34,9 @@ def Tcp(
     name: str | None = None,
     **keys: Value,
 ) -> Flow:
-    """`count` equal TCP transfers without an end; `congestion_control` as `"cubic"`, `"bbr"`,
-    or one of your own: `own(Mine)`. Warns of one that is not simulated: the kernel may have it."""
+    """Returns `count` endless TCP transfers. `congestion_control` is a name such as `"cubic"` or
+    `"bbr"`, or a class of your own: `own(Mine)`. Warns about a name that the simulator does not
+    know: the kernel may have it."""
     if isinstance(congestion_control, str) and not congestion_control.startswith("own:"):
         known = _underload.congestion_controls()
         if congestion_control not in known:
@@ -46,26 +47,26 @@ def Tcp(
 
 
 def Probe(interval: str = "10ms", *, name: str | None = None, **keys: Value) -> Flow:
-    """Small packets there and back on a fixed schedule, which measure latency."""
+    """Returns a probe: small packets that are sent on a fixed schedule and echoed."""
     _check_quantity("interval", "time", interval)
     return Flow("probe", {"interval": interval, **keys}, name)
 
 
 def Udp(rate: str, *, direction: str = "up", name: str | None = None, **keys: Value) -> Flow:
-    """Datagrams at a constant rate such as `"2mbit"`."""
+    """Returns datagrams at a constant rate such as `"2mbit"`."""
     _check_quantity("rate", "rate", rate)
     return Flow("udp", {"rate": rate, "direction": direction, **keys}, name)
 
 
 def _check_quantity(key: str, kind: str, value: Value) -> None:
-    """Refuses a text that is not a time or rate with a unit."""
+    """Raises `ScenarioError` for a text that is not a time or rate with a unit."""
     problem = _underload.check_quantity(kind, str(value))
     if problem is not None:
         raise ScenarioError(f"{key}: {problem}", [("scenario", None, key, problem)])
 
 
 def _check_path_keys(scenario: str, keys: Mapping[str, Value]) -> None:
-    """Refuses keys that `[path]` does not have."""
+    """Raises `ScenarioError` for keys that `[path]` does not have."""
     for key in keys:
         problem = _underload.check_path_key(key)
         if problem is not None:
@@ -74,7 +75,8 @@ def _check_path_keys(scenario: str, keys: Mapping[str, Value]) -> None:
 
 
 def Application(kind: str, *, name: str | None = None, **keys: Value) -> Flow:
-    """An application: `voip`, `web`, `video`, `interactive-video`, `game` or `cloud-game`."""
+    """Returns an application: `voip`, `web`, `video`, `interactive-video`, `game` or `cloud-game`.
+    """
     return Flow(kind, keys, name)
 
 
@@ -82,10 +84,9 @@ class Scenario:
     """One experiment: a path, flows over it, and variants that differ in something.
 
     `path` are the keys of `[path]` in a scenario file, such as `up="20mbit"`, `down`, `rtt="40ms"`,
-    `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` those of `[phases]`. Every method
-    gives a new scenario and leaves this one as it is. Scenarios can be pickled and compared.
-    An unknown key is refused at once, other mistakes when it is run or looked at: `ScenarioError`
-    names the key.
+    `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` those of `[phases]`. Methods return a
+    changed copy. Scenarios can be pickled and compared. The constructor raises `ScenarioError` for
+    an unknown key; other mistakes raise it when the scenario is checked or run.
     """
 
     def __init__(
@@ -152,8 +153,8 @@ class Scenario:
         return self._with(_variants=(*self._variants, (name, {**keys, **(changes or {})})))
 
     def sweep(self, key: str, values: Sequence[Value]) -> Scenario:
-        """Returns the scenario with every variant at each of these values of a key, such as `path.up`.
-        """
+        """Returns the scenario with each variant at every one of these values of a key, such as
+        `path.up`."""
         return self._with(_sweeps=(*self._sweeps, (key, tuple(values))))
 
     def phases(self, **lengths: Value) -> Scenario:
@@ -184,12 +185,12 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """The name, in records and reports."""
+        """The name of the scenario in records and reports."""
         return self._name
 
     @property
     def title(self) -> str:
-        """Its heading."""
+        """The heading of the scenario in reports."""
         return self._native().title
 
     @property
@@ -199,7 +200,7 @@ class Scenario:
 
     @property
     def variants(self) -> dict[str, str]:
-        """The name and label of each variant."""
+        """The label of each variant, by its name."""
         return dict(self._native().variants)
 
     @property
