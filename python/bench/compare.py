@@ -2,13 +2,12 @@
 
 PROGRAM is `underload`, REPLAY the example `replay_columns`, both built for release. Parts: `runs`
 (SIZE: repeats), `packets` (packets), `own` (packets), `environment` (steps), `sweep` (lines of
-each variant of the study), `rows` (rows of a batch) and, only if it is named, `ray` (as `sweep`).
+each variant of the study) and, only if it is named, `ray` (as `sweep`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import resource
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,6 @@ ROUNDS = 3
 PACKETS = 10_000_000
 OWN_PACKETS = 300_000
 STEPS = 200_000
-ROWS = 1_000
 
 
 def main(program: str, replay: str, part: str = "", size: str = "") -> None:
@@ -42,7 +39,6 @@ def main(program: str, replay: str, part: str = "", size: str = "") -> None:
         "own": lambda: own(int(size or OWN_PACKETS)),
         "environment": lambda: environment(int(size or STEPS)),
         "sweep": lambda: sweep(program, int(size or LINES)),
-        "rows": lambda: rows(int(size or ROWS)),
         "ray": lambda: on_ray(int(size or LINES)),
     }
     if part and part not in parts:
@@ -189,55 +185,6 @@ def sweep(program: str, lines: int) -> None:
             ours.append(time.perf_counter() - start)
     what = f"study of {lines} lines of each variant"
     tell(what, "s", statistics.median(ours), statistics.median(theirs))
-
-
-def rows(count: int) -> None:
-    """What a worker of a cluster sends: rows of the study as they are sent, in Parquet, and as
-    Arrow's stream, plain and compressed. All by pyarrow, so that formats are compared."""
-    try:
-        import pyarrow
-        from pyarrow import ipc, parquet
-    except ImportError as error:
-        print(f"SKIPPED rows: {error}")
-        return
-    study = ul.Scenario.load(STUDY)
-    raw = ul._underload.Sweep.build(study.name, study._native(), {"repeats": count})
-    start = time.perf_counter()
-    sent = raw.compute(0, count)
-    took = time.perf_counter() - start
-    table = parquet.read_table(io.BytesIO(sent))
-
-    def as_parquet(out: io.BytesIO) -> None:
-        parquet.write_table(table, out, compression="zstd", compression_level=3)
-
-    def as_stream(compression: str | None) -> Callable[[io.BytesIO], None]:
-        def write(out: io.BytesIO) -> None:
-            options = ipc.IpcWriteOptions(compression=compression)
-            with ipc.new_stream(out, table.schema, options=options) as stream:
-                stream.write_table(table)
-
-        return write
-
-    def read_stream(given: io.BytesIO) -> pyarrow.Table:
-        return ipc.open_stream(given).read_all()
-
-    forms = {
-        "Parquet": (as_parquet, parquet.read_table),
-        "Arrow": (as_stream(None), read_stream),
-        "Arrow, zstd": (as_stream("zstd"), read_stream),
-    }
-    print(f"{table.num_rows} rows of {table.num_columns} columns, computed in {took:.2f} s")
-    for name, (write, read) in forms.items():
-        spent: list[float] = []
-        for _ in range(TIMES * ROUNDS):
-            start = time.process_time()
-            out = io.BytesIO()
-            write(out)
-            out.seek(0)
-            assert read(out).num_rows == table.num_rows
-            spent.append(time.process_time() - start)
-        size, both_ms = len(out.getvalue()) / table.num_rows, 1e3 * statistics.median(spent)
-        print(f"{name:<32}{size:>12.0f} bytes a row, {both_ms:.1f} ms to write and read")
 
 
 def on_ray(lines: int) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps on workers elsewhere, without a cluster: what is handed out, lost and kept."""
+"""Sweeps on other workers, without a cluster: which ranges are submitted, lost and stored."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from hypothesis import strategies as st
 
 import underload as ul
 from underload import _cluster, _ray
-from underload._cluster import GivenUp, Lost, Rows, Size, compute
+from underload._cluster import Computed, Size, compute
 
 from test_sweep import AXES, scenario
 
 
 class Kept:
-    """A folder of units and not of rows: a batch's bytes are its numbers."""
+    """A folder in memory: the bytes of a range are its numbers."""
 
     def __init__(self, units: int, stored: set[int] | None = None) -> None:
         self.units, self.stored = units, set(stored or ())
         self.flushed: set[int] = set(self.stored)
-        self.ticks = 0
 
     def missing(self, first: int) -> tuple[int, int] | None:
         start = next((it for it in range(first, self.units) if it not in self.stored), None)
@@ -37,29 +36,24 @@ class Kept:
             return None
         return start, next((it for it in range(start, self.units) if it in self.stored), self.units)
 
-    def append(self, rows: bytes) -> None:
-        self.stored.update(int(word) for word in rows.split())
-
-    def tick(self) -> None:
-        self.ticks += 1
+    def append(self, units: bytes) -> None:
+        self.stored.update(int(word) for word in units.split())
 
     def flush(self) -> None:
         self.flushed = set(self.stored)
 
 
 class Hostile:
-    """A pool in virtual time that ends batches in any order, and loses some."""
+    """A pool in virtual time that finishes ranges in any order, and loses some."""
 
     def __init__(
         self,
         random: Random,
         workers: int = 2,
         loses: Callable[[int, int], bool] = lambda first, end: False,
-        loses_rows: float = 0.0,
         seconds: float = 0.01,
     ) -> None:
-        self.random, self.count, self.loses = random, workers, loses
-        self.loses_rows, self.seconds = loses_rows, seconds
+        self.random, self.count, self.loses, self.seconds = random, workers, loses, seconds
         self.names = itertools.count()
         self.asked: dict[int, tuple[int, int]] = {}
         self.all_asked: list[tuple[int, int]] = []
@@ -83,14 +77,12 @@ class Hostile:
         self.waits += 1
         return self.random.sample(batches, self.random.randint(0, len(batches)))
 
-    def result(self, batch: int) -> Rows:
+    def result(self, batch: int) -> Computed:
         first, end = self.asked.pop(batch)
         if self.loses(first, end):
-            raise Lost("WorkerCrashedError: the worker died")
-        if end - first > 1 and self.random.random() < self.loses_rows:
-            end -= self.random.randint(1, end - first)
-        rows = " ".join(map(str, range(first, end)))
-        return Rows(rows.encode(), self.seconds * (end - first))
+            raise ul.ClusterError("lost a batch: WorkerCrashedError: the worker died")
+        units = " ".join(map(str, range(first, end)))
+        return Computed(units.encode(), self.seconds * (end - first))
 
     def cancel(self, batches: list[int]) -> None:
         self.cancelled += batches
@@ -106,79 +98,37 @@ def quiet(kind: str, value: Any) -> None:
     stored=st.sets(st.integers(0, 299)),
     workers=st.integers(0, 5),
     seed=st.integers(0, 2**32),
-    chance=st.sampled_from((0.0, 0.1, 0.4)),
-    poison=st.sets(st.integers(0, 299), max_size=4),
     seconds=st.sampled_from((1e-6, 0.01, 0.3, 5.0)),
 )
-def test_every_unit_is_kept_or_given_up(
-    units: int,
-    stored: set[int],
-    workers: int,
-    seed: int,
-    chance: float,
-    poison: set[int],
-    seconds: float,
+def test_every_missing_unit_is_computed_once(
+    units: int, stored: set[int], workers: int, seed: int, seconds: float
 ) -> None:
-    """Whatever the order, and whichever batches are lost or come back short."""
-    random = Random(seed)
+    """In whichever order ranges finish."""
     stored = {it for it in stored if it < units}
-
-    def loses(first: int, end: int) -> bool:
-        return any(first <= it < end for it in poison) or random.random() < chance / 4
-
     folder = Kept(units, stored)
-    pool = Hostile(random, workers, loses, chance, seconds)
+    pool = Hostile(Random(seed), workers, seconds=seconds)
     told = []
-    given_up = compute(folder, pool, folder.units, lambda kind, value: told.append((kind, value)))
-    lost = {it for piece in given_up for it in range(piece.first, piece.end)}
-    assert folder.stored | lost == set(range(units)) and not folder.stored & lost
-    assert poison & (set(range(units)) - stored) <= lost
-    assert folder.flushed == folder.stored and folder.ticks == pool.waits
+    compute(folder, pool, folder.units, lambda kind, value: told.append((kind, value)))
+    assert folder.stored == folder.flushed == set(range(units))
     assert pool.most_in_hand <= max(1, workers) * _cluster.BATCHES_PER_WORKER
     assert not pool.asked and pool.cancelled == []
-    computed = sum(value for kind, value in told if kind == "computed")
-    assert computed == len(folder.stored) - len(stored)
-    # Stored rows are not requested again, except for gaps that late rows have filled.
-    assert not any(set(range(*it)) & stored for it in pool.all_asked)
-    if chance == 0.0:
-        assert lost == poison & (set(range(units)) - stored)
+    asked = [unit for first, end in pool.all_asked for unit in range(first, end)]
+    assert sorted(asked) == sorted(set(range(units)) - stored)
+    assert sum(value for kind, value in told if kind == "computed") == len(asked)
 
 
-def test_a_unit_that_kills_its_workers_is_found() -> None:
+def test_a_lost_range_ends_the_sweep_and_the_others_are_stored() -> None:
     folder = Kept(2_000)
     pool = Hostile(Random(1), loses=lambda first, end: first <= 777 < end)
-    given_up = compute(folder, pool, folder.units, quiet)
-    assert given_up == [GivenUp(777, 778, given_up[0].error)]
-    assert "3 times" in given_up[0].error and "WorkerCrashedError" in given_up[0].error
-    assert folder.missing(0) == (777, 778)
-    tries = [it for it in pool.all_asked if it[0] <= 777 < it[1]]
-    assert tries.count((777, 778)) == _cluster.TRIES_OF_UNIT - 1
-    # Computed again as a whole, then in halves: the premise is a batch of many units.
-    assert max(end - first for first, end in tries) >= 50 and len(tries) < 15
-
-
-def test_a_worker_that_dies_once_costs_nothing_but_its_batch() -> None:
-    deaths = iter([True, True, True])
-    folder, pool = Kept(500), Hostile(Random(2), loses=lambda *_: next(deaths, False))
-    assert compute(folder, pool, folder.units, quiet) == [] and folder.missing(0) is None
-    assert len(pool.all_asked) == len(set(pool.all_asked)) + 3
-
-
-def test_a_cluster_that_loses_all_is_given_up() -> None:
-    folder, pool = Kept(10**6), Hostile(Random(3), loses=lambda *_: True)
-    with pytest.raises(ul.ClusterError, match="50 batches in a row were lost.*WorkerCrashed"):
+    with pytest.raises(ul.ClusterError, match="WorkerCrashedError"):
         compute(folder, pool, folder.units, quiet)
-    assert len(pool.all_asked) < 60 and sorted(pool.cancelled) == sorted(pool.asked)
+    assert folder.flushed == folder.stored and len(folder.stored) > 100
+    assert sorted(pool.cancelled) == sorted(pool.asked)
+    compute(folder, Hostile(Random(2)), folder.units, quiet)
+    assert folder.missing(0) is None
 
 
-def test_units_that_are_given_up_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cluster, "MOST_LOST", 3)
-    folder, pool = Kept(100), Hostile(Random(7), loses=lambda first, end: first % 4 == 0)
-    with pytest.raises(ul.ClusterError, match="3 units were given up, the last of them: Worker"):
-        compute(folder, pool, folder.units, quiet)
-
-
-def test_a_batch_takes_about_a_second() -> None:
+def test_a_range_takes_about_a_second() -> None:
     for seconds in (1e-5, 1e-3, 0.02, 0.6, 40.0):
         size = Size()
         sizes = []
@@ -196,9 +146,10 @@ def test_a_batch_takes_about_a_second() -> None:
     assert size.units == 1
 
 
-def test_the_last_batches_are_small() -> None:
+def test_the_last_ranges_are_small() -> None:
     folder, pool = Kept(4_000), Hostile(Random(8), workers=3, seconds=0.01)
-    assert compute(folder, pool, folder.units, quiet) == [] and folder.missing(0) is None
+    compute(folder, pool, folder.units, quiet)
+    assert folder.missing(0) is None
     sizes = [end - first for first, end in pool.all_asked]
     assert max(sizes) == 100
     # The premise: the batch size had grown by then. No batch but the last is smaller
@@ -208,9 +159,9 @@ def test_the_last_batches_are_small() -> None:
     assert max(tail[-6:]) <= 100 // _cluster.LEAST_SHARE + 2 and len(sizes) < 80
 
 
-def test_what_ends_it_cancels_what_is_in_hand_and_keeps_what_came() -> None:
+def test_an_error_cancels_submitted_ranges_and_stores_finished_ones() -> None:
     class Broken(Hostile):
-        def result(self, batch: int) -> Rows:
+        def result(self, batch: int) -> Computed:
             if len(folder.stored) >= 20:
                 raise KeyboardInterrupt
             return super().result(batch)
@@ -222,11 +173,12 @@ def test_what_ends_it_cancels_what_is_in_hand_and_keeps_what_came() -> None:
     assert len(pool.cancelled) == len(pool.asked) - 1
     again = Hostile(Random(5))
     before = set(folder.stored)
-    assert compute(folder, again, folder.units, quiet) == [] and folder.missing(0) is None
+    compute(folder, again, folder.units, quiet)
+    assert folder.missing(0) is None
     assert not any(set(range(*it)) & before for it in again.all_asked)
 
 
-def test_silence_is_told() -> None:
+def test_long_waits_are_reported() -> None:
     now = itertools.count(0, 10)
 
     class Silent(Hostile):
@@ -242,12 +194,12 @@ def test_silence_is_told() -> None:
 
 
 class Threads:
-    """Batches as futures that threads compute, each with a sweep of its own made of what a worker
-    is sent; the first ones are lost."""
+    """Ranges as futures that threads compute, each with a separate sweep made of what a worker is
+    sent."""
 
-    def __init__(self, raw: Any, workers: int, lost: int = 0) -> None:
+    def __init__(self, raw: Any, workers: int) -> None:
         self.executor = ThreadPoolExecutor(workers)
-        self.raw, self.count, self.left = raw, workers, lost
+        self.raw, self.count, self.results = raw, workers, 0
 
     def workers(self) -> int:
         return self.count
@@ -261,12 +213,10 @@ class Threads:
     def wait(self, batches: list[Future[bytes]], seconds: float) -> list[Future[bytes]]:
         return list(wait(batches, seconds, FIRST_COMPLETED).done)
 
-    def result(self, batch: Future[bytes]) -> Rows:
-        self.left -= 1
-        if self.left >= 0:
-            raise Lost("gone")
+    def result(self, batch: Future[bytes]) -> Computed:
+        self.results += 1
         # Each unit seems to have taken long, so batches stay small.
-        return Rows(batch.result(), 0.1)
+        return Computed(batch.result(), 0.1)
 
     def cancel(self, batches: list[Future[bytes]]) -> None:
         for batch in batches:
@@ -298,11 +248,11 @@ def swept_by(
     return ul.sweep(scenario(), AXES, repeats=3, out=out, on="ray", **more)
 
 
-def test_the_tables_are_those_of_this_machine(
+def test_a_cluster_writes_the_same_tables_as_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = ul.sweep(scenario(), AXES, repeats=3, out=tmp_path / "here")
-    there = swept_by(monkeypatch, lambda raw: Threads(raw, 3, lost=4), tmp_path / "there")
+    there = swept_by(monkeypatch, lambda raw: Threads(raw, 3), tmp_path / "there")
     assert there.complete and there.failed == []
     assert tables(ours.directory) == tables(there.directory)
     names = [{path.name for path in it.directory.iterdir()} for it in (ours, there)]
@@ -315,46 +265,16 @@ def test_the_tables_are_those_of_this_machine(
     assert swept_by(monkeypatch, nobody, tmp_path / "here").complete
 
 
-def test_cells_that_were_given_up_are_listed_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Deadly(Threads):
-        def submit(self, first: int, end: int) -> Future[bytes]:
-            batch = super().submit(first, end)
-            batch.deadly = first <= 7 < end  # type: ignore[attr-defined]
-            return batch
-
-        def result(self, batch: Future[bytes]) -> Rows:
-            if batch.deadly:  # type: ignore[attr-defined]
-                raise Lost("NodeDiedError: the node died")
-            return super().result(batch)
-
-    out = tmp_path / "sweep"
-    with pytest.warns(UserWarning, match="1 cells could not be computed.*NodeDiedError"):
-        done = swept_by(monkeypatch, lambda raw: Deadly(raw, 2), out)
-    assert not done.complete and not done.trials_path.exists()
-    (failed,) = done.failed
-    # The first trial of the cell was computed: the known numbers are reported.
-    assert (failed["cell"], failed["variant"], failed["trials"]) == (2, "fifo", 2)
-    assert failed["up"] == "5mbit"
-    assert "NodeDiedError" in failed["error"] and failed["rtt"].startswith("20")
-    assert sum(done.cells.column("trials")) == 35
-    whole = swept_by(monkeypatch, lambda raw: Threads(raw, 1), out)
-    here = ul.sweep(scenario(), AXES, repeats=3, out=tmp_path / "here")
-    assert whole.complete and tables(whole.directory) == tables(here.directory)
-
-
 class Stopped(Threads):
     """By Ctrl-C, while its fourth batch is waited for."""
 
-    def result(self, batch: Future[bytes]) -> Rows:
-        self.left -= 1
-        if self.left < -6:
+    def result(self, batch: Future[bytes]) -> Computed:
+        if self.results > 6:
             raise KeyboardInterrupt
         return super().result(batch)
 
 
-def test_ctrl_c_keeps_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_stores_finished_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ul.SweepInterrupted) as stopped:
         swept_by(monkeypatch, lambda raw: Stopped(raw, 2), tmp_path / "sweep")
     kept = stopped.value.sweep
@@ -362,7 +282,7 @@ def test_ctrl_c_keeps_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
 
 
-def test_ctrl_c_again_while_it_stops_loses_nothing(
+def test_a_second_ctrl_c_loses_no_finished_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class StoppedTwice(Stopped):
@@ -375,17 +295,17 @@ def test_ctrl_c_again_while_it_stops_loses_nothing(
     assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
 
 
-def test_rows_that_are_none_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_units_end_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Garbled(Threads):
-        def result(self, batch: Future[bytes]) -> Rows:
-            return Rows(batch.result()[:-9], 0.1)
+        def result(self, batch: Future[bytes]) -> Computed:
+            return Computed(batch.result()[:-9], 0.1)
 
     with pytest.raises(ul.StoreError):
         swept_by(monkeypatch, lambda raw: Garbled(raw, 2), tmp_path / "sweep")
     assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
 
 
-def test_a_cluster_that_cannot_be_is_named(
+def test_errors_of_a_cluster_name_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swept(on: str, **more: Any) -> None:

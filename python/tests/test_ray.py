@@ -121,7 +121,7 @@ from pathlib import Path
 out = Path(sys.argv[1])
 
 def act():
-    if list(out.glob("part-*.parquet")):
+    if (out / "rows.jsonl").exists():
         os.kill(os.getpid(), signal.SIGKILL)
 
 ul.sweep(scenario(), AXES, repeats=REPEATS, out=out, on="ray", progress=Watch(range(10**4), act))
@@ -133,7 +133,7 @@ def test_a_driver_that_is_killed_goes_on(cluster: Any, here: ul.Sweep, tmp_path:
     folders = [str(Path(__file__).parent)]
     driver = subprocess.run([sys.executable, "-c", DRIVER, str(out), *folders], check=False)
     assert driver.returncode == -signal.SIGKILL
-    assert list(out.glob("part-*.parquet")) and not (out / "trials.parquet").exists()
+    assert (out / "rows.jsonl").exists() and not (out / "trials.parquet").exists()
     again = []
     watch = Watch([1], lambda: again.append(watch.done))
     there = ul.sweep(scenario(), AXES, repeats=REPEATS, out=out, on="ray", progress=watch)

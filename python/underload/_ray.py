@@ -1,4 +1,4 @@
-"""Batches of a sweep as tasks of a Ray cluster."""
+"""Computes ranges of a sweep as tasks of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from . import _underload
-from ._cluster import Lost, Rows
+from ._cluster import Computed
 from ._errors import ClusterError, MissingLibrary
 
-RETRIES = 2
-"""How often Ray itself restarts a task whose worker died."""
+RETRIES = 3
+"""How often Ray restarts a task whose worker died."""
 SECONDS_OF_COUNT = 5.0
 """How long a count of the cluster's processors is valid: nodes come and go."""
 
@@ -31,8 +31,9 @@ class Parcel(NamedTuple):
 
 @contextmanager
 def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
-    """The workers of a cluster: `ray` (the one that this process is connected to, or that runs on
-    this machine, or of `RAY_ADDRESS`) or `ray://HOST:PORT`."""
+    """Connects to a cluster: `ray` (the one that this process is connected to, that `RAY_ADDRESS`
+    names or that runs on this machine) or `ray://HOST:PORT`. Raises `ClusterError` if it does not
+    answer, `MissingLibrary` without Ray."""
     if on != "ray" and not _is_address(on):
         raise ClusterError(f'on={on!r}: expected "local", "ray" or "ray://HOST:PORT"')
     try:
@@ -54,7 +55,7 @@ def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
 
 
 def _is_address(on: str) -> bool:
-    """Ray waits half a minute for an address without a cluster."""
+    """Returns whether `on` is `ray://HOST:PORT`: Ray waits half a minute for an invalid address."""
     try:
         parts = urlsplit(on)
         return parts.scheme == "ray" and bool(parts.hostname) and parts.port != 0
@@ -105,18 +106,18 @@ class RayPool:
             ended, _ = self._ray.wait(batches, num_returns=len(batches), timeout=0)
         return list(ended)
 
-    def result(self, batch: Any) -> Rows:
+    def result(self, batch: Any) -> Computed:
         try:
             kind, value, seconds = self._ray.get(batch)
         except ConnectionError as error:
             raise ClusterError(f"lost the Ray cluster: {_words(error)}") from error
-        except self._ray.exceptions.RayTaskError as error:
-            raise Lost(_words(error.cause or error)) from error
         except self._ray.exceptions.RayError as error:
-            raise Lost(_words(error)) from error
+            # A `RayTaskError` has the error of the task as its cause.
+            words = _words(getattr(error, "cause", None) or error)
+            raise ClusterError(f"lost a batch: {words}; the same call continues") from error
         if kind == "refused":
             raise ClusterError(value)
-        return Rows(value, seconds)
+        return Computed(value, seconds)
 
     def cancel(self, batches: list[Any]) -> None:
         for batch in batches:

@@ -1,15 +1,14 @@
-"""Sweeps: one call for a million trials, none of which is computed twice."""
+"""Sweeps: a scenario at many settings. The same call continues an interrupted sweep."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from . import _underload
-from ._cluster import GivenUp, compute
+from ._cluster import compute
 from ._errors import ClusterError, Interrupted, ScenarioError, StoreError
 from ._frame import Frame
 from ._optional import library
@@ -34,14 +33,14 @@ class Range(NamedTuple):
 
 
 def linspace(first: Value, last: Value, steps: int | None = None) -> Range:
-    """Returns `count` values from one to another by equal amounts: `linspace("5ms", "50ms", 10)`.
-    """
+    """Returns `steps` values from `first` to `last` at equal distances:
+    `linspace("5ms", "50ms", 10)`. Without `steps`, designs that draw points take any value."""
     return Range(first, last, steps, "linear")
 
 
 def logspace(first: Value, last: Value, steps: int | None = None) -> Range:
-    """Returns `count` values from one to another by equal factors: `logspace("5ms", "200ms", 20)`.
-    """
+    """Returns `steps` values from `first` to `last` at equal ratios:
+    `logspace("5ms", "200ms", 20)`. Without `steps`, designs that draw points take any value."""
     return Range(first, last, steps, "log")
 
 
@@ -53,20 +52,19 @@ class Sweep:
         raw: _underload.Sweep,
         directory: Path,
         complete: bool,
-        given_up: Sequence[GivenUp] = (),
     ) -> None:
         self._raw = raw
-        self._given_up = given_up
         self.directory = directory
-        """The directory; the same sweep in the same directory continues there."""
+        """The directory of the sweep. The same call continues there."""
         self.complete = complete
-        """Whether every row was computed."""
+        """Whether all trials were computed and the tables are written."""
         self.cell_count, self.trial_count, _ = raw.size
 
     @property
     def cells(self) -> Frame:
-        """A row per cell: its value of each axis, its variant, trials, and each metric's mean with its
-        interval (`load.rtt.p99`, `load.rtt.p99.low`, `load.rtt.p99.high`); why it failed."""
+        """A row per cell: the value of each axis, the variant, the number of trials, the mean of
+        each metric with its 95 % interval (`load.rtt.p99`, `load.rtt.p99.low`,
+        `load.rtt.p99.high`), and the first error."""
         folder, _ = self._raw.open(os.fspath(self.directory))
         try:
             return Frame(folder.cells())
@@ -75,43 +73,33 @@ class Sweep:
 
     @property
     def failed(self) -> list[dict[str, Any]]:
-        """The cells that failed, with their errors; and those that a cluster could not compute,
-        which the same call tries again."""
+        """The rows of `cells` with a failed trial, each as a dict."""
         table = self.cells.to_dict()
-        rows = dict(zip(table["cell"], range(len(table["cell"]))))
-        failed = {cell: table["error"][row] for cell, row in rows.items() if table["failed"][row]}
-        for first, end, error in self._given_up:
-            failed.update(dict.fromkeys(range(*self._raw.cells_of(first, end)), error))
-        listed = []
-        for cell, error in sorted(failed.items()):
-            values, variant = self._raw.place(cell)
-            known = {**dict.fromkeys(table), "cell": cell, **dict(values), "variant": variant}
-            if cell in rows:
-                known = {name: table[name][rows[cell]] for name in table}
-            listed.append({**known, "error": error})
-        return listed
+        rows = [dict(zip(table, values)) for values in zip(*table.values())]
+        return [row for row in rows if row["failed"]]
 
     @property
     def trials_path(self) -> Path:
-        """The Parquet file with a row per trial, which a complete sweep has."""
+        """The Parquet file with a row per trial; it exists once the sweep is complete."""
         return self.directory / "trials.parquet"
 
     def scan(self) -> Any:
-        """The trials as a `polars.LazyFrame`, which reads them on demand."""
+        """Returns the trials as a `polars.LazyFrame`, which reads them on demand."""
         return library("polars", "scan()").scan_parquet(self.trials_path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         texts, files = self._raw.texts, self._raw.files
-        kept = self.directory.absolute(), self.complete, tuple(self._given_up)
-        return _unpickled, (texts, files, *kept)
+        return _unpickled, (texts, files, self.directory.absolute(), self.complete)
 
     def __repr__(self) -> str:
         done = "" if self.complete else ", not complete"
         return f"Sweep({self.cell_count} cells, {self.trial_count} trials{done}; {self.directory})"
 
 
-def _unpickled(texts: tuple[str, str, str, str], files: dict[str, bytes], *kept: Any) -> Sweep:
-    return Sweep(_underload.Sweep.parse(*texts, files), *kept)
+def _unpickled(
+    texts: tuple[str, str, str, str], files: dict[str, bytes], directory: Path, complete: bool
+) -> Sweep:
+    return Sweep(_underload.Sweep.parse(*texts, files), directory, complete)
 
 
 def sweep(
@@ -133,23 +121,23 @@ def sweep(
 ) -> Sweep:
     """Runs a scenario at every point of some axes, in virtual time.
 
-    `axes`: the values of each key: a list, `linspace` or `logspace`; `up` stands for `path.up`.
-    `design`: every value with every other (`grid`), or `samples` points that are drawn (`random`,
-    `latin-hypercube`). `repeats`: trials of each cell, at most. `metrics`: the columns, by the
-    names that `Variant.metric` takes. `stop`: when a cell knows enough:
-    `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: its directory; by default one in
-    `sweeps/` that is named by what is computed: the same call finds what it computed before.
+    `axes`: the values of each key: a list, `linspace` or `logspace`; `up` is short for `path.up`.
+    `design`: every combination of values (`grid`), or `samples` drawn points (`random`,
+    `latin-hypercube`). `repeats`: trials of each cell; with `stop` at most. `metrics`: the columns,
+    by the names that `Variant.metric` takes. `stop`: ends a cell once the interval of its mean is
+    narrow: `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: the directory; by default one
+    in `sweeps/` whose name depends on the sweep and the program.
 
-    Rows go to the disk while it goes on. Ctrl-C, or a kill, keeps them, and the same call goes on
-    where it was. A cell that fails is a row with its error. Memory does not grow with the sweep.
+    Trials are stored as they finish. After Ctrl-C or a kill, the same call continues. A trial that
+    fails is a row with its error.
 
-    `on`: who computes. `"local"`: this machine, on `threads` threads, one per core. `"ray"`, the
-    Ray cluster that this process is connected to or that runs on this machine, or
-    `"ray://HOST:PORT"`: its workers, a processor each; the tables are the same, byte for byte. The
-    same underload must be installed on every node. A cell whose workers die again and again is in
-    `failed`; the others are kept, and the same call tries it again.
+    `on`: where trials are computed. `"local"`: on this machine, in `threads` threads (default: one
+    per core). `"ray"`, the Ray cluster that this process is connected to or that runs on this
+    machine, or `"ray://HOST:PORT"`: on its workers, one processor each. The tables are equal byte
+    for byte. The same underload must be installed on every node.
 
-    Raises `ScenarioError` with the axis at fault, `StoreError`, `ClusterError`.
+    Raises `ScenarioError` for an invalid axis, `StoreError`, `ClusterError`, and
+    `SweepInterrupted` after Ctrl-C.
     """
     if on != "local" and threads is not None:
         raise ClusterError(f"threads={threads} is of this machine; a cluster has its own")
@@ -173,25 +161,18 @@ def sweep(
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
     hearing = Hearing(scenario.name, "unit", progress)
-    given_up: list[GivenUp] = []
     try:
         # Ctrl-C may come again while the bar is closed.
         try:
             if on != "local":
-                given_up = _elsewhere(raw, folder, on, hearing)
-            if not given_up:
-                _make_parent(folder)
-                complete = raw.run(os.fspath(folder), threads, hearing)
+                _compute_on_cluster(raw, folder, on, hearing)
+            _make_parent(folder)
+            complete = raw.run(os.fspath(folder), threads, hearing)
         finally:
             hearing.close()
     except KeyboardInterrupt:
         raise SweepInterrupted(Sweep(raw, folder, False)) from None
-    if given_up:
-        cells = {cell for it in given_up for cell in range(*raw.cells_of(it.first, it.end))}
-        what = f"{len(cells)} cells could not be computed, the last of them: {given_up[-1].error}"
-        warnings.warn(f"{what}; the same call tries them again", stacklevel=2)
-        complete = False
-    return Sweep(raw, folder, complete, given_up)
+    return Sweep(raw, folder, complete)
 
 
 def _make_parent(folder: Path) -> None:
@@ -201,34 +182,32 @@ def _make_parent(folder: Path) -> None:
         raise StoreError(f"{folder}: its folder cannot be made: {error}") from error
 
 
-def _elsewhere(
-    raw: _underload.Sweep, folder: Path, on: str, hearing: Hearing
-) -> list[GivenUp]:
-    """Computes the missing rows of a directory on a cluster, without its final tables."""
+def _compute_on_cluster(raw: _underload.Sweep, folder: Path, on: str, hearing: Hearing) -> None:
+    """Computes the missing units of a directory on a cluster, and does not write its tables."""
     from ._ray import connected
 
     path = os.fspath(folder)
     if (folder / "sweep.json").exists():
-        kept, _ = raw.open(path)
-        is_there = kept.missing(0) is None
-        kept.close()
-        if is_there:
-            return []
+        opened, _ = raw.open(path)
+        is_computed = opened.missing(0) is None
+        opened.close()
+        if is_computed:
+            return
     with connected(on, raw) as pool:
         _make_parent(folder)
-        kept, notes = raw.open(path)
+        opened, notes = raw.open(path)
         try:
             for note in notes:
                 hearing("say", note)
             _, _, units = raw.size
-            hearing("start", (kept.stored, units))
-            return compute(kept, pool, units, hearing)
+            hearing("start", (opened.stored, units))
+            compute(opened, pool, units, hearing)
         finally:
-            kept.close()
+            opened.close()
 
 
 class SweepInterrupted(Interrupted):
-    """Ctrl-C during a sweep; `sweep` has the rows that were computed."""
+    """Ctrl-C during a sweep. `sweep` has the finished trials."""
 
     def __init__(self, sweep: Sweep) -> None:
         super().__init__(None)

@@ -1,4 +1,4 @@
-"""The native module: thin, typed here; the package around it is what to use."""
+"""Types of the native module. Programs use the package `underload`, which wraps it."""
 
 from collections.abc import Callable
 from typing import Any, final
@@ -160,11 +160,11 @@ class Link:
 
 @final
 class Ack:
-    """An acknowledgement, after the transport has taken it in. Segments are full ones."""
+    """An acknowledgement that the transport has processed. Counts are in full segments."""
 
     @property
     def now_ns(self) -> int:
-        """When it arrived, ns."""
+        """Time of arrival, ns."""
     @property
     def acknowledged(self) -> int:
         """Segments by which a window may grow."""
@@ -176,10 +176,10 @@ class Ack:
         """Segments newly considered lost."""
     @property
     def marked(self) -> int:
-        """Segments newly reported as marked, where the use of ECN counts them."""
+        """Segments newly reported as marked; 0 if the use of ECN does not count marks."""
     @property
     def rtt_ns(self) -> int | None:
-        """Round trip of the last segment that it acknowledges, ns; `None`: not known."""
+        """Round trip of the last acknowledged segment, ns; `None` if it is unknown."""
     @property
     def min_rtt_ns(self) -> int:
         """Smallest round trip seen, ns."""
@@ -188,26 +188,27 @@ class Ack:
         """Smoothed round trip, ns."""
     @property
     def prior_in_flight(self) -> int:
-        """Segments in flight before it."""
+        """Segments in flight before the acknowledgement."""
     @property
     def in_flight(self) -> int:
-        """Segments in flight after it."""
+        """Segments in flight after the acknowledgement."""
     @property
     def total_delivered(self) -> int:
         """Segments delivered since the connection began."""
     @property
     def prior_delivered(self) -> int | None:
-        """What that was when the segment left that `delivery_rate` is a sample of: a round trip
-        has passed where it reaches the count at the round's start. `None`: no sample."""
+        """`total_delivered` when the segment that `delivery_rate` was sampled from was sent. A
+        round trip has passed once this reaches the count at the start of the round. `None` without
+        a sample."""
     @property
     def delivery_rate(self) -> float | None:
-        """Delivery rate, segments per second; `None`: no sample."""
+        """Delivery rate, segments per second; `None` without a sample."""
     @property
     def app_limited(self) -> bool:
-        """Whether the application, not the network, limited that rate."""
+        """Whether the application, not the network, limited `delivery_rate`."""
     @property
     def window_limited(self) -> bool:
-        """Whether the window was used up; one that is not should not grow."""
+        """Whether the sender used the whole window. A window that was not used should not grow."""
     @property
     def state(self) -> str:
         """`open`, `reducing` (after a mark), `recovery` (of losses) or `timeout`."""
@@ -218,7 +219,7 @@ class CongestionEvent:
 
     @property
     def now_ns(self) -> int:
-        """When it was found, ns."""
+        """Time at which the sender noticed the event, ns."""
     @property
     def in_flight(self) -> int:
         """Segments in flight."""
@@ -235,7 +236,7 @@ class PacketMeta:
         """Bytes."""
     @property
     def flow(self) -> int:
-        """Number or hash of its flow."""
+        """Number or hash of the flow."""
     @property
     def dscp(self) -> int:
         """Differentiated Services codepoint, 0 to 63."""
@@ -244,7 +245,7 @@ class PacketMeta:
         """`not-ect`, `ect0`, `ect1` or `ce`."""
     @property
     def arrived_ns(self) -> int:
-        """When it was stored, ns; undefined for an arrival."""
+        """Time at which the packet was stored, ns; undefined for an arrival."""
 
 @final
 class Backlog:
@@ -301,8 +302,6 @@ class Sweep:
     def size(self) -> tuple[int, int, int]: ...
     @property
     def identity(self) -> str: ...
-    def cells_of(self, first: int, end: int) -> tuple[int, int]: ...
-    def place(self, cell: int) -> tuple[list[tuple[str, str]], str]: ...
     def run(
         self, directory: str, threads: int | None, hear: Callable[[str, Any], None]
     ) -> bool: ...
@@ -312,12 +311,9 @@ class Sweep:
 @final
 class SweepFolder:
     @property
-    def is_complete(self) -> bool: ...
-    @property
     def stored(self) -> int: ...
     def missing(self, first: int) -> tuple[int, int] | None: ...
-    def append(self, rows: bytes) -> None: ...
-    def tick(self) -> None: ...
+    def append(self, units: bytes) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
     def cells(self) -> Frame: ...

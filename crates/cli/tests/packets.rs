@@ -104,8 +104,7 @@ fn packets_are_recorded_as_they_were_counted() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     std::fs::write(folder.path().join("case.toml"), SCENARIO).expect("writing the scenario");
     let points = "client,server,up.arrival,up.departure,up.drop,up.mark";
-    let arguments =
-        ["run", "case.toml", "--world", "auto", "--pcap", points, "--out", "out"];
+    let arguments = ["run", "case.toml", "--world", "auto", "--pcap", points, "--out", "out"];
     let output = underload(&arguments, folder.path());
     assert!(output.status.success(), "{}", stderr(&output));
     let out = folder.path().join("out");

@@ -47,15 +47,14 @@ fn tables(folder: &Path) -> [Vec<u8>; 2] {
     ["trials.parquet", "cells.parquet"].map(|name| fs::read(folder.join(name)).expect("a table"))
 }
 
-fn parts(folder: &Path) -> usize {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    let names = entries.map(|entry| entry.expect("an entry").file_name());
-    names.filter(|name| name.to_string_lossy().starts_with("part-")).count()
+/// The bytes of the journal of a sweep that is under way.
+fn stored(folder: &Path) -> u64 {
+    fs::metadata(folder.join("rows.jsonl")).map_or(0, |journal| journal.len())
 }
 
-/// Starts it and waits until it has stored a part more, if it does before it ends.
+/// Starts it and waits until it has stored more, if it does before it ends.
 fn until_stored(folder: &Path, arguments: &[&str]) -> (Child, bool) {
-    let before = parts(&folder.join("out"));
+    let before = stored(&folder.join("out"));
     let mut child = command(folder, arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -63,7 +62,7 @@ fn until_stored(folder: &Path, arguments: &[&str]) -> (Child, bool) {
         .expect("the program starts");
     let begun = Instant::now();
     loop {
-        if parts(&folder.join("out")) > before {
+        if stored(&folder.join("out")) > before {
             return (child, true);
         }
         if child.try_wait().expect("its status").is_some() {
@@ -95,7 +94,7 @@ fn a_sweep_that_is_killed_three_times_has_the_same_tables() {
     let said = text(&last.stderr);
     assert!(last.status.success() && said.contains("continuing after"), "{said}");
     assert_eq!(tables(&folder.join("whole")), tables(&folder.join("out")));
-    assert_eq!(parts(&folder.join("out")), 0);
+    assert!(!folder.join("out/rows.jsonl").exists());
     assert_eq!(text(&last.stdout), text(&whole.stdout));
     // A repeated command has nothing to compute and prints the same table.
     let again = run(folder, &["sweep.toml", "--output", "out"]);
@@ -115,7 +114,7 @@ fn ctrl_c_keeps_what_was_computed_and_says_how_to_go_on() {
     let status = child.wait().expect("it ends");
     assert_eq!(status.code(), Some(130), "{said}");
     assert!(said.contains("the same command continues"), "{said}");
-    assert!(parts(&folder.join("out")) > 0 && folder.join("out/report.html").exists());
+    assert!(stored(&folder.join("out")) > 0 && folder.join("out/report.html").exists());
 }
 
 #[test]

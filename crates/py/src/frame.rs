@@ -129,7 +129,7 @@ fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
             Kind::Double => (DataType::Float64, false),
             Kind::OptionalDouble => (DataType::Float64, true),
             Kind::Bytes => (DataType::Binary, false),
-            Kind::Longs => (DataType::new_list(DataType::Int64, false), false),
+            Kind::Longs | Kind::Counts => (DataType::new_list(DataType::Int64, false), false),
         };
         Field::new(*name, kind, is_optional)
     };
@@ -157,7 +157,7 @@ fn array(column: Column) -> Result<ArrayRef, ArrowError> {
             }
             Arc::new(array.finish())
         }
-        Column::Bytes(_) | Column::Longs(_) => {
+        Column::Bytes(_) | Column::Longs(_) | Column::Counts(_) => {
             let problem = "no table of a run has bytes or lists".to_owned();
             return Err(ArrowError::NotYetImplemented(problem));
         }

@@ -11,10 +11,9 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use underload_run::cache::module_identity;
-use underload_run::chain;
 use underload_run::source::Source;
-use underload_run::sweep::{self, FlushTimes, SweepEnd, SweepProgress, SweepSettings};
-use underload_store::sweep::{SweepDir, SweepRows};
+use underload_run::sweep::{self, SweepEnd, SweepProgress, SweepSettings};
+use underload_store::sweep::{SweepDir, SweepUnit};
 
 use crate::errors::{self, OrRaise, raise};
 use crate::frame::Frame;
@@ -104,19 +103,6 @@ impl Sweep {
         self.0.manifest().program
     }
 
-    /// Returns the range of cells of a range of units.
-    fn cells_of(&self, first: u64, end: u64) -> (u64, u64) {
-        let cells = self.0.cells_of(first..end);
-        (cells.start, cells.end)
-    }
-
-    /// Returns a cell's value of each axis, by name, and its variant.
-    fn place(&self, cell: u64) -> (Vec<(String, String)>, String) {
-        let place = self.0.cell(cell.min(self.0.cells().saturating_sub(1)));
-        let names = self.0.axes().map(|(name, _)| name.to_owned());
-        (names.zip(place.values.into_iter().map(|value| value.text)).collect(), place.variant)
-    }
-
     /// Returns the numbers of cells, of trials (at most), and of units of work.
     #[getter]
     fn size(&self) -> (u64, u64, u64) {
@@ -150,12 +136,12 @@ impl Sweep {
         broken.map_or(Ok(ended == SweepEnd::Complete), Err)
     }
 
-    /// Computes the rows of some units, as the bytes of a Parquet file: the work of other workers.
+    /// Computes some units on a worker. Returns them as JSON, which [`SweepFolder::append`] stores.
     fn compute<'py>(&self, py: Python<'py>, first: u64, end: u64) -> PyResult<Bound<'py, PyBytes>> {
         let stop = AtomicBool::new(false);
-        let rows = run_interruptible(py, &stop, || self.0.compute(first..end, &stop).to_parquet())?;
-        let rows = rows.map_err(|problem| raise(py, "StoreError", (problem,)))?;
-        Ok(PyBytes::new(py, &rows))
+        let units = || serde_json::to_vec(&self.0.compute(first..end, &stop));
+        let units = run_interruptible(py, &stop, units)?.or_raise(py, "StoreError")?;
+        Ok(PyBytes::new(py, &units))
     }
 
     /// Opens a directory for rows of other workers. Returns also notes about its files.
@@ -163,8 +149,7 @@ impl Sweep {
         let (folder, notes) = py
             .detach(|| SweepDir::open(&directory, self.0.manifest()))
             .or_raise(py, "StoreError")?;
-        let sweep = Arc::clone(&self.0);
-        Ok((SweepFolder { sweep, folder: Some(folder), times: FlushTimes::default() }, notes))
+        Ok((SweepFolder { folder: Some(folder) }, notes))
     }
 }
 
@@ -195,9 +180,7 @@ pub fn identity(py: Python<'_>) -> PyResult<&'static str> {
 /// The directory of a sweep, locked until it is closed.
 #[pyclass(module = "underload._underload")]
 pub struct SweepFolder {
-    sweep: Arc<sweep::Sweep>,
     folder: Option<SweepDir>,
-    times: FlushTimes,
 }
 
 impl SweepFolder {
@@ -209,12 +192,6 @@ impl SweepFolder {
 
 #[pymethods]
 impl SweepFolder {
-    /// Whether the tables at the end are written.
-    #[getter]
-    fn is_complete(&mut self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.folder(py)?.is_complete())
-    }
-
     /// Returns the number of stored units.
     #[getter]
     fn stored(&mut self, py: Python<'_>) -> PyResult<u64> {
@@ -226,30 +203,21 @@ impl SweepFolder {
         Ok(self.folder(py)?.next_missing(first).map(|units| (units.start, units.end)))
     }
 
-    /// Stores rows that a worker computed. They are on disk after the next [`Self::flush`], or
-    /// after a [`Self::tick`] that is due.
-    fn append(&mut self, py: Python<'_>, rows: &[u8]) -> PyResult<()> {
-        let sweep = Arc::clone(&self.sweep);
+    /// Adds units that a worker computed. The next [`Self::flush`] writes them.
+    fn append(&mut self, py: Python<'_>, units: &[u8]) -> PyResult<()> {
         let folder = self.folder(py)?;
-        py.detach(|| {
-            let rows = SweepRows::from_parquet(&sweep.columns, rows.to_vec())?;
-            folder.append(rows).map_err(|error| chain(&error))
-        })
-        .map_err(|problem| raise(py, "StoreError", (problem,)))
+        let units: Vec<SweepUnit> =
+            py.detach(|| serde_json::from_slice(units)).or_raise(py, "StoreError")?;
+        py.detach(|| folder.append(&units)).or_raise(py, "StoreError")
     }
 
-    /// Flushes the rows if they have waited long enough.
-    fn tick(&mut self, py: Python<'_>) -> PyResult<()> {
-        if self.times.is_due() { self.flush(py) } else { Ok(()) }
-    }
-
-    /// Writes the rows to the disk.
+    /// Writes the units to the disk.
     fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
         let folder = self.folder(py)?;
         py.detach(|| folder.flush()).or_raise(py, "StoreError")
     }
 
-    /// Unlocks the directory. Rows that were not flushed are lost.
+    /// Unlocks the directory. Units that were not flushed are lost.
     fn close(&mut self) {
         self.folder = None;
     }
@@ -257,9 +225,7 @@ impl SweepFolder {
     /// Returns a row per cell, of the units stored up to now.
     fn cells(&mut self, py: Python<'_>) -> PyResult<Frame> {
         let folder = self.folder(py)?;
-        let (layout, columns) = py
-            .detach(|| folder.cell_columns(&AtomicBool::new(false)))
-            .or_raise(py, "StoreError")?;
+        let (layout, columns) = py.detach(|| folder.cell_columns()).or_raise(py, "StoreError")?;
         Frame::of_columns(py, &layout, vec![columns])
     }
 }

@@ -16,7 +16,7 @@ use underload_run::sweep::{
     AxisKeys, Design, Sweep, SweepEnd, SweepError, SweepFile, SweepProgress, SweepSettings, run,
 };
 use underload_run::{Settings, run as run_scenario};
-use underload_store::sweep::{SweepCell, SweepDir, SweepRows};
+use underload_store::sweep::{SweepCell, SweepDir, SweepRow, SweepUnit};
 
 const SCENARIO: &str = r#"
     repeats = 2
@@ -98,21 +98,21 @@ fn whole(sweep: &Sweep, path: &Path, workers: usize) -> ([Vec<u8>; 2], Vec<Sweep
     (["trials.parquet", "cells.parquet"].map(table), cells)
 }
 
-/// The texts of a column; of a row without one, an empty text.
-fn texts<'a>(rows: &'a SweepRows, wanted: &str) -> Vec<&'a str> {
-    let texts = rows.texts(wanted).expect(wanted);
-    texts.into_iter().map(Option::unwrap_or_default).collect()
+/// The rows of some units.
+fn rows(units: Vec<SweepUnit>) -> Vec<SweepRow> {
+    units.into_iter().flat_map(|unit| unit.rows).collect()
 }
 
-fn doubles<'a>(rows: &'a SweepRows, wanted: &str) -> &'a [Option<f64>] {
-    rows.column(wanted).expect(wanted)
+/// A text of a column of `trials.parquet`.
+fn trial_text<'a>(row: &'a SweepRow, column: &str) -> &'a str {
+    row.trial_value(column).and_then(serde_json::Value::as_str).expect(column)
 }
 
 #[test]
 fn a_cell_is_what_a_run_of_the_same_settings_computes() {
     let sweep = sweep_of(GRID, SCENARIO);
     assert_eq!((sweep.cells(), sweep.repeats, sweep.trials()), (16, 2, 32));
-    let rows = sweep.compute(0..sweep.units(), &AtomicBool::new(false));
+    let rows = rows(sweep.compute(0..sweep.units(), &AtomicBool::new(false)));
     assert_eq!(rows.len(), 32);
     for (up, rtt, cell) in [("4mbit", "5ms", 0), ("8mbit", "23208us", 12)] {
         assert_eq!(sweep.cell(cell).values[1].text, rtt);
@@ -129,12 +129,12 @@ fn a_cell_is_what_a_run_of_the_same_settings_computes() {
                     trial.variant == summary.variant && trial.repeat as usize == repeat
                 };
                 let trial = record.trials.iter().find(of_run).expect("a trial");
-                assert_eq!(texts(&rows, "seed")[first + repeat], trial.seed.to_string());
-                assert_eq!(texts(&rows, "variant")[first + repeat], trial.variant);
+                let row = &rows[first + repeat];
+                assert_eq!(trial_text(row, "seed"), trial.seed.to_string());
+                assert_eq!(trial_text(row, "variant"), trial.variant);
             }
-            let own: f64 = (0..2)
-                .map(|repeat| doubles(&rows, "utilisation.up")[first + repeat].expect("one"))
-                .sum();
+            // `utilisation.up` is the second metric of the sweep.
+            let own: f64 = (0..2).map(|repeat| rows[first + repeat].metrics[1].expect("one")).sum();
             let wanted = metric(summary, "utilisation.up").expect("it has one");
             assert!((own / 2.0 - wanted).abs() < 1e-9, "{own} {wanted}");
         }
@@ -198,17 +198,17 @@ fn a_worker_elsewhere_computes_the_same_rows() {
     let (tables, cells) = whole(&sweep, &folder.path().join("here"), 2);
     let path = folder.path().join("there");
     let go_on = AtomicBool::new(false);
-    // As another process would: the sweep from its texts, rows as bytes.
+    // As another process would: the sweep from its texts, units as bytes.
     let mut parcels: Vec<Vec<u8>> = Vec::new();
     for start in (0..sweep.units()).rev().filter(|unit| unit % 5 == 0) {
         let worker = sweep_of(GRID, SCENARIO);
-        let rows = worker.compute(start..(start + 5).min(worker.units()), &go_on);
-        parcels.push(rows.to_parquet().expect("bytes"));
+        let units = worker.compute(start..(start + 5).min(worker.units()), &go_on);
+        parcels.push(serde_json::to_vec(&units).expect("bytes"));
     }
     let (mut directory, _) = SweepDir::open(&path, sweep.manifest()).expect("a directory");
     for parcel in parcels {
-        let rows = SweepRows::from_parquet(&sweep.columns, parcel).expect("rows");
-        directory.append(rows).expect("kept");
+        let units: Vec<SweepUnit> = serde_json::from_slice(&parcel).expect("units");
+        directory.append(&units).expect("stored");
     }
     assert!(directory.finish(&go_on).expect("tables"));
     drop(directory);
@@ -237,24 +237,27 @@ fn a_worker_elsewhere_needs_no_files() {
     let there = parse(files).expect("with what was sent");
     assert_eq!(there.manifest(), here.manifest());
     let (go_on, units) = (AtomicBool::new(false), 0..here.units());
-    let rows = there.compute(units.clone(), &go_on);
-    assert_eq!(texts(&rows, "variant").len(), 8);
-    assert_eq!(rows, here.compute(units, &go_on));
+    let computed = there.compute(units.clone(), &go_on);
+    assert_eq!(computed.len(), 8);
+    assert_eq!(computed, here.compute(units, &go_on));
     // Another file of the same name is another sweep.
     let other = BTreeMap::from([("up.trace".to_owned(), b"1\n".to_vec())]);
     assert_ne!(parse(other).expect("a sweep").manifest(), here.manifest());
 }
 
 #[test]
-fn units_are_of_cells() {
+fn a_unit_is_a_trial_or_a_cell_with_a_stopping_rule() {
+    let first_cells = |sweep: &Sweep, units: std::ops::Range<u64>| -> Vec<u64> {
+        let computed = sweep.compute(units, &AtomicBool::new(false));
+        computed.iter().map(|unit| unit.rows[0].cell).collect()
+    };
     let sweep = sweep_of(GRID, SCENARIO);
-    assert_eq!((sweep.repeats, sweep.cells()), (2, 16));
-    for (units, cells) in [(0..1, 0..1), (1..2, 0..1), (1..3, 0..2), (30..32, 15..16)] {
-        assert_eq!(sweep.cells_of(units), cells);
-    }
+    assert_eq!((sweep.repeats, sweep.cells(), sweep.units()), (2, 16, 32));
+    assert_eq!(first_cells(&sweep, 1..4), [0, 1, 1]);
     let stop = "[stop]\nmetric = \"load.rtt.p99\"\nwithin_percent = 5\n";
     let whole = sweep_of(&format!("{GRID}{stop}"), SCENARIO);
-    assert_eq!(whole.cells_of(3..5), 3..5);
+    assert_eq!(whole.units(), 16);
+    assert_eq!(first_cells(&whole, 3..5), [3, 4]);
 }
 
 #[test]
@@ -269,17 +272,17 @@ fn a_cohort_draws_as_in_a_run() {
     let text = SCENARIO.replace("rtt = \"10ms\"", "rtt = \"{rtt}\"") + cohort;
     let sweep = sweep_of("repeats = 3", &text);
     assert_eq!((sweep.cells(), sweep.trials()), (2, 6));
-    let rows = sweep.compute(0..6, &AtomicBool::new(false));
+    let rows = rows(sweep.compute(0..6, &AtomicBool::new(false)));
     let scenario = Scenario::parse(&text, "scenario.toml").expect("right");
     let record = run_scenario(&scenario, &Settings::default(), &mut ()).expect("a run").record;
-    let conditions = texts(&rows, "conditions");
+    let conditions: Vec<&str> = rows.iter().map(|row| trial_text(row, "conditions")).collect();
     assert_eq!(conditions.iter().collect::<BTreeSet<_>>().len(), 6, "each draws its own");
     for trial in &record.trials {
         let variant = usize::from(trial.variant == "codel");
         let wanted = serde_json::to_string(&trial.conditions).expect("JSON");
         assert_eq!(conditions[variant * 3 + trial.repeat as usize], wanted);
     }
-    let ids: BTreeSet<&str> = texts(&rows, "cell_id").into_iter().collect();
+    let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(ids.len(), 2);
 }
 
@@ -332,11 +335,9 @@ fn a_directory_of_another_sweep_is_refused() {
 fn a_million_cells_cost_nothing_until_they_are_computed() {
     let sweep = sweep_of(MILLIONS, SCENARIO);
     assert_eq!((sweep.cells(), sweep.trials()), (2_000_000, 4_000_000));
-    let first = sweep.compute(3_999_996..3_999_997, &AtomicBool::new(false));
-    assert_eq!(texts(&first, "error"), [""]);
-    let place = sweep.cell(1_999_998);
-    assert_eq!(texts(&first, "path.up"), [place.values[0].text.as_str()]);
-    assert_eq!(doubles(&first, "path.rtt.amount"), [place.values[1].amount]);
+    let one = rows(sweep.compute(3_999_996..3_999_997, &AtomicBool::new(false)));
+    assert_eq!(one[0].error, None);
+    assert_eq!(one[0].values, sweep.cell(1_999_998).values);
 }
 
 #[test]

@@ -38,11 +38,6 @@ impl NewTable {
         self.writer.push(cells).map_err(not_written(&self.path))
     }
 
-    /// Adds a row group of columns of equal length.
-    pub(crate) fn write(&mut self, columns: &[Column]) -> Result<()> {
-        self.writer.write(columns).map_err(not_written(&self.path))
-    }
-
     /// Names the finished table, unless a file of its name exists.
     pub(crate) fn claim(self) -> Result<()> {
         self.place(NewFile::claim)

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use underload_report::{one_line, thousands};
 use underload_run::sweep::Sweep;
-use underload_store::sweep::SweepRows;
 use underload_terminal::console::{self, count, warning};
 
 use crate::progress::words;
@@ -54,10 +53,15 @@ pub fn print(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow
     for number in 0..TRIED.min(units) {
         // From the first to the last unit.
         let unit = number * (units - 1) / (TRIED.min(units) - 1).max(1);
-        let rows = sweep.compute(unit..unit + 1, &AtomicBool::new(false));
+        let computed = sweep.compute(unit..unit + 1, &AtomicBool::new(false));
         tried += 1;
-        missing.retain(|name| !has(&rows, name));
-        error = error.or_else(|| first_error(&rows));
+        for row in computed.iter().flat_map(|unit| &unit.rows) {
+            let known = sweep.columns.metrics.iter().zip(&row.metrics);
+            let known: Vec<&str> =
+                known.filter(|(_, value)| value.is_some()).map(|(name, _)| name.as_str()).collect();
+            missing.retain(|name| !known.contains(name));
+            error = error.or_else(|| row.error.clone());
+        }
         if begun.elapsed() >= LONG_ENOUGH {
             break;
         }
@@ -121,13 +125,4 @@ impl Estimate<'_> {
 fn asked_for(sweep: &Sweep) -> Vec<&str> {
     let metrics = sweep.columns.metrics.iter().map(String::as_str);
     metrics.filter(|metric| sweep.requests(metric)).collect()
-}
-
-fn has(rows: &SweepRows, metric: &str) -> bool {
-    let values = rows.column::<&[Option<f64>]>(metric).unwrap_or_default();
-    values.iter().any(Option::is_some)
-}
-
-fn first_error(rows: &SweepRows) -> Option<String> {
-    rows.texts("error")?.into_iter().flatten().next().map(str::to_owned)
 }

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use underload_record::schema::{PlotKind, PlotRecord, Quantile};
+use underload_record::schema::{PlotKind, PlotRecord};
 use underload_report::{
     SweepDimension, SweepOutcome, SweepPlot, SweepSubject, one_line, thousands, write_sweep_report,
 };
-use underload_run::scenario::{FlowKind, Variant};
 use underload_run::source;
 use underload_run::sweep::{self, Dimension, PlotForm, PlotKeys, Sweep, SweepEnd, SweepSettings};
 
@@ -75,7 +74,7 @@ impl Arguments {
             workers: self.workers,
             stop: interrupt.shared(),
         };
-        note!("{}: {}", one_line(&name), one_line(title(&sweep)));
+        note!("{}: {}", one_line(&name), one_line(sweep.title()));
         let bins = sweep.bins(MOST_PARTS);
         let parts = bins.iter().map(|bins| bins.labels.clone()).collect();
         let mut outcome = SweepOutcome::new(subject(&sweep, parts));
@@ -130,7 +129,7 @@ impl Arguments {
         for name in outcome.unknown_metrics() {
             warning!("warning: no cell has the metric `{}`", one_line(name));
         }
-        if let Some(words) = few_samples(sweep) {
+        if let Some(words) = sweep.doubtful_ranking() {
             warning!("warning: {words}");
         }
         note!("tables: {}", directory.display());
@@ -139,47 +138,11 @@ impl Arguments {
     }
 }
 
-/// Returns a warning if cells are ranked by a percentile that needs more samples than a trial has.
-/// `None` for sweeps that vary the probes or the load.
-fn few_samples(sweep: &Sweep) -> Option<String> {
-    let metric = sweep.file.best.as_ref()?.metric.as_str();
-    let quantile = Quantile::from_name(metric.strip_prefix("load.rtt.")?)?;
-    let is_varied = |name: &str| name.starts_with("phases.") || name.starts_with("flow.");
-    if sweep.axes().any(|(name, _)| is_varied(name)) {
-        return None;
-    }
-    let samples = sweep.scenario.variants.iter().filter_map(samples_of_load).min()?;
-    let told = Quantile::highest_told_by(samples);
-    (!quantile.is_told_by(samples)).then(|| {
-        format!(
-            "cells are ranked by {metric}, of about {samples} samples in each trial: {} needs {}; \
-             probe more often, or rank by load.rtt.{}",
-            quantile.name(),
-            quantile.fewest_samples(),
-            told.name()
-        )
-    })
-}
-
-/// Returns the number of probes of the variant's first probe flow during the load.
-fn samples_of_load(variant: &Variant) -> Option<u64> {
-    let interval = variant.flows.iter().find_map(|flow| match &flow.kind {
-        FlowKind::Probe(probe) => Some(probe.interval),
-        _ => None,
-    })?;
-    variant.phases.load.as_nanos().checked_div(interval.as_nanos())
-}
-
-fn title(sweep: &Sweep) -> &str {
-    let own = sweep.file.title.as_str();
-    if own.is_empty() { &sweep.scenario.title } else { own }
-}
-
 fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
     let file = &sweep.file;
     let best = file.best.as_ref();
     let ranked = best.and_then(|best| file.metrics.iter().position(|name| *name == best.metric));
-    let title = title(sweep);
+    let title = sweep.title();
     let axes: Vec<String> = sweep.axes().map(|(name, _)| name.to_owned()).collect();
     SweepSubject {
         title: if title.is_empty() { &sweep.name } else { title }.to_owned(),

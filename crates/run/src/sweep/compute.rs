@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use underload_record::schema::TrialRecord;
 use underload_record::stats::RunningMean;
 use underload_record::{CONFIDENCE, metrics_of_trial};
-use underload_store::sweep::{AxisValue, SweepRow, SweepRows};
+use underload_store::sweep::{AxisValue, SweepRow, SweepUnit};
 
 use super::{Digests, StopKeys, Sweep};
 use crate::cache::digest_text;
@@ -27,31 +27,28 @@ use crate::world::sim::simulate;
 const LAYOUT: u32 = 1;
 
 impl Sweep {
-    /// Computes the rows of units, in order. They depend on the sweep and the numbers alone. If
-    /// `stop` is set on the way, returns the rows of the finished units.
+    /// Computes units, in order. They depend on the sweep and the numbers alone. If `stop` is set on
+    /// the way, returns the finished units.
     ///
     /// A trial that fails has a row with the error; so has each of a cell without a valid variant.
-    pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> SweepRows {
-        let mut rows = SweepRows::new(&self.columns);
-        if let Some(when) = &self.file.stop {
-            for number in units.start..units.end.min(self.cells()) {
-                let cell = self.open(number);
-                if !cell.compute_all(when, stop, &mut rows) {
-                    break;
-                }
-            }
-            return rows;
-        }
+    pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> Vec<SweepUnit> {
+        let mut computed = Vec::new();
         let mut open: Option<Cell<'_>> = None;
-        for trial in units.start..units.end.min(self.trials()) {
-            let (number, repeat) = (trial / self.repeats, trial % self.repeats);
-            let is_same = open.as_ref().is_some_and(|cell| cell.number == number);
-            let cell = if is_same { open.take() } else { None };
-            let cell = open.insert(cell.unwrap_or_else(|| self.open(number)));
-            let Some(outcome) = cell.trial(repeat, stop) else { break };
-            cell.push(&outcome, &mut rows);
+        for number in units.start..units.end.min(self.units()) {
+            let cell_number = self.cell_of(number);
+            let cell = match open.take() {
+                Some(cell) if cell.number == cell_number => cell,
+                _ => self.open(cell_number),
+            };
+            let rows = match &self.file.stop {
+                Some(when) => cell.trials_until(when, stop),
+                None => cell.trial(number % self.repeats, stop).map(|row| vec![row]),
+            };
+            let Some(rows) = rows else { break };
+            computed.push(SweepUnit { number, rows });
+            open = Some(cell);
         }
-        rows
+        computed
     }
 
     fn open(&self, number: u64) -> Cell<'_> {
@@ -101,52 +98,31 @@ struct Cell<'a> {
     id: String,
 }
 
-/// A trial that succeeded or failed.
-struct Outcome {
-    record: TrialRecord,
-    metrics: Vec<Option<f64>>,
-    error: Option<String>,
-}
-
 impl Cell<'_> {
-    /// Computes trials until the mean is precise enough, one fails, or all are computed. Returns
-    /// false, without rows, if it was stopped.
-    fn compute_all(&self, when: &StopKeys, stop: &AtomicBool, rows: &mut SweepRows) -> bool {
+    /// Computes trials until the mean is precise enough, one fails, or all are computed; `None` if
+    /// it was stopped.
+    fn trials_until(&self, when: &StopKeys, stop: &AtomicBool) -> Option<Vec<SweepRow>> {
         let metric = self.sweep.columns.metrics.iter().position(|name| *name == when.metric);
         let mut mean = RunningMean::default();
-        let mut outcomes = Vec::new();
+        let mut rows = Vec::new();
         for repeat in 0..self.sweep.repeats {
-            let Some(outcome) = self.trial(repeat, stop) else { return false };
-            let value = metric.and_then(|metric| *outcome.metrics.get(metric)?);
+            let row = self.trial(repeat, stop)?;
+            let value = metric.and_then(|metric| *row.metrics.get(metric)?);
             if let Some(value) = value {
                 mean.push(value);
             }
-            let has_failed = outcome.error.is_some();
-            outcomes.push(outcome);
-            if has_failed || (repeat + 1 >= when.least && is_narrow(when, &mean)) {
+            let is_last =
+                row.error.is_some() || (repeat + 1 >= when.least && is_narrow(when, &mean));
+            rows.push(row);
+            if is_last {
                 break;
             }
         }
-        for outcome in &outcomes {
-            self.push(outcome, rows);
-        }
-        true
-    }
-
-    fn push(&self, outcome: &Outcome, rows: &mut SweepRows) {
-        let row = SweepRow {
-            cell: self.number,
-            id: &self.id,
-            values: &self.values,
-            trial: &outcome.record,
-            metrics: &outcome.metrics,
-            error: outcome.error.as_deref(),
-        };
-        rows.push(&self.sweep.columns, &row);
+        Some(rows)
     }
 
     /// Computes one trial; `None` if it was stopped.
-    fn trial(&self, repeat: u64, stop: &AtomicBool) -> Option<Outcome> {
+    fn trial(&self, repeat: u64, stop: &AtomicBool) -> Option<SweepRow> {
         if stop.load(Ordering::Relaxed) {
             return None;
         }
@@ -156,18 +132,18 @@ impl Cell<'_> {
         // A trial that panics must not lose a million others.
         let computed = catch_unwind(AssertUnwindSafe(|| self.record(repeat, (index, seed), stop)));
         let computed = computed.unwrap_or_else(|panic| Err(panic_message(panic.as_ref())));
-        Some(match computed.transpose()? {
+        let (record, metrics, error) = match computed.transpose()? {
             Ok(record) => {
                 let metrics = metrics_of_trial(&record, &sweep.columns.metrics);
-                Outcome { record, metrics, error: None }
+                (record, metrics, None)
             }
             Err(error) => {
                 let (variant, repeat) = (self.variant.to_owned(), repeat as u32);
                 let record = TrialRecord { index, variant, repeat, seed, ..TrialRecord::default() };
-                let metrics = vec![None; sweep.columns.metrics.len()];
-                Outcome { record, metrics, error: Some(error) }
+                (record, vec![None; sweep.columns.metrics.len()], Some(error))
             }
-        })
+        };
+        Some(SweepRow::new((self.number, &self.id), &self.values, &record, metrics, error))
     }
 
     /// Returns the record of one trial; `None` if it was stopped.
@@ -193,8 +169,7 @@ impl Cell<'_> {
         };
         let trial = Trial { index, variant, repeat, seed, keeps_curves: false };
         let own = Own::default();
-        let setting =
-            Setting { stop, directory: None, captures: &[], threads: None, own: &own };
+        let setting = Setting { stop, directory: None, captures: &[], threads: None, own: &own };
         let simulated = simulate(&trial, setting).map_err(|error: RunError| chain(&error));
         let Some(data) = simulated? else { return Ok(None) };
         Ok(Some(TrialRecord { conditions: conditions.clone(), ..data.record }))

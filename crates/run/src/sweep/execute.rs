@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use underload_store::StoreError;
-use underload_store::sweep::{Ranges, SweepCell, SweepDir, SweepRows};
+use underload_store::sweep::{Ranges, SweepCell, SweepDir, SweepUnit};
 
 use super::Sweep;
 
@@ -121,19 +121,13 @@ fn attempt(
             error => error.into(),
         })?
     };
-    // Not with `settings.stop`: the user who stopped the sweep gets the cells that are stored.
-    directory.cells(&AtomicBool::new(false), &mut |cell| {
-        take(cell);
-        Ok(())
-    })?;
+    directory.cells(take)?;
     Ok(if is_whole { SweepEnd::Complete } else { SweepEnd::Interrupted { stored } })
 }
 
 const MOST_ATTEMPTS: u32 = 3;
-/// Rows are written after a twentieth of the sweep's duration, within these two limits; in a long
-/// sweep after a thousandth, so that it has some thousands of files and not a million.
-const FLUSH_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-const FLUSHES: (u32, u32) = (20, 1_000);
+/// How long finished units may be in memory before they are written.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// The time that a worker should need for the units that it takes at once.
 const WORTH_TAKING: Duration = Duration::from_millis(100);
 /// Units that a worker takes at once, at most.
@@ -173,7 +167,7 @@ fn compute_missing(
     let workers = settings.workers.map_or_else(cores, NonZeroUsize::get);
     let work =
         Mutex::new(Work { stored: directory.units().clone(), next: 0, units: sweep.units() });
-    let (sender, receiver) = mpsc::sync_channel::<(u64, SweepRows)>(WAITING * workers);
+    let (sender, receiver) = mpsc::sync_channel::<Vec<SweepUnit>>(WAITING * workers);
     thread::scope(|scope| {
         for _ in 0..workers {
             let (sender, work) = (sender.clone(), &work);
@@ -182,11 +176,10 @@ fn compute_missing(
                 while !stop.load(Ordering::Relaxed) {
                     let taken = work.lock().unwrap_or_else(PoisonError::into_inner).take(most);
                     let Some(units) = taken else { return };
-                    let count = units.end - units.start;
                     let begun = Instant::now();
-                    let rows = sweep.compute(units, stop);
+                    let computed = sweep.compute(units, stop);
                     most = next_size(most, begun.elapsed());
-                    if sender.send((count, rows)).is_err() {
+                    if sender.send(computed).is_err() {
                         return;
                     }
                 }
@@ -195,54 +188,24 @@ fn compute_missing(
         drop(sender);
         // Dropped with this closure, also after an error of the disk, so that no worker blocks.
         let receiver = receiver;
-        let mut times = FlushTimes::default();
+        let mut flushed = Instant::now();
         loop {
             match receiver.recv_timeout(TICK) {
-                Ok((units, rows)) => {
-                    let trials = rows.len() as u64;
-                    directory.append(rows)?;
-                    progress.computed(units, trials);
+                Ok(units) => {
+                    directory.append(&units)?;
+                    let trials: usize = units.iter().map(|unit| unit.rows.len()).sum();
+                    progress.computed(units.len() as u64, trials as u64);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             progress.tick();
-            if times.is_due() {
+            if flushed.elapsed() >= FLUSH_AFTER {
+                flushed = Instant::now();
                 directory.flush()?;
             }
         }
     })
-}
-
-/// The times at which rows in memory are written to the disk.
-#[derive(Debug)]
-pub struct FlushTimes {
-    begun: Instant,
-    flushed: Instant,
-}
-
-impl Default for FlushTimes {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self { begun: now, flushed: now }
-    }
-}
-
-impl FlushTimes {
-    /// Whether rows are due to be written; if so, the time until the next write starts.
-    pub fn is_due(&mut self) -> bool {
-        let is_due = self.flushed.elapsed() >= flush_after(self.begun.elapsed());
-        if is_due {
-            self.flushed = Instant::now();
-        }
-        is_due
-    }
-}
-
-/// Returns how long rows may wait in memory after `elapsed` of a sweep.
-fn flush_after(elapsed: Duration) -> Duration {
-    let (soon, late) = FLUSH_AFTER;
-    (elapsed / FLUSHES.0).clamp(soon, late).max(elapsed / FLUSHES.1)
 }
 
 /// Adapts the units that a worker takes at once to [`WORTH_TAKING`].

@@ -1,12 +1,14 @@
-//! Every setting of a sweep in force, and where it comes from.
+//! The heading of a sweep, its settings with their origins, and doubts about its ranking.
 
 use toml::Table;
+
+use underload_record::schema::Quantile;
 
 use super::{Sweep, SweepFile};
 use crate::keys::listed;
 use crate::scenario::document::Document;
 use crate::scenario::explain::origin;
-use crate::scenario::{Setting, SettingValue};
+use crate::scenario::{FlowKind, Setting, SettingValue, Variant};
 
 impl Sweep {
     /// Returns every setting of the file but its pictures, each axis, and the settings of the
@@ -38,4 +40,41 @@ impl Sweep {
         });
         own.chain(axes).chain(varied).collect()
     }
+
+    /// Returns the heading of the sweep file, or that of the scenario.
+    pub fn title(&self) -> &str {
+        let own = self.file.title.as_str();
+        if own.is_empty() { &self.scenario.title } else { own }
+    }
+
+    /// Returns a warning if cells are ranked by a percentile that needs more samples than a trial
+    /// has. `None` for sweeps that vary the probes or the load.
+    pub fn doubtful_ranking(&self) -> Option<String> {
+        let metric = self.file.best.as_ref()?.metric.as_str();
+        let quantile = Quantile::from_name(metric.strip_prefix("load.rtt.")?)?;
+        let is_varied = |name: &str| name.starts_with("phases.") || name.starts_with("flow.");
+        if self.axes().any(|(name, _)| is_varied(name)) {
+            return None;
+        }
+        let samples = self.scenario.variants.iter().filter_map(samples_of_load).min()?;
+        let reliable = Quantile::highest_told_by(samples);
+        (!quantile.is_told_by(samples)).then(|| {
+            format!(
+                "cells are ranked by {metric}, of about {samples} samples in each trial: {} needs \
+                 {}; probe more often, or rank by load.rtt.{}",
+                quantile.name(),
+                quantile.fewest_samples(),
+                reliable.name()
+            )
+        })
+    }
+}
+
+/// Returns the number of probes of the variant's first probe flow during the load.
+fn samples_of_load(variant: &Variant) -> Option<u64> {
+    let interval = variant.flows.iter().find_map(|flow| match &flow.kind {
+        FlowKind::Probe(probe) => Some(probe.interval),
+        _ => None,
+    })?;
+    variant.phases.load.as_nanos().checked_div(interval.as_nanos())
 }

@@ -31,7 +31,6 @@ mod points;
 mod read;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use underload_store::sweep::{AxisValue, SweepColumns, SweepManifest};
 
@@ -41,7 +40,7 @@ use crate::scenario::Scenario;
 use crate::scenario::vary::Varied;
 
 pub use bins::AxisBins;
-pub use execute::{FlushTimes, SweepEnd, SweepError, SweepProgress, SweepSettings, run};
+pub use execute::{SweepEnd, SweepError, SweepProgress, SweepSettings, run};
 pub use file::{AxisKeys, BestKeys, Design, PlotForm, PlotKeys, Scale, StopKeys, SweepFile};
 pub use plots::Dimension;
 
@@ -110,12 +109,9 @@ impl Sweep {
         if self.file.stop.is_some() { self.cells() } else { self.trials() }
     }
 
-    /// Returns the cells to which units belong.
-    pub fn cells_of(&self, units: Range<u64>) -> Range<u64> {
-        if self.file.stop.is_some() {
-            return units;
-        }
-        units.start / self.repeats..units.end.div_ceil(self.repeats)
+    /// Returns the cell to which a unit belongs.
+    fn cell_of(&self, unit: u64) -> u64 {
+        if self.file.stop.is_some() { unit } else { unit / self.repeats }
     }
 
     /// Returns name and number of values of each axis; `None` for any value of a range.

@@ -209,9 +209,7 @@ impl Series {
         }
         let name = name_of(path).ok_or("its name is not UTF-8")?;
         if fs::symlink_metadata(path.join(MADE)).is_err() {
-            return Err(format!(
-                "it has no {MADE}: an incomplete run, or no run"
-            ));
+            return Err(format!("it has no {MADE}: an incomplete run, or no run"));
         }
         let made: RunMark =
             read_json(&path.join(MADE)).map_err(|reason| format!("{MADE}: {reason}"))?;

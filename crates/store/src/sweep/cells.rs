@@ -1,20 +1,19 @@
 //! Summaries of a sweep's cells.
 
-use std::sync::Arc;
+use std::slice;
 
-use parquet::data_type::ByteArray;
 use underload_record::CONFIDENCE;
 use underload_record::schema::Interval;
 use underload_record::stats::RunningMean;
 
-use super::rows::{AxisColumn, AxisValue, Group, Layout, SweepColumns, SweepRows, axis_cells};
-use crate::table::{self, Cell, Column, Kind};
+use super::rows::{AxisValue, Layout, SweepColumns, SweepRow};
+use crate::table::{Cell, Column, Kind};
 
 /// The summary of a cell's trials.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SweepCell {
     pub cell: u64,
-    /// The identity, as [`super::SweepRow::id`].
+    /// The identity, as [`SweepRow::id`].
     pub id: String,
     pub values: Vec<AxisValue>,
     pub variant: String,
@@ -28,202 +27,121 @@ pub struct SweepCell {
 }
 
 /// Summarises rows, which are in order of their cells.
-#[derive(Debug)]
-pub(super) struct CellFold {
-    columns: SweepColumns,
-    cell: Option<(SweepCell, Vec<RunningMean>)>,
-}
+#[derive(Debug, Default)]
+pub(super) struct CellFold(Option<(SweepCell, Vec<RunningMean>)>);
 
 impl CellFold {
-    pub(super) fn new(columns: &SweepColumns) -> Self {
-        Self { columns: columns.clone(), cell: None }
-    }
-
-    /// Adds rows, and calls `take` with each complete cell.
-    pub(super) fn add<E>(
-        &mut self,
-        rows: &SweepRows,
-        take: &mut dyn FnMut(SweepCell) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let Ok(view) = View::new(&self.columns, rows.group()) else { return Ok(()) };
-        let Ok(valid) = view.group.get::<&[bool]>("valid") else { return Ok(()) };
-        for row in 0..rows.len() {
-            let number = u64::try_from(view.cells[row]).unwrap_or_default();
-            if self.cell.as_ref().is_none_or(|(cell, _)| cell.cell != number) {
-                self.finish(take)?;
-                let means = vec![RunningMean::default(); self.columns.metrics.len()];
-                self.cell = Some((view.cell(row), means));
-            }
-            let Some((cell, means)) = &mut self.cell else { continue };
-            cell.trials += 1;
-            if let Some(error) = &view.errors[row] {
-                cell.failed += 1;
-                cell.error.get_or_insert_with(|| text(error));
-            }
-            if valid[row] {
-                for (mean, values) in means.iter_mut().zip(&view.metrics) {
-                    values[row].into_iter().for_each(|value| mean.push(value));
+    /// Adds a row. Returns the cell before, if the row is of another one.
+    pub(super) fn add(&mut self, row: &SweepRow) -> Option<SweepCell> {
+        let is_other = self.0.as_ref().is_none_or(|(cell, _)| cell.cell != row.cell);
+        let before = if is_other { self.finish() } else { None };
+        let text = |column| row.trial_value(column)?.as_str();
+        let (cell, means) = self.0.get_or_insert_with(|| {
+            let cell = SweepCell {
+                cell: row.cell,
+                id: row.id.clone(),
+                values: row.values.clone(),
+                variant: text("variant").unwrap_or_default().to_owned(),
+                ..SweepCell::default()
+            };
+            (cell, vec![RunningMean::default(); row.metrics.len()])
+        });
+        cell.trials += 1;
+        if let Some(error) = &row.error {
+            cell.failed += 1;
+            cell.error.get_or_insert_with(|| error.clone());
+        }
+        if row.trial_value("valid").is_some_and(|valid| *valid == true) {
+            for (mean, value) in means.iter_mut().zip(&row.metrics) {
+                if let Some(value) = value {
+                    mean.push(*value);
                 }
             }
         }
-        Ok(())
+        before
     }
 
-    /// Calls `take` with the last cell.
-    pub(super) fn finish<E>(
-        &mut self,
-        take: &mut dyn FnMut(SweepCell) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let Some((mut cell, means)) = self.cell.take() else { return Ok(()) };
+    /// Returns the last cell.
+    pub(super) fn finish(&mut self) -> Option<SweepCell> {
+        let (mut cell, means) = self.0.take()?;
         cell.metrics = means.iter().map(|mean| mean.interval(CONFIDENCE)).collect();
-        take(cell)
+        Some(cell)
     }
 }
 
-/// The texts and the amounts of an axis.
-type AxisView<'a> = (&'a [ByteArray], Option<&'a [Option<f64>]>);
-
-/// The columns of a table of trials or cells from which a cell is computed.
-struct View<'a> {
-    group: Group<'a, String>,
-    cells: &'a [i64],
-    ids: &'a [ByteArray],
-    axes: Vec<AxisView<'a>>,
-    variants: &'a [ByteArray],
-    metrics: Vec<&'a [Option<f64>]>,
-    errors: &'a [Option<ByteArray>],
-}
-
-impl<'a> View<'a> {
-    fn new(columns: &SweepColumns, group: Group<'a, String>) -> Result<Self, String> {
-        let axis = |axis: &AxisColumn| {
-            let amount = || group.get(&format!("{}.amount", axis.name));
-            Ok((group.get(&axis.name)?, axis.is_amount.then(amount).transpose()?))
-        };
-        let axes = columns.axes.iter().map(axis).collect::<Result<_, String>>()?;
-        let metrics = columns.metrics.iter().map(|metric| group.get(metric));
-        Ok(Self {
-            cells: group.get("cell")?,
-            ids: group.get("cell_id")?,
-            axes,
-            variants: group.get("variant")?,
-            metrics: metrics.collect::<Result<_, _>>()?,
-            errors: group.get("error")?,
-            group,
-        })
-    }
-
-    fn cell(&self, row: usize) -> SweepCell {
-        let value = |(texts, amounts): &AxisView<'_>| AxisValue {
-            text: text(&texts[row]),
-            amount: amounts.and_then(|amounts| amounts[row]),
-        };
-        SweepCell {
-            cell: u64::try_from(self.cells[row]).unwrap_or_default(),
-            id: text(&self.ids[row]),
-            values: self.axes.iter().map(value).collect(),
-            variant: text(&self.variants[row]),
-            ..SweepCell::default()
+impl SweepColumns {
+    /// Returns names and kinds of the columns of `cells.parquet`.
+    pub(super) fn cell_layout(&self) -> Layout {
+        let named = |(name, kind): (&str, Kind)| (name.to_owned(), kind);
+        let mut layout = [("cell", Kind::Long), ("cell_id", Kind::Text)].map(named).to_vec();
+        layout.extend(self.axis_layout());
+        let own = [("variant", Kind::Text), ("trials", Kind::Long), ("failed", Kind::Long)];
+        layout.extend(own.map(named));
+        for metric in &self.metrics {
+            let of = |end: &str| (format!("{metric}{end}"), Kind::OptionalDouble);
+            layout.extend(["", ".low", ".high"].map(of));
         }
-    }
-}
-
-fn text(bytes: &ByteArray) -> String {
-    bytes.as_utf8().unwrap_or_default().to_owned()
-}
-
-/// Returns names and kinds of the columns of `cells.parquet`.
-pub(super) fn layout(columns: &SweepColumns) -> Layout {
-    let named = |(name, kind): (&str, Kind)| (name.to_owned(), kind);
-    let mut layout = [("cell", Kind::Long), ("cell_id", Kind::Text)].map(named).to_vec();
-    layout.extend(columns.axis_layout());
-    let own = [("variant", Kind::Text), ("trials", Kind::Long), ("failed", Kind::Long)];
-    layout.extend(own.map(named));
-    for metric in &columns.metrics {
-        let of = |end: &str| (format!("{metric}{end}"), Kind::OptionalDouble);
-        layout.extend(["", ".low", ".high"].map(of));
-    }
-    layout.push(named(("error", Kind::OptionalText)));
-    layout.into()
-}
-
-#[derive(Debug)]
-pub(super) struct CellRows {
-    columns: SweepColumns,
-    layout: Layout,
-    values: Vec<Column>,
-    count: usize,
-}
-
-impl CellRows {
-    pub(super) fn new(columns: &SweepColumns) -> Self {
-        let layout = layout(columns);
-        let values = table::empty(&layout);
-        Self { columns: columns.clone(), layout, values, count: 0 }
+        layout.push(named(("error", Kind::OptionalText)));
+        layout
     }
 
-    pub(super) fn push(&mut self, cell: &SweepCell) {
+    /// Returns a row of `cells.parquet`.
+    pub(super) fn cell_row<'a>(&'a self, cell: &'a SweepCell) -> impl Iterator<Item = Cell<'a>> {
         let metrics = cell.metrics.iter().flat_map(|interval| {
-            let of = |value: fn(&Interval) -> Option<f64>| {
-                Cell::OptionalDouble(interval.as_ref().and_then(value))
-            };
-            [of(|it| Some(it.mean)), of(|it| it.low), of(|it| it.high)]
+            let number = |number: fn(&Interval) -> Option<f64>| interval.as_ref().and_then(number);
+            [number(|it| Some(it.mean)), number(|it| it.low), number(|it| it.high)]
         });
-        let cells = [Cell::Long(cell.cell.into()), Cell::Text((&cell.id).into())]
+        [Cell::from(cell.cell), Cell::from(&cell.id)]
             .into_iter()
-            .chain(axis_cells(&self.columns.axes, &cell.values))
-            .chain([
-                Cell::Text((&cell.variant).into()),
-                Cell::Long(cell.trials.into()),
-                Cell::Long(cell.failed.into()),
-            ])
-            .chain(metrics)
-            .chain([Cell::OptionalText(cell.error.as_deref().map(Into::into))]);
-        table::push(&mut self.values, cells);
-        self.count += 1;
+            .chain(self.axis_cells(&cell.values))
+            .chain([Cell::from(&cell.variant), cell.trials.into(), cell.failed.into()])
+            .chain(metrics.map(Cell::from))
+            .chain([Cell::from(cell.error.as_ref())])
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns the columns, and leaves them empty.
-    pub(super) fn take(&mut self) -> Vec<Column> {
-        self.count = 0;
-        std::mem::replace(&mut self.values, table::empty(&self.layout))
-    }
-
-    pub(super) fn layout(&self) -> Layout {
-        Arc::clone(&self.layout)
+    /// Reads a row of `cells.parquet`; `None` if it is damaged.
+    pub(super) fn cell_at(&self, columns: &[Column], row: usize) -> Option<SweepCell> {
+        let mut values = Values { columns: columns.iter(), row };
+        let (cell, id) = (values.long()?, values.text()?);
+        let axis = |values: &mut Values<'_>, is_amount: bool| {
+            let text = values.text()?;
+            let amount = if is_amount { *values.doubles()?.get(row)? } else { None };
+            Some(AxisValue { text, amount })
+        };
+        let axes = self.axes.iter().map(|own| axis(&mut values, own.is_amount));
+        let axes = axes.collect::<Option<_>>()?;
+        let (variant, trials, failed) = (values.text()?, values.long()?, values.long()?);
+        let repeats = u32::try_from(trials.saturating_sub(failed)).unwrap_or(u32::MAX);
+        let mut metrics = Vec::with_capacity(self.metrics.len());
+        for _ in &self.metrics {
+            let mut number = || values.doubles()?.get(row).copied();
+            let (mean, low, high) = (number()?, number()?, number()?);
+            let interval = |mean| Interval { mean, low, high, confidence: CONFIDENCE, repeats };
+            metrics.push(mean.map(interval));
+        }
+        let error = values.text();
+        Some(SweepCell { cell, id, values: axes, variant, trials, failed, error, metrics })
     }
 }
 
-/// Returns the cells of a row group of `cells.parquet`.
-pub(super) fn from_columns(
-    columns: &SweepColumns,
-    layout: &Layout,
-    values: &[Column],
-) -> Result<Vec<SweepCell>, String> {
-    let view = View::new(columns, Group { layout, columns: values })?;
-    let [trials, failed] = ["trials", "failed"].map(|name| view.group.get::<&[i64]>(name));
-    let (trials, failed) = (trials?, failed?);
-    let ends = |end: &str| -> Result<Vec<&[Option<f64>]>, String> {
-        let names = columns.metrics.iter().map(|metric| format!("{metric}{end}"));
-        names.map(|name| view.group.get(&name)).collect()
-    };
-    let (lows, highs) = (ends(".low")?, ends(".high")?);
-    let cell = |row: usize| {
-        let count = |values: &[i64]| u64::try_from(values[row]).unwrap_or_default();
-        let (trials, failed) = (count(trials), count(failed));
-        let repeats = u32::try_from(trials.saturating_sub(failed)).unwrap_or(u32::MAX);
-        let interval = |metric: usize| {
-            let (low, high) = (lows[metric][row], highs[metric][row]);
-            let mean = view.metrics[metric][row];
-            mean.map(|mean| Interval { mean, low, high, confidence: CONFIDENCE, repeats })
-        };
-        let metrics = (0..view.metrics.len()).map(interval).collect();
-        let error = view.errors[row].as_ref().map(text);
-        SweepCell { trials, failed, error, metrics, ..view.cell(row) }
-    };
-    Ok((0..view.cells.len()).map(cell).collect())
+/// The values of one row, from its first column on.
+struct Values<'a> {
+    columns: slice::Iter<'a, Column>,
+    row: usize,
+}
+
+impl Values<'_> {
+    fn text(&mut self) -> Option<String> {
+        self.columns.next()?.text(self.row).map(str::to_owned)
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        let Column::Long(values) = self.columns.next()? else { return None };
+        u64::try_from(*values.get(self.row)?).ok()
+    }
+
+    fn doubles(&mut self) -> Option<&[Option<f64>]> {
+        let Column::OptionalDouble(values) = self.columns.next()? else { return None };
+        Some(values)
+    }
 }

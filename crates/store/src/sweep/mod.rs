@@ -1,56 +1,59 @@
-//! Sweep directories: tables of a million trials, written while they are computed.
+//! Sweep directories: tables of a million trials, stored while they are computed.
 //!
-//! During a sweep its directory has `sweep.json`, the manifest, and files
-//! `part-NUMBER-CHECKSUM.parquet`, each with the rows of some units in ascending order. A *unit* is
-//! computed at once: a trial, or all trials of a cell if their number depends on the cell. A part
-//! is written completely or not at all, and its name has a checksum: a damaged part is reported and
-//! removed, and its units are computed again.
+//! During a sweep its directory has `sweep.json`, the manifest, and `rows.jsonl`, a journal with a
+//! line per finished unit: a checksum, then the unit's rows. A *unit* is computed at once: a trial,
+//! or all trials of a cell if their number depends on the cell. An incomplete line at the end is cut
+//! off; a damaged line is reported, and its unit is computed again.
 //!
-//! [`SweepDir::finish`] reads the parts in the order of the trials and writes `trials.parquet`, a
+//! [`SweepDir::finish`] reads the journal in the order of the trials and writes `trials.parquet`, a
 //! row per trial, and `cells.parquet`, a row per cell. Their bytes depend on the rows alone, and
-//! neither on who computed them in which order nor on interruptions. Memory is bounded by the parts
-//! that overlap, not by the sweep.
-//!
-//! If two programs compute the same unit, its rows are equal, and the later ones are dropped.
+//! neither on who computed them in which order nor on interruptions. Memory grows by 16 bytes per
+//! unit.
 
 mod cells;
-mod merge;
 mod ranges;
 mod rows;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use underload_disk::{self as disk, Access};
+use underload_disk::{self as disk, Access, GrowingFile, Journal};
 
 use crate::error::{Result, StoreError};
 use crate::files::{SWEEP, TRIALS, encode};
-use crate::folder;
-use crate::table::{TableReader, Values as _};
+use crate::table::Column;
+use crate::table_file::{self, NewTable, damaged};
+use crate::{folder, table};
 
+use cells::CellFold;
 pub use cells::SweepCell;
-pub use merge::CellTable;
 pub use ranges::Ranges;
-pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow, SweepRows};
+use rows::Layout;
+pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow, SweepUnit};
 
 const CELLS: &str = "cells.parquet";
+const JOURNAL: &str = "rows.jsonl";
 /// The version of the directory's format; readers refuse another.
 const SWEEP_VERSION: u32 = 1;
-/// Maximum number of rows in memory before the next part is written.
-const MOST_PENDING: usize = 1 << 14;
-/// Maximum number of bytes of a part.
-const MOST_PART_BYTES: u64 = 1 << 30;
+/// Bytes of lines in memory before they are written.
+const MOST_PENDING: usize = 8 << 20;
+/// Bytes of a line, at most.
+const MOST_LINE: u64 = 1 << 30;
+/// Rows of a row group of the tables.
+const GROUP_ROWS: usize = 1 << 14;
+const CHECKSUM_DIGITS: usize = 16;
 
 /// The identity of a sweep, in `sweep.json`: sweeps with equal manifests have equal rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepManifest {
     /// The version of the format, set by [`SweepDir::open`].
-    #[serde(default)]
     pub format_version: u32,
     /// Version and commit of the program that computes the sweep.
     pub program: String,
@@ -59,7 +62,6 @@ pub struct SweepManifest {
     pub text: String,
     /// Digest of the parts of the sweep file on which the rows depend: all but heading and
     /// pictures.
-    #[serde(default)]
     pub content: String,
     pub scenario: String,
     pub scenario_text: String,
@@ -74,7 +76,6 @@ pub struct SweepManifest {
     pub whole_cells: bool,
     pub columns: SweepColumns,
     /// Whether `trials.parquet` and `cells.parquet` are complete; ignored by [`SweepDir::open`].
-    #[serde(default)]
     pub complete: bool,
 }
 
@@ -83,8 +84,18 @@ impl SweepManifest {
         if self.whole_cells { self.cells } else { self.cells * self.repeats }
     }
 
-    fn unit(&self, trial: u64) -> u64 {
-        if self.whole_cells { trial / self.repeats.max(1) } else { trial }
+    /// Whether a unit has rows, in order, of its own trials and with the columns of the sweep.
+    fn has(&self, unit: &SweepUnit) -> bool {
+        let numbers = unit.rows.iter().map(SweepRow::number).collect::<Option<Vec<_>>>();
+        let each = if self.whole_cells { self.repeats } else { 1 };
+        let first = unit.number.saturating_mul(each);
+        unit.number < self.units()
+            && numbers.is_some_and(|numbers| {
+                numbers.first() == Some(&first)
+                    && numbers.is_sorted_by(|a, b| a < b)
+                    && numbers.last().is_some_and(|last| last - first < each)
+            })
+            && unit.rows.iter().all(|row| row.cells(&self.columns).is_some())
     }
 
     /// Returns the first difference, for a message.
@@ -113,25 +124,17 @@ impl SweepManifest {
 pub struct SweepDir {
     path: PathBuf,
     manifest: SweepManifest,
-    /// Units that are stored or in memory.
+    /// Units that are in the journal or in memory.
     units: Ranges,
-    parts: Vec<Part>,
-    next_part: u64,
-    pending: Vec<SweepRows>,
-    pending_rows: usize,
+    /// `None` once the tables are written.
+    journal: Option<Journal>,
+    /// Number and offset of each line of the journal, and of the lines in memory.
+    lines: Vec<(u64, u64)>,
+    /// Lines that were not written yet.
+    pending: Vec<u8>,
     /// Prevents other programs from writing the directory.
     _lock: File,
 }
-
-/// A file with rows.
-#[derive(Debug)]
-struct Part {
-    path: PathBuf,
-    segments: Vec<Segment>,
-}
-
-/// Consecutive units, and their rows.
-type Segment = (Range<u64>, Range<usize>);
 
 impl SweepDir {
     /// Begins a sweep in a new or empty directory, or continues the same sweep. Also returns notes
@@ -148,9 +151,11 @@ impl SweepDir {
             disk::create_directory(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         }
         let lock = folder::lock(path)?;
-        for file in [SWEEP, TRIALS, CELLS].map(|name| path.join(name)) {
+        let journal = path.join(JOURNAL);
+        for file in [SWEEP, TRIALS, CELLS, JOURNAL].map(|name| path.join(name)) {
             disk::refuse_links(path, &file).map_err(StoreError::io(&file, "change"))?;
         }
+        remove_unfinished(path)?;
         let found = read_manifest(&file)?;
         if let Some(found) = &found {
             if let Some(difference) = found.difference(&wanted) {
@@ -164,13 +169,18 @@ impl SweepDir {
             path: path.to_owned(),
             manifest: found.unwrap_or(wanted),
             units: Ranges::default(),
-            parts: Vec::new(),
-            next_part: 0,
+            journal: None,
+            lines: Vec::new(),
             pending: Vec::new(),
-            pending_rows: 0,
             _lock: lock,
         };
-        let notes = directory.find_parts()?;
+        if directory.manifest.complete {
+            directory.units.insert(0..directory.manifest.units());
+            // It exists if the program was killed after it wrote the tables.
+            disk::remove(&journal).map_err(StoreError::io(&journal, "remove"))?;
+            return Ok((directory, Vec::new()));
+        }
+        let notes = directory.scan(&journal)?;
         Ok((directory, notes))
     }
 
@@ -194,163 +204,252 @@ impl SweepDir {
 
     /// Returns the first missing units from `from` on; `None` if no unit is missing.
     pub fn next_missing(&self, from: u64) -> Option<Range<u64>> {
-        if self.manifest.complete {
-            return None;
-        }
         self.units.next_gap(from, self.manifest.units())
     }
 
-    /// Adds the rows of complete units, in ascending order of their trials. The next
-    /// [`SweepDir::flush`] writes them.
+    /// Adds complete units; those that it has already are ignored. The next [`SweepDir::flush`]
+    /// writes them.
     ///
     /// # Errors
-    /// Returns [`StoreError::Inconsistent`] for rows of another sweep.
-    pub fn append(&mut self, rows: SweepRows) -> Result<()> {
-        if rows.layout() != self.manifest.columns.layout() {
-            return Err(StoreError::inconsistent(&self.path, "rows of another sweep"));
+    /// Returns [`StoreError::Inconsistent`] for units of another sweep.
+    pub fn append(&mut self, units: &[SweepUnit]) -> Result<()> {
+        for unit in units {
+            let number = unit.number;
+            if !self.manifest.has(unit) {
+                let reason = format!("unit {number} is not of this sweep");
+                return Err(StoreError::inconsistent(&self.path, reason));
+            }
+            if self.units.next_gap(number, number + 1).is_none() {
+                continue;
+            }
+            let json = serde_json::to_string(unit).map_err(StoreError::json(&self.path))?;
+            self.units.insert(number..number + 1);
+            self.lines.push((number, self.stored_bytes() + self.pending.len() as u64));
+            writeln!(self.pending, "{} {json}", checksum(json.as_bytes()))
+                .map_err(StoreError::io(&self.path, "write"))?;
         }
-        let segments = segments(&self.manifest, rows.trials())
-            .map_err(|reason| StoreError::inconsistent(&self.path, reason))?;
-        let is_known = |units: &Range<u64>| self.units.next_gap(units.start, units.end).is_none();
-        if segments.iter().all(|(units, _)| is_known(units)) {
-            return Ok(());
-        }
-        for (units, _) in segments {
-            self.units.insert(units);
-        }
-        self.pending_rows += rows.len();
-        self.pending.push(rows);
-        if self.pending_rows >= MOST_PENDING { self.flush() } else { Ok(()) }
+        if self.pending.len() >= MOST_PENDING { self.flush() } else { Ok(()) }
     }
 
-    /// Writes all rows to the disk.
+    /// Writes all units to the disk.
     pub fn flush(&mut self) -> Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
+        if let Some(journal) = &mut self.journal
+            && !self.pending.is_empty()
+        {
+            let path = self.path.join(JOURNAL);
+            let written = journal.append_synced(&self.pending);
+            written.map_err(StoreError::io(&path, "write"))?;
+            self.pending.clear();
         }
-        self.pending.sort_by_key(|rows| rows.trials().first().copied());
-        let rows = merge::in_order(&self.manifest, &self.pending);
-        let segments = segments(&self.manifest, rows.trials());
-        let error = |reason| StoreError::Table { path: self.path.clone(), reason };
-        let (segments, bytes) = (segments.map_err(error)?, rows.to_parquet().map_err(error)?);
-        let name = format!("part-{:06}-{}.parquet", self.next_part, rows::checksum(&bytes));
-        let path = self.path.join(name);
-        disk::write_new(&path, &bytes, Access::Usual).map_err(StoreError::io(&path, "write"))?;
-        self.next_part += 1;
-        self.parts.push(Part { path, segments });
-        self.pending.clear();
-        self.pending_rows = 0;
         Ok(())
     }
 
-    /// Reads which units the directory's files have. Removes and returns notes on damaged files.
-    fn find_parts(&mut self) -> Result<Vec<String>> {
-        let mut notes = Vec::new();
-        let mut names = Vec::new();
-        let entries = fs::read_dir(&self.path).map_err(StoreError::io(&self.path, "read"))?;
-        for entry in entries {
-            let name = entry.map_err(StoreError::io(&self.path, "read"))?.file_name();
-            let name = name.to_string_lossy().into_owned();
-            // Only this process has the lock, so the file was left by a killed program.
-            if name.starts_with(disk::UNFINISHED) {
-                remove(&self.path.join(&name))?;
-            } else if let Some(number) = part_number(&name) {
-                self.next_part = self.next_part.max(number + 1);
-                names.push(name);
-            }
-        }
-        names.sort();
-        for name in names {
-            let path = self.path.join(&name);
-            if self.manifest.complete {
-                // The program was killed while it removed parts.
-                remove(&path)?;
-                continue;
-            }
-            match self.read_part(&path) {
-                Ok(segments) => {
-                    for (units, _) in &segments {
-                        self.units.insert(units.clone());
-                    }
-                    self.parts.push(Part { path, segments });
+    fn stored_bytes(&self) -> u64 {
+        self.journal.as_ref().map_or(0, Journal::bytes)
+    }
+
+    /// Opens the journal and finds its units. Returns a note if lines are damaged, whose units are
+    /// missing.
+    fn scan(&mut self, path: &Path) -> Result<Vec<String>> {
+        let file = open_journal(path).map_err(StoreError::io(path, "open"))?;
+        let mut lines = JournalLines::open(path).map_err(StoreError::io(path, "open"))?;
+        let (mut damaged, mut bytes) = (0, 0);
+        while let Some(line) = lines.next().map_err(StoreError::io(path, "read"))? {
+            let number = unit_of(line).and_then(|json| serde_json::from_slice::<Number>(json).ok());
+            match number.filter(|unit| unit.number < self.manifest.units()) {
+                Some(Number { number }) => {
+                    self.units.insert(number..number + 1);
+                    self.lines.push((number, bytes));
                 }
-                Err(StoreError::Damaged { reason, .. }) => {
-                    remove(&path)?;
-                    let path = path.display();
-                    notes.push(format!("{path}: {reason}; removed, computed again"));
-                }
-                Err(error) => return Err(error),
+                None => damaged += 1,
             }
+            bytes = lines.offset;
         }
+        if fs::metadata(path).map_err(StoreError::io(path, "read"))?.len() > bytes {
+            file.cut(bytes).map_err(StoreError::io(path, "write"))?;
+        }
+        self.journal = Some(Journal::over(file, bytes));
+        let note = format!("{}: {damaged} damaged lines; computed again", path.display());
+        Ok(if damaged > 0 { vec![note] } else { Vec::new() })
+    }
+
+    /// Writes the tables of a sweep with all units, and removes its journal. Returns false if it was
+    /// stopped; it can be called again.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Inconsistent`] if units are missing, and [`StoreError::Damaged`] if the
+    /// journal was damaged since [`SweepDir::open`], which then finds the units that are left.
+    pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool> {
+        self.flush()?;
         if self.manifest.complete {
-            self.units.insert(0..self.manifest.units());
+            return Ok(true);
         }
-        Ok(notes)
-    }
-
-    fn read_part(&self, path: &Path) -> Result<Vec<Segment>> {
-        let bytes = Bytes::from(read_whole(path)?);
-        let layout = self.manifest.columns.layout();
-        let read = || {
-            let reader = TableReader::new(bytes, &layout, |column| column == "trial");
-            let mut reader = reader.map_err(|error| error.to_string())?;
-            let mut trials = Vec::new();
-            while let Some(columns) =
-                reader.next(rows::BATCH_ROWS).map_err(|error| error.to_string())?
-            {
-                let read = columns.first().and_then(<&[i64]>::of);
-                trials.extend_from_slice(read.unwrap_or_default());
-            }
-            segments(&self.manifest, &trials)
+        if let Some(missing) = self.next_missing(0) {
+            let reason = format!("units from {} on are missing", missing.start);
+            return Err(StoreError::inconsistent(&self.path, reason));
+        }
+        let columns = &self.manifest.columns;
+        let begin = |name: &str, layout: &Layout| {
+            let table = NewTable::begin(&self.path.join(name), layout)?;
+            Ok(table.with_group_rows(GROUP_ROWS))
         };
-        read().map_err(|reason| StoreError::damaged(path, reason))
-    }
-}
-
-/// Reads a part, and compares its bytes with the checksum in its name.
-fn read_whole(path: &Path) -> Result<Vec<u8>> {
-    let facts = fs::symlink_metadata(path).map_err(StoreError::io(path, "read"))?;
-    if !facts.is_file() || facts.len() > MOST_PART_BYTES {
-        return Err(StoreError::damaged(path, "not a file of a sweep"));
-    }
-    let bytes = fs::read(path).map_err(StoreError::io(path, "read"))?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if name.contains(&format!("-{}.", rows::checksum(&bytes))) {
-        return Ok(bytes);
-    }
-    Err(StoreError::damaged(path, "its checksum does not match"))
-}
-
-/// Groups rows by consecutive units.
-fn segments(manifest: &SweepManifest, trials: &[i64]) -> Result<Vec<Segment>, String> {
-    let of = manifest.cells * manifest.repeats;
-    let mut segments: Vec<Segment> = Vec::new();
-    let mut before = None;
-    for (row, trial) in trials.iter().enumerate() {
-        let trial = u64::try_from(*trial).ok().filter(|trial| *trial < of);
-        let trial = trial.ok_or("a trial that is not in the sweep")?;
-        if before.is_some_and(|before| trial <= before) {
-            return Err(format!("trial {trial} out of order"));
+        let mut trials = begin(TRIALS, &columns.layout())?;
+        let mut cells = begin(CELLS, &columns.cell_layout())?;
+        let mut fold = CellFold::default();
+        let is_done = self.each_row(stop, &mut |row| {
+            trials.push(row.cells(columns).into_iter().flatten())?;
+            fold.add(row).map_or(Ok(()), |cell| cells.push(columns.cell_row(&cell)))
+        })?;
+        if !is_done {
+            return Ok(false);
         }
-        before = Some(trial);
-        let unit = manifest.unit(trial);
-        match segments.last_mut() {
-            Some((units, rows)) if unit <= units.end => {
-                (units.end, rows.end) = (unit + 1, row + 1);
+        fold.finish().map_or(Ok(()), |cell| cells.push(columns.cell_row(&cell)))?;
+        trials.replace()?;
+        cells.replace()?;
+        (self.manifest.complete, self.journal) = (true, None);
+        let file = self.path.join(SWEEP);
+        disk::write_whole(&file, &encode(&file, &self.manifest)?, Access::Usual)
+            .map_err(StoreError::io(&file, "replace"))?;
+        let journal = self.path.join(JOURNAL);
+        disk::remove(&journal).map_err(StoreError::io(&journal, "remove"))?;
+        Ok(true)
+    }
+
+    /// Calls `take` with every cell that has trials on disk, in order.
+    pub fn cells(&self, take: &mut dyn FnMut(SweepCell)) -> Result<()> {
+        if !self.manifest.complete {
+            let mut fold = CellFold::default();
+            self.each_row(&AtomicBool::new(false), &mut |row| {
+                fold.add(row).into_iter().for_each(&mut *take);
+                Ok(())
+            })?;
+            fold.finish().into_iter().for_each(take);
+            return Ok(());
+        }
+        let (path, columns) = (self.path.join(CELLS), &self.manifest.columns);
+        let mut reader = table_file::open(&path, &columns.cell_layout(), |_| true)?;
+        while let Some(values) = reader.next(GROUP_ROWS).map_err(damaged(&path))? {
+            for row in 0..values.first().map_or(0, Column::rows) {
+                let cell = columns.cell_at(&values, row);
+                take(cell.ok_or_else(|| StoreError::damaged(&path, "a row is not of a cell"))?);
             }
-            _ => segments.push((unit..unit + 1, row..row + 1)),
+        }
+        Ok(())
+    }
+
+    /// Returns the cells as a table with the columns of `cells.parquet`.
+    pub fn cell_columns(&self) -> Result<(Layout, Vec<Column>)> {
+        let columns = &self.manifest.columns;
+        let layout = columns.cell_layout();
+        let mut values = table::empty(&layout);
+        self.cells(&mut |cell| table::push(&mut values, columns.cell_row(&cell)))?;
+        Ok((layout, values))
+    }
+
+    /// Calls `take` with all rows of the journal, in the order of their trials. Returns false if it
+    /// was stopped.
+    fn each_row(
+        &self,
+        stop: &AtomicBool,
+        take: &mut dyn FnMut(&SweepRow) -> Result<()>,
+    ) -> Result<bool> {
+        let path = self.path.join(JOURNAL);
+        let is_written = |(_, offset): &&(u64, u64)| *offset < self.stored_bytes();
+        let mut lines: Vec<(u64, u64)> = self.lines.iter().filter(is_written).copied().collect();
+        lines.sort_unstable();
+        if lines.is_empty() {
+            return Ok(true);
+        }
+        let mut journal = JournalLines::open(&path).map_err(StoreError::io(&path, "open"))?;
+        for (number, offset) in lines {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            journal.seek(offset).map_err(StoreError::io(&path, "read"))?;
+            let line = journal.next().map_err(StoreError::io(&path, "read"))?;
+            let unit = line.and_then(unit_of);
+            let unit = unit.and_then(|json| serde_json::from_slice::<SweepUnit>(json).ok());
+            let unit = unit.filter(|unit| unit.number == number && self.manifest.has(unit));
+            let unit = unit.ok_or_else(|| {
+                StoreError::damaged(&path, format!("the line of unit {number} was changed"))
+            })?;
+            unit.rows.iter().try_for_each(&mut *take)?;
+        }
+        Ok(true)
+    }
+}
+
+/// Opens a journal to append to it, which is created if it is missing.
+fn open_journal(path: &Path) -> io::Result<GrowingFile> {
+    match disk::reopen(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = disk::create_new(path, Access::Usual)?;
+            disk::sync_directory(disk::directory_of(path))?;
+            Ok(file)
+        }
+        file => file,
+    }
+}
+
+/// The lines of a journal, of which one is in memory.
+struct JournalLines {
+    file: BufReader<File>,
+    line: Vec<u8>,
+    /// Where the next line begins.
+    offset: u64,
+}
+
+impl JournalLines {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: BufReader::new(File::open(path)?), line: Vec::new(), offset: 0 })
+    }
+
+    /// Continues with the line at `offset`.
+    fn seek(&mut self, offset: u64) -> io::Result<()> {
+        self.file.seek_relative(offset.wrapping_sub(self.offset) as i64)?;
+        self.offset = offset;
+        Ok(())
+    }
+
+    /// Returns the next line; `None` at the end, also if an incomplete line is left, which a killed
+    /// program wrote. A line that is too long is returned in pieces.
+    fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        self.line.clear();
+        let read = (&mut self.file).take(MOST_LINE).read_until(b'\n', &mut self.line)?;
+        let is_whole = self.line.last() == Some(&b'\n') || read as u64 == MOST_LINE;
+        if is_whole {
+            self.offset += read as u64;
+        }
+        Ok(is_whole.then_some(self.line.as_slice()))
+    }
+}
+
+/// The number of a unit, without its rows.
+#[derive(Deserialize)]
+struct Number {
+    number: u64,
+}
+
+/// Returns the unit of a line as JSON; `None` if its checksum does not match.
+fn unit_of(line: &[u8]) -> Option<&[u8]> {
+    let (sum, json) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_DIGITS + 1)?;
+    (sum.strip_suffix(b" ")? == checksum(json).as_bytes()).then_some(json)
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&digest(&SHA256, bytes).as_ref()[..CHECKSUM_DIGITS / 2])
+}
+
+/// Removes files that a killed program did not finish: only this process has the lock.
+fn remove_unfinished(path: &Path) -> Result<()> {
+    for entry in fs::read_dir(path).map_err(StoreError::io(path, "read"))? {
+        let name = entry.map_err(StoreError::io(path, "read"))?.file_name();
+        if name.to_string_lossy().starts_with(disk::UNFINISHED) {
+            let file = path.join(name);
+            disk::remove(&file).map_err(StoreError::io(&file, "remove"))?;
         }
     }
-    Ok(segments)
-}
-
-fn part_number(name: &str) -> Option<u64> {
-    let (number, _) = name.strip_prefix("part-")?.strip_suffix(".parquet")?.split_once('-')?;
-    number.parse().ok()
-}
-
-fn remove(path: &Path) -> Result<()> {
-    disk::remove(path).map_err(StoreError::io(path, "remove"))
+    Ok(())
 }
 
 /// The key of every version of the format.

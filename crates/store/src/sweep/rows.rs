@@ -1,18 +1,10 @@
-//! Rows of a sweep's trials, as columns.
+//! Rows of a sweep's trials, as text for its journal and as cells for its table.
 
-use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::Arc;
-
-use bytes::Bytes;
-use data_encoding::HEXLOWER;
-use parquet::errors::ParquetError;
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use underload_record::schema::TrialRecord;
 
-use crate::table::{self, Cell, Column, Kind, Table as _, TableReader, Values};
-use crate::table_file;
+use crate::table::{Cell, Kind, Table as _};
 use crate::trials::Trials;
 
 /// The columns of a sweep: its axes, then those of `trials.parquet`, then its metrics.
@@ -32,7 +24,7 @@ pub struct AxisColumn {
     pub is_amount: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AxisValue {
     /// As a scenario writes it.
     pub text: String,
@@ -40,33 +32,34 @@ pub struct AxisValue {
     pub amount: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct SweepRow<'a> {
+/// The trials that are computed at once: one, or those of a cell whose number of trials depends on
+/// their results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepUnit {
+    pub number: u64,
+    /// In order of their trials.
+    pub rows: Vec<SweepRow>,
+}
+
+/// A finished trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepRow {
     pub cell: u64,
     /// The cell's identity, which is equal only for the same experiment, seed and program.
-    pub id: &'a str,
-    pub values: &'a [AxisValue],
-    /// The trial; only index, variant, repeat and seed of a failed one.
-    pub trial: &'a TrialRecord,
-    pub metrics: &'a [Option<f64>],
+    pub id: String,
+    pub values: Vec<AxisValue>,
+    /// The columns of `trials.parquet`, in order.
+    trial: Vec<Value>,
+    pub metrics: Vec<Option<f64>>,
     /// Why the trial failed; `None` if it succeeded.
-    pub error: Option<&'a str>,
+    pub error: Option<String>,
 }
-
-/// Rows of a sweep, column by column.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SweepRows {
-    layout: Layout,
-    columns: Vec<Column>,
-}
-
-/// Rows that are read at once.
-pub(super) const BATCH_ROWS: usize = 1 << 14;
 
 /// Names and kinds of columns.
-pub(super) type Layout = Arc<[(String, Kind)]>;
+pub(super) type Layout = Vec<(String, Kind)>;
 
 impl SweepColumns {
+    /// Returns names and kinds of the columns of a sweep's `trials.parquet`.
     pub(super) fn layout(&self) -> Layout {
         let named = |(name, kind): (&str, Kind)| (name.to_owned(), kind);
         let mut layout = [("trial", Kind::Long), ("cell", Kind::Long), ("cell_id", Kind::Text)]
@@ -76,10 +69,10 @@ impl SweepColumns {
         layout.extend(Trials::LAYOUT.iter().skip(1).copied().map(named));
         layout.extend(self.metrics.iter().map(|name| (name.clone(), Kind::OptionalDouble)));
         layout.push(named(("error", Kind::OptionalText)));
-        layout.into()
+        layout
     }
 
-    pub(super) fn axis_layout(&self) -> Vec<(String, Kind)> {
+    pub(super) fn axis_layout(&self) -> Layout {
         let mut layout = Vec::new();
         for axis in &self.axes {
             layout.push((axis.name.clone(), Kind::Text));
@@ -96,143 +89,93 @@ impl SweepColumns {
         own.into_iter().chain(Trials::LAYOUT.iter().map(|(name, _)| *name))
     }
 
-    fn cells<'a>(&'a self, row: &'a SweepRow<'_>) -> impl Iterator<Item = Cell<'a>> {
-        let own = [
-            Cell::Long(row.trial.index.into()),
-            Cell::Long(row.cell.into()),
-            Cell::Text(row.id.into()),
-        ];
-        let of_trial = Trials::LAYOUT.iter().zip(Trials::cells(&row.trial)).skip(1);
-        let of_trial = of_trial.map(|((name, _), cell)| match (*name, row.error) {
-            ("valid", Some(_)) => Cell::Boolean(false),
-            _ => cell,
+    pub(super) fn axis_cells<'a>(
+        &'a self,
+        values: &'a [AxisValue],
+    ) -> impl Iterator<Item = Cell<'a>> {
+        self.axes.iter().zip(values).flat_map(|(axis, value)| {
+            let amount = axis.is_amount.then_some(Cell::OptionalDouble(value.amount));
+            [Cell::from(&value.text)].into_iter().chain(amount)
+        })
+    }
+}
+
+impl SweepRow {
+    /// Makes the row of a trial; of a failed one, `trial` has only index, variant, repeat and seed.
+    pub fn new(
+        (cell, id): (u64, &str),
+        values: &[AxisValue],
+        trial: &TrialRecord,
+        metrics: Vec<Option<f64>>,
+        error: Option<String>,
+    ) -> Self {
+        let columns = Trials::LAYOUT.iter().zip(Trials::cells(&trial));
+        let trial = columns.map(|((name, _), cell)| match *name {
+            "valid" if error.is_some() => false.into(),
+            _ => json(cell),
         });
-        own.into_iter()
-            .chain(axis_cells(&self.axes, row.values))
-            .chain(of_trial)
-            .chain(row.metrics.iter().map(|value| Cell::OptionalDouble(*value)))
-            .chain([Cell::OptionalText(row.error.map(Cow::from))])
+        let (id, values, trial) = (id.to_owned(), values.to_vec(), trial.collect());
+        Self { cell, id, values, trial, metrics, error }
+    }
+
+    /// Returns a value of `trials.parquet`; `None` if it has no such column.
+    pub fn trial_value(&self, column: &str) -> Option<&Value> {
+        let position = Trials::LAYOUT.iter().position(|(name, _)| *name == column)?;
+        self.trial.get(position)
+    }
+
+    /// Returns the number of the trial in the sweep.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.trial.first()?.as_u64()
+    }
+
+    /// Returns the values of the columns; `None` for a row of another sweep.
+    pub(super) fn cells<'a>(&'a self, columns: &'a SweepColumns) -> Option<Vec<Cell<'a>>> {
+        let is_of_sweep = self.values.len() == columns.axes.len()
+            && self.metrics.len() == columns.metrics.len()
+            && self.trial.len() == Trials::LAYOUT.len();
+        let trial = Trials::LAYOUT.iter().zip(&self.trial);
+        let mut trial = trial.map(|((_, kind), value)| cell(*kind, value));
+        let mut cells = vec![trial.next()??, self.cell.into(), (&self.id).into()];
+        cells.extend(columns.axis_cells(&self.values));
+        for cell in trial {
+            cells.push(cell?);
+        }
+        cells.extend(self.metrics.iter().map(|value| Cell::from(*value)));
+        cells.push(self.error.as_ref().into());
+        is_of_sweep.then_some(cells)
     }
 }
 
-pub(super) fn axis_cells<'a>(
-    axes: &'a [AxisColumn],
-    values: &'a [AxisValue],
-) -> impl Iterator<Item = Cell<'a>> {
-    axes.iter().zip(values).flat_map(|(axis, value)| {
-        let amount = axis.is_amount.then_some(Cell::OptionalDouble(value.amount));
-        [Cell::Text((&value.text).into())].into_iter().chain(amount)
+/// Converts a value of `trials.parquet` to JSON.
+fn json(cell: Cell<'_>) -> Value {
+    match cell {
+        Cell::Long(number) | Cell::OptionalLong(Some(number)) => {
+            i64::try_from(number).unwrap_or(i64::MAX).into()
+        }
+        Cell::Double(number) | Cell::OptionalDouble(Some(number)) => number.into(),
+        Cell::Boolean(value) => value.into(),
+        Cell::Text(text) | Cell::OptionalText(Some(text)) => text.into(),
+        Cell::Bytes(bytes) => bytes.into(),
+        Cell::Longs(numbers) => numbers.into(),
+        Cell::OptionalLong(None) | Cell::OptionalDouble(None) | Cell::OptionalText(None) => {
+            Value::Null
+        }
+    }
+}
+
+/// Converts JSON to a value of `trials.parquet`; `None` for a value of another kind.
+fn cell(kind: Kind, value: &Value) -> Option<Cell<'_>> {
+    Some(match kind {
+        Kind::Long => value.as_i64()?.into(),
+        Kind::OptionalLong if value.is_null() => Cell::OptionalLong(None),
+        Kind::OptionalLong => Some(value.as_i64()?).into(),
+        Kind::Boolean => value.as_bool()?.into(),
+        Kind::Text => value.as_str()?.into(),
+        Kind::OptionalText if value.is_null() => Cell::OptionalText(None),
+        Kind::OptionalText => Some(value.as_str()?).into(),
+        Kind::Double => value.as_f64()?.into(),
+        Kind::OptionalDouble => Cell::OptionalDouble(value.as_f64()),
+        Kind::Bytes | Kind::Longs | Kind::Counts => return None,
     })
-}
-
-impl SweepRows {
-    pub fn new(columns: &SweepColumns) -> Self {
-        Self::empty(&columns.layout())
-    }
-
-    pub(super) fn empty(layout: &Layout) -> Self {
-        Self { layout: Arc::clone(layout), columns: table::empty(layout) }
-    }
-
-    pub(super) fn from_columns(layout: &Layout, columns: Vec<Column>) -> Self {
-        Self { layout: Arc::clone(layout), columns }
-    }
-
-    /// Adds a row. `columns` must be those of [`SweepRows::new`].
-    pub fn push(&mut self, columns: &SweepColumns, row: &SweepRow<'_>) {
-        table::push(&mut self.columns, columns.cells(row));
-    }
-
-    pub fn len(&self) -> usize {
-        self.trials().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub fn trials(&self) -> &[i64] {
-        self.column("trial").unwrap_or_default()
-    }
-
-    /// Returns the values of a column; `None` if the column does not exist or has another type.
-    pub fn column<'a, V: Values<'a>>(&'a self, name: &str) -> Option<V> {
-        self.group().get(name).ok()
-    }
-
-    /// Returns the texts of a column, `None` for rows without one; `None` for a column of another
-    /// type.
-    pub fn texts(&self, name: &str) -> Option<Vec<Option<&str>>> {
-        let (_, column) = self.columns().find(|(own, _)| *own == name)?;
-        match column {
-            Column::Text(_) | Column::OptionalText(_) => {
-                Some((0..column.rows()).map(|row| column.text(row)).collect())
-            }
-            _ => None,
-        }
-    }
-
-    pub(super) fn group(&self) -> Group<'_, String> {
-        Group { layout: &self.layout, columns: &self.columns }
-    }
-
-    /// Returns the columns with their names.
-    pub fn columns(&self) -> impl Iterator<Item = (&str, &Column)> {
-        self.layout.iter().zip(&self.columns).map(|((name, _), column)| (name.as_str(), column))
-    }
-
-    pub(super) fn layout(&self) -> Layout {
-        Arc::clone(&self.layout)
-    }
-
-    /// Appends some rows of `others`.
-    pub(super) fn extend(&mut self, others: &SweepRows, rows: Range<usize>) {
-        for (own, other) in self.columns.iter_mut().zip(&others.columns) {
-            own.extend(other, rows.clone());
-        }
-    }
-
-    pub(super) fn raw(&self) -> &[Column] {
-        &self.columns
-    }
-
-    /// Returns the bytes of a Parquet file.
-    pub fn to_parquet(&self) -> Result<Vec<u8>, String> {
-        let bytes = table_file::bytes(&self.layout, std::iter::once(self.columns.clone()));
-        bytes.map_err(|error| error.to_string())
-    }
-
-    /// Reads the rows of a Parquet file. Rejects columns of another sweep.
-    pub fn from_parquet(columns: &SweepColumns, bytes: Vec<u8>) -> Result<Self, String> {
-        let layout = columns.layout();
-        let mut rows = Self::empty(&layout);
-        let damaged = |error: ParquetError| error.to_string();
-        let reader = TableReader::new(Bytes::from(bytes), &layout, |_| true);
-        let mut reader = reader.map_err(damaged)?;
-        while let Some(columns) = reader.next(BATCH_ROWS).map_err(damaged)? {
-            let group = Self::from_columns(&layout, columns);
-            rows.extend(&group, 0..group.len());
-        }
-        Ok(rows)
-    }
-}
-
-pub(super) fn checksum(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&digest(&SHA256, bytes).as_ref()[..8])
-}
-
-/// The columns of some rows, found by their names.
-pub(crate) struct Group<'a, S> {
-    pub(crate) layout: &'a table::Layout<S>,
-    pub(crate) columns: &'a [Column],
-}
-
-impl<'a, S: AsRef<str>> Group<'a, S> {
-    /// Returns the values of a column of this kind.
-    pub(crate) fn get<V: Values<'a>>(&self, name: &str) -> Result<V, String> {
-        let mut columns = self.layout.iter().zip(self.columns);
-        let column = columns.find(|((own, _), _)| own.as_ref() == name);
-        let values = column.and_then(|(_, column)| V::of(column));
-        values.ok_or_else(|| format!("its column {name} is missing or of another kind"))
-    }
 }

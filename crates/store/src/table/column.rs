@@ -1,6 +1,5 @@
 //! The values of one column of some rows, in memory and in Parquet.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::basic::{LogicalType, Repetition, Type as PhysicalType};
@@ -72,6 +71,8 @@ kinds! {
         ByteArrayColumnReader, required, write_required::<ByteArrayType>;
     /// A list of numbers in each row.
     Longs: Lists, Lists::empty, Int64ColumnReader, lists, write_lists;
+    /// As `Longs`, of small numbers that repeat.
+    Counts: Lists, Lists::empty, Int64ColumnReader, lists, write_lists;
 }
 
 impl Kind {
@@ -89,7 +90,7 @@ impl Kind {
             Self::Text => (BYTE_ARRAY, required, Some(LogicalType::String)),
             Self::OptionalText => (BYTE_ARRAY, optional, Some(LogicalType::String)),
             Self::Bytes => (BYTE_ARRAY, required, None),
-            Self::Longs => {
+            Self::Longs | Self::Counts => {
                 // The three-level list of the Parquet specification.
                 let element = Type::primitive_type_builder("element", INT64);
                 let element = element.with_repetition(required).build()?;
@@ -142,7 +143,9 @@ impl Column {
                 values.push(text.map(|text| shared(last, text.as_bytes())));
             }
             (Self::Bytes(values), Cell::Bytes(bytes)) => values.push(shared(values.last(), bytes)),
-            (Self::Longs(lists), Cell::Longs(numbers)) => lists.push(&numbers),
+            (Self::Longs(lists) | Self::Counts(lists), Cell::Longs(numbers)) => {
+                lists.push(&numbers);
+            }
             _ => debug_assert!(false, "a row's cells have the kinds of the columns"),
         }
     }
@@ -155,26 +158,6 @@ impl Column {
             _ => None,
         };
         bytes?.as_utf8().ok()
-    }
-
-    /// Appends some rows of another column of the same kind.
-    pub(crate) fn extend(&mut self, other: &Self, rows: Range<usize>) {
-        match (self, other) {
-            (Self::Long(own), Self::Long(other)) => own.extend_from_slice(&other[rows]),
-            (Self::OptionalLong(own), Self::OptionalLong(other)) => {
-                own.extend_from_slice(&other[rows]);
-            }
-            (Self::Double(own), Self::Double(other)) => own.extend_from_slice(&other[rows]),
-            (Self::OptionalDouble(own), Self::OptionalDouble(other)) => {
-                own.extend_from_slice(&other[rows]);
-            }
-            (Self::Boolean(own), Self::Boolean(other)) => own.extend_from_slice(&other[rows]),
-            (Self::Text(own), Self::Text(other)) => own.extend_from_slice(&other[rows]),
-            (Self::OptionalText(own), Self::OptionalText(other)) => {
-                own.extend_from_slice(&other[rows]);
-            }
-            _ => debug_assert!(false, "the columns of one table have the same kinds"),
-        }
     }
 }
 
@@ -213,7 +196,7 @@ values! {
     [bool]: Boolean;
     [ByteArray]: Text | Bytes;
     [Option<ByteArray>]: OptionalText;
-    Lists: Longs;
+    Lists: Longs | Counts;
 }
 
 /// Lists of numbers, one after the other.

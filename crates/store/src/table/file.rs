@@ -167,9 +167,7 @@ impl<R: ChunkReader + 'static> TableReader<R> {
     /// Skips row groups that have one number in the first column, which `is_wanted` rejects.
     pub fn skip_groups(&mut self, is_wanted: impl Fn(i64) -> bool) {
         let metadata = self.file.metadata();
-        self.groups.retain(|group| {
-            only_number(metadata.row_group(*group)).is_none_or(|number| is_wanted(number))
-        });
+        self.groups.retain(|group| only_number(metadata.row_group(*group)).is_none_or(&is_wanted));
     }
 
     /// Returns the number of unread rows.

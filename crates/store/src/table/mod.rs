@@ -115,4 +115,5 @@ pub mod values {
     pub type OptionalText<'c> = &'c [Option<ByteArray>];
     pub type Bytes<'c> = &'c [ByteArray];
     pub type Longs<'c> = &'c super::Lists;
+    pub type Counts<'c> = &'c super::Lists;
 }

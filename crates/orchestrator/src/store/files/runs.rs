@@ -86,7 +86,7 @@ table! {
         sent: OptionalLong = row.series.map(|series| signed(series.sent));
         lost: OptionalLong = row.series.map(|series| signed(series.lost));
         bin: Longs = bins_of(row.series.map(|series| &series.bins));
-        count: Longs = counts_of(row.series.map(|series| &series.bins));
+        count: Counts = counts_of(row.series.map(|series| &series.bins));
         p50_us: OptionalLong = row.series.and_then(|series| series.p50_us).map(signed);
         p99_us: OptionalLong = row.series.and_then(|series| series.p99_us).map(signed);
         mean_us: OptionalLong = row.series.and_then(|series| series.mean_us).map(signed);
@@ -201,7 +201,7 @@ impl<'a> RunsReader<'a> {
         let mut found: Option<(Numbered, Option<i64>)> = None;
         while self.has_row()? {
             let columns = Runs::view(&self.batch).ok_or_else(|| self.wrong())?;
-            let row = Row { all: &self.batch, columns, row: self.row };
+            let row = Row { all: &self.batch, columns, at: self.row };
             let number = columns.number[self.row];
             let (kept, last_step) = match &mut found {
                 Some((kept, _)) if kept.number != number => break,
@@ -250,20 +250,20 @@ pub(crate) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreErr
 struct Row<'a> {
     all: &'a [Column],
     columns: Runs<'a>,
-    row: usize,
+    at: usize,
 }
 
 impl Row<'_> {
     /// Returns whether the cohort, hour and attributes meet the filter. Unreadable values match, so
     /// that reading the row reports the damage.
     fn is_meant(&self, filter: &Filter) -> bool {
-        let hour = unsigned(self.columns.at_ms[self.row]) / 3_600_000 % 24;
-        let cohort = text(&self.columns.cohort[self.row]);
+        let hour = unsigned(self.columns.at_ms[self.at]) / 3_600_000 % 24;
+        let cohort = text(&self.columns.cohort[self.at]);
         filter.cohort.as_ref().is_none_or(|wanted| cohort.is_none_or(|own| own == wanted))
             && filter.hour.is_none_or(|wanted| hour == u64::from(wanted))
             && filter.attributes.iter().all(|(name, wanted)| {
                 let place = Runs::LAYOUT.iter().position(|(column, _)| column == name);
-                let text = |place: usize| self.all.get(place)?.text(self.row);
+                let text = |place: usize| self.all.get(place)?.text(self.at);
                 // The tier is in two columns; the caller compares it.
                 name == "tier"
                     || place.is_some_and(|place| text(place).is_none_or(|it| it == wanted))
@@ -272,7 +272,7 @@ impl Row<'_> {
 
     /// Returns the result without its steps; `None` if a value is invalid.
     fn result(&self, plan: &str) -> Option<StoredResult> {
-        let Self { columns, row, .. } = *self;
+        let Self { columns, at: row, .. } = *self;
         let owned = |column: &[ByteArray]| text(&column[row]).map(str::to_owned);
         Some(StoredResult {
             device: DeviceId(columns.device[row].data().try_into().ok()?),
@@ -307,7 +307,7 @@ impl Row<'_> {
     /// Adds the row's step, unless it is the last one of `result`, and its series. `None` if a value
     /// is invalid.
     fn add_to(&self, result: &mut RunResult, last_step: &mut Option<i64>) -> Option<()> {
-        let Self { columns, row, .. } = *self;
+        let Self { columns, at: row, .. } = *self;
         let Some(place) = columns.step_number[row] else { return Some(()) };
         if last_step.replace(place) != Some(place) {
             result.steps.push(StepResult {

@@ -31,7 +31,7 @@ table! {
         sent: Long = row.1.sent;
         lost: Long = row.1.lost;
         bin: Longs = bins_of(Some(&row.1.bins));
-        count: Longs = counts_of(Some(&row.1.bins));
+        count: Counts = counts_of(Some(&row.1.bins));
     }
 }
 
@@ -167,6 +167,7 @@ impl EndColumns<'_> {
         Some((key, self.count[row] as u64))
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
