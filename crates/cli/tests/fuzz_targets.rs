@@ -4,7 +4,6 @@
 //! branches, and searches for new inputs.
 
 #![cfg(feature = "live")]
-#![expect(clippy::self_named_module_files, reason = "the targets are programs elsewhere")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -93,7 +93,7 @@ impl Settled {
 
 pub const CSV_HEADER: &str = "id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn";
 
-/// What a queue and a link did to the packets of a recording.
+/// Counts, sojourn times and rate of a recording's packets in a queue and a link.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
     pub queue: String,

@@ -8,7 +8,7 @@ use super::{Choice, Upstream, table_2};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aqm {
-    /// Buffer Control alone.
+    /// No AQM: the queue is a FIFO with the size that Buffer Control sets.
     None,
     DocsisPie,
     /// Low Latency DOCSIS: two queues, one for L4S and NQB.

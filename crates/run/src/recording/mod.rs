@@ -33,7 +33,7 @@ pub struct Recording {
     newest: Time,
     /// Time in the input of the last returned packet.
     emitted: Option<Time>,
-    /// What returned times are relative to; `None` for the time of the first packet.
+    /// Returned times count from this one. `None` until the first packet of a capture sets it.
     origin: Option<Time>,
     /// The result of reading, once it has ended.
     end: Option<Result<(), RecordingError>>,
