@@ -91,7 +91,6 @@ fn a_trial_of_no_difference_calls_an_effect_in_at_most_one_of_twenty() {
     };
     for slots in [48, WEEK, 3 * WEEK] {
         let (alike, independent) = (calls(slots, Hours::Alike), calls(slots, Hours::Independent));
-        eprintln!("{slots} hours: {alike} of 200 call an effect, {independent} if independent");
         assert!(alike <= 10 && independent <= 10, "{slots}: {alike} and {independent} of 200");
         // A test that never calls anything could not find anything either.
         assert!(independent > 0, "{slots}");
@@ -107,7 +106,6 @@ fn a_shaper_that_halves_the_delay_is_found_within_a_week() {
             .count()
     };
     let (halved, doubled) = (found(0.5, false), found(2.0, true));
-    eprintln!("{halved} of 200 halved delays and {doubled} doubled ones are found");
     assert!(halved >= 190 && doubled >= 190, "{halved} and {doubled} of 200");
 }
 
