@@ -15,7 +15,7 @@ mod token;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -224,7 +224,7 @@ impl Action {
             Self::Study(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(command()),
             Self::Man(arguments) => arguments.run(command()),
-            Self::Reference => write_stdout(&reference(), "writing the page"),
+            Self::Reference => console::print(&reference()),
         }
     }
 }
@@ -280,22 +280,13 @@ fn show(name: Option<&str>) -> anyhow::Result<()> {
             let title = Plan::parse(text).map(|plan| plan.title).unwrap_or_default();
             format!("{name}\n    {title}\n")
         };
-        return write_stdout(&BUILT_IN.map(row).concat(), "writing the list");
+        return console::print(&BUILT_IN.map(row).concat());
     };
     let Some(text) = Plan::built_in(name) else {
         let built_in = BUILT_IN.map(|(name, _)| name).join(", ");
         return Err(bad_input(anyhow!("no built-in plan `{name}`; expected one of {built_in}")));
     };
-    write_stdout(text, "writing the plan")
-}
-
-/// Writes a text to stdout; `doing` is the context of an error.
-fn write_stdout(text: &str, doing: &'static str) -> anyhow::Result<()> {
-    std::io::stdout().lock().write_all(text.as_bytes()).context(doing)
-}
-
-fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(document)? + "\n")
+    console::print(text)
 }
 
 /// The output of `fleet plan check --json`.
@@ -317,18 +308,17 @@ fn check(name: &str, is_json: bool) -> anyhow::Result<()> {
     let excesses = load.excesses(&plan);
     let needed = servers_for(&plan, WELL_SIZED);
     let is_over = plan.is_over(underload_orchestrator::http::system_ms());
-    let text = if is_json {
-        json(&Checked {
+    if is_json {
+        console::print_json(&Checked {
             title: &plan.title,
             load: &load,
             servers_for_one_percent_blocked: needed,
             excesses: &excesses,
             is_over,
-        })?
+        })?;
     } else {
-        print::load(&plan, &load, needed)
-    };
-    write_stdout(&text, "writing the load")?;
+        console::print(&print::load(&plan, &load, needed))?;
+    }
     for cohort in plan.empty_cohorts() {
         warning!(
             "warning: cohort `{cohort}` can have no line: `where` is an empty list, or earlier \
@@ -377,12 +367,11 @@ impl Simulate {
             simulate(&plan, &settings(free), &mut progress)
         });
         bar.finish_and_clear();
-        let text = if self.json {
-            json(&serde_json::json!({ "admitted": ruled, "without_segment_limit": free }))?
-        } else {
-            print::outcome(&plan, &ruled, free.as_ref())
-        };
-        write_stdout(&text, "writing the days")
+        if self.json {
+            let outcomes = serde_json::json!({ "admitted": ruled, "without_segment_limit": free });
+            return console::print_json(&outcomes);
+        }
+        console::print(&print::outcome(&plan, &ruled, free.as_ref()))
     }
 }
 

@@ -1,23 +1,21 @@
 //! `underload fleet study`: compares the cohorts of a plan by the collected results.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_disk::Access;
-use underload_fleet::outcome::{Outcome, kind_of_reason};
 use underload_fleet::store::{Archive, Filter};
 use underload_orchestrator::store::Place;
 use underload_orchestrator::study::{Question, StudyError, study};
 use underload_record::text::one_line;
 use underload_report::{cohort_page, cohort_table};
+use underload_terminal::console;
 use underload_terminal::exit::{OrBadInput, bad_input};
 
 use super::orchestrator::existing_store;
-use super::{json, write_stdout};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -71,14 +69,14 @@ impl Arguments {
                 .with_context(|| format!("{}: cannot write", path.display()))?;
         }
         if self.json {
-            return write_stdout(&json(&study)?, "writing the study");
+            return console::print_json(&study);
         }
         let mut text = cohort_table(&study);
         // Outcomes are counted over all lines, not over those that --where selects.
         if self.only.is_empty() {
             text += &why_not(archive.as_mut(), &self.plan)?;
         }
-        write_stdout(&text, "writing the study")
+        console::print(&text)
     }
 
     fn filter(&self) -> anyhow::Result<Filter> {
@@ -103,26 +101,20 @@ const REASONS_MAX: usize = 5;
 /// Lists why runs did not measure, by kind of reason, the most frequent first.
 fn why_not(archive: &mut dyn Archive, plan: &str) -> anyhow::Result<String> {
     let filter = Filter { plan: Some(plan.to_owned()), ..Filter::default() };
-    let mut reasons: BTreeMap<(Outcome, String), u64> = BTreeMap::new();
     let outcomes = archive.outcomes(&filter).context("reading the store")?;
-    for of in outcomes.counts.into_iter().filter(|of| of.outcome != Outcome::Measured) {
-        if !of.reason.is_empty() {
-            let kind = kind_of_reason(&of.reason);
-            let runs = reasons.entry((of.outcome, kind)).or_default();
-            *runs = runs.saturating_add(of.count);
-        }
-    }
-    let mut reasons: Vec<_> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, runs)| Reverse(*runs));
+    let mut reasons = outcomes.kinds_of_reasons();
+    reasons.retain(|of| !of.reason.is_empty());
+    reasons.sort_by_key(|of| Reverse(of.count));
     let mut text = String::new();
     if !reasons.is_empty() {
         text += "\nwhy runs did not measure\n";
     }
-    for ((outcome, reason), runs) in reasons.iter().take(REASONS_MAX) {
-        let _ = writeln!(text, "  {runs:>8}  {}: {}", outcome.name(), one_line(reason));
+    for of in reasons.iter().take(REASONS_MAX) {
+        let (outcome, reason) = (of.outcome.name(), one_line(&of.reason));
+        let _ = writeln!(text, "  {:>8}  {outcome}: {reason}", of.count);
     }
     if let Some(others) = reasons.get(REASONS_MAX..).filter(|others| !others.is_empty()) {
-        let runs: u64 = others.iter().map(|(_, runs)| runs).sum();
+        let runs: u64 = others.iter().map(|of| of.count).sum();
         let _ = writeln!(text, "  {runs:>8}  for other reasons");
     }
     Ok(text)

@@ -8,7 +8,7 @@ use super::rows::{Device, LogEntry, PlanRow, Server, StoredResult};
 use super::transaction::Result;
 use crate::bins::Bins;
 use crate::device::{Attributes, DeviceId};
-use crate::outcome::{Outcome, SeriesResult, StepResult};
+use crate::outcome::{Outcome, SeriesResult, StepResult, kind_of_reason};
 
 /// Selects results; `None` and empty select all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +111,22 @@ pub struct OutcomeCount {
     pub devices: u64,
 }
 
+impl Outcomes {
+    /// Counts the runs that did not measure, by outcome and kind of reason. The number of devices of
+    /// a kind is a lower bound: the largest number of any of its reasons.
+    pub fn kinds_of_reasons(&self) -> Vec<OutcomeCount> {
+        let mut kinds: BTreeMap<(Outcome, String), OutcomeCount> = BTreeMap::new();
+        for of in self.counts.iter().filter(|of| of.outcome != Outcome::Measured) {
+            let reason = kind_of_reason(&of.reason);
+            let none = OutcomeCount { reason: reason.clone(), count: 0, devices: 0, ..of.clone() };
+            let kind = kinds.entry((of.outcome, reason)).or_insert(none);
+            kind.count = kind.count.saturating_add(of.count);
+            kind.devices = kind.devices.max(of.devices);
+        }
+        kinds.into_values().collect()
+    }
+}
+
 /// Days of which only sums are stored ([`crate::retention::Form::Sums`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summed {
@@ -166,4 +182,31 @@ pub trait Archive: Send {
     fn plans(&mut self) -> Result<Vec<PlanRow>>;
     /// Returns the newest entries of the operators' log, newest first.
     fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_counted_by_kind_of_reason() {
+        let counts = (30..43).map(|percent| OutcomeCount {
+            outcome: Outcome::Invalid,
+            reason: format!("waited for a CPU {percent} % of the time"),
+            count: 2,
+            devices: 3,
+        });
+        let missed = OutcomeCount {
+            outcome: Outcome::Missed,
+            reason: "the device did not ask in time".to_owned(),
+            count: 7,
+            devices: 7,
+        };
+        let counts: Vec<_> = counts.chain([missed]).collect();
+        let kinds = Outcomes { counts, devices: 9 }.kinds_of_reasons();
+        let told: Vec<_> = kinds.iter().map(|it| (&*it.reason, it.count, it.devices)).collect();
+        assert!(told.contains(&("waited for a CPU … % of the time", 26, 3)), "{told:?}");
+        assert!(told.contains(&("the device did not ask in time", 7, 7)), "{told:?}");
+        assert_eq!(told.len(), 2);
+    }
 }

@@ -1,10 +1,9 @@
 //! The first page: delays by day, outcomes of runs, and servers.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
-use underload_fleet::outcome::{Outcome, kind_of_reason};
-use underload_fleet::store::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum};
+use underload_fleet::outcome::Outcome;
+use underload_fleet::store::{Archive, Dimension, Filter, Outcomes, Sum};
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::{capital, thousands};
 
@@ -244,24 +243,10 @@ fn share(count: u64, all: u64) -> Cell {
 /// Maximum number of reasons; the others are one row.
 const REASONS: usize = 20;
 
-/// Counts the runs that did not measure, by outcome and kind of reason. The number of devices of a
-/// kind is a lower bound: the largest number of any of its reasons.
-fn kinds_of_reasons(outcomes: &Outcomes) -> Vec<OutcomeCount> {
-    let mut kinds: BTreeMap<(Outcome, String), OutcomeCount> = BTreeMap::new();
-    for of in outcomes.counts.iter().filter(|of| of.outcome != Outcome::Measured) {
-        let reason = kind_of_reason(&of.reason);
-        let none = OutcomeCount { reason: reason.clone(), count: 0, devices: 0, ..of.clone() };
-        let kind = kinds.entry((of.outcome, reason)).or_insert(none);
-        kind.count = kind.count.saturating_add(of.count);
-        kind.devices = kind.devices.max(of.devices);
-    }
-    kinds.into_values().collect()
-}
-
 /// Reasons of fewer devices than `least_devices` are in the last row.
 fn reason_table(outcomes: &Outcomes, least_devices: u64) -> Table {
     let all = total(outcomes);
-    let mut reasons = kinds_of_reasons(outcomes);
+    let mut reasons = outcomes.kinds_of_reasons();
     reasons.sort_by_key(|of| (of.devices < least_devices, Reverse(of.count)));
     let told = reasons.iter().take(REASONS).filter(|of| of.devices >= least_devices).count();
     let row = |outcome: &str, reason: &str, count| {
@@ -284,32 +269,5 @@ fn reason_table(outcomes: &Outcomes, least_devices: u64) -> Table {
             number("share_percent", "of all runs", "%"),
         ],
         rows,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_that_differ_in_numbers_are_one_row() {
-        let counts = (30..43).map(|percent| OutcomeCount {
-            outcome: Outcome::Invalid,
-            reason: format!("waited for a CPU {percent} % of the time"),
-            count: 2,
-            devices: 3,
-        });
-        let missed = OutcomeCount {
-            outcome: Outcome::Missed,
-            reason: "the device did not ask in time".to_owned(),
-            count: 7,
-            devices: 7,
-        };
-        let counts: Vec<_> = counts.chain([missed]).collect();
-        let kinds = kinds_of_reasons(&Outcomes { counts, devices: 9 });
-        let told: Vec<_> = kinds.iter().map(|it| (&*it.reason, it.count, it.devices)).collect();
-        assert!(told.contains(&("waited for a CPU … % of the time", 26, 3)), "{told:?}");
-        assert!(told.contains(&("the device did not ask in time", 7, 7)), "{told:?}");
-        assert_eq!(told.len(), 2);
     }
 }
