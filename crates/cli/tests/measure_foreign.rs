@@ -122,7 +122,7 @@ fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
     let said = words(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("--per-day: 1.0 MB are less than a measurement to this server"),
+        said.contains("the budget per day: 1.0 MB are less than a measurement to this server"),
         "{said}"
     );
     let history = run(home.path(), &["history", "line", "--metric", "load-p50"]);

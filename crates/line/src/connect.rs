@@ -1,15 +1,19 @@
 //! Connects to `underload serve`: whom to trust, what to ask for, and which hints help.
 
+use std::error::Error;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use underload_probe::control::{Ask, ConnectOptions, Fingerprint, Remote, ServiceError, Trust};
+use underload_disk::folders;
+use underload_probe::control::{
+    Ask, ConnectOptions, Fingerprint, Remote, ServiceError, Trust, in_full, read_secret,
+};
 use underload_probe::network::{current_network, network_through};
-use underload_terminal::exit::OrBadInput as _;
-use underload_terminal::home;
-use underload_terminal::interrupt::Interrupt;
 
+use crate::error::{BadSetting, LineError, Setting};
 use crate::target::Target;
 use crate::{Progress, Request};
 
@@ -20,26 +24,36 @@ pub(crate) const FIRST_USE: &str = "first-use";
 /// # Errors
 /// Returns an error if the fingerprint or the file is malformed, or if `first-use` finds no home
 /// directory for the file of known servers.
-pub fn trust(text: &str) -> anyhow::Result<Trust> {
-    Ok(match text {
-        FIRST_USE => Trust::FirstUse { known_servers: home::data()?.join("known-servers") },
-        fingerprint if fingerprint.starts_with("sha256:") => {
-            Trust::Pinned(fingerprint.parse().context("--trust").or_bad_input()?)
+pub fn trust(text: &str) -> Result<Trust, LineError> {
+    let pinned = match text {
+        FIRST_USE => {
+            let data = folders::data().ok_or(LineError::NoDataFolder)?;
+            return Ok(Trust::FirstUse { known_servers: data.join("known-servers") });
         }
-        path => {
-            let pinned = Fingerprint::of_pem(Path::new(path));
-            Trust::Pinned(pinned.context("--trust").or_bad_input()?)
-        }
-    })
+        fingerprint if fingerprint.starts_with("sha256:") => fingerprint.parse(),
+        path => Fingerprint::of_pem(Path::new(path)),
+    };
+    let bad = |error: ServiceError| BadSetting { setting: Setting::Trust, source: error.into() };
+    Ok(Trust::Pinned(pinned.map_err(bad)?))
+}
+
+/// Reads the first line of a file with a token.
+fn read_token(path: &Path) -> Result<String, LineError> {
+    let bytes = read_secret(path).map_err(LineError::TokenFile)?;
+    let text = String::from_utf8_lossy(&bytes);
+    match text.lines().next().map(str::trim) {
+        Some(token) if !token.is_empty() => Ok(token.to_owned()),
+        _ => Err(LineError::NoToken { path: path.to_owned() }),
+    }
 }
 
 pub(crate) fn options(
     request: &Request,
     duration: Duration,
-    interrupt: &Interrupt,
-) -> anyhow::Result<ConnectOptions> {
+    stop: &Arc<AtomicBool>,
+) -> Result<ConnectOptions, LineError> {
     let trust = trust(&request.trust)?;
-    let token = request.token_file.as_deref().map(home::secret_line).transpose().or_bad_input()?;
+    let token = request.token_file.as_deref().map(read_token).transpose()?;
     // Twice the rate that is sold: many lines carry a little more, and bursts. UDP load also
     // carries the control traffic of the measurement.
     let udp = request.knobs.udp.map(|udp| udp.rate_bit_per_s);
@@ -50,8 +64,7 @@ pub(crate) fn options(
         duration,
     };
     let network = request.interface.as_deref().map_or_else(current_network, network_through);
-    let cancel = interrupt.shared();
-    Ok(ConnectOptions { trust, token, ask, network, cancel })
+    Ok(ConnectOptions { trust, token, ask, network, cancel: Arc::clone(stop) })
 }
 
 pub(crate) fn connect_or_wait(
@@ -59,24 +72,25 @@ pub(crate) fn connect_or_wait(
     options: &ConnectOptions,
     patience: Option<Duration>,
     progress: &mut dyn Progress,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Remote> {
+    stop: &AtomicBool,
+) -> Result<Remote, LineError> {
     let until = Instant::now() + patience.unwrap_or(Duration::ZERO);
     loop {
         let error = match connect(target, options) {
             Ok(remote) => return Ok(remote),
             Err(error) => error,
         };
-        let Some(ServiceError::Busy { retry_after, .. }) = error.downcast_ref() else {
+        let LineError::Connect { source: ServiceError::Busy { retry_after, .. }, .. } = &error
+        else {
             return Err(error);
         };
         let again = Instant::now() + *retry_after;
         if again > until {
             return Err(error);
         }
-        progress.note(&format!("{error:#}; waiting"));
+        progress.note(&format!("{}; waiting", in_full(&error)));
         while Instant::now() < again {
-            if interrupt.is_requested() {
+            if stop.load(Ordering::Relaxed) {
                 return Err(error);
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -88,28 +102,37 @@ pub(crate) fn connect_or_wait(
 ///
 /// # Errors
 /// Returns an error if no address answers, or the server is not trusted or grants no session.
-pub fn connect(target: &Target, options: &ConnectOptions) -> anyhow::Result<Remote> {
+pub fn connect(target: &Target, options: &ConnectOptions) -> Result<Remote, LineError> {
     match Remote::connect(&target.name, &target.addresses, options) {
-        Err(error @ ServiceError::NoAnswer { .. }) => Err(with_hint(error.into())),
-        other => other.with_context(|| target.name.clone()),
+        Err(error @ ServiceError::NoAnswer { .. }) => Err(match hint(&error) {
+            Some(hint) => LineError::NoAnswer { error, hint },
+            None => error.into(),
+        }),
+        Err(source) => Err(LineError::Connect { server: target.name.clone(), source }),
+        Ok(remote) => Ok(remote),
     }
 }
 
-/// Adds what a user can do about a refused or closed connection, or an answer that is not TLS.
-fn with_hint(error: anyhow::Error) -> anyhow::Error {
-    let io_error = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    let hint = match io_error.map(std::io::Error::kind) {
-        Some(std::io::ErrorKind::ConnectionRefused) => {
-            "nothing listens there: is `underload serve` running, and on this port?"
+/// Returns what a user can do about a refused or closed connection, or an answer that is not TLS.
+fn hint(error: &ServiceError) -> Option<&'static str> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    let io_error = loop {
+        match cause?.downcast_ref::<io::Error>() {
+            Some(io_error) => break io_error,
+            None => cause = cause?.source(),
+        }
+    };
+    match io_error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            Some("nothing listens there: is `underload serve` running, and on this port?")
         }
         // The bytes are not TLS.
-        Some(std::io::ErrorKind::InvalidData) => {
-            "what answers there is no underload server: is it the port of something else?"
+        io::ErrorKind::InvalidData => {
+            Some("what answers there is no underload server: is it the port of something else?")
         }
-        Some(std::io::ErrorKind::UnexpectedEof) => {
-            "the other side closed the connection: is it the port of something else?"
+        io::ErrorKind::UnexpectedEof => {
+            Some("the other side closed the connection: is it the port of something else?")
         }
-        _ => return error,
-    };
-    anyhow::anyhow!("{error:#}; {hint}")
+        _ => None,
+    }
 }

@@ -4,9 +4,11 @@
 //! - [`Request`]: what to measure and against which server; [`target`] resolves the server's name.
 //! - [`Session`]: one measurement through a session at `underload serve`, step by step.
 //! - [`Test`], [`measure`]: any measurement whose steps are stored as a run.
+//! - [`series`]: a line measured again and again.
 //! - [`history`]: stored runs over weeks.
 
 pub mod connect;
+mod error;
 pub mod history;
 mod local_load;
 mod place;
@@ -14,13 +16,15 @@ mod progress;
 mod record;
 mod request;
 mod route;
+pub mod series;
 mod session;
 pub mod target;
 mod test;
 
+pub use error::{BadSetting, LineError, Problem, Setting};
 pub use place::Place;
 pub use progress::Progress;
 pub use record::{Plan, new_record, store_step};
-pub use request::{Locate, Request, UDP_PACKET_BYTES, class, label, preset, tier};
+pub use request::{Locate, Request, UDP_PACKET_BYTES, class, label, preset};
 pub use session::Session;
 pub use test::{Measured, NO_VERDICT, Test, measure};

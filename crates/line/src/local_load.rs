@@ -1,18 +1,19 @@
 //! Loads the local network alone, between this machine and a peer that runs `underload serve`.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use underload_measure::{LocalRates, goodput};
 use underload_probe::RunClock;
-use underload_probe::control::{Ask, ConnectOptions};
+use underload_probe::control::{Ask, ConnectOptions, in_full};
 use underload_probe::load::Token;
 use underload_probe::measure::Measurement;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, session_duration};
 use underload_record::schema::Direction;
-use underload_terminal::interrupt::Interrupt;
 
 use crate::connect::{FIRST_USE, connect, options, trust};
+use crate::error::LineError;
 use crate::target::{Family, resolve};
 use crate::{Progress, Request};
 
@@ -22,7 +23,11 @@ const LOAD: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_millis(300);
 
 /// Returns the rates that the local network carries; none without a peer that answers as a server.
-pub(crate) fn measure(request: &Request, show: &mut dyn Progress, stop: &Interrupt) -> LocalRates {
+pub(crate) fn measure(
+    request: &Request,
+    show: &mut dyn Progress,
+    stop: &Arc<AtomicBool>,
+) -> LocalRates {
     let Some(peer) = request.locate.as_ref().and_then(|it| it.peer.as_deref()) else {
         return LocalRates::default();
     };
@@ -39,14 +44,19 @@ pub(crate) fn measure(request: &Request, show: &mut dyn Progress, stop: &Interru
         Err(error) => {
             show.note(&format!(
                 "the local network is not loaded alone, which needs `underload serve` on the \
-                 peer: {error:#}"
+                 peer: {}",
+                in_full(&error)
             ));
             LocalRates::default()
         }
     }
 }
 
-fn try_measure(request: &Request, peer: &str, interrupt: &Interrupt) -> anyhow::Result<LocalRates> {
+fn try_measure(
+    request: &Request,
+    peer: &str,
+    stop: &Arc<AtomicBool>,
+) -> Result<LocalRates, LineError> {
     let knobs = Knobs {
         duration: Some(LOAD),
         idle: Some(IDLE),
@@ -60,7 +70,7 @@ fn try_measure(request: &Request, peer: &str, interrupt: &Interrupt) -> anyhow::
         trust: trust(FIRST_USE)?,
         token: None,
         ask: Ask { up_bit_per_s: None, down_bit_per_s: None, duration },
-        ..options(request, duration, interrupt)?
+        ..options(request, duration, stop)?
     };
     let remote = connect(&resolve(peer, Family::Any)?, &asked)?;
     let mut rates = LocalRates::default();
@@ -70,9 +80,13 @@ fn try_measure(request: &Request, peer: &str, interrupt: &Interrupt) -> anyhow::
             remote.endpoints(),
             RunClock::start(),
             &mut |_| {},
-            interrupt.flag(),
+            stop,
         );
-        let measured = measured.with_context(|| format!("step {}", step.name))?;
+        let measured = measured.map_err(|source| LineError::Step {
+            step: step.name.clone(),
+            ended: None,
+            source,
+        })?;
         if measured.cancelled {
             break;
         }

@@ -19,12 +19,13 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
+/// Returns the record of a run that begins. `commit` is that of the program.
+pub fn new_record(request: &Request, plan: &Plan, commit: &str) -> RunRecord {
     let notes: Vec<&str> = plan.notes.iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {
         format_version: FORMAT_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: underload_terminal::COMMIT.to_owned(),
+        commit: commit.to_owned(),
         scenario: ScenarioRecord {
             name: format!("measure/{}", plan.name),
             title: title(request, &plan.server),

@@ -4,19 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use underload_measure::Tier;
 use underload_probe::control::FLOWS_PER_SESSION_MAX;
 use underload_probe::load::{Token, check_congestion_control};
 use underload_probe::network::Line;
 use underload_probe::preset::{Knobs, LoadDirections, Preset};
 use underload_record::schema::{Direction, Ecn, Marking};
-use underload_terminal::quantity::rate;
 
+use crate::error::{BadSetting, Problem, Setting};
 use crate::target::Family;
 
-/// The settings and the server of a measurement. Errors name the fields as `underload measure`
-/// names its options.
+/// The settings and the server of a measurement.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The server: a name or an address, with its port unless that is 4862; or the URL of another
@@ -65,51 +63,48 @@ impl Request {
     /// Rejects settings with which no server could measure.
     ///
     /// # Errors
-    /// Returns the setting, as an option, and what is accepted.
-    pub fn check(&self) -> anyhow::Result<()> {
+    /// Returns the first setting that is not accepted.
+    pub fn check(&self) -> Result<(), BadSetting> {
+        let bad = |setting, source| Err(BadSetting { setting, source });
         let Knobs { duration, idle, interval, ref classes, .. } = self.knobs;
-        for (name, length) in [("--duration", duration), ("--idle", idle)] {
+        for (setting, length) in [(Setting::Duration, duration), (Setting::Idle, idle)] {
             if length.is_some_and(|length| length > LONGEST || length < SHORTEST) {
-                bail!("{name}: from 100ms to 1h is accepted");
+                return bad(setting, Problem::Length);
             }
         }
         if interval.is_some_and(|it| it < Duration::from_micros(100) || it > SLOWEST) {
-            bail!("--interval: from 100us to 1s is accepted");
+            return bad(Setting::Interval, Problem::Interval);
         }
         if classes.len() > CLASSES_MAX {
-            bail!("--class: at most {CLASSES_MAX} classes at once");
+            return bad(Setting::Classes, Problem::TooManyClasses { most: CLASSES_MAX });
         }
         for (index, class) in classes.iter().enumerate() {
             if classes[..index].contains(class) {
-                bail!("--class: {}/{} is given twice", class.dscp, class.ecn.name());
+                return bad(Setting::Classes, Problem::ClassTwice { class: *class });
             }
         }
         if let Some(name) = &self.interface
             && Line::Named(vec![name.clone()]).bytes().is_none()
         {
-            bail!("--dev: this machine has no network interface {name:?}; `ip link` lists them");
+            return bad(Setting::Interface, Problem::NoInterface { name: name.clone() });
         }
-        self.check_flows()?;
+        self.check_flows().map_err(|source| BadSetting { setting: Setting::Flows, source })?;
         if self.knobs.udp.is_none() {
             check_congestion_control(&self.knobs.congestion_control)
-                .context("--congestion-control")?;
+                .or_else(|error| bad(Setting::CongestionControl, error.into()))?;
         }
         Ok(())
     }
 
     /// Rejects a number of flows that the preset would ignore, or that servers do not grant.
-    fn check_flows(&self) -> anyhow::Result<()> {
+    fn check_flows(&self) -> Result<(), Problem> {
         if self.knobs.flows.is_some() && self.preset.has_fixed_flows() {
-            bail!("--flows: the numbers of flows are what {} compares", self.preset.name());
+            return Err(Problem::FixedFlows { preset: self.preset });
         }
         for step in self.preset.steps(&self.knobs, Token([0; 16])) {
-            let flows = step.config.loads.len();
-            if flows > FLOWS_PER_SESSION_MAX {
-                bail!(
-                    "--flows: step {} would have {flows} in all, and a session has \
-                     {FLOWS_PER_SESSION_MAX} at most",
-                    step.name
-                );
+            let (flows, most) = (step.config.loads.len(), FLOWS_PER_SESSION_MAX);
+            if flows > most {
+                return Err(Problem::TooManyFlows { step: step.name, flows, most });
             }
         }
         Ok(())
@@ -216,15 +211,6 @@ pub fn label(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Parses `DOWN/UP`, such as `40mbit/10mbit`.
-///
-/// # Errors
-/// Returns what is accepted.
-pub fn tier(text: &str) -> Result<Tier, String> {
-    let (down, up) = text.split_once('/').ok_or("expected DOWN/UP, such as 40mbit/10mbit")?;
-    Ok(Tier { down_bit_per_s: rate(down)?, up_bit_per_s: rate(up)? })
-}
-
 /// Parses `DSCP` or `DSCP/ECN`, such as `45/ect1`.
 ///
 /// # Errors
@@ -249,16 +235,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_and_tiers_are_parsed() {
+    fn classes_are_parsed() {
         assert_eq!(class("45/ect1").unwrap(), Marking { dscp: 45, ecn: Ecn::Ect1 });
         assert_eq!(class("ef").unwrap(), Marking { dscp: 46, ecn: Ecn::NotEct });
         for wrong in ["64", "45/ect2", "", "/ect1", "af41"] {
             assert!(class(wrong).is_err(), "{wrong}");
         }
-        let tier = tier("40mbit/10mbit").unwrap();
-        assert_eq!((tier.down_bit_per_s, tier.up_bit_per_s), (40_000_000, 10_000_000));
-        assert!(super::tier("40mbit").is_err());
-        assert!(super::tier("40/10").is_err());
     }
 
     #[test]

@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context;
 use underload_measure::LocalRates;
 use underload_probe::RunClock;
 use underload_probe::route::{EchoTarget, HopProbes, Route, RouteHop, RouteProber};
 use underload_record::schema::PathHop;
-use underload_terminal::exit::OrBadInput;
 
 use crate::Request;
+use crate::error::{BadSetting, LineError, Setting};
 use crate::request::shortened;
 use crate::target::{Family, resolve};
 
@@ -33,9 +32,9 @@ impl ProbedRoute {
         request: &Request,
         peer: Option<SocketAddr>,
         reflector: SocketAddr,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, LineError> {
         let far_end = SocketAddr::new(reflector.ip(), 0);
-        let route = Route::discover(far_end, request.interface.as_deref()).context("--where")?;
+        let route = Route::discover(far_end, request.interface.as_deref())?;
         let peer = peer.map(|address| RouteHop {
             hop: PathHop::Peer,
             address: Some(address),
@@ -52,9 +51,9 @@ impl ProbedRoute {
         Ok(Self { targets, device: request.interface.clone() })
     }
 
-    pub(crate) fn start(&self, clock: RunClock) -> anyhow::Result<RouteProber> {
+    pub(crate) fn start(&self, clock: RunClock) -> Result<RouteProber, LineError> {
         let (targets, device) = (self.targets.clone(), self.device.as_deref());
-        RouteProber::start(targets, device, clock).context("--where: sending echoes to the hops")
+        RouteProber::start(targets, device, clock).map_err(LineError::Echoes)
     }
 }
 
@@ -74,8 +73,9 @@ pub(crate) fn located(
 ///
 /// # Errors
 /// Returns an error if it has no address.
-pub(crate) fn peer_address(host: &str) -> anyhow::Result<SocketAddr> {
-    let target = resolve(host, Family::Any).context("--peer").or_bad_input()?;
+pub(crate) fn peer_address(host: &str) -> Result<SocketAddr, LineError> {
+    let target = resolve(host, Family::Any)
+        .map_err(|error| BadSetting { setting: Setting::Peer, source: error.into() })?;
     // Targets have at least one address.
     Ok(SocketAddr::new(target.addresses[0].ip(), 0))
 }

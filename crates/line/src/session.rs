@@ -1,20 +1,20 @@
 //! A measurement through a session at `underload serve`: runs the preset's steps.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use underload_measure::{LocalRates, payload_within};
 use underload_probe::RunClock;
-use underload_probe::control::{Remote, ServiceError, SessionNews};
+use underload_probe::control::Remote;
 use underload_probe::load::Token;
 use underload_probe::measure::{Measurement, MeasurementConfig};
 use underload_probe::preset::{Step, session_duration};
 use underload_record::schema::{Finding, VariantRecord};
 use underload_store::RunDir;
-use underload_terminal::exit::OrBadInput as _;
-use underload_terminal::interrupt::Interrupt;
 
 use crate::connect::{FIRST_USE, connect, connect_or_wait, options};
+use crate::error::LineError;
 use crate::local_load;
 use crate::route::{FINDING_MAX, ProbedRoute, located, peer_address};
 use crate::target::resolve;
@@ -46,23 +46,23 @@ impl<'a> Session<'a> {
     pub fn open(
         request: &'a Request,
         progress: &'a mut dyn Progress,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Session<'a>> {
-        let target = resolve(&request.host, request.family).or_bad_input()?;
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Session<'a>, LineError> {
+        let target = resolve(&request.host, request.family)?;
         // Before the session begins, so that the server does not wait for it.
-        let local = local_load::measure(request, progress, interrupt);
+        let local = local_load::measure(request, progress, stop);
         let steps = request.preset.steps(&request.knobs, Token([0; 16]));
         let peer = request.locate.as_ref().and_then(|it| it.peer.as_deref());
         let peer = peer.map(peer_address).transpose()?;
         let finding = request.locate.as_ref().map_or(Duration::ZERO, |_| FINDING_MAX);
         let (least, again) = (session_duration(&steps) + finding, repetition_time(&steps));
-        let mut asked = options(request, least.saturating_add(again), interrupt)?;
+        let mut asked = options(request, least.saturating_add(again), stop)?;
         let asked_at = Instant::now();
         // Some servers and tokens give less time, or have none left; then no step is repeated.
         let remote = match connect(&target, &asked) {
-            Err(error) if is_turned_away(&error) => {
+            Err(error) if error.is_turned_away() => {
                 asked.ask.duration = least;
-                connect_or_wait(&target, &asked, request.wait, progress, interrupt)
+                connect_or_wait(&target, &asked, request.wait, progress, stop)
             }
             connected => connected,
         }?;
@@ -100,15 +100,15 @@ impl<'a> Session<'a> {
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
+        stop: &AtomicBool,
+    ) -> Result<(), LineError> {
         let mut can_repeat = true;
         for index in 0..self.steps.len() {
-            if interrupt.is_requested() {
+            if stop.load(Ordering::Relaxed) {
                 break;
             }
             let step = self.steps[index].clone();
-            let Some(mut found) = self.measure_step(&step, findings, interrupt)? else { break };
+            let Some(mut found) = self.measure_step(&step, findings, stop)? else { break };
             let is_time_left = Instant::now() + session_duration(&self.steps[index..]) <= self.ends;
             if found.finding.uncertain && can_repeat && is_time_left {
                 can_repeat = false;
@@ -117,12 +117,12 @@ impl<'a> Session<'a> {
                     step.name,
                     found.finding.invalid_because.join("; ")
                 ));
-                found = self.repeat(step, found, findings, interrupt);
+                found = self.repeat(step, found, findings, stop);
             }
             self.progress.end_step(&found.finding);
             findings.push(store_step(found, directory)?);
-            if let Some(reason) = &self.remote.news().ended {
-                bail!("the server ended the session: {reason}");
+            if let Some(reason) = self.remote.news().ended.clone() {
+                return Err(LineError::Ended { reason });
             }
         }
         Ok(())
@@ -133,8 +133,8 @@ impl<'a> Session<'a> {
         &mut self,
         step: &Step,
         findings: &[Finding],
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<underload_measure::Step>> {
+        stop: &AtomicBool,
+    ) -> Result<Option<underload_measure::Step>, LineError> {
         self.progress.begin_step(step);
         let (config, clock) = (self.within_budget(step, findings), RunClock::start());
         let echoes = self.route.as_ref().map(|route| route.start(clock)).transpose()?;
@@ -143,11 +143,13 @@ impl<'a> Session<'a> {
             self.remote.endpoints(),
             clock,
             &mut |progress| self.progress.update(&progress),
-            interrupt.flag(),
+            stop,
         );
         let news = self.remote.news().clone();
-        let measured = measured.map_err(|error| {
-            with_reason(&news, error.into()).context(format!("step {}", step.name))
+        let measured = measured.map_err(|source| LineError::Step {
+            step: step.name.clone(),
+            ended: news.ended.clone(),
+            source,
         })?;
         if measured.cancelled {
             return Ok(None);
@@ -165,12 +167,12 @@ impl<'a> Session<'a> {
         mut step: Step,
         first: underload_measure::Step,
         findings: &[Finding],
-        interrupt: &Interrupt,
+        stop: &AtomicBool,
     ) -> underload_measure::Step {
         step.config.probe.interval *= 2;
         // The first attempt has used its part of the budget.
         let moved = [findings, std::slice::from_ref(&first.finding)].concat();
-        match self.measure_step(&step, &moved, interrupt) {
+        match self.measure_step(&step, &moved, stop) {
             Ok(Some(second)) => second.instead_of(&first.finding),
             Ok(None) | Err(_) => first,
         }
@@ -182,11 +184,6 @@ impl<'a> Session<'a> {
 fn repetition_time(steps: &[Step]) -> Duration {
     let longest = steps.iter().map(|step| session_duration(std::slice::from_ref(step))).max();
     longest.filter(|it| *it <= REPEATED_MAX).unwrap_or(Duration::ZERO)
-}
-
-/// Whether a server has no session of the length that was asked for.
-fn is_turned_away(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(ServiceError::Busy { .. } | ServiceError::Refused { .. }))
 }
 
 impl Test for Session<'_> {
@@ -208,20 +205,12 @@ impl Test for Session<'_> {
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
+        stop: &AtomicBool,
+    ) -> Result<(), LineError> {
         self.progress.start(&self.steps);
-        let outcome = self.measure_steps(directory, findings, interrupt);
+        let outcome = self.measure_steps(directory, findings, stop);
         self.progress.close();
         outcome
-    }
-}
-
-/// Adds the server's reason to an error if the server ended the session.
-fn with_reason(news: &SessionNews, error: anyhow::Error) -> anyhow::Error {
-    match &news.ended {
-        Some(reason) => error.context(format!("the server ended the session: {reason}")),
-        None => error,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Resolves HOST to the addresses to try.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
-use anyhow::{Context, bail};
 use underload_probe::control::SERVER_PORT;
 
 /// The address families that may be used.
@@ -41,11 +41,11 @@ impl Target {
 ///
 /// # Errors
 /// Returns an error if `host` is malformed or has no address of the family.
-pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
+pub fn resolve(host: &str, family: Family) -> Result<Target, TargetError> {
     let (name, port) = split_port(host, SERVER_PORT)?;
     let found = (name.as_str(), port).to_socket_addrs();
-    let found: Vec<SocketAddr> =
-        found.with_context(|| format!("HOST {name:?} {EXPECTED}"))?.collect();
+    let unknown = |source| TargetError::Unknown { host: name.clone(), source };
+    let found: Vec<SocketAddr> = found.map_err(unknown)?.collect();
     let wanted = |address: &&SocketAddr| match family {
         Family::Any => true,
         Family::V4 => address.is_ipv4(),
@@ -53,47 +53,65 @@ pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
     };
     let addresses: Vec<SocketAddr> = found.iter().filter(wanted).copied().collect();
     if addresses.is_empty() {
-        bail!("HOST {name:?} has no address of the requested family");
+        return Err(TargetError::Family { host: name });
     }
     let name =
         if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") };
     Ok(Target { name, addresses })
 }
 
-/// Continues an error about a HOST that no machine has.
-const EXPECTED: &str = "is not known; expected the name or address of a machine, such as \
-                        example.net, 192.0.2.1 or [2001:db8::1]:4862";
+/// Why a HOST is not a server to measure to.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error("HOST is empty")]
+    Empty,
+    #[error("HOST {host:?} is not known; {EXPECTED}")]
+    Unknown { host: String, source: io::Error },
+    #[error("HOST {host:?} is not known; {EXPECTED}")]
+    NotAHost { host: String },
+    #[error("HOST {host:?} has no address of the requested family")]
+    Family { host: String },
+    #[error("HOST: '[' without ']'")]
+    Bracket,
+    #[error("HOST: expected nothing or :PORT after ']'")]
+    AfterBracket,
+    #[error("HOST: port {text:?} is not a number from 1 to 65535")]
+    Port { text: String },
+}
+
+const EXPECTED: &str = "expected the name or address of a machine, such as example.net, 192.0.2.1 \
+                        or [2001:db8::1]:4862";
 
 /// Splits `host` into name and port; without a port it is `default`.
 ///
 /// # Errors
 /// Returns an error if `host` is empty, or its port is not a number from 1 to 65535.
-pub fn split_port(host: &str, default: u16) -> anyhow::Result<(String, u16)> {
+pub fn split_port(host: &str, default: u16) -> Result<(String, u16), TargetError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok((address.to_string(), default));
     }
     if host.contains('/') {
-        bail!("HOST {host:?} {EXPECTED}");
+        return Err(TargetError::NotAHost { host: host.to_owned() });
     }
     if let Some(rest) = host.strip_prefix('[') {
-        let (address, port) = rest.split_once(']').context("HOST: '[' without ']'")?;
+        let (address, port) = rest.split_once(']').ok_or(TargetError::Bracket)?;
         let port = match port.strip_prefix(':') {
             Some(port) => read_port(port)?,
             None if port.is_empty() => default,
-            None => bail!("HOST: expected nothing or :PORT after ']'"),
+            None => return Err(TargetError::AfterBracket),
         };
         return Ok((address.to_owned(), port));
     }
     match host.rsplit_once(':') {
         Some((name, port)) => Ok((name.to_owned(), read_port(port)?)),
-        None if host.is_empty() => bail!("HOST is empty"),
+        None if host.is_empty() => Err(TargetError::Empty),
         None => Ok((host.to_owned(), default)),
     }
 }
 
-fn read_port(text: &str) -> anyhow::Result<u16> {
+fn read_port(text: &str) -> Result<u16, TargetError> {
     let port = text.parse().ok().filter(|port| *port > 0);
-    port.with_context(|| format!("HOST: port {text:?} is not a number from 1 to 65535"))
+    port.ok_or_else(|| TargetError::Port { text: text.to_owned() })
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
 //! A measurement whose steps are stored as a run.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, bail};
 use serde::Serialize;
 use serde_json::Value;
 use underload_disk::{self as disk, Access};
 use underload_record::schema::{Finding, RunRecord};
 use underload_report::{finding_lines, load, write_report};
 use underload_store::{RunData, RunDir};
-use underload_terminal::interrupt::Interrupt;
 
 use crate::Plan;
+use crate::error::LineError;
 
 /// A measurement whose server has accepted it.
 pub trait Test {
@@ -27,8 +27,8 @@ pub trait Test {
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<()>;
+        stop: &AtomicBool,
+    ) -> Result<(), LineError>;
 
     /// Returns the raw results of a test against another project's server; `None` for
     /// `underload serve`.
@@ -54,7 +54,7 @@ pub struct Measured {
     pub directory: PathBuf,
     /// The error that ended the measurement before its last step.
     #[serde(skip)]
-    ended_by: Option<anyhow::Error>,
+    ended_by: Option<LineError>,
 }
 
 /// The verdict of a measurement without a valid step.
@@ -68,23 +68,23 @@ pub const NO_VERDICT: &str = "no step is valid, so there is no verdict about the
 pub fn measure(
     mut test: Box<dyn Test + '_>,
     mut directory: RunDir,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Measured> {
+    stop: &AtomicBool,
+) -> Result<Measured, LineError> {
     let path = directory.path().to_owned();
     let start = Instant::now();
     let mut findings = Vec::new();
-    let outcome = test.measure(&mut directory, &mut findings, interrupt);
+    let outcome = test.measure(&mut directory, &mut findings, stop);
     let details = test.details();
     // Ends the session, so that the server is free for others while the run is written.
     drop(test);
     if findings.is_empty() {
         let removed = directory.abandon();
         outcome?;
-        removed.context("removing the files of a run without a step")?;
-        bail!("interrupted before anything was measured");
+        removed?;
+        return Err(LineError::Interrupted);
     }
     directory.set_verdict(finding_lines(&findings));
-    let run = directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
+    let run = directory.finish(start.elapsed().as_secs_f64())?;
     let verdict = run.verdict.clone();
     Ok(Measured { verdict, findings, details, run, directory: path, ended_by: outcome.err() })
 }
@@ -95,16 +95,17 @@ impl Measured {
     ///
     /// # Errors
     /// Returns an error if a file cannot be written, or the run cannot be read back.
-    pub fn write_files(&self) -> anyhow::Result<(Vec<RunData>, PathBuf)> {
+    pub fn write_files(&self) -> Result<(Vec<RunData>, PathBuf), LineError> {
         let path = self.directory.join("findings.json");
         let mut text = serde_json::json!({ "verdict": self.verdict, "findings": self.findings });
         if let Some(details) = &self.details {
             text["details"] = details.clone();
         }
-        let text = serde_json::to_vec_pretty(&text)?;
-        disk::write_new(&path, &text, Access::Usual).with_context(|| path.display().to_string())?;
+        let text = format!("{text:#}");
+        disk::write_new(&path, text.as_bytes(), Access::Usual)
+            .map_err(|source| LineError::File { path, source })?;
         let runs = load(&[&self.directory])?;
-        let page = write_report(&self.directory, &runs).context("writing the report")?;
+        let page = write_report(&self.directory, &runs)?;
         Ok((runs, page))
     }
 
@@ -122,12 +123,12 @@ impl Measured {
     ///
     /// # Errors
     /// Returns what ended the measurement early.
-    pub fn into_result(self, interrupt: &Interrupt) -> anyhow::Result<()> {
+    pub fn into_result(self, stop: &AtomicBool) -> Result<(), LineError> {
         if let Some(error) = self.ended_by {
             return Err(error);
         }
-        if interrupt.is_requested() {
-            bail!("interrupted; the finished steps are in {}", self.directory.display());
+        if stop.load(Ordering::Relaxed) {
+            return Err(LineError::Unfinished { directory: self.directory });
         }
         Ok(())
     }

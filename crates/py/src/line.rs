@@ -7,16 +7,19 @@ use pyo3::prelude::*;
 use underload_line::history::{History, collect, followed};
 use underload_line::target::Family;
 use underload_line::{
-    Locate, NO_VERDICT, Place, Progress, Request, Session, Test as _, UDP_PACKET_BYTES, class,
-    label, new_record, preset, tier,
+    BadSetting, LineError, Locate, NO_VERDICT, Place, Progress, Request, Session, Setting,
+    Test as _, UDP_PACKET_BYTES, class, label, new_record, preset,
 };
+use underload_measure::Tier;
+use underload_probe::control::in_full;
 use underload_probe::preset::{Knobs, LoadDirections, UdpLoad};
 use underload_record::history::Windows;
 use underload_record::schema::Direction;
-use underload_store::{RunDir, StoreError};
-use underload_terminal::exit;
+use underload_record::text::plain_text;
+use underload_store::RunDir;
+use underload_terminal::COMMIT;
 use underload_terminal::interrupt::Interrupt;
-use underload_terminal::quantity::{duration, rate};
+use underload_terminal::quantity::{down_and_up, duration, rate};
 
 use crate::errors::raise;
 use crate::interruptible::run_interruptible;
@@ -95,7 +98,8 @@ impl Arguments {
                     .collect::<Result<_, _>>()
                     .map_err(|error| format!("classes: {error}"))?,
             },
-            tier: read("tier", self.tier.as_ref(), tier)?,
+            tier: read("tier", self.tier.as_ref(), down_and_up)?
+                .map(|(down_bit_per_s, up_bit_per_s)| Tier { down_bit_per_s, up_bit_per_s }),
             trust: self.trust.clone(),
             token_file: self.token_file.clone(),
             wait: time("wait", &self.wait)?,
@@ -106,11 +110,19 @@ impl Arguments {
             bytes_max: None,
             label: read("label", self.label.as_ref(), label)?.unwrap_or_default(),
         };
-        // The library names options of the command line.
-        let checked = request.check().map_err(|error| format!("{error:#}"));
-        checked.map_err(|error| error.trim_start_matches("--").to_owned())?;
+        request.check().map_err(|error| words(&error))?;
         Ok(request)
     }
+}
+
+/// Names a setting as the argument of `underload.measure`.
+fn words(BadSetting { setting, source }: &BadSetting) -> String {
+    let argument = match setting {
+        Setting::Classes => "classes",
+        Setting::CongestionControl => "congestion_control",
+        setting => setting.name(),
+    };
+    format!("{argument}: {}", in_full(source))
 }
 
 fn family(number: Option<u8>) -> Result<Family, String> {
@@ -139,21 +151,23 @@ pub fn measure(py: Python<'_>, arguments: Arguments) -> PyResult<(String, PathBu
     let place = arguments.out.as_deref().map_or(Place::Default, Place::Directory);
     let interrupt = Interrupt::default();
     let mut notes = Notes(Vec::new());
-    let measured = run_interruptible(py, interrupt.flag(), || -> anyhow::Result<_> {
+    let measured = run_interruptible(py, interrupt.flag(), || -> Result<_, LineError> {
         place.check_vacant()?;
-        let test = Session::open(&request, &mut notes, &interrupt)?;
+        let test = Session::open(&request, &mut notes, &interrupt.shared())?;
         let plan = test.plan();
-        let directory = place.create(&plan.name, new_record(&request, &plan))?;
-        let measured = underload_line::measure(Box::new(test), directory, &interrupt)?;
+        let directory = place.create(&plan.name, new_record(&request, &plan, COMMIT))?;
+        let measured = underload_line::measure(Box::new(test), directory, interrupt.flag())?;
         measured.write_files()?;
-        Ok((serde_json::to_string(&measured)?, measured))
+        Ok(measured)
     })?;
-    let (document, measured) = measured.map_err(|error| line_error(py, &error, None))?;
+    let measured = measured.map_err(|error| line_error(py, &error, None))?;
+    let document = serde_json::to_string(&measured)
+        .map_err(|error| raise(py, "RunError", (error.to_string(),)))?;
     let path = measured.directory.clone();
     if !measured.has_verdict() {
         notes.0.push(NO_VERDICT.to_owned());
     }
-    match measured.into_result(&interrupt) {
+    match measured.into_result(interrupt.flag()) {
         Ok(()) => Ok((document, path, notes.0)),
         Err(error) => Err(line_error(py, &error, Some(&path))),
     }
@@ -182,7 +196,7 @@ pub fn history(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let store_error = |words: String| raise(py, "StoreError", (words,));
     let collected = py.detach(|| collect(&directory, now.as_secs() as i64));
-    let collected = collected.map_err(|error| store_error(exit::causes(&error).join(": ")))?;
+    let collected = collected.map_err(|error| store_error(plain_text(&in_full(&error))))?;
     if collected.runs.is_empty() {
         return Err(store_error(format!("{}: no run that can be read", directory.display())));
     }
@@ -191,9 +205,12 @@ pub fn history(
 
 /// Converts an error of the library. The exception has the finished steps of the run in
 /// `directory`.
-fn line_error(py: Python<'_>, error: &anyhow::Error, directory: Option<&Path>) -> PyErr {
-    let class = if error.is::<StoreError>() { "StoreError" } else { "RunError" };
-    let words = exit::causes(error).join(": ");
+fn line_error(py: Python<'_>, error: &LineError, directory: Option<&Path>) -> PyErr {
+    let class = if matches!(error, LineError::Store(_)) { "StoreError" } else { "RunError" };
+    let words = match error {
+        LineError::Setting(bad) => words(bad),
+        error => plain_text(&in_full(error)),
+    };
     let run = directory.and_then(|path| Some((RunDir::read_record(path).ok()?, path)));
     match run {
         Some((record, path)) => {

@@ -22,6 +22,12 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses the rates of an access line, `DOWN/UP` such as `40mbit/10mbit`, in bit/s.
+pub fn down_and_up(text: &str) -> Result<(u64, u64), String> {
+    let (down, up) = text.split_once('/').ok_or("expected DOWN/UP, such as 40mbit/10mbit")?;
+    Ok((rate(down)?, rate(up)?))
+}
+
 /// Parses a size such as `256KiB` or `2GB`, in bytes.
 pub fn size(text: &str) -> Result<u64, String> {
     let large = [("GiB", "MiB", 1 << 10), ("GB", "MB", 1_000)];
@@ -67,6 +73,8 @@ mod tests {
         for wrong in ["5", "", "h", "-1s", "1e99d"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(down_and_up("40mbit/10mbit"), Ok((40_000_000, 10_000_000)));
+        assert!(down_and_up("40mbit").is_err() && down_and_up("40/10").is_err());
         for wrong in ["5", "0mbit", "fast"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }

@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
+use underload_line::series::{Courtesy, Hours, Keep, Limits, SHORTEST_AGE, covers_day};
 use underload_line::target::Family;
-use underload_line::{Locate, Request, UDP_PACKET_BYTES, class, label, preset, tier};
+use underload_line::{Locate, Request, UDP_PACKET_BYTES, class, label, preset};
 use underload_measure::Tier;
 use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
 use underload_record::schema::{Direction, Marking};
 
-use super::courtesy::CourtesyOptions;
-use super::keep::{Keep, keep};
-use underload_terminal::quantity::{duration, rate};
+use super::{show_notice, worded};
+use underload_terminal::quantity::{down_and_up, duration, rate, size};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -144,6 +144,64 @@ pub struct Arguments {
     pub open: bool,
 }
 
+/// When measurements may start; the commands that measure again and again share these options.
+#[derive(Debug, Clone, Args)]
+pub struct CourtesyOptions {
+    /// Starts no measurement in these hours of the local day, such as 18:00-23:00 or 22:00-06:00;
+    /// may be given several times.
+    #[arg(long = "not", value_name = "FROM-TO", hide_short_help = true)]
+    not: Vec<Hours>,
+    /// Moves at most this number of bytes per day, such as 2GB: a measurement starts if one as
+    /// large as the last fits, and its load ends when the bytes are spent. account.json in --out
+    /// has the bytes moved.
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    per_day: Option<u64>,
+    /// As --per-day, for the bytes of one month.
+    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    per_month: Option<u64>,
+    /// Starts only while the interfaces of the default routes, or that of --dev, carry less than
+    /// RATE in each direction; looks again every minute [default: off; without RATE 250kbit].
+    #[arg(long, value_name = "RATE", num_args = 0..=1)]
+    #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
+    #[arg(hide_short_help = true)]
+    when_quiet: Option<u64>,
+    /// Starts no measurement while this file exists: a pause, until it is removed.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pause_file: Option<PathBuf>,
+}
+
+impl CourtesyOptions {
+    /// Returns the name of the first option that was given.
+    fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--not", !self.not.is_empty()),
+            ("--per-day", self.per_day.is_some()),
+            ("--per-month", self.per_month.is_some()),
+            ("--when-quiet", self.when_quiet.is_some()),
+            ("--pause-file", self.pause_file.is_some()),
+        ];
+        given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
+    }
+
+    /// Refuses hours that leave no minute of the day.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(!covers_day(&self.not), "--not: the hours cover the whole day");
+        Ok(())
+    }
+
+    /// Returns the limits, which watch the traffic of `device`, else that of the default routes.
+    pub fn courtesy(&self, device: Option<&str>) -> Courtesy {
+        let limits = Limits {
+            not: self.not.clone(),
+            per_day: self.per_day,
+            per_month: self.per_month,
+            quiet_below: self.when_quiet,
+            pause_file: self.pause_file.clone(),
+        };
+        Courtesy::new(limits, device, show_notice)
+    }
+}
+
 /// How to reach a host with `underload serve`; all commands that measure share these options.
 #[derive(Debug, Clone, Args)]
 pub struct ServerOptions {
@@ -212,7 +270,7 @@ impl Arguments {
     /// Refuses arguments that no server accepts.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_every()?;
-        self.request().check()
+        self.request().check().map_err(|error| worded(error.into()))
     }
 
     /// Refuses options that a test to a server of another kind would ignore.
@@ -287,9 +345,40 @@ impl Arguments {
 
 const SHORTEST_PAUSE: Duration = Duration::from_mins(1);
 
+/// Parses `DOWN/UP`, such as `40mbit/10mbit`.
+fn tier(text: &str) -> Result<Tier, String> {
+    let (down_bit_per_s, up_bit_per_s) = down_and_up(text)?;
+    Ok(Tier { down_bit_per_s, up_bit_per_s })
+}
+
+/// Parses `200`, `500MiB` or `90d`.
+fn keep(text: &str) -> Result<Keep, String> {
+    let error =
+        "expected a number of runs (200), a size (500MiB) or an age of at least a day (90d)";
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let runs = text.parse().ok().filter(|runs| *runs > 0);
+        return Ok(Keep::Runs(runs.ok_or(error)?));
+    }
+    match (duration(text), size(text)) {
+        (Ok(age), _) if age >= SHORTEST_AGE => Ok(Keep::Age(age)),
+        (Err(_), Ok(bytes)) if bytes > 0 => Ok(Keep::Bytes(bytes)),
+        _ => Err(error.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_sizes_and_ages_are_told_apart() {
+        assert_eq!(keep("200"), Ok(Keep::Runs(200)));
+        assert_eq!(keep("500MiB"), Ok(Keep::Bytes(500 << 20)));
+        assert_eq!(keep("90d"), Ok(Keep::Age(Duration::from_hours(24 * 90))));
+        for wrong in ["0", "", "-1", "1.5", "12h", "0B", "90 dogs", "99999999999999999999999"] {
+            assert!(keep(wrong).is_err(), "{wrong}");
+        }
+    }
 
     /// Before anything is measured.
     #[test]

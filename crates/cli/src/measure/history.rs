@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use underload_aqm::rng::Rng;
 use underload_disk::{self as disk, Access};
+use underload_line::series::{Keeper, Rhythm};
 use underload_probe::network::Line;
 use underload_report::{load, one_line, write_report};
 use underload_store::RunDir;
@@ -14,10 +15,7 @@ use underload_terminal::console::{count, note, warning};
 use underload_terminal::interrupt::Interrupt;
 
 use super::arguments::Arguments;
-use super::courtesy::Courtesy;
-use super::keep::Keeper;
-use super::rhythm::Rhythm;
-use super::{Kind, ndt7, once};
+use super::{Kind, ndt7, once, show_notice};
 use crate::present::refuse_occupied;
 
 /// The directory's report shows this number of runs, the newest.
@@ -40,7 +38,7 @@ pub fn run(
     created.with_context(|| directory.display().to_string())?;
     let seed = seed();
     let mut random = Rng::new(seed);
-    let series = Keeper::open(&directory, &format!("{seed:016x}"), arguments.keep)?;
+    let series = Keeper::open(&directory, &format!("{seed:016x}"), arguments.keep, show_notice)?;
     let rhythm = if ndt7::is_public(arguments) {
         Rhythm::Memoryless { mean: every }
     } else {
@@ -55,11 +53,11 @@ pub fn run(
     }
     let (mut done, mut failed) = (0, 0);
     let mut unreadable = BTreeSet::new();
-    let mut courtesy = Courtesy::new(&arguments.courtesy, arguments.dev.as_deref());
+    let mut courtesy = arguments.courtesy.courtesy(arguments.dev.as_deref());
     courtesy.unless_metered = unless_metered;
     courtesy.is_load_fixed = Kind::from_host(&arguments.host) != Kind::Session;
     loop {
-        let Some(grant) = courtesy.wait(&directory, interrupt, &|| false)? else {
+        let Some(grant) = courtesy.wait(&directory, interrupt.flag(), &|| false)? else {
             return end_by_interrupt(arguments, interrupt, done, failed);
         };
         let start = Instant::now();

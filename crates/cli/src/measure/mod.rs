@@ -8,45 +8,43 @@
 //! - [`responsiveness`]: a test to a responsiveness server, as Apple's networkQuality does.
 //! - [`ndt7`]: a test to M-Lab's servers, or other ndt7 servers.
 //! - [`foreign`]: shared by both tests.
-//! - [`history`]: a series of measurements, with pauses from [`rhythm`], within the limits of
-//!   [`courtesy`] and its [`account`] of bytes; [`keep`] removes old runs.
+//! - [`history`]: a series of measurements.
 
-mod account;
 mod arguments;
 mod consent;
-mod courtesy;
 #[cfg(sockets)]
 mod foreign;
 mod history;
-mod keep;
 #[cfg(sockets)]
 mod ndt7;
 #[cfg(not(sockets))]
 mod no_ndt7;
 #[cfg(sockets)]
 mod responsiveness;
-mod rhythm;
 pub mod view;
 
 use std::cell::Cell;
 
 use anyhow::anyhow;
-use underload_line::{Measured, NO_VERDICT, Place, Request, Session, Test, measure, new_record};
+use jiff::tz::TimeZone;
+use underload_line::series::{Keeper, Notice, local_zone as zone};
+use underload_line::{
+    BadSetting, LineError, Measured, NO_VERDICT, Place, Request, Session, Test, measure, new_record,
+};
 use underload_report::{plain_text, table};
-use underload_terminal::console;
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::COMMIT;
+use underload_terminal::console::{self, note, warning};
+use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::interrupt::Interrupt;
 
 pub use arguments::Arguments;
+#[cfg(shaping)]
+pub use arguments::CourtesyOptions;
 #[cfg(sockets)]
 pub use arguments::{FamilyOptions, ServerOptions};
-pub use courtesy::local_zone;
-#[cfg(shaping)]
-pub use courtesy::{Courtesy, CourtesyOptions};
 #[cfg(shaping)]
 pub use history::seed;
 
-use keep::Keeper;
 #[cfg(not(sockets))]
 use no_ndt7 as ndt7;
 
@@ -108,13 +106,15 @@ fn once(
     let request = Request { bytes_max, ..arguments.request() };
     let (mut view, moved) = (View::new(), Cell::new(0));
     let test: Box<dyn Test + '_> = match Kind::from_host(&arguments.host) {
-        Kind::Session => Box::new(Session::open(&request, &mut view, interrupt)?),
+        Kind::Session => open(&request, &mut view, interrupt)?,
         #[cfg(sockets)]
         Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments, &moved)?),
         #[cfg(not(sockets))]
         Kind::Ndt7 => return ndt7::check(arguments),
         #[cfg(sockets)]
-        Kind::Responsiveness => Box::new(responsiveness::Nq::open(arguments, &moved)?),
+        Kind::Responsiveness => {
+            Box::new(responsiveness::Nq::open(arguments, &moved, interrupt.shared())?)
+        }
     };
     let measured = stored(test, &request, place, interrupt);
     if let Some(series) = series {
@@ -131,7 +131,7 @@ fn once(
     shown?;
     // An answer too: the verdict says that this machine was too busy.
     let is_answered = measured.has_verdict() || measured.is_uncertain();
-    measured.into_result(interrupt)?;
+    measured.into_result(interrupt.flag())?;
     if is_answered { Ok(()) } else { Err(anyhow!(NO_VERDICT)) }
 }
 
@@ -143,8 +143,42 @@ pub fn line(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Measured> {
     let mut view = View::new();
-    let session = Session::open(request, &mut view, interrupt)?;
-    stored(Box::new(session), request, place, interrupt)
+    let session = open(request, &mut view, interrupt)?;
+    stored(session, request, place, interrupt)
+}
+
+/// Requests a session at `underload serve`.
+fn open<'a>(
+    request: &'a Request,
+    view: &'a mut View,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Box<dyn Test + 'a>> {
+    let session = Session::open(request, view, &interrupt.shared()).map_err(worded)?;
+    Ok(Box::new(session))
+}
+
+/// Names the setting that is at fault as an option, and marks what is the input's fault.
+pub fn worded(error: LineError) -> anyhow::Error {
+    match error {
+        LineError::Setting(BadSetting { setting, source }) => {
+            bad_input(anyhow::Error::new(source).context(format!("--{}", setting.name())))
+        }
+        error if error.is_bad_input() => bad_input(error),
+        error => error.into(),
+    }
+}
+
+/// Prints a notice about a series.
+fn show_notice(notice: Notice) {
+    match notice {
+        Notice::Note(text) => note!("{text}"),
+        Notice::Warning(text) => warning!("{text}"),
+    }
+}
+
+/// Returns the time zone of this machine.
+pub fn local_zone() -> TimeZone {
+    zone(show_notice)
 }
 
 /// Runs a test in a new run directory.
@@ -155,8 +189,9 @@ fn stored(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Measured> {
     let plan = test.plan();
-    let directory = refuse_occupied(place.create(&plan.name, new_record(request, &plan)))?;
-    measure(test, directory, interrupt)
+    let record = new_record(request, &plan, COMMIT);
+    let directory = refuse_occupied(place.create(&plan.name, record))?;
+    measure(test, directory, interrupt.flag()).map_err(worded)
 }
 
 /// Writes `findings.json` and the report; prints table and verdict, or one JSON document.
@@ -168,7 +203,7 @@ fn show(measured: &Measured, show: Show) -> anyhow::Result<()> {
         let verdict: String = measured.verdict.iter().map(|line| plain_text(line) + "\n").collect();
         console::print(&format!("{}\n{verdict}", table(&runs)))?;
     }
-    console::note!("report: {}", page.display());
+    note!("report: {}", page.display());
     if show.open {
         open_in_desktop(&page);
     }

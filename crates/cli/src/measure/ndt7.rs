@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -12,7 +13,7 @@ use underload_compat::ndt7::{
 };
 use underload_compat::nq::NqTrust;
 use underload_disk::{self as disk, Access};
-use underload_line::{Plan, Test, store_step};
+use underload_line::{LineError, Plan, Test, store_step};
 use underload_measure::ForeignLoad;
 use underload_record::schema::{Direction, Finding, ForeignTest, InsideReadings, Metric, Readings};
 use underload_report::plain_text;
@@ -20,12 +21,11 @@ use underload_store::RunDir;
 use underload_terminal::console::{note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
-use underload_terminal::interrupt::Interrupt;
 
 use super::Arguments;
 use super::foreign::{check_every, directions, variants};
 use super::responsiveness::trust;
-use super::rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
+use underload_line::series::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
 
 /// Whether HOST names an ndt7 server, or the nearest one.
 pub fn is_wanted(host: &str) -> bool {
@@ -152,7 +152,7 @@ impl<'a> Ndt7<'a> {
         Ok(Self { arguments, trust, candidates, at: 0, directions, results, moved })
     }
 
-    fn run(&mut self, direction: Direction, interrupt: &Interrupt) -> anyhow::Result<Ndt7Result> {
+    fn run(&mut self, direction: Direction, stop: &AtomicBool) -> anyhow::Result<Ndt7Result> {
         let (arguments, trust, moved) = (self.arguments, self.trust, self.moved);
         let before = moved.get();
         let outcome = first(&self.candidates, &mut self.at, |located| {
@@ -166,7 +166,7 @@ impl<'a> Ndt7<'a> {
                 direction.name(),
                 duration_max.as_secs_f64()
             );
-            test.run(&mut |_, bytes| moved.set(before + bytes), interrupt.flag())
+            test.run(&mut |_, bytes| moved.set(before + bytes), stop)
         });
         outcome.map_err(|error| hinted(error, trust))
     }
@@ -190,10 +190,11 @@ impl Test for Ndt7<'_> {
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
+        stop: &AtomicBool,
+    ) -> Result<(), LineError> {
         for (index, direction) in (0..).zip(self.directions.clone()) {
-            let result = self.run(direction, interrupt)?;
+            let result =
+                self.run(direction, stop).map_err(|error| LineError::Foreign(error.into()))?;
             if result.end == End::Cancelled {
                 break;
             }

@@ -1,11 +1,13 @@
 //! `underload measure https://HOST`: a responsiveness test, as Apple's networkQuality does.
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTarget, NqTrust};
-use underload_line::{Plan, Test, connect, store_step};
+use underload_line::{LineError, Plan, Test, connect, store_step};
 use underload_measure::ForeignLoad;
 use underload_probe::control::Trust;
 use underload_record::schema::{
@@ -14,10 +16,9 @@ use underload_record::schema::{
 use underload_store::RunDir;
 use underload_terminal::console::note;
 use underload_terminal::exit::OrBadInput;
-use underload_terminal::interrupt::Interrupt;
 
-use super::Arguments;
 use super::foreign::{directions, variants};
+use super::{Arguments, worded};
 
 /// Name of the test in records.
 const TEST: &str = "responsiveness";
@@ -37,7 +38,7 @@ pub fn is_wanted(host: &str) -> bool {
 pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
     NqTarget::parse(&arguments.host).or_bad_input()?;
     arguments.check_foreign().or_bad_input()?;
-    arguments.request().check().or_bad_input()
+    arguments.request().check().map_err(|error| worded(error.into()))
 }
 
 /// A test to a server whose configuration is known.
@@ -48,14 +49,19 @@ pub struct Nq<'a> {
     results: Vec<(Direction, NqResult)>,
     /// Counts the payload of all transfers in bytes; `--per-day` and `--per-month` limit it.
     moved: &'a Cell<u64>,
+    stop: Arc<AtomicBool>,
 }
 
 impl<'a> Nq<'a> {
     /// Requests the server's configuration.
-    pub fn open(arguments: &'a Arguments, moved: &'a Cell<u64>) -> anyhow::Result<Self> {
+    pub fn open(
+        arguments: &'a Arguments,
+        moved: &'a Cell<u64>,
+        stop: Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
         let client = NqClient::open(&arguments.host, trust(&arguments.server.trust)?)?;
         let (directions, results) = (directions(arguments), Vec::new());
-        Ok(Self { arguments, client, directions, results, moved })
+        Ok(Self { arguments, client, directions, results, moved, stop })
     }
 }
 
@@ -73,18 +79,18 @@ impl Test for Nq<'_> {
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
+        stop: &AtomicBool,
+    ) -> Result<(), LineError> {
         for (index, direction) in (0..).zip(self.directions.clone()) {
             let mut options = NqOptions::new(direction);
             options.duration_max = self.arguments.duration.unwrap_or(options.duration_max);
             options.congestion_control = Some(self.arguments.congestion_control.clone());
-            options.cancelled = interrupt.shared();
+            options.cancelled = Arc::clone(&self.stop);
             note!("loading {} ...", direction.name());
             let result = self.client.measure(&options);
             self.moved.set(self.client.moved_bytes());
-            let result = result?;
-            if interrupt.is_requested() {
+            let result = result.map_err(|error| LineError::Foreign(error.into()))?;
+            if stop.load(Ordering::Relaxed) {
                 break;
             }
             let used =
@@ -106,7 +112,7 @@ impl Test for Nq<'_> {
 
 /// Parses --trust. Public servers have certificates of authorities, so `first-use` means these.
 pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
-    Ok(match connect::trust(text)? {
+    Ok(match connect::trust(text).map_err(worded)? {
         Trust::Pinned(fingerprint) => NqTrust::Pinned(fingerprint),
         Trust::FirstUse { .. } => NqTrust::System,
     })

@@ -27,7 +27,7 @@ use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity::rate;
 
-use crate::measure::FamilyOptions;
+use crate::measure::{FamilyOptions, worded};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -195,10 +195,10 @@ impl Arguments {
     ) -> anyhow::Result<Remote> {
         let token = self.token_file.as_deref().map(home::secret_line).transpose()?;
         let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration };
-        let trust = trust(&self.trust)?;
+        let trust = trust(&self.trust).map_err(worded)?;
         let (network, cancel) = (current_network(), interrupt.shared());
         let options = ConnectOptions { trust, token, ask, network, cancel };
-        connect(target, &options)
+        connect(target, &options).map_err(worded)
     }
 
     /// Tests markings and hops over one address family.

@@ -27,7 +27,7 @@ use underload_terminal::quantity::{duration, size};
 
 use super::apply::{applied, known};
 use super::require_rights;
-use crate::measure::{self, ServerOptions};
+use crate::measure::{self, ServerOptions, worded};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -149,7 +149,7 @@ impl Arguments {
             let rates = PerDirection::new(Some(FAST), Some(FAST));
             self.request(queue, rates).check(None).or_bad_input()?;
         }
-        self.measurement(BOTH, "", 0).check().or_bad_input()
+        self.measurement(BOTH, "", 0).check().map_err(|error| worded(error.into()))
     }
 
     fn queues(&self) -> anyhow::Result<Vec<Spec>> {
@@ -335,7 +335,7 @@ impl Line<'_> {
             found.readings[direction] = Some(Reading::new(finding)?);
         }
         measured.write_files()?;
-        measured.into_result(self.interrupt)
+        Ok(measured.into_result(self.interrupt.flag())?)
     }
 
     /// Refuses a trial that would probably exceed the budget.

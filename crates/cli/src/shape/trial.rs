@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use underload_disk::{self as disk, Access, Journal};
 use underload_line::Place;
 use underload_line::history::{History, collect};
+use underload_line::series::Courtesy;
 use underload_measure::followed;
 use underload_probe::preset::{Knobs, Preset};
 use underload_record::history::{CONTRAST_CONFIDENCE, Contrast, Followed, RUNS_MIN, Windows};
@@ -27,7 +28,7 @@ use underload_terminal::interrupt::Interrupt;
 
 use super::apply::{Shaping, applied};
 use super::require_rights;
-use crate::measure::{self, Courtesy, CourtesyOptions, ServerOptions};
+use crate::measure::{self, CourtesyOptions, ServerOptions, worded};
 use crate::present::refuse_occupied;
 
 #[derive(Debug, Args)]
@@ -86,7 +87,7 @@ impl Arguments {
         let new = || PathBuf::from("runs").join(format!("trial-{}", request.device));
         let directory = self.out.clone().unwrap_or_else(new);
         let measurement = self.measurement(&request, false, None);
-        measurement.check().or_bad_input()?;
+        measurement.check().map_err(|error| worded(error.into()))?;
         require_rights("trial")?;
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
@@ -108,7 +109,7 @@ impl Arguments {
             request: &request,
             session: &session,
             interrupt: &interrupt,
-            courtesy: Courtesy::new(&self.courtesy, Some(&request.device)),
+            courtesy: self.courtesy.courtesy(Some(&request.device)),
             directory: &directory,
             journal,
             log,
@@ -280,7 +281,8 @@ impl Trial<'_> {
         let starts_s = self.plan().measured_at_s(slot);
         self.wait(|| now_s() >= starts_s || !self.is_in(slot));
         let is_over = || !self.is_in(slot);
-        let Some(grant) = self.courtesy.wait(self.directory, self.interrupt, &is_over)? else {
+        let Some(grant) = self.courtesy.wait(self.directory, self.interrupt.flag(), &is_over)?
+        else {
             return Ok(None);
         };
         self.courtesy.charge(self.directory, &grant, |bytes_max| {
@@ -291,7 +293,7 @@ impl Trial<'_> {
                     let hour = || {
                         measured.write_files()?;
                         let hour = self.read(&measured.run.trials, slot, is_shaped);
-                        measured.into_result(self.interrupt)?;
+                        measured.into_result(self.interrupt.flag())?;
                         hour.map(Some)
                     };
                     (hour(), moved)

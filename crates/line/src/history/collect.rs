@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use anyhow::{Context, anyhow, bail};
+use underload_probe::control::in_full;
 use underload_record::history::{Followed, Labelled, Level, Mark, Point, Trend, Windows};
 use underload_store::RunDir;
 
@@ -98,12 +98,24 @@ impl Collected {
     }
 }
 
+/// Why a directory has no history.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    #[error(
+        "{}: expected the runs that `underload measure HOST --every 4h` writes",
+        directory.display()
+    )]
+    Directory { directory: PathBuf, source: io::Error },
+    #[error("{}: there are no runs in it", directory.display())]
+    NoRuns { directory: PathBuf },
+}
+
 /// Reads all runs in a directory at `now_s` (seconds since 1970). Skips and names a run that is
 /// damaged, or whose time is impossible because its clock was wrong.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be read or has no runs.
-pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
+pub fn collect(directory: &Path, now_s: i64) -> Result<Collected, HistoryError> {
     let mut collected = Collected::default();
     let folders = folders(directory, &mut collected.skipped)?;
     // Numbers of removed runs. A run whose removal was interrupted is in both places, and counts
@@ -113,7 +125,7 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
         Vec::new()
     });
     if folders.is_empty() && found.is_empty() {
-        bail!("{}: there are no runs in it", directory.display());
+        return Err(HistoryError::NoRuns { directory: directory.to_owned() });
     }
     let mut removed: BTreeMap<String, Vec<RunNumbers>> = BTreeMap::new();
     for numbers in &found {
@@ -121,9 +133,8 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     }
     for folder in folders {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let read = RunDir::read_record(&folder).map_err(anyhow::Error::from);
-        let numbers = read
-            .and_then(|record| RunNumbers::from_record(&folder, &record).map_err(|it| anyhow!(it)));
+        let read = RunDir::read_record(&folder).map_err(|error| in_full(&error));
+        let numbers = read.and_then(|record| Ok(RunNumbers::from_record(&folder, &record)?));
         match numbers {
             // The removal of this run was interrupted. Its name alone does not prove that: where
             // the clock restarts at each boot, a later run may get the name of a removed one.
@@ -131,9 +142,8 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
             }
             Ok(numbers) => found.push(numbers),
             Err(_) if removed.contains_key(&name) => {}
-            Err(error) => {
+            Err(words) => {
                 // Errors about files already contain the path.
-                let words = format!("{error:#}");
                 let name = folder.display().to_string();
                 let is_named = words.contains(&name);
                 collected.skipped.push(if is_named { words } else { format!("{name}: {words}") });
@@ -175,11 +185,10 @@ fn prefix(runs: &[RunNumbers]) -> impl Fn(&RunNumbers) -> String + use<> {
     }
 }
 
-fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| {
-        let shown = directory.display();
-        format!("{shown}: expected the runs that `underload measure HOST --every 4h` writes")
-    })?;
+fn folders(directory: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>, HistoryError> {
+    let directory_error =
+        |source| HistoryError::Directory { directory: directory.to_owned(), source };
+    let entries = fs::read_dir(directory).map_err(directory_error)?;
     let mut folders: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     // Hidden directories are not runs.

@@ -16,7 +16,7 @@ mod sentences;
 use serde_json::{Value, json};
 use underload_record::history::{Change, Followed, Labelled, Mark, Marked, Trend, Windows};
 
-pub use collect::{Collected, Run, Step, collect};
+pub use collect::{Collected, HistoryError, Run, Step, collect};
 pub use prometheus::{escape_label, prometheus};
 pub use sentences::sentence;
 

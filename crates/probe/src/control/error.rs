@@ -125,8 +125,7 @@ impl ServiceError {
 }
 
 /// Returns an error and all its sources in one line.
-pub fn in_full(error: &ServiceError) -> String {
-    let first: &dyn std::error::Error = error;
-    let chain = std::iter::successors(Some(first), |error| error.source());
+pub fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

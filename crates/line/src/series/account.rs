@@ -5,10 +5,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
+
+use super::SeriesError;
 
 /// The bytes of the current day and month, by local time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +35,7 @@ impl Account {
     /// # Errors
     /// Returns an error if the file cannot be read or is damaged: an unknown account must not allow
     /// more traffic.
-    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+    pub fn read(directory: &Path) -> Result<Self, SeriesError> {
         let path = directory.join(FILE);
         let text = match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -42,16 +43,16 @@ impl Account {
             Ok(_) => std::fs::read(&path),
             Err(error) => Err(error),
         };
-        let text = text.with_context(|| path.display().to_string())?;
-        serde_json::from_slice(&text).with_context(|| {
-            format!("{}: damaged; remove it to begin a new account of bytes", path.display())
-        })
+        let text = text.map_err(|source| SeriesError::File { path: path.clone(), source })?;
+        serde_json::from_slice(&text).map_err(|source| SeriesError::DamagedAccount { path, source })
     }
 
-    fn write(&self, directory: &Path) -> anyhow::Result<()> {
+    fn write(&self, directory: &Path) -> Result<(), SeriesError> {
         let path = directory.join(FILE);
-        let text = serde_json::to_vec(self)?;
-        disk::write_whole(&path, &text, Access::Usual).with_context(|| path.display().to_string())
+        let written = serde_json::to_vec(self)
+            .map_err(io::Error::from)
+            .and_then(|text| disk::write_whole(&path, &text, Access::Usual));
+        written.map_err(|source| SeriesError::File { path, source })
     }
 
     /// Returns the account as of a day: a later day or month starts at 0. A clock that was set back
@@ -73,7 +74,7 @@ impl Account {
     /// Charges a measurement that is about to start with the bytes of the last one, the first one
     /// with all that it may use (`bytes_max`), on the disk: a measurement that is killed has used
     /// them.
-    pub fn reserve(directory: &Path, today: Date, bytes_max: u64) -> anyhow::Result<u64> {
+    pub fn reserve(directory: &Path, today: Date, bytes_max: u64) -> Result<u64, SeriesError> {
         let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
         let reserved = if account.last_bytes == 0 { bytes_max } else { account.last_bytes };
@@ -89,7 +90,7 @@ impl Account {
         today: Date,
         reserved: u64,
         moved: u64,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, SeriesError> {
         let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
         account.day_bytes = account.day_bytes.saturating_sub(reserved);
@@ -114,9 +115,9 @@ impl Account {
 }
 
 /// Keeps other processes that measure into the series from changing the account.
-fn lock(directory: &Path) -> anyhow::Result<std::fs::File> {
-    let lock = disk::lock_directory(directory, LOCK_PATIENCE);
-    lock.with_context(|| format!("{}: locked by another process", directory.display()))
+fn lock(directory: &Path) -> Result<std::fs::File, SeriesError> {
+    disk::lock_directory(directory, LOCK_PATIENCE)
+        .map_err(|source| SeriesError::Locked { directory: directory.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -1,22 +1,23 @@
-//! `--keep`: removes old runs of a series and stores their numbers.
+//! The runs of a series: removes old ones and stores their numbers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
 use underload_disk as disk;
-use underload_line::history::removed::{self, RunNumbers};
+use underload_probe::control::in_full;
 use underload_store::RunDir;
 use underload_store::series::{Member, Series};
-use underload_terminal::console::{count, note, warning};
-use underload_terminal::quantity::{duration, size};
+
+use super::{Notice, SeriesError, Show};
+use crate::history::removed::{self, RunNumbers};
 
 /// The highest number of runs that are removed at a time, so that a clock that is wrong for an hour
 /// does not remove a year of runs.
 const MOST_AT_ONCE: usize = 16;
-const SHORTEST_AGE: Duration = Duration::from_hours(24);
+/// Runs are kept for at least this time.
+pub const SHORTEST_AGE: Duration = Duration::from_hours(24);
 
 /// The runs of a series that stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,21 +28,6 @@ pub enum Keep {
     Bytes(u64),
     /// Runs that started at most this time ago.
     Age(Duration),
-}
-
-/// Parses `200`, `500MiB` or `90d`.
-pub fn keep(text: &str) -> Result<Keep, String> {
-    let error =
-        "expected a number of runs (200), a size (500MiB) or an age of at least a day (90d)";
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        let runs = text.parse().ok().filter(|runs| *runs > 0);
-        return Ok(Keep::Runs(runs.ok_or(error)?));
-    }
-    match (duration(text), size(text)) {
-        (Ok(age), _) if age >= SHORTEST_AGE => Ok(Keep::Age(age)),
-        (Err(_), Ok(bytes)) if bytes > 0 => Ok(Keep::Bytes(bytes)),
-        _ => Err(error.to_owned()),
-    }
 }
 
 /// The directory of a series.
@@ -55,14 +41,20 @@ pub struct Keeper {
     moved: Cell<u64>,
     /// Directories about which a warning was printed.
     warned: RefCell<BTreeSet<PathBuf>>,
+    show: Show,
 }
 
 impl Keeper {
     /// Opens or creates the series in a directory. A new series has `name`, which must be unique.
-    pub fn open(directory: &Path, name: &str, keep: Option<Keep>) -> anyhow::Result<Self> {
+    pub fn open(
+        directory: &Path,
+        name: &str,
+        keep: Option<Keep>,
+        show: Show,
+    ) -> Result<Self, SeriesError> {
         let series = Series::open(directory, name)?;
         let (latest, moved, warned) = Default::default();
-        Ok(Self { series, keep, latest, moved, warned })
+        Ok(Self { series, keep, latest, moved, warned, show })
     }
 
     pub fn is_series(directory: &Path) -> bool {
@@ -77,8 +69,8 @@ impl Keeper {
     pub fn adopt(&self, run: &Path, started: &str) {
         *self.latest.borrow_mut() = Some(run.to_owned());
         if let Err(error) = self.series.adopt(run, started) {
-            let error = anyhow::Error::from(error);
-            warning!("{}: --keep will not remove it: {error:#}", run.display());
+            let error = in_full(&error);
+            self.warn(format!("{}: will not be removed: {error}", run.display()));
         }
     }
 
@@ -96,11 +88,11 @@ impl Keeper {
     pub fn prune(&self) {
         let Some(keep) = self.keep else { return };
         if let Err(error) = self.try_prune(keep) {
-            warning!("old runs could not be removed: {error:#}");
+            self.warn(format!("old runs could not be removed: {}", in_full(&error)));
         }
     }
 
-    fn try_prune(&self, keep: Keep) -> anyhow::Result<()> {
+    fn try_prune(&self, keep: Keep) -> Result<(), SeriesError> {
         let directory = self.path();
         // Another process with the same series is removing runs.
         let Ok(_lock) = disk::lock_directory(directory, Duration::ZERO) else { return Ok(()) };
@@ -108,7 +100,7 @@ impl Keeper {
         for (path, reason) in &members.others {
             self.skip(path, reason);
         }
-        let removed = removed::read(directory).context("the numbers of removed runs")?;
+        let removed = self.removed()?;
         // The entry is found by name and start, because an earlier run may have had the name.
         let is_stored = |run: &&Member| {
             removed.iter().any(|numbers| numbers.run == run.name && numbers.started == run.started)
@@ -122,7 +114,7 @@ impl Keeper {
         }
         for run in begun {
             self.series.remove(run, || Ok(()))?;
-            note!("removed the rest of {}", run.path.display());
+            self.note(format!("removed the rest of {}", run.path.display()));
         }
         let latest = self.latest.borrow().clone();
         let now_s = jiff::Timestamp::now().as_second();
@@ -132,7 +124,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn remove(&self, run: &Member, reason: &str) -> anyhow::Result<()> {
+    fn remove(&self, run: &Member, reason: &str) -> Result<(), SeriesError> {
         let numbers = match numbers(&run.path) {
             Ok(numbers) => numbers,
             Err(reason) => {
@@ -142,23 +134,38 @@ impl Keeper {
         };
         let directory = self.path();
         // An interrupted removal has stored them already.
-        let is_stored = removed::read(directory)?.contains(&numbers);
+        let is_stored = self.removed()?.contains(&numbers);
         self.series
             .remove(run, || if is_stored { Ok(()) } else { removed::add(directory, &numbers) })?;
-        note!("removed {}: {reason}; `underload history` has its numbers", run.path.display());
+        let path = run.path.display();
+        self.note(format!("removed {path}: {reason}; `underload history` has its numbers"));
         Ok(())
     }
 
     /// Warns once that a directory is not removed.
     fn skip(&self, path: &Path, reason: &str) {
         if self.warned.borrow_mut().insert(path.to_owned()) {
-            warning!("{}: not removed: {reason}", path.display());
+            self.warn(format!("{}: not removed: {reason}", path.display()));
         }
+    }
+
+    /// Reads the numbers of removed runs.
+    fn removed(&self) -> Result<Vec<RunNumbers>, SeriesError> {
+        removed::read(self.path())
+            .map_err(|source| SeriesError::File { path: self.path().to_owned(), source })
+    }
+
+    fn note(&self, text: String) {
+        (self.show)(Notice::Note(text));
+    }
+
+    fn warn(&self, text: String) {
+        (self.show)(Notice::Warning(text));
     }
 }
 
 fn numbers(run: &Path) -> Result<RunNumbers, String> {
-    let record = RunDir::read_record(run).map_err(|error| format!("{:#}", anyhow!(error)))?;
+    let record = RunDir::read_record(run).map_err(|error| in_full(&error))?;
     if !record.complete {
         return Err("the run is incomplete".to_owned());
     }
@@ -180,7 +187,8 @@ fn due<'a>(
     let mut due = Vec::new();
     for run in older.iter().filter(is_free) {
         let reason = match keep {
-            Keep::Runs(most) if left > most => format!("the limit is {}", count(most, "run")),
+            Keep::Runs(1) if left > 1 => "the limit is 1 run".to_owned(),
+            Keep::Runs(most) if left > most => format!("the limit is {most} runs"),
             Keep::Bytes(most) if bytes > most => {
                 format!("the runs have {:.1} MB, the limit is {:.1} MB", mb(bytes), mb(most))
             }
@@ -212,16 +220,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn runs_sizes_and_ages_are_told_apart() {
-        assert_eq!(keep("200"), Ok(Keep::Runs(200)));
-        assert_eq!(keep("500MiB"), Ok(Keep::Bytes(500 << 20)));
-        assert_eq!(keep("90d"), Ok(Keep::Age(Duration::from_hours(24 * 90))));
-        for wrong in ["0", "", "-1", "1.5", "12h", "0B", "90 dogs", "99999999999999999999999"] {
-            assert!(keep(wrong).is_err(), "{wrong}");
-        }
-    }
-
     fn record(started: &str) -> RunRecord {
         RunRecord {
             format_version: FORMAT_VERSION,
@@ -234,7 +232,7 @@ mod tests {
 
     /// A series with a run on each of `days` of a month.
     fn series(directory: &Path, days: &[u32], keep: Keep) -> Keeper {
-        let keeper = Keeper::open(directory, "s-1", Some(keep)).unwrap();
+        let keeper = Keeper::open(directory, "s-1", Some(keep), |_| {}).unwrap();
         for day in days {
             add(&keeper, &format!("day-{day:02}"), &format!("2026-01-{day:02}T00:00:00Z"));
         }

@@ -13,7 +13,6 @@ const JITTER_SPAN: f64 = 0.5;
 /// non-interactive clients"): pauses drawn from an exponential distribution with a mean of six
 /// hours, at least 2,160 s and at most 54,000 s. 2,160 s is a day by the 40 tests that its locate
 /// service admits per day.
-#[cfg(sockets)]
 pub const PUBLIC_MEAN_LEAST: Duration = Duration::from_hours(6);
 pub const PUBLIC_PAUSE_LEAST: Duration = Duration::from_mins(36);
 /// The longest pause as a multiple of the mean: 54,000 s by six hours.

@@ -4,64 +4,34 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use clap::Args;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan as _, Zoned};
 use underload_disk as disk;
+use underload_probe::control::in_full;
 use underload_probe::network::{Line, busier_bit_per_s, metered};
-use underload_terminal::console::{note, warning};
-use underload_terminal::interrupt::Interrupt;
-use underload_terminal::quantity::{rate, size};
 
 use super::account::Account;
+use super::{Notice, SeriesError, Show};
 
-/// When measurements may start; the commands that measure again and again share these options.
-#[derive(Debug, Clone, Args)]
-pub struct CourtesyOptions {
-    /// Starts no measurement in these hours of the local day, such as 18:00-23:00 or 22:00-06:00;
-    /// may be given several times.
-    #[arg(long = "not", value_name = "FROM-TO", value_parser = hours, hide_short_help = true)]
-    not: Vec<Hours>,
-    /// Moves at most this number of bytes per day, such as 2GB: a measurement starts if one as
-    /// large as the last fits, and its load ends when the bytes are spent. account.json in --out
-    /// has the bytes moved.
-    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
-    per_day: Option<u64>,
-    /// As --per-day, for the bytes of one month.
-    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
-    per_month: Option<u64>,
-    /// Starts only while the interfaces of the default routes, or that of --dev, carry less than
-    /// RATE in each direction; looks again every minute [default: off; without RATE 250kbit].
-    #[arg(long, value_name = "RATE", num_args = 0..=1)]
-    #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
-    #[arg(hide_short_help = true)]
-    when_quiet: Option<u64>,
-    /// Starts no measurement while this file exists: a pause, until it is removed.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pause_file: Option<PathBuf>,
-}
-
-impl CourtesyOptions {
-    /// Returns the name of the first option that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        let given = [
-            ("--not", !self.not.is_empty()),
-            ("--per-day", self.per_day.is_some()),
-            ("--per-month", self.per_month.is_some()),
-            ("--when-quiet", self.when_quiet.is_some()),
-            ("--pause-file", self.pause_file.is_some()),
-        ];
-        given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
-    }
-
-    /// Refuses hours that leave no minute of the day.
-    pub fn check(&self) -> anyhow::Result<()> {
-        check_hours(&self.not)
-    }
+/// When measurements may start, and what they may move.
+#[derive(Debug, Clone, Default)]
+pub struct Limits {
+    /// Hours of the local day in which no measurement starts.
+    pub not: Vec<Hours>,
+    /// Bytes per day: a measurement starts if one as large as the last fits, and its load ends when
+    /// the bytes are spent.
+    pub per_day: Option<u64>,
+    /// As `per_day`, for one month.
+    pub per_month: Option<u64>,
+    /// The line counts as quiet while it carries less than this in each direction, bit/s.
+    pub quiet_below: Option<u64>,
+    /// No measurement starts while this file exists.
+    pub pause_file: Option<PathBuf>,
 }
 
 /// Hours of the local day in which no measurement starts, `FROM` to `TO`; they may pass midnight.
@@ -80,23 +50,30 @@ const BUSY_PAUSE: Duration = Duration::from_mins(1);
 /// Time between two checks of the pause file, and of the budget, which another process may free.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
-/// Parses `18:00-23:00` or `22:00-06:00`.
-fn hours(text: &str) -> Result<Hours, String> {
-    let minutes = |text: &str| {
-        let (hour, minute) = text.split_once(':')?;
-        let is_short = |digits: &str| (1..=2).contains(&digits.len());
-        if !is_short(hour) || minute.len() != 2 {
-            return None;
+impl FromStr for Hours {
+    type Err = &'static str;
+
+    /// Parses `18:00-23:00` or `22:00-06:00`.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let times = text.split_once('-').map(|(from, to)| (minutes(from), minutes(to)));
+        match times {
+            Some((Some(from), Some(to))) if from != to && from < DAY_MINUTES => {
+                Ok(Self { from, to })
+            }
+            _ => Err("expected two different times of the local day, such as 18:00-23:00"),
         }
-        let (hour, minute) = (hour.parse::<u8>().ok()?, minute.parse::<u8>().ok()?);
-        let minutes = i16::from(hour) * 60 + i16::from(minute);
-        (minute < 60 && minutes <= DAY_MINUTES).then_some(minutes)
-    };
-    let parsed = text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
-    match parsed {
-        Some((from, to)) if from != to && from < DAY_MINUTES => Ok(Hours { from, to }),
-        _ => Err("expected two different times of the local day, such as 18:00-23:00".to_owned()),
     }
+}
+
+/// Parses a time of day as minutes since midnight, up to 24:00.
+fn minutes(text: &str) -> Option<i16> {
+    let (hour, minute) = text.split_once(':')?;
+    if !(1..=2).contains(&hour.len()) || minute.len() != 2 {
+        return None;
+    }
+    let (hour, minute) = (hour.parse::<u8>().ok()?, minute.parse::<u8>().ok()?);
+    let minutes = i16::from(hour) * 60 + i16::from(minute);
+    (minute < 60 && minutes <= DAY_MINUTES).then_some(minutes)
 }
 
 impl Hours {
@@ -130,20 +107,16 @@ fn quiet_until(not: &[Hours], now: &Zoned) -> Option<Zoned> {
     until
 }
 
-/// Refuses hours that leave no minute of the day.
-fn check_hours(not: &[Hours]) -> anyhow::Result<()> {
-    let is_free = |minute| !not.iter().any(|hours| hours.contains(minute));
-    ensure!((0..DAY_MINUTES).any(is_free), "--not: the hours cover the whole day");
-    Ok(())
+/// Whether hours leave no minute of the day.
+pub fn covers_day(not: &[Hours]) -> bool {
+    (0..DAY_MINUTES).all(|minute| not.iter().any(|hours| hours.contains(minute)))
 }
 
 /// The limits of a series.
 pub struct Courtesy {
-    not: Vec<Hours>,
-    per_day: Option<u64>,
-    per_month: Option<u64>,
-    quiet_below: Option<u64>,
-    pause_file: Option<PathBuf>,
+    limits: Limits,
+    show: Show,
+    /// The interfaces whose traffic decides whether the line is quiet.
     line: Line,
     /// No measurement starts while one of these interfaces is metered.
     pub unless_metered: Line,
@@ -167,24 +140,14 @@ enum Wait {
 }
 
 impl Courtesy {
-    /// Returns the limits of `options`, which watch the traffic of `device`, else that of the
-    /// default routes.
-    pub fn new(options: &CourtesyOptions, device: Option<&str>) -> Self {
+    /// Returns limits that watch the traffic of `device`, else that of the default routes.
+    pub fn new(limits: Limits, device: Option<&str>, show: Show) -> Self {
         let line = match device {
             Some(name) => Line::Named(vec![name.to_owned()]),
             None => Line::OfDefaultRoutes,
         };
-        Self {
-            not: options.not.clone(),
-            per_day: options.per_day,
-            per_month: options.per_month,
-            quiet_below: options.when_quiet,
-            pause_file: options.pause_file.clone(),
-            unless_metered: line.clone(),
-            line,
-            is_load_fixed: false,
-            zone: local_zone(),
-        }
+        let (unless_metered, zone) = (line.clone(), local_zone(show));
+        Self { limits, show, unless_metered, line, is_load_fixed: false, zone }
     }
 
     fn now(&self) -> Zoned {
@@ -202,18 +165,19 @@ impl Courtesy {
     pub fn wait(
         &self,
         directory: &Path,
-        interrupt: &Interrupt,
+        stop: &AtomicBool,
         is_too_late: &dyn Fn() -> bool,
-    ) -> anyhow::Result<Option<Grant>> {
+    ) -> Result<Option<Grant>, SeriesError> {
         let mut said = String::new();
-        while !interrupt.is_requested() && !is_too_late() {
-            let wait = match self.ask(directory, interrupt)? {
+        let is_cancelled = || stop.load(Ordering::Relaxed) || is_too_late();
+        while !is_cancelled() {
+            let wait = match self.ask(directory, stop)? {
                 Ok(grant) => return Ok(Some(grant)),
                 Err(wait) => wait,
             };
             let (Wait::Until(_, why) | Wait::For(_, why)) = &wait;
             if *why != said {
-                note!("{why}");
+                (self.show)(Notice::Note(why.clone()));
                 said.clone_from(why);
             }
             let is_over = |waited: Duration| match &wait {
@@ -222,7 +186,7 @@ impl Courtesy {
                 Wait::For(length, _) => waited >= *length,
             };
             let start = std::time::Instant::now();
-            while !is_over(start.elapsed()) && !interrupt.is_requested() && !is_too_late() {
+            while !is_over(start.elapsed()) && !is_cancelled() {
                 std::thread::sleep(Duration::from_millis(200));
             }
         }
@@ -234,25 +198,28 @@ impl Courtesy {
     ///
     /// # Errors
     /// Returns the error of the measurement, or that of an account which cannot be written.
-    pub fn charge<T>(
+    pub fn charge<T, E: From<SeriesError>>(
         &self,
         directory: &Path,
         grant: &Grant,
-        measure: impl FnOnce(Option<u64>) -> (anyhow::Result<T>, u64),
-    ) -> anyhow::Result<T> {
+        measure: impl FnOnce(Option<u64>) -> (Result<T, E>, u64),
+    ) -> Result<T, E> {
         let Some(bytes_max) = grant.bytes_max else { return measure(None).0 };
         let reserved = Account::reserve(directory, self.today(), bytes_max)?;
         let (measured, moved) = measure(Some(bytes_max));
         match Account::settle(directory, self.today(), reserved, moved) {
-            Ok(account) => self.show(&account),
-            Err(error) => warning!("the account of bytes: {error:#}"),
+            Ok(account) => self.show_use(&account),
+            Err(error) => {
+                let error = in_full(&error);
+                (self.show)(Notice::Warning(format!("the account of bytes: {error}")));
+            }
         }
         measured
     }
 
     /// Returns the permission for a measurement, or the wait before the next attempt.
-    fn ask(&self, directory: &Path, interrupt: &Interrupt) -> anyhow::Result<Result<Grant, Wait>> {
-        if let Some(file) = self.pause_file.as_ref().filter(|file| file.exists()) {
+    fn ask(&self, directory: &Path, stop: &AtomicBool) -> Result<Result<Grant, Wait>, SeriesError> {
+        if let Some(file) = self.limits.pause_file.as_ref().filter(|file| file.exists()) {
             let why = format!("paused while {} exists", file.display());
             return Ok(Err(Wait::For(LOOK_PAUSE, why)));
         }
@@ -265,19 +232,20 @@ impl Courtesy {
         if let Some(wait) = self.by_clock(&account()?)? {
             return Ok(Err(wait));
         }
-        if let Some(wait) = self.by_traffic(interrupt)? {
+        if let Some(wait) = self.by_traffic(stop)? {
             return Ok(Err(wait));
         }
         if !self.has_budget() {
             return Ok(Ok(Grant { bytes_max: None, _lock: None }));
         }
         // A separate file, because each step of the account locks the directory.
-        let lock = match disk::lock_directory(&directory.join(LOCKED), Duration::ZERO) {
+        let path = directory.join(LOCKED);
+        let lock = match disk::lock_directory(&path, Duration::ZERO) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let why = "another process measures within this budget".to_owned();
                 return Ok(Err(Wait::For(LOOK_PAUSE, why)));
             }
-            lock => lock.with_context(|| directory.join(LOCKED).display().to_string())?,
+            lock => lock.map_err(|source| SeriesError::File { path, source })?,
         };
         // The other process may have spent the budget meanwhile.
         let account = account()?;
@@ -291,36 +259,35 @@ impl Courtesy {
     fn left_bytes(&self, account: &Account) -> Option<u64> {
         let account = account.on(self.today());
         let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
-        let lefts =
-            [left(self.per_day, account.day_bytes), left(self.per_month, account.month_bytes)];
+        let lefts = [
+            left(self.limits.per_day, account.day_bytes),
+            left(self.limits.per_month, account.month_bytes),
+        ];
         lefts.into_iter().flatten().min()
     }
 
     /// Returns the wait that quiet hours or the budget demand.
-    fn by_clock(&self, account: &Account) -> anyhow::Result<Option<Wait>> {
+    fn by_clock(&self, account: &Account) -> Result<Option<Wait>, SeriesError> {
         let now = self.now();
-        if let Some(until) = quiet_until(&self.not, &now) {
+        if let Some(until) = quiet_until(&self.limits.not, &now) {
             let why = format!("quiet hours: no measurement before {}", until.strftime("%H:%M"));
             return Ok(Some(Wait::Until(until, why)));
         }
         let account = account.on(now.date());
         let next = account.last_bytes;
-        for (option, limit, used, until) in [
-            ("--per-day", self.per_day, account.day_bytes, now.tomorrow()),
-            ("--per-month", self.per_month, account.month_bytes, first_of_next_month(&now)),
+        for (period, limit, used, until) in [
+            ("day", self.limits.per_day, account.day_bytes, now.tomorrow()),
+            ("month", self.limits.per_month, account.month_bytes, first_of_next_month(&now)),
         ] {
             let Some(limit) = limit else { continue };
-            ensure!(
-                next <= limit || !self.is_load_fixed,
-                "{option}: {} are less than a measurement to this server takes; the last one moved \
-                 {}, and its load cannot end before",
-                mb(limit),
-                mb(next)
-            );
+            if next > limit && self.is_load_fixed {
+                return Err(SeriesError::SmallBudget { period, limit: mb(limit), last: mb(next) });
+            }
             // Any other load ends with the budget.
             let next = next.min(limit);
             if used.saturating_add(next.max(1)) > limit {
-                let until = until.and_then(|it| it.start_of_day()).context("the calendar")?;
+                let until =
+                    until.and_then(|it| it.start_of_day()).map_err(|_| SeriesError::Calendar)?;
                 let why = format!(
                     "budget: {} of {} are used, and a measurement takes {}; the next one is after \
                      {}",
@@ -336,11 +303,11 @@ impl Courtesy {
     }
 
     /// Returns a wait if the line carries more than the limit.
-    fn by_traffic(&self, interrupt: &Interrupt) -> anyhow::Result<Option<Wait>> {
-        let Some(limit) = self.quiet_below else { return Ok(None) };
-        let read = || self.line.bytes().context("--when-quiet: no interface has a default route");
+    fn by_traffic(&self, stop: &AtomicBool) -> Result<Option<Wait>, SeriesError> {
+        let Some(limit) = self.limits.quiet_below else { return Ok(None) };
+        let read = || self.line.bytes().ok_or(SeriesError::NoDefaultRoute);
         let (before, start) = (read()?, std::time::Instant::now());
-        while start.elapsed() < OBSERVED && !interrupt.is_requested() {
+        while start.elapsed() < OBSERVED && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(200));
         }
         let rate = busier_bit_per_s(before, read()?, start.elapsed());
@@ -349,19 +316,20 @@ impl Courtesy {
         Ok((rate > limit).then_some(Wait::For(BUSY_PAUSE, why)))
     }
 
-    /// Prints what the series has used of its budget.
-    fn show(&self, account: &Account) {
+    /// Shows what the series has used of its budget.
+    fn show_use(&self, account: &Account) {
         let account = account.on(self.today());
         let part = |used: u64, limit: Option<u64>, when: &str| {
             let limit = limit.map_or(String::new(), |limit| format!(" of {}", mb(limit)));
             format!("{}{limit} {when}", mb(used))
         };
-        let day = part(account.day_bytes, self.per_day, "today");
-        note!("used: {day}, {}", part(account.month_bytes, self.per_month, "this month"));
+        let day = part(account.day_bytes, self.limits.per_day, "today");
+        let month = part(account.month_bytes, self.limits.per_month, "this month");
+        (self.show)(Notice::Note(format!("used: {day}, {month}")));
     }
 
     fn has_budget(&self) -> bool {
-        self.per_day.or(self.per_month).is_some()
+        self.limits.per_day.or(self.limits.per_month).is_some()
     }
 }
 
@@ -378,7 +346,8 @@ fn mb(bytes: u64) -> String {
 }
 
 /// Returns the time zone of this machine: `TZ`, `/etc/localtime`, `/etc/TZ` (OpenWrt), else UTC.
-pub fn local_zone() -> TimeZone {
+/// An unknown `TZ` is shown as a warning.
+pub fn local_zone(show: Show) -> TimeZone {
     let of_file = |path: &Path| TimeZone::tzif("local", &fs::read(path).ok()?).ok();
     let of_text = |text: &str| {
         let text = text.trim().trim_start_matches(':');
@@ -390,7 +359,8 @@ pub fn local_zone() -> TimeZone {
         && !text.is_empty()
     {
         return of_text(&text).unwrap_or_else(|| {
-            warning!("TZ: {text:?} is no known time zone; hours and days are those of UTC");
+            let problem = "is no known time zone; hours and days are those of UTC";
+            show(Notice::Warning(format!("TZ: {text:?} {problem}")));
             TimeZone::UTC
         });
     }
@@ -409,12 +379,13 @@ mod tests {
     }
 
     fn until(not: &[&str], now: &str) -> Option<String> {
-        let not: Vec<Hours> = not.iter().map(|text| hours(text).unwrap()).collect();
+        let not: Vec<Hours> = not.iter().map(|text| text.parse().unwrap()).collect();
         quiet_until(&not, &at(now)).map(|it| it.strftime("%m-%d %H:%M").to_string())
     }
 
     #[test]
     fn times_of_the_day_are_parsed_or_refused() {
+        let hours = str::parse::<Hours>;
         assert_eq!(hours("18:00-23:00"), Ok(Hours { from: 1_080, to: 1_380 }));
         assert_eq!(hours("6:30-24:00"), Ok(Hours { from: 390, to: 1_440 }));
         for wrong in [
@@ -450,29 +421,24 @@ mod tests {
     }
 
     #[test]
-    fn hours_that_cover_the_day_are_refused() {
+    fn hours_that_cover_the_day_are_found() {
         let not = |texts: &[&str]| -> Vec<Hours> {
-            texts.iter().map(|text| hours(text).unwrap()).collect()
+            texts.iter().map(|text| text.parse().unwrap()).collect()
         };
-        assert!(check_hours(&not(&["00:00-24:00"])).is_err());
-        assert!(check_hours(&not(&["06:00-18:00", "18:00-06:00"])).is_err());
-        assert!(check_hours(&not(&["06:00-18:00", "18:01-06:00"])).is_ok());
+        assert!(covers_day(&not(&["00:00-24:00"])));
+        assert!(covers_day(&not(&["06:00-18:00", "18:00-06:00"])));
+        assert!(!covers_day(&not(&["06:00-18:00", "18:01-06:00"])));
         assert!(until(&["06:00-18:00", "18:00-06:00"], "2026-11-24T12:00:00").is_some(), "it ends");
     }
 
     fn courtesy(per_day: Option<u64>, per_month: Option<u64>) -> Courtesy {
-        let (not, line, zone) = (Vec::new(), Line::Ignored, TimeZone::UTC);
-        let (quiet_below, pause_file, is_load_fixed) = (None, None, false);
         Courtesy {
-            not,
-            per_day,
-            per_month,
-            quiet_below,
-            pause_file,
-            unless_metered: line.clone(),
-            line,
-            is_load_fixed,
-            zone,
+            limits: Limits { per_day, per_month, ..Limits::default() },
+            show: |_| {},
+            unless_metered: Line::Ignored,
+            line: Line::Ignored,
+            is_load_fixed: false,
+            zone: TimeZone::UTC,
         }
     }
 
@@ -493,8 +459,11 @@ mod tests {
         let mut fixed = courtesy(Some(99), None);
         fixed.is_load_fixed = true;
         let Err(error) = fixed.by_clock(&account(0)) else { panic!("a load of 100 bytes fits") };
-        assert!(error.to_string().starts_with("--per-day: 0.0 MB are less than"), "{error}");
-        fixed.per_day = Some(100);
+        assert!(
+            error.to_string().starts_with("the budget per day: 0.0 MB are less than"),
+            "{error}"
+        );
+        fixed.limits.per_day = Some(100);
         assert!(fixed.by_clock(&account(0)).unwrap().is_none());
         assert!(fixed.by_clock(&account(1)).unwrap().is_some());
     }
@@ -503,9 +472,9 @@ mod tests {
     fn two_processes_do_not_measure_within_one_budget_and_each_has_what_is_left() {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let path = directory.path();
-        std::fs::write(path.join(LOCKED), "{}").unwrap();
-        let (courtesy, interrupt) = (courtesy(Some(1_000), Some(800)), Interrupt::default());
-        let ask = || courtesy.ask(path, &interrupt).unwrap();
+        fs::write(path.join(LOCKED), "{}").unwrap();
+        let courtesy = courtesy(Some(1_000), Some(800));
+        let ask = || courtesy.ask(path, &AtomicBool::new(false)).unwrap();
         let Ok(first) = ask() else { panic!("the first is refused") };
         assert_eq!(first.bytes_max, Some(800));
         assert!(ask().is_err(), "another process measures");
@@ -525,13 +494,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("pause");
         let mut courtesy = courtesy(None, None);
-        courtesy.pause_file = Some(file.clone());
-        let (path, interrupt) = (directory.path(), Interrupt::default());
-        let waits = || courtesy.ask(path, &interrupt).unwrap().is_err();
+        courtesy.limits.pause_file = Some(file.clone());
+        let waits = || courtesy.ask(directory.path(), &AtomicBool::new(false)).unwrap().is_err();
         assert!(!waits());
-        std::fs::write(&file, "").unwrap();
+        fs::write(&file, "").unwrap();
         assert!(waits());
-        std::fs::remove_file(&file).unwrap();
+        fs::remove_file(&file).unwrap();
         assert!(!waits());
     }
 }
