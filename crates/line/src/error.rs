@@ -51,6 +51,8 @@ pub enum LineError {
     /// The test of another project's server failed.
     #[error(transparent)]
     Foreign(Box<dyn std::error::Error + Send + Sync>),
+    #[error("a server with a self-signed certificate is trusted by its fingerprint alone")]
+    SelfSigned(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("{}", path.display())]
@@ -100,6 +102,7 @@ underload_aqm::named! {
         CongestionControl = "congestion-control",
         Trust = "trust",
         Peer = "peer",
+        Locate = "locate",
     }
 }
 
@@ -133,4 +136,7 @@ pub enum Problem {
     Trust(#[from] ServiceError),
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// The address of another project's server.
+    #[error(transparent)]
+    Server(Box<dyn std::error::Error + Send + Sync>),
 }

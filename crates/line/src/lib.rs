@@ -4,11 +4,14 @@
 //! - [`Request`]: what to measure and against which server; [`target`] resolves the server's name.
 //! - [`Session`]: one measurement through a session at `underload serve`, step by step.
 //! - [`Test`], [`measure`]: any measurement whose steps are stored as a run.
+//! - `foreign` (with the feature of that name): tests at servers of other projects.
 //! - [`series`]: a line measured again and again.
 //! - [`history`]: stored runs over weeks.
 
 pub mod connect;
 mod error;
+#[cfg(feature = "foreign")]
+pub mod foreign;
 pub mod history;
 mod local_load;
 mod place;

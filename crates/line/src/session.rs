@@ -205,7 +205,7 @@ impl Test for Session<'_> {
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
-        stop: &AtomicBool,
+        stop: &Arc<AtomicBool>,
     ) -> Result<(), LineError> {
         self.progress.start(&self.steps);
         let outcome = self.measure_steps(directory, findings, stop);

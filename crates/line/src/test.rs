@@ -1,6 +1,7 @@
 //! A measurement whose steps are stored as a run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -27,7 +28,7 @@ pub trait Test {
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
-        stop: &AtomicBool,
+        stop: &Arc<AtomicBool>,
     ) -> Result<(), LineError>;
 
     /// Returns the raw results of a test against another project's server; `None` for
@@ -68,7 +69,7 @@ pub const NO_VERDICT: &str = "no step is valid, so there is no verdict about the
 pub fn measure(
     mut test: Box<dyn Test + '_>,
     mut directory: RunDir,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Measured, LineError> {
     let path = directory.path().to_owned();
     let start = Instant::now();

@@ -156,7 +156,7 @@ pub fn measure(py: Python<'_>, arguments: Arguments) -> PyResult<(String, PathBu
         let test = Session::open(&request, &mut notes, &interrupt.shared())?;
         let plan = test.plan();
         let directory = place.create(&plan.name, new_record(&request, &plan, COMMIT))?;
-        let measured = underload_line::measure(Box::new(test), directory, interrupt.flag())?;
+        let measured = underload_line::measure(Box::new(test), directory, &interrupt.shared())?;
         measured.write_files()?;
         Ok(measured)
     })?;

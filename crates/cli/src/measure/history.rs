@@ -15,7 +15,7 @@ use underload_terminal::console::{count, note, warning};
 use underload_terminal::interrupt::Interrupt;
 
 use super::arguments::Arguments;
-use super::{Kind, ndt7, once, show_notice};
+use super::{foreign, once, show_notice};
 use crate::present::refuse_occupied;
 
 /// The directory's report shows this number of runs, the newest.
@@ -39,13 +39,13 @@ pub fn run(
     let seed = seed();
     let mut random = Rng::new(seed);
     let series = Keeper::open(&directory, &format!("{seed:016x}"), arguments.keep, show_notice)?;
-    let rhythm = if ndt7::is_public(arguments) {
+    let rhythm = if foreign::is_public(arguments) {
         Rhythm::Memoryless { mean: every }
     } else {
         Rhythm::Steady { every, jitter: arguments.jitter }
     };
     // Restarting the program must not shorten the pause that M-Lab requires.
-    if let Some(pause) = ndt7::pause_before_first(arguments)? {
+    if let Some(pause) = foreign::pause_before_first(arguments)? {
         wait_until(Instant::now() + pause, interrupt);
         if interrupt.is_requested() {
             return interrupt.explain(Err(anyhow!("interrupted before the first measurement")));
@@ -55,7 +55,7 @@ pub fn run(
     let mut unreadable = BTreeSet::new();
     let mut courtesy = arguments.courtesy.courtesy(arguments.dev.as_deref());
     courtesy.unless_metered = unless_metered;
-    courtesy.is_load_fixed = Kind::from_host(&arguments.host) != Kind::Session;
+    courtesy.is_load_fixed = foreign::is_wanted(&arguments.host);
     loop {
         let Some(grant) = courtesy.wait(&directory, interrupt.flag(), &|| false)? else {
             return end_by_interrupt(arguments, interrupt, done, failed);

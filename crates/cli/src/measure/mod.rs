@@ -5,22 +5,17 @@
 //! - [`arguments`]: the command line.
 //! - [`consent`]: the question before a metered connection is used.
 //! - [`view`]: the progress of a session on the terminal.
-//! - [`responsiveness`]: a test to a responsiveness server, as Apple's networkQuality does.
-//! - [`ndt7`]: a test to M-Lab's servers, or other ndt7 servers.
-//! - [`foreign`]: shared by both tests.
+//! - [`foreign`]: what tests at servers of other projects accept, and M-Lab's terms.
 //! - [`history`]: a series of measurements.
 
 mod arguments;
 mod consent;
 #[cfg(sockets)]
 mod foreign;
-mod history;
-#[cfg(sockets)]
-mod ndt7;
 #[cfg(not(sockets))]
-mod no_ndt7;
-#[cfg(sockets)]
-mod responsiveness;
+#[path = "no_foreign.rs"]
+mod foreign;
+mod history;
 pub mod view;
 
 use std::cell::Cell;
@@ -45,18 +40,14 @@ pub use arguments::{FamilyOptions, ServerOptions};
 #[cfg(shaping)]
 pub use history::seed;
 
-#[cfg(not(sockets))]
-use no_ndt7 as ndt7;
-
 use crate::present::{Show, open_in_desktop, refuse_occupied};
 use view::View;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match Kind::from_host(&arguments.host) {
-        Kind::Session => arguments.check().or_bad_input()?,
-        #[cfg(sockets)]
-        Kind::Responsiveness => responsiveness::check(arguments)?,
-        Kind::Ndt7 => ndt7::check(arguments)?,
+    if foreign::is_wanted(&arguments.host) {
+        foreign::check(arguments)?;
+    } else {
+        arguments.check().or_bad_input()?;
     }
     // Before signals are watched, so that Ctrl-C ends the question.
     let unless_metered = consent::ask(arguments)?;
@@ -64,26 +55,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match arguments.every {
         Some(every) => history::run(arguments, every, unless_metered, &interrupt),
         None => interrupt.explain(once(arguments, None, None, &interrupt)),
-    }
-}
-
-/// The kind of server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// `underload serve`.
-    Session,
-    Ndt7,
-    #[cfg(sockets)]
-    Responsiveness,
-}
-
-impl Kind {
-    fn from_host(host: &str) -> Self {
-        #[cfg(sockets)]
-        if responsiveness::is_wanted(host) {
-            return Self::Responsiveness;
-        }
-        if ndt7::is_wanted(host) { Self::Ndt7 } else { Self::Session }
     }
 }
 
@@ -105,16 +76,10 @@ fn once(
     refuse_occupied(place.check_vacant())?;
     let request = Request { bytes_max, ..arguments.request() };
     let (mut view, moved) = (View::new(), Cell::new(0));
-    let test: Box<dyn Test + '_> = match Kind::from_host(&arguments.host) {
-        Kind::Session => open(&request, &mut view, interrupt)?,
-        #[cfg(sockets)]
-        Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments, &moved)?),
-        #[cfg(not(sockets))]
-        Kind::Ndt7 => return ndt7::check(arguments),
-        #[cfg(sockets)]
-        Kind::Responsiveness => {
-            Box::new(responsiveness::Nq::open(arguments, &moved, interrupt.shared())?)
-        }
+    let test = if foreign::is_wanted(&arguments.host) {
+        foreign::open(&request, arguments, &moved, &mut view)?
+    } else {
+        open(&request, &mut view, interrupt)?
     };
     let measured = stored(test, &request, place, interrupt);
     if let Some(series) = series {
@@ -191,7 +156,7 @@ fn stored(
     let plan = test.plan();
     let record = new_record(request, &plan, COMMIT);
     let directory = refuse_occupied(place.create(&plan.name, record))?;
-    measure(test, directory, interrupt.flag()).map_err(worded)
+    measure(test, directory, &interrupt.shared()).map_err(worded)
 }
 
 /// Writes `findings.json` and the report; prints table and verdict, or one JSON document.

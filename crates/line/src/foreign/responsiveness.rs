@@ -1,4 +1,4 @@
-//! `underload measure https://HOST`: a responsiveness test, as Apple's networkQuality does.
+//! Responsiveness tests, as Apple's networkQuality does.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -6,22 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTarget, NqTrust};
-use underload_line::{LineError, Plan, Test, connect, store_step};
+use underload_compat::nq::{INTERVALS, NqClient, NqError, NqOptions, NqResult, NqTarget};
 use underload_measure::ForeignLoad;
-use underload_probe::control::Trust;
-use underload_record::schema::{
-    Direction, Finding, ForeignTest, InsideReadings, Metric, Readings, Rpm,
-};
-use underload_store::RunDir;
-use underload_terminal::console::note;
-use underload_terminal::exit::OrBadInput;
+use underload_record::schema::{Direction, ForeignTest, InsideReadings, Metric, Readings, Rpm};
 
-use super::foreign::{directions, variants};
-use super::{Arguments, worded};
+use super::{Server, ServerResult, server_trust};
+use crate::{LineError, Progress, Request};
 
-/// Name of the test in records.
-const TEST: &str = "responsiveness";
 /// The round trips of this test on connections that load the line.
 const INSIDE: &str = "exchanges on the loading connections";
 
@@ -29,93 +20,65 @@ const INSIDE: &str = "exchanges on the loading connections";
 const CANNOT_TELL: &str = "a responsiveness test has no probes on a schedule and no idle phase, so \
 it tells no 99th percentile, nothing of one way alone and nothing of markings";
 
-/// Whether HOST names a responsiveness server.
-pub fn is_wanted(host: &str) -> bool {
-    host.starts_with("https://")
-}
-
-/// Refuses arguments that the test does not support.
-pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
-    NqTarget::parse(&arguments.host).or_bad_input()?;
-    arguments.check_foreign().or_bad_input()?;
-    arguments.request().check().map_err(|error| worded(error.into()))
-}
-
-/// A test to a server whose configuration is known.
-pub struct Nq<'a> {
-    arguments: &'a Arguments,
+/// A server whose configuration is known.
+pub struct Responsiveness {
     client: NqClient,
-    directions: Vec<Direction>,
-    results: Vec<(Direction, NqResult)>,
-    /// Counts the payload of all transfers in bytes; `--per-day` and `--per-month` limit it.
-    moved: &'a Cell<u64>,
-    stop: Arc<AtomicBool>,
 }
 
-impl<'a> Nq<'a> {
+impl Responsiveness {
+    /// Whether a host names a responsiveness server.
+    pub fn is_wanted(host: &str) -> bool {
+        host.starts_with("https://")
+    }
+
+    /// Rejects a host that is no URL of such a server.
+    ///
+    /// # Errors
+    /// Returns what is accepted.
+    pub fn check(host: &str) -> Result<(), NqError> {
+        NqTarget::parse(host).map(drop)
+    }
+
     /// Requests the server's configuration.
-    pub fn open(
-        arguments: &'a Arguments,
-        moved: &'a Cell<u64>,
-        stop: Arc<AtomicBool>,
-    ) -> anyhow::Result<Self> {
-        let client = NqClient::open(&arguments.host, trust(&arguments.server.trust)?)?;
-        let (directions, results) = (directions(arguments), Vec::new());
-        Ok(Self { arguments, client, directions, results, moved, stop })
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer or its configuration cannot be used.
+    pub fn open(request: &Request) -> Result<Self, LineError> {
+        let client = NqClient::open(&request.host, server_trust(request)?);
+        Ok(Self { client: client.map_err(foreign)? })
     }
 }
 
-impl Test for Nq<'_> {
-    fn plan(&self) -> Plan {
-        Plan {
-            name: TEST.to_owned(),
-            server: self.arguments.request().shown_host(),
-            variants: variants(TEST, &self.directions),
-            notes: Vec::new(),
-        }
-    }
+fn foreign(error: NqError) -> LineError {
+    LineError::Foreign(error.into())
+}
+
+impl Server for Responsiveness {
+    const TEST: &'static str = "responsiveness";
 
     fn measure(
         &mut self,
-        directory: &mut RunDir,
-        findings: &mut Vec<Finding>,
-        stop: &AtomicBool,
-    ) -> Result<(), LineError> {
-        for (index, direction) in (0..).zip(self.directions.clone()) {
-            let mut options = NqOptions::new(direction);
-            options.duration_max = self.arguments.duration.unwrap_or(options.duration_max);
-            options.congestion_control = Some(self.arguments.congestion_control.clone());
-            options.cancelled = Arc::clone(&self.stop);
-            note!("loading {} ...", direction.name());
-            let result = self.client.measure(&options);
-            self.moved.set(self.client.moved_bytes());
-            let result = result.map_err(|error| LineError::Foreign(error.into()))?;
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let used =
-                (direction == Direction::Up).then(|| self.arguments.congestion_control.clone());
-            let step = foreign_load(direction, &result, options.interval, used).step(index);
-            findings.push(store_step(step, directory)?);
-            self.results.push((direction, result));
+        request: &Request,
+        direction: Direction,
+        moved: &Cell<u64>,
+        progress: &mut dyn Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<ServerResult>, LineError> {
+        let mut options = NqOptions::new(direction);
+        options.duration_max = request.knobs.duration.unwrap_or(options.duration_max);
+        options.congestion_control = Some(request.knobs.congestion_control.clone());
+        options.cancelled = Arc::clone(stop);
+        progress.note(&format!("loading {} ...", direction.name()));
+        let result = self.client.measure(&options);
+        moved.set(self.client.moved_bytes());
+        let result = result.map_err(foreign)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
         }
-        Ok(())
+        let used = (direction == Direction::Up).then(|| request.knobs.congestion_control.clone());
+        let load = foreign_load(direction, &result, options.interval, used);
+        Ok(Some(ServerResult { load, details: as_json(direction, &result) }))
     }
-
-    fn details(&self) -> Option<Value> {
-        Some(json!({
-            "test": TEST,
-            "results": self.results.iter().map(as_json).collect::<Vec<Value>>(),
-        }))
-    }
-}
-
-/// Parses --trust. Public servers have certificates of authorities, so `first-use` means these.
-pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
-    Ok(match connect::trust(text).map_err(worded)? {
-        Trust::Pinned(fingerprint) => NqTrust::Pinned(fingerprint),
-        Trust::FirstUse { .. } => NqTrust::System,
-    })
 }
 
 /// Converts a result to a step. The last intervals count; during those before, the load ramps up.
@@ -153,7 +116,7 @@ fn foreign_load(
     ForeignLoad {
         direction,
         goodput_bit_per_s: result.goodput_bit_per_s,
-        ramp: intervals(result.intervals.saturating_sub(underload_compat::nq::INTERVALS)),
+        ramp: intervals(result.intervals.saturating_sub(INTERVALS)),
         elapsed: intervals(result.intervals),
         congestion_control,
         rpm: result.responsiveness.map(|rpm| Rpm {
@@ -171,7 +134,7 @@ fn foreign_load(
         inside,
         incomplete: Vec::new(),
         foreign: ForeignTest {
-            test: TEST.to_owned(),
+            test: Responsiveness::TEST.to_owned(),
             smallest_ms: None,
             loaded: loaded.into_iter().flatten().collect(),
             told: remarks,
@@ -180,7 +143,7 @@ fn foreign_load(
     }
 }
 
-fn as_json((direction, result): &(Direction, NqResult)) -> Value {
+fn as_json(direction: Direction, result: &NqResult) -> Value {
     let rpm = result.responsiveness;
     let probes = &result.round_trips;
     json!({
@@ -205,17 +168,17 @@ fn as_json((direction, result): &(Direction, NqResult)) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_probe::rpm::{Responsiveness, RoundTrips};
+    use underload_probe::rpm;
 
     #[test]
     fn a_result_has_no_more_than_the_test_told() {
-        let responsiveness = Some(Responsiveness {
+        let responsiveness = Some(rpm::Responsiveness {
             draft_09: 2_000.4,
             goresponsiveness_p90: 1_500.0,
             goresponsiveness_trimmed_mean: 1_400.0,
         });
         let round_trips =
-            RoundTrips { foreign_tcp_ns: vec![30_000_000; 3], ..RoundTrips::default() };
+            rpm::RoundTrips { foreign_tcp_ns: vec![30_000_000; 3], ..rpm::RoundTrips::default() };
         let moved_bytes = 7_000_000;
         let result = NqResult {
             responsiveness,
@@ -233,6 +196,6 @@ mod tests {
         assert_eq!(up.foreign.loaded[0].of, "handshakes of fresh connections");
         assert!(up.foreign.told[0].contains("confidence medium"), "{:?}", up.foreign.told);
         assert_eq!(up.foreign.told[1], "sent with reno");
-        assert!(is_wanted("https://a/.well-known/nq") && !is_wanted("a.example"));
+        assert!(Responsiveness::is_wanted("https://a/.well-known/nq"));
     }
 }

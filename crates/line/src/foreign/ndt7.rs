@@ -1,0 +1,319 @@
+//! Tests at ndt7 servers: M-Lab's public ones, or others.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use underload_compat::ndt7::{
+    DURATION, End, LOCATE_URL, Located, Ndt7Error, Ndt7Result, Ndt7Target, Ndt7Test, locate,
+};
+use underload_compat::nq::NqTrust;
+use underload_measure::ForeignLoad;
+use underload_probe::control::in_full;
+use underload_record::schema::{Direction, ForeignTest, InsideReadings, Metric, Readings};
+use underload_record::text::plain_text;
+
+use super::{Server, ServerResult, m_lab, server_trust};
+use crate::{BadSetting, LineError, Problem, Progress, Request, Setting};
+
+/// How a sentence names the round trips of ndt7.
+const INSIDE: &str = "smoothed readings of the loading connection";
+
+/// Numbers that such a test does not have.
+const CANNOT_TELL: &str = "round trips are those of the loading connection, smoothed by TCP, so \
+there is no 99th percentile, nothing of one way alone, nothing of markings, and nothing of how \
+others' packets fare beside it";
+
+/// At most this much of a step is discarded as ramp-up.
+const RAMP: Duration = Duration::from_secs(2);
+
+/// ndt7 servers, of which the first that can be reached measures.
+pub struct Ndt7 {
+    trust: NqTrust,
+    /// Servers to try in order; not empty.
+    candidates: Vec<Located>,
+    /// Position of the server in use.
+    at: usize,
+}
+
+impl Ndt7 {
+    /// Longest load of one direction.
+    pub const DURATION_MAX: Duration = DURATION;
+
+    /// Whether a host names an ndt7 server, or the nearest one.
+    pub fn is_wanted(host: &str) -> bool {
+        host == Self::TEST || host.starts_with("ndt7://")
+    }
+
+    /// Rejects a host that is no ndt7 server.
+    ///
+    /// # Errors
+    /// Returns what is accepted.
+    pub fn check(host: &str) -> Result<(), Ndt7Error> {
+        if host == Self::TEST { Ok(()) } else { Ndt7Target::of_host(host).map(drop) }
+    }
+
+    /// Locates the servers without connecting to them. `locator` is the URL of the service that
+    /// names the nearest server; `None` is M-Lab's.
+    ///
+    /// # Errors
+    /// Returns an error if no server is found, or the certificate to trust cannot be read.
+    pub fn open(request: &Request, locator: Option<&str>) -> Result<Self, LineError> {
+        let trust = server_trust(request)?;
+        if m_lab::is_public(&request.host, locator) {
+            m_lab::remember_test()?;
+        }
+        let candidates = if request.host == Self::TEST {
+            locate(locator.unwrap_or(LOCATE_URL)).map_err(|error| match error {
+                error @ Ndt7Error::Target { .. } => {
+                    let source = Problem::Server(error.into());
+                    BadSetting { setting: Setting::Locate, source }.into()
+                }
+                error => foreign(error),
+            })?
+        } else {
+            let target = Ndt7Target::of_host(&request.host).map_err(foreign)?;
+            vec![Located { target, place: String::new() }]
+        };
+        Ok(Self { trust, candidates, at: 0 })
+    }
+
+    /// Adds a hint if the TLS handshake fails, as it does with a self-signed certificate.
+    fn hinted(&self, error: Ndt7Error) -> LineError {
+        let is_handshake =
+            matches!(&error, Ndt7Error::Connect { step: "the TLS handshake with", .. });
+        if is_handshake && self.trust == NqTrust::System {
+            return LineError::SelfSigned(error.into());
+        }
+        foreign(error)
+    }
+}
+
+fn foreign(error: Ndt7Error) -> LineError {
+    LineError::Foreign(error.into())
+}
+
+impl Server for Ndt7 {
+    const TEST: &'static str = "ndt7";
+
+    fn title(&self, request: &Request) -> String {
+        match self.candidates.first() {
+            // The steps name the server in use, because several may be tried.
+            Some(located) if request.host == Self::TEST && !located.place.is_empty() => {
+                format!("{}, {}", Self::TEST, plain_text(&located.place))
+            }
+            _ => request.shown_host(),
+        }
+    }
+
+    fn describe(&self, request: &Request, document: &mut Value) {
+        let located = &self.candidates[self.at];
+        let is_located = request.host == Self::TEST;
+        let server = || located.target.name.clone();
+        document["server"] = if is_located { server() } else { request.shown_host() }.into();
+        document["place"] = located.place.clone().into();
+    }
+
+    fn measure(
+        &mut self,
+        request: &Request,
+        direction: Direction,
+        moved: &Cell<u64>,
+        progress: &mut dyn Progress,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<ServerResult>, LineError> {
+        let before = moved.get();
+        let duration_max = request.knobs.duration.unwrap_or(DURATION);
+        // The other direction uses the same server.
+        let result = loop {
+            let target = self.candidates[self.at].target.clone();
+            let name = target.name.clone();
+            let (direction_name, seconds) = (direction.name(), duration_max.as_secs_f64());
+            progress.note(&format!("{name}: loading {direction_name} for at most {seconds:.0} s"));
+            let congestion_control = Some(request.knobs.congestion_control.clone());
+            let trust = self.trust;
+            let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
+            match test.run(&mut |_, bytes| moved.set(before + bytes), stop) {
+                Ok(result) => break result,
+                Err(error @ (Ndt7Error::Connect { .. } | Ndt7Error::WebSocket { .. }))
+                    if self.at + 1 < self.candidates.len() =>
+                {
+                    let error = plain_text(&in_full(&error));
+                    progress.note(&format!("{error}; trying the next server"));
+                    self.at += 1;
+                }
+                Err(error) => return Err(self.hinted(error)),
+            }
+        };
+        if result.end == End::Cancelled {
+            return Ok(None);
+        }
+        let server =
+            (request.host == Self::TEST).then(|| self.candidates[self.at].target.name.clone());
+        let load = foreign_load(direction, &result, server);
+        Ok(Some(ServerResult { load, details: as_json(direction, &result) }))
+    }
+}
+
+/// Returns the readings under load, ms.
+fn loaded(result: &Ndt7Result) -> Option<Readings> {
+    let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
+    Readings::of(INSIDE, in_ms)
+}
+
+/// Returns the readings under load as round trips inside the load.
+fn inside(direction: Direction, result: &Ndt7Result) -> Option<InsideReadings> {
+    let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
+    InsideReadings::of_ms(direction, INSIDE, in_ms, Some(smallest_ms(result)))
+}
+
+/// Returns the smallest round trip of the connection, including the TCP handshake, ms.
+fn smallest_ms(result: &Ndt7Result) -> f64 {
+    let handshake = result.handshake.as_secs_f64() * 1e3;
+    result.rtt_min_us.map_or(handshake, |us| handshake.min(us / 1e3))
+}
+
+/// Converts a result to a step.
+fn foreign_load(direction: Direction, result: &Ndt7Result, server: Option<String>) -> ForeignLoad {
+    let mut remarks: Vec<String> =
+        server.map(|name| format!("against {name}")).into_iter().collect();
+    remarks.push(format!(
+        "{:.1} Mbit/s over all {:.1} s, as ndt7 defines its rate",
+        result.goodput_bit_per_s / 1e6,
+        result.elapsed.as_secs_f64()
+    ));
+    remarks.extend(result.congestion_control.as_ref().map(|name| format!("sent with {name}")));
+    remarks.extend(
+        result.sent_again_percent.map(|percent| format!("{percent:.1} % of the bytes sent again")),
+    );
+    if direction == Direction::Down {
+        remarks.push(
+            "the server chooses how it sends: M-Lab's use BBR, which fills a buffer less than the \
+             downloads of most people do"
+                .to_owned(),
+        );
+    }
+    let metric = |name: &str, unit: &str, value: Option<f64>| {
+        value.map(|_| Metric { name: name.to_owned(), unit: unit.to_owned(), value })
+    };
+    let by_server = result.server.map(|server| server.goodput_bit_per_s / 1e6);
+    let metrics = [
+        metric("goodput_whole", "Mbit/s", Some(result.goodput_bit_per_s / 1e6)),
+        metric("goodput_by_server", "Mbit/s", by_server),
+        metric("sent_again", "%", result.sent_again_percent),
+        metric("tcp_handshake", "ms", Some(result.handshake.as_secs_f64() * 1e3)),
+    ];
+    let broken = (result.end == End::Broken)
+        .then(|| format!("the connection broke after {:.1} s", result.elapsed.as_secs_f64()));
+    ForeignLoad {
+        direction,
+        goodput_bit_per_s: result.settled_bit_per_s.unwrap_or(result.goodput_bit_per_s),
+        ramp: if result.settled_bit_per_s.is_some() { RAMP } else { Duration::ZERO },
+        elapsed: result.elapsed,
+        congestion_control: result.congestion_control.clone(),
+        rpm: None,
+        moved: result.moved.clone(),
+        readings: result.readings.clone(),
+        metrics: metrics.into_iter().flatten().collect(),
+        inside: inside(direction, result),
+        incomplete: broken.into_iter().collect(),
+        foreign: ForeignTest {
+            test: Ndt7::TEST.to_owned(),
+            smallest_ms: Some(smallest_ms(result)),
+            loaded: loaded(result).into_iter().collect(),
+            told: remarks,
+            cannot_tell: CANNOT_TELL.to_owned(),
+        },
+    }
+}
+
+fn as_json(direction: Direction, result: &Ndt7Result) -> Value {
+    let loaded = loaded(result);
+    json!({
+        "direction": direction.name(),
+        "congestion_control": result.congestion_control,
+        "elapsed_s": result.elapsed.as_secs_f64(),
+        "goodput_bit_per_s": result.goodput_bit_per_s,
+        "settled_bit_per_s": result.settled_bit_per_s,
+        "round_trip_smallest_ms": smallest_ms(result),
+        "round_trip_loaded_p50_ms": loaded.as_ref().map(|it| it.p50_ms),
+        "round_trip_loaded_max_ms": loaded.as_ref().map(|it| it.max_ms),
+        "round_trip_readings": loaded.as_ref().map_or(0, |it| it.count),
+        "tcp_handshake_ms": result.handshake.as_secs_f64() * 1e3,
+        "sent_again_percent": result.sent_again_percent,
+        "server_goodput_bit_per_s": result.server.map(|it| it.goodput_bit_per_s),
+        "server_elapsed_s": result.server.map(|it| it.elapsed_s),
+        "messages_read": result.messages.0,
+        "messages_passed_over": result.messages.1,
+        "ended_by": match result.end {
+            End::Time => "time",
+            End::Server => "server",
+            End::Broken => "connection",
+            End::Cancelled => "user",
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn result(readings_us: &[f64], end: End) -> Ndt7Result {
+        let at = |number: usize| Duration::from_millis(1_000 + 100 * number as u64);
+        let readings = readings_us.iter().enumerate().map(|(number, us)| (at(number), *us));
+        Ndt7Result {
+            address: "127.0.0.1:1".parse().unwrap(),
+            handshake: Duration::from_millis(21),
+            elapsed: Duration::from_secs(10),
+            goodput_bit_per_s: 9.4e6,
+            settled_bit_per_s: Some(9.6e6),
+            rtt_min_us: Some(20_400.0),
+            congestion_control: Some("cubic".to_owned()),
+            // A reading before the load.
+            readings: std::iter::once((Duration::ZERO, 1.0)).chain(readings).collect(),
+            moved: Vec::new(),
+            sent_again_percent: Some(1.25),
+            server: None,
+            messages: (40, 0),
+            end,
+        }
+    }
+
+    #[test]
+    fn a_result_says_what_the_load_adds_and_what_cannot_be_told() {
+        let readings = [90_000.0, 230_000.0, 110_000.0];
+        let finding = |direction, result: &Ndt7Result, index| {
+            foreign_load(direction, result, None).step(index).finding
+        };
+        let down = finding(Direction::Down, &result(&readings, End::Time), 0);
+        let up = finding(Direction::Up, &result(&[], End::Broken), 1);
+        let lines = underload_report::finding_lines(&[down, up]);
+        let text = lines.join("\n");
+        assert!(lines[0].starts_with("No grade: ") && lines[0].contains("no 99th perc"), "{text}");
+        for part in [
+            "down: 9.6 Mbit/s down; round trip inside the load p50 110.0 ms, p90 230.0 ms, largest \
+             230.0 ms (3 smoothed readings of the loading connection), 20.4 ms without. The load \
+             adds 90 ms to the median.",
+            "down: 9.4 Mbit/s over all 10.0 s, as ndt7 defines its rate",
+            "BBR",
+            "1.2 % of the bytes sent again",
+            "up: INVALID, no verdict: the connection broke after 10.0 s.",
+            "up: sent with cubic",
+            "under load the server does not tell it",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        // Numbers that ndt7 does not have are not printed as zero.
+        assert!(!text.contains("probe") && !text.contains("lost"), "{text}");
+    }
+
+    #[test]
+    fn the_nearest_and_named_servers_are_ndt7_servers() {
+        assert!(Ndt7::is_wanted("ndt7") && Ndt7::is_wanted("ndt7://a"));
+        assert!(!Ndt7::is_wanted("ndt7.example"));
+    }
+}
