@@ -54,9 +54,7 @@ pub fn check() -> anyhow::Result<()> {
     }
     problems.extend(Names::read(&files, crate::USAGE)?.problems());
     problems.extend(unused::files(&files));
-    if BUDGET_IS_CHECKED {
-        problems.extend(budget::problems()?);
-    }
+    problems.extend(budget::problems()?);
     for problem in &problems {
         eprintln!("{problem}");
     }
@@ -65,9 +63,6 @@ pub fn check() -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-/// Whether [`check`] fails for a number of `budget.toml`.
-const BUDGET_IS_CHECKED: bool = false;
 
 /// Returns the files that git tracks and that were not deleted since the last commit.
 fn tracked() -> anyhow::Result<Vec<String>> {
