@@ -12,7 +12,6 @@
 
 use std::collections::VecDeque;
 use std::env;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
@@ -30,7 +29,7 @@ const MOST_BYTES: u64 = 4 << 30;
 /// Bytes of one entry, at most; larger trials are computed again.
 const MOST_ENTRY_BYTES: u64 = 256 << 20;
 /// Increased with every change of an entry's layout.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 1;
 const EXTENSION: &str = "trial";
 /// An entry is written in some seconds: an older unfinished file belongs to a killed program.
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
@@ -264,19 +263,15 @@ fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
             let written = metadata.modified()?;
             if path.extension().is_some_and(|end| end == EXTENSION) {
                 found.push((written, path, metadata.len()));
-            } else if is_unfinished(&entry.file_name()) && is_old(written) {
+            } else if entry.file_name().to_string_lossy().starts_with(disk::UNFINISHED)
+                && is_old(written)
+            {
                 // Another run may have removed it.
                 let _ = fs::remove_file(&path);
             }
         }
     }
     Ok(found)
-}
-
-/// Whether a file has a name of unfinished files, of this or an earlier version.
-fn is_unfinished(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    [disk::UNFINISHED, ".tmp"].iter().any(|start| name.starts_with(start))
 }
 
 fn is_old(written: SystemTime) -> bool {
@@ -479,12 +474,9 @@ mod tests {
         let group = folder.path().join("ab");
         fs::create_dir(&group).expect("a group");
         let old = SystemTime::now() - Duration::from_hours(2);
-        for (name, time) in [
-            (".underload-old", old),
-            (".tmpOld", old),
-            ("foreign", old),
-            (".underload-new", SystemTime::now()),
-        ] {
+        for (name, time) in
+            [(".underload-old", old), ("foreign", old), (".underload-new", SystemTime::now())]
+        {
             let file = fs::File::create(group.join(name)).expect("a file");
             file.set_modified(time).expect("its time");
         }

@@ -46,6 +46,7 @@ pub mod tier;
 mod trial;
 mod trials;
 pub mod world;
+mod worlds;
 
 pub use error::{Remains, RunError, chain};
 pub use execute::{keeps_samples, run};

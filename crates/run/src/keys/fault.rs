@@ -77,6 +77,12 @@ impl Faults {
         result
     }
 
+    /// Whether one of the faults is about `key`, or about a key below it.
+    pub(crate) fn concern(&self, key: &str) -> bool {
+        let is_below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        self.found.iter().any(|fault| fault.key.strip_prefix(key).is_some_and(is_below))
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.found.iter().map(|fault| fault.key.as_str())
     }

@@ -2,11 +2,14 @@
 //!
 //! `keys!` declares a struct whose fields are the keys of a table: the field's type determines the
 //! accepted values, `= VALUE` the default, `=> LOW..=HIGH` the range, `as "key"` another name in
-//! the file, `or "old"` the name that older files have for it, `where default = "..."` the default
-//! of a key that may be absent, in words if it depends on other keys, `[flat]` that the field's own
-//! keys are in the same table, and the documentation comment is the key's description. The reader,
-//! its faults, the JSON schema and the reference page follow from that: [`read_table`] finds every
-//! fault of a table, [`schema`] describes its keys.
+//! the file, `where default = "..."` the default of a key that may be absent, in words if it
+//! depends on other keys, `[flat]` that the field's own keys are in the same table, and the
+//! documentation comment is the key's description. In a struct that is declared `[lenient]`, a key
+//! whose value is wrong has its default, so that the other keys can be used; the faults say which
+//! keys are wrong ([`Faults::concern`]).
+//!
+//! [`read_table`] reads a table and finds every fault of it. The list of its keys
+//! ([`Section::declare`]) makes the JSON schema ([`schema`]) and the list of settings ([`listed`]).
 
 mod fault;
 mod value;
@@ -22,25 +25,144 @@ use underload_aqm::registry::our_form;
 
 pub(crate) use fault::{Fault, Faults, MOST_FAULTS, alternatives, did_you_mean, join};
 pub use value::Bytes;
-pub(crate) use value::{LinkText, Maybe, QueueText, Refusal, Try, Value, one_of, word, words};
+pub(crate) use value::{LinkText, QueueText, Refusal, Value, one_of, word, words};
 
 /// A table of declared keys, or a part of one.
 pub(crate) trait Section: Sized {
+    /// Adds the keys in the order of their declarations.
+    fn declare(keys: &mut Vec<Key>);
+
     /// Reads all keys even if one is wrong, so that every fault is found and every key is known.
     fn take(reader: &mut Reader<'_>) -> Option<Self>;
 }
 
-/// Reads the keys of one table, or describes them.
-#[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    table: &'a Table,
-    pub faults: &'a mut Faults,
-    known: Vec<&'static str>,
-    /// The default of the next key, a value or words, if that key may be absent.
+/// A value that is made of several keys of a table.
+pub(crate) trait Combined: Sized {
+    type Keys: Section;
+
+    /// Returns `None` and adds a fault if the keys do not fit together.
+    fn combine(keys: Self::Keys, faults: &mut Faults) -> Option<Self>;
+}
+
+impl<C: Combined> Section for C {
+    fn declare(keys: &mut Vec<Key>) {
+        C::Keys::declare(keys);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let keys = C::Keys::take(reader)?;
+        C::combine(keys, reader.faults)
+    }
+}
+
+/// Two sections in one table.
+impl<A: Section, B: Section> Section for (A, B) {
+    fn declare(keys: &mut Vec<Key>) {
+        A::declare(keys);
+        B::declare(keys);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let (one, other) = (A::take(reader), B::take(reader));
+        Some((one?, other?))
+    }
+}
+
+/// The declaration of a key.
+pub(crate) struct Key {
+    name: &'static str,
+    /// The lines of its documentation.
+    help: &'static [&'static str],
+    schema: fn() -> Json,
+    /// Null if the key has no default, or if its default is no value.
+    default: Json,
+    /// The default of a key that may be absent: a value, or words.
     implied: Option<&'static str>,
-    missing: Vec<&'static str>,
-    described: Option<Map<String, Json>>,
-    listed: Option<Vec<Listed>>,
+    is_required: bool,
+    range: Option<[String; 2]>,
+}
+
+impl Key {
+    pub(crate) fn new<T: Value>(
+        name: &'static str,
+        help: &'static [&'static str],
+        default: fn() -> Option<T>,
+        implied: Option<&'static str>,
+        range: Option<[String; 2]>,
+    ) -> Self {
+        let default = default();
+        let is_required = default.is_none();
+        let default = default.as_ref().map_or(Json::Null, T::json);
+        Self { name, help, schema: T::schema, default, implied, is_required, range }
+    }
+
+    /// Returns the default of an absent key, if it is a value and not words.
+    fn implied_value(&self) -> Option<&'static str> {
+        self.implied.filter(|text| !text.contains(' '))
+    }
+
+    fn schema(&self) -> Json {
+        let mut schema = (self.schema)();
+        let form = schema["description"].as_str().unwrap_or_default().to_owned();
+        let help = self.help.concat().trim().trim_end_matches('.').to_owned();
+        let texts = [help, form].into_iter().filter(|text| !text.is_empty());
+        let mut description = texts.collect::<Vec<_>>().join(": ");
+        let implied = self.implied_value();
+        if let (Some(words), None) = (self.implied, implied) {
+            description = format!("{description}; default: {words}");
+        }
+        if let Some(bounds) = &self.range {
+            match bounds.each_ref().map(|text| text.parse::<u64>()) {
+                [Ok(low), Ok(high)] => {
+                    (schema["minimum"], schema["maximum"]) = (low.into(), high.into());
+                }
+                _ => description = format!("{description}; {} to {}", bounds[0], bounds[1]),
+            }
+        }
+        if !description.is_empty() {
+            schema["description"] = description.into();
+        }
+        let default = match (self.implied, implied) {
+            (None, _) => self.default.clone(),
+            (Some(_), implied) => implied.map_or(Json::Null, |text| {
+                text.parse::<u64>().map_or_else(|_| text.into(), Json::from)
+            }),
+        };
+        if !default.is_null() {
+            schema["default"] = default;
+        }
+        schema
+    }
+
+    fn listed(&self, written: Option<&Toml>) -> Listed {
+        let default = match (self.implied, &self.default) {
+            (None, Json::String(text)) => Some(text.clone()),
+            (None, default) if !default.is_null() => Some(default.to_string()),
+            _ => self.implied_value().map(str::to_owned),
+        };
+        let value = written.map(|value| text_of(self.name, value)).or(default);
+        Listed { key: self.name, default: self.implied.filter(|_| value.is_none()), value }
+    }
+}
+
+fn declared<S: Section>() -> Vec<Key> {
+    let mut keys = Vec::new();
+    S::declare(&mut keys);
+    keys
+}
+
+/// Returns the JSON schema of a table with these keys and no others.
+pub(crate) fn schema<S: Section>() -> Json {
+    let keys = declared::<S>();
+    let properties: Map<String, Json> =
+        keys.iter().map(|key| (key.name.to_owned(), key.schema())).collect();
+    let mut schema =
+        json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    let required: Vec<_> = keys.iter().filter(|key| key.is_required).map(|key| key.name).collect();
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,11 +176,7 @@ pub(crate) struct Listed {
 
 /// Returns the keys of a table in the order of their declarations.
 pub(crate) fn listed<S: Section>(table: &Table) -> Vec<Listed> {
-    let mut faults = Faults::default();
-    let mut reader = Reader::new(table, &mut faults);
-    reader.listed = Some(Vec::new());
-    S::take(&mut reader);
-    reader.listed.unwrap_or_default()
+    declared::<S>().iter().map(|key| key.listed(table.get(key.name))).collect()
 }
 
 /// Returns a value as in the file, without quotes; SPECs of queues in our form.
@@ -70,37 +188,25 @@ pub(crate) fn text_of(key: &str, value: &Toml) -> String {
     }
 }
 
-impl Listed {
-    fn new(
-        key: &'static str,
-        written: Option<&Toml>,
-        default: Option<Json>,
-        implied: Option<&'static str>,
-    ) -> Self {
-        let default = || match (implied, default.filter(|it| !it.is_null())?) {
-            (Some(_), _) => None,
-            (None, Json::String(text)) => Some(text),
-            (None, other) => Some(other.to_string()),
-        };
-        let implied_value = implied.filter(|text| is_value(text)).map(str::to_owned);
-        let value = written.map(|value| text_of(key, value)).or(implied_value).or_else(default);
-        Self { key, default: implied.filter(|_| value.is_none()), value }
-    }
-}
-
-/// Whether the default of a key that may be absent is a value, not words.
-fn is_value(implied: &str) -> bool {
-    !implied.contains(' ')
+/// Reads the keys of one table.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    table: &'a Table,
+    faults: &'a mut Faults,
+    known: Vec<&'static str>,
+    missing: Vec<&'static str>,
 }
 
 /// Reads a table that has only declared keys. A misspelt key is read as the closest one, so that
 /// this one is not reported as missing.
 pub(crate) fn read_table<S: Section>(table: &Table, faults: &mut Faults) -> Option<S> {
     let mut own = Faults::default();
-    let mut reader = Reader::new(table, &mut own);
+    let mut reader = Reader { table, faults: &mut own, known: Vec::new(), missing: Vec::new() };
     let section = S::take(&mut reader);
     let unknown = reader.unknown();
-    reader.report_missing();
+    for key in reader.missing {
+        own.add(Fault::new(key, "is missing"));
+    }
     if unknown.is_empty() {
         own.into_iter().for_each(|fault| faults.add(fault));
         return section;
@@ -115,129 +221,43 @@ pub(crate) fn read_table<S: Section>(table: &Table, faults: &mut Faults) -> Opti
     read_table(&mended, faults)
 }
 
-/// Returns the JSON schema of a table with these keys and no others.
-pub(crate) fn schema<S: Section>() -> Json {
-    let (table, mut faults) = (Table::new(), Faults::default());
-    let mut reader = Reader::new(&table, &mut faults);
-    reader.described = Some(Map::new());
-    S::take(&mut reader);
-    let mut schema = json!({
-        "type": "object",
-        "properties": reader.described.unwrap_or_default(),
-        "additionalProperties": false,
-    });
-    if !reader.missing.is_empty() {
-        schema["required"] = json!(reader.missing);
-    }
-    schema
-}
-
-/// The lines of a key's documentation.
-type Help<'h> = &'h [&'h str];
-
-impl<'a> Reader<'a> {
-    fn new(table: &'a Table, faults: &'a mut Faults) -> Self {
-        Self {
-            table,
-            faults,
-            known: Vec::new(),
-            implied: None,
-            missing: Vec::new(),
-            described: None,
-            listed: None,
-        }
-    }
-
-    /// Declares the default of the next key, which may be absent.
-    pub(crate) fn implied(&mut self, default: &'static str) {
-        self.implied = Some(default);
-    }
-
-    /// Reads a key. `None` if its value is wrong, or if it is absent and has no default.
+impl Reader<'_> {
+    /// Reads a key. `None` if its value is wrong and the section not lenient, or if it is absent
+    /// and has no default.
     pub(crate) fn key<T: Value>(
         &mut self,
         name: &'static str,
-        help: Help<'_>,
-        default: Option<T>,
+        default: fn() -> Option<T>,
+        is_lenient: bool,
     ) -> Option<T> {
-        let implied = self.implied.take();
-        self.describe(name, help, default.as_ref(), implied);
-        if let Some(listed) = &mut self.listed {
-            let default = default.as_ref().map(T::json);
-            listed.push(Listed::new(name, self.table.get(name), default, implied));
-        }
         self.known.push(name);
         let Some(value) = self.table.get(name) else {
-            let value = default.or_else(T::absent);
+            let value = default();
             if value.is_none() {
                 self.missing.push(name);
             }
             return value;
         };
-        self.faults.under(name, |faults| value::read(value, name, faults))
+        let value = self.faults.under(name, |faults| value::read(value, name, faults));
+        value.or_else(|| if is_lenient { default() } else { None })
     }
 
+    /// As [`Reader::key`], for a number that is wrong outside of a range.
     pub(crate) fn key_in<R: PartialOrd + Display, T: Value + Ranged<R>>(
         &mut self,
         name: &'static str,
-        help: Help<'_>,
-        default: Option<T>,
-        range: RangeInclusive<R>,
+        default: fn() -> Option<T>,
+        is_lenient: bool,
+        range: &RangeInclusive<R>,
     ) -> Option<T> {
-        let (low, high) = (range.start(), range.end());
-        let value = self.key(name, help, default);
-        self.describe_range(name, low, high);
-        let value = value?;
-        match value.number().filter(|number| !range.contains(number)) {
-            None => Some(value),
-            Some(number) => {
-                let problem = format!("{number} is out of range; expected {low} to {high}");
-                self.faults.add(Fault::new(name, problem));
-                T::wrong()
-            }
-        }
-    }
-
-    fn describe<T: Value>(
-        &mut self,
-        name: &str,
-        help: Help<'_>,
-        default: Option<&T>,
-        implied: Option<&str>,
-    ) {
-        let Some(described) = &mut self.described else { return };
-        let mut schema = T::schema();
-        let form = schema["description"].as_str().unwrap_or_default().to_owned();
-        let help = help.concat().trim().trim_end_matches('.').to_owned();
-        let texts = [help, form].into_iter().filter(|text| !text.is_empty());
-        let mut description = texts.collect::<Vec<_>>().join(": ");
-        if let Some(words) = implied.filter(|text| !is_value(text)) {
-            description = format!("{description}; default: {words}");
-        }
-        if !description.is_empty() {
-            schema["description"] = description.into();
-        }
-        let implied = implied.map(|text| {
-            is_value(text).then(|| text.parse::<u64>().map_or(text.into(), Json::from))
-        });
-        let default = implied.unwrap_or_else(|| default.map(T::json).filter(|it| !it.is_null()));
-        if let Some(default) = default {
-            schema["default"] = default;
-        }
-        described.insert(name.to_owned(), schema);
-    }
-
-    fn describe_range(&mut self, name: &str, low: &impl Display, high: &impl Display) {
-        let Some(schema) = self.described.as_mut().and_then(|keys| keys.get_mut(name)) else {
-            return;
+        let value = self.key(name, default, is_lenient)?;
+        let Some(number) = value.number().filter(|number| !range.contains(number)) else {
+            return Some(value);
         };
-        let bounds = [low.to_string(), high.to_string()].map(|text| text.parse::<u64>().ok());
-        if let [Some(low), Some(high)] = bounds {
-            (schema["minimum"], schema["maximum"]) = (low.into(), high.into());
-        } else {
-            let words = schema["description"].as_str().unwrap_or_default();
-            schema["description"] = format!("{words}; {low} to {high}").into();
-        }
+        let (low, high) = (range.start(), range.end());
+        let problem = format!("{number} is out of range; expected {low} to {high}");
+        self.faults.add(Fault::new(name, problem));
+        if is_lenient { default() } else { None }
     }
 
     /// Returns the keys that no section knows, each with the closest known key and the fault.
@@ -252,12 +272,6 @@ impl<'a> Reader<'a> {
         let keys = self.table.keys();
         keys.filter(|key| !self.known.contains(&key.as_str())).map(fault).collect()
     }
-
-    fn report_missing(self) {
-        for key in self.missing {
-            self.faults.add(Fault::new(key, "is missing"));
-        }
-    }
 }
 
 pub(crate) trait Ranged<R> {
@@ -270,23 +284,9 @@ impl<T> Ranged<T> for T {
     }
 }
 
-impl<T> Ranged<T> for Maybe<T> {
-    fn number(&self) -> Option<&T> {
-        self.0.as_ref()?.as_ref()
-    }
-}
-
 impl<T> Ranged<T> for Option<T> {
     fn number(&self) -> Option<&T> {
         self.as_ref()
-    }
-}
-
-/// Two sections in one table.
-impl<A: Section, B: Section> Section for (A, B) {
-    fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let (one, other) = (A::take(reader), B::take(reader));
-        Some((one?, other?))
     }
 }
 
@@ -307,7 +307,7 @@ impl<S: Section> Value for S {
     }
 }
 
-/// A table that is read later, by what is declared as `S`.
+/// A table that is read later, as an `S`.
 #[derive(Debug, Clone)]
 pub(crate) struct Raw<S> {
     pub table: Table,
@@ -339,6 +339,56 @@ impl<S: Value> Value for Raw<S> {
     }
 }
 
+/// A list of tables that are read later, each as an `S`. A wrong one does not hide the faults of
+/// the others.
+#[derive(Debug, Clone)]
+pub(crate) struct Tables<S> {
+    /// Each with its position in the list. Items that are no tables are left out.
+    pub items: Vec<(usize, Table)>,
+    /// Length of the list in the file.
+    pub len: usize,
+    declared: PhantomData<S>,
+}
+
+impl<S> Default for Tables<S> {
+    fn default() -> Self {
+        Self { items: Vec::new(), len: 0, declared: PhantomData }
+    }
+}
+
+impl<S: Section> Tables<S> {
+    /// Reads the tables of the list `name`. Returns each with its place, such as `variant[1]`;
+    /// `None` for one that is wrong.
+    pub(crate) fn read(&self, name: &str, faults: &mut Faults) -> Vec<(String, Option<S>)> {
+        let mut read = |(index, table): &(usize, Table)| {
+            let place = format!("{name}[{index}]");
+            let section = faults.under(&place, |faults| read_table(table, faults));
+            (place, section)
+        };
+        self.items.iter().map(&mut read).collect()
+    }
+}
+
+impl<S: Value> Value for Tables<S> {
+    fn expected(key: &str) -> String {
+        Vec::<Table>::expected(key)
+    }
+
+    fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal> {
+        let (list, mut items) = (value.as_array().ok_or(Refusal::Form)?, Vec::new());
+        for (index, item) in list.iter().enumerate() {
+            let place = format!("[{index}]");
+            let table = faults.under(&place, |faults| value::read(item, "", faults));
+            items.extend(table.map(|table| (index, table)));
+        }
+        Ok(Self { items, len: list.len(), declared: PhantomData })
+    }
+
+    fn schema() -> Json {
+        Vec::<S>::schema()
+    }
+}
+
 #[cfg(test)]
 pub(crate) fn from_text<S: Section>(text: &str) -> Result<S, Fault> {
     let table: Table =
@@ -350,7 +400,7 @@ pub(crate) fn from_text<S: Section>(text: &str) -> Result<S, Fault> {
 
 /// Declares a table's keys; see the module.
 macro_rules! keys {
-    ($(#[$($meta:tt)*])* $vis:vis struct $name:ident {
+    ($(#[$($meta:tt)*])* $vis:vis struct $name:ident $([$lenient:ident])? {
         $($(#[$($about:tt)*])* $own:vis $field:ident: $type:ty
             $(as $key:literal)? $([$flat:ident])?
             $(where default = $implied:tt)? $(= $default:expr)? $(=> $range:expr)?,)*
@@ -359,32 +409,59 @@ macro_rules! keys {
         $vis struct $name { $($(#[$($about)*])* $own $field: $type,)* }
 
         impl $crate::keys::Section for $name {
-            fn take(_reader: &mut $crate::keys::Reader<'_>) -> Option<Self> {
-                $($(_reader.implied($implied);)?
-                let $field: Option<$type> = $crate::keys::keys!(
-                    @take _reader, $crate::keys::keys!(@name $field $($key)?),
+            fn declare(_keys: &mut Vec<$crate::keys::Key>) {
+                $($crate::keys::keys!(
+                    @declare _keys, $type, $crate::keys::keys!(@name $field $($key)?),
                     &[$($crate::keys::keys!(@line $($about)*)),*],
+                    [$($flat)?] [$($implied)?] [$($default)?] [$($range)?]
+                );)*
+            }
+
+            fn take(_reader: &mut $crate::keys::Reader<'_>) -> Option<Self> {
+                const _IS_LENIENT: bool = $crate::keys::keys!(@lenient $($lenient)?);
+                $(let $field: Option<$type> = $crate::keys::keys!(
+                    @take _reader, _IS_LENIENT, $crate::keys::keys!(@name $field $($key)?),
                     [$($flat)?] [$($default)?] [$($range)?]
                 );)*
                 Some(Self { $($field: $field?,)* })
             }
         }
     };
-    (@take $reader:ident, $name:expr, $help:expr, [flat] [] []) => {
+    (@declare $keys:ident, $type:ty, $name:expr, $help:expr, [flat] [] [] []) => {
+        <$type as $crate::keys::Section>::declare($keys)
+    };
+    (
+        @declare $keys:ident, $type:ty, $name:expr, $help:expr,
+        [] [$($implied:tt)?] [$($default:expr)?] [$($range:expr)?]
+    ) => {
+        $keys.push($crate::keys::Key::new::<$type>(
+            $name,
+            $help,
+            $crate::keys::keys!(@default $($default)?),
+            $crate::keys::keys!(@implied $($implied)?),
+            $crate::keys::keys!(@bounds $($range)?),
+        ))
+    };
+    (@take $reader:ident, $lenient:ident, $name:expr, [flat] [] []) => {
         $crate::keys::Section::take($reader)
     };
-    (@take $reader:ident, $name:expr, $help:expr, [] [] []) => {
-        $reader.key($name, $help, None)
+    (@take $reader:ident, $lenient:ident, $name:expr, [] [$($default:expr)?] []) => {
+        $reader.key($name, $crate::keys::keys!(@default $($default)?), $lenient)
     };
-    (@take $reader:ident, $name:expr, $help:expr, [] [$default:expr] []) => {
-        $reader.key($name, $help, Some($default))
+    (@take $reader:ident, $lenient:ident, $name:expr, [] [$($default:expr)?] [$range:expr]) => {
+        $reader.key_in($name, $crate::keys::keys!(@default $($default)?), $lenient, &$range)
     };
-    (@take $reader:ident, $name:expr, $help:expr, [] [] [$range:expr]) => {
-        $reader.key_in($name, $help, None, $range)
-    };
-    (@take $reader:ident, $name:expr, $help:expr, [] [$default:expr] [$range:expr]) => {
-        $reader.key_in($name, $help, Some($default), $range)
-    };
+    (@default) => { $crate::keys::Value::absent };
+    (@default $default:expr) => { || Some($default) };
+    (@implied) => { None };
+    (@implied $implied:expr) => { Some($implied) };
+    (@bounds) => { None };
+    (@bounds $range:expr) => {{
+        let range = $range;
+        Some([range.start().to_string(), range.end().to_string()])
+    }};
+    (@lenient) => { false };
+    (@lenient lenient) => { true };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $key:literal) => { $key };
     (@line doc = $line:literal) => { $line };

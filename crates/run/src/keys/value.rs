@@ -42,12 +42,6 @@ pub(crate) trait Value: Sized {
         None
     }
 
-    /// Returns a substitute for a rejected value, so that the keys beside it can still be used;
-    /// `None` for most types.
-    fn wrong() -> Option<Self> {
-        None
-    }
-
     /// Returns a default value for a schema; null for none.
     fn json(&self) -> Json {
         Json::Null
@@ -72,7 +66,7 @@ pub(super) fn read<T: Value>(value: &Toml, key: &str, faults: &mut Faults) -> Op
             faults.add(Fault::new("", format!("expected {}", T::expected(key))));
         }
     }
-    T::wrong()
+    None
 }
 
 /// Implements [`Value`] for types of TOML: the type in a schema, the description of accepted
@@ -309,47 +303,6 @@ impl<T: Value> Value for Option<T> {
 
     fn absent() -> Option<Self> {
         Some(None)
-    }
-}
-
-/// A value that may be wrong without hiding faults of its neighbours; `None` if it is wrong.
-#[derive(Debug, Clone)]
-pub(crate) struct Try<T>(pub Option<T>);
-
-impl<T> Try<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(Some(value))
-    }
-}
-
-/// A key that may be absent, and may be wrong.
-pub(crate) type Maybe<T> = Try<Option<T>>;
-
-impl<T: Value> Value for Try<T> {
-    const IS_TABLE: bool = T::IS_TABLE;
-
-    fn expected(key: &str) -> String {
-        T::expected(key)
-    }
-
-    fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal> {
-        T::read(value, faults).map(Self::new)
-    }
-
-    fn schema() -> Json {
-        T::schema()
-    }
-
-    fn absent() -> Option<Self> {
-        T::absent().map(Self::new)
-    }
-
-    fn wrong() -> Option<Self> {
-        Some(Self(None))
-    }
-
-    fn json(&self) -> Json {
-        self.0.as_ref().map_or(Json::Null, T::json)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use toml::{Table, Value};
+use toml::Value;
 use underload_aqm::registry::LoadFile;
 
 use super::builtin;
@@ -58,20 +58,11 @@ impl Keys {
         }
         text
     }
-
-    /// Returns the keys as a table; a dotted key becomes nested tables.
-    fn table(&self) -> Table {
-        let mut table = Table::new();
-        for (key, value) in &self.0 {
-            nest(&mut table, &segments(key), value);
-        }
-        table
-    }
 }
 
 impl From<Keys> for Value {
     fn from(keys: Keys) -> Value {
-        Value::Table(keys.table())
+        Value::Table(keys.0.into_iter().collect())
     }
 }
 
@@ -83,21 +74,6 @@ fn segments(key: &str) -> Vec<&str> {
         }
     }
     key.splitn(2, '.').collect()
-}
-
-fn nest(table: &mut Table, segments: &[&str], value: &Value) {
-    match segments {
-        [] => {}
-        [key] => {
-            table.insert((*key).to_owned(), value.clone());
-        }
-        [first, rest @ ..] => {
-            let inner = table.entry(*first).or_insert_with(|| Value::Table(Table::new()));
-            if let Value::Table(inner) = inner {
-                nest(inner, rest, value);
-            }
-        }
-    }
 }
 
 impl Scenario {
@@ -169,16 +145,7 @@ impl Builder {
         options: &Options,
         load: &mut LoadFile<'_>,
     ) -> Result<Scenario, ScenarioErrors> {
-        let tables = |list: &[Keys]| list.iter().map(|keys| Value::Table(keys.table())).collect();
-        let mut root = self.head.table();
-        root.insert("path".to_owned(), Value::Table(self.path.table()));
-        root.insert("phases".to_owned(), Value::Table(self.phases.table()));
-        for (key, list) in
-            [("flow", &self.flows), ("variant", &self.variants), ("sweep", &self.sweeps)]
-        {
-            root.insert(key.to_owned(), Value::Array(tables(list)));
-        }
-        let document = Arc::new(Document::new(&self.name, root));
+        let document = Arc::new(Document::of_builder(&self.text(), &self.name)?);
         let text = options.effective_text(&self.text(), &[]);
         Scenario::resolve(&document, text, options, load)
     }

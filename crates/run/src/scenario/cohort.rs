@@ -18,7 +18,7 @@ use super::lines::{Lines, OWN};
 use super::tables::{Base, Conditions, check_name};
 use super::variant::{Variant, read_variant};
 use crate::flows;
-use crate::keys::{Fault, Faults, Listed, Try, join, keys, listed, word, words};
+use crate::keys::{Fault, Faults, Listed, Tables, join, keys, listed, word, words};
 use crate::study::{Distribution, DistributionError, Quantity};
 
 /// The distributions of the conditions that are drawn for every trial.
@@ -60,14 +60,14 @@ words! {
 }
 
 keys! {
-    pub(super) struct CohortKeys {
+    pub(super) struct CohortKeys [lenient] {
         /// The trials that share their drawn conditions: all variants of a repeat, so that pairs
         /// can be compared, or none.
         per: Per = Per::Repeat,
         /// The conditions, each with a name and one distribution.
-        draw: Vec<Try<DrawKeys>>,
+        draw: Tables<DrawKeys>,
         /// A study that measures each line several times a day.
-        lines: Option<Lines>,
+        pub lines: Option<Lines>,
     }
 }
 
@@ -147,9 +147,10 @@ pub(super) fn settings(cohort: &Table) -> Vec<(String, String, Listed)> {
 }
 
 impl Cohort {
-    pub(super) fn new(keys: CohortKeys, faults: &mut Faults) -> Option<Self> {
+    /// `has_lines`: whether the file has `[cohort.lines]`, valid or not.
+    pub(super) fn new(keys: CohortKeys, has_lines: bool, faults: &mut Faults) -> Option<Self> {
         let CohortKeys { per, draw, lines } = keys;
-        if draw.is_empty() {
+        if draw.len == 0 {
             let problem = "is empty; expected [[cohort.draw]] tables";
             faults.add(Fault::new("draw", problem));
         }
@@ -157,10 +158,9 @@ impl Cohort {
         faults.accept(checked.map_err(|fault| fault.under("lines")));
         let mut draws: Vec<(String, Distribution)> = Vec::new();
         let mut of_run = BTreeSet::new();
-        let mut is_whole = true;
-        for (index, Try(keys)) in draw.into_iter().enumerate() {
-            let place = format!("draw[{index}]");
-            let drawn = keys.map(|keys| keys.check(lines.is_some()).map_err(|it| it.under(&place)));
+        let mut is_whole = draw.items.len() == draw.len;
+        for (place, keys) in draw.read("draw", faults) {
+            let drawn = keys.map(|keys| keys.check(has_lines).map_err(|it| it.under(&place)));
             let Some((name, of, distribution)) = drawn.and_then(|drawn| faults.accept(drawn))
             else {
                 is_whole = false;

@@ -54,7 +54,7 @@ fn repeats_start_at_random_times_unless_the_file_has_times() {
         let options = Options { repeats, ..Options::default() };
         let scenario = parse_with(text, &options).expect("a scenario");
         let jitter = |flow: &Flow| match &flow.kind {
-            FlowKind::Tcp(tcp) => Some(tcp.activity.start_jitter),
+            FlowKind::Tcp(_) => Some(flow.activity.start_jitter),
             _ => None,
         };
         scenario.variants[0].flows.iter().filter_map(jitter).collect::<Vec<_>>()

@@ -31,7 +31,15 @@ pub(super) const COMMAND_LINE: &str = "--set";
 pub(crate) const SHORT_OPTION: &str = "--short";
 
 impl Document {
-    /// Returns the document of tables that were built in code, without a text.
+    /// Parses the text of a scenario that was built in code. Errors have no lines.
+    pub(crate) fn of_builder(text: &str, scenario: &str) -> Result<Self, ScenarioErrors> {
+        let syntax = |error: toml::de::Error| {
+            ScenarioErrors(vec![ScenarioError::new(scenario, "", error.message())])
+        };
+        text.parse().map(|root| Self::new(scenario, root)).map_err(syntax)
+    }
+
+    /// Returns the document of these tables, without a text.
     pub(crate) fn new(scenario: &str, root: Table) -> Self {
         Self { scenario: scenario.to_owned(), root, text: Arc::from(""), places: BTreeMap::new() }
     }

@@ -55,7 +55,7 @@ impl Excerpt {
 }
 
 impl ScenarioError {
-    pub(super) fn new(scenario: &str, key: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(crate) fn new(scenario: &str, key: impl Into<String>, problem: impl Into<String>) -> Self {
         let (key, problem) = (key.into(), problem.into());
         let scenario = scenario.to_owned();
         Self { scenario, line: None, key, problem, excerpt: None }
@@ -102,13 +102,13 @@ impl std::error::Error for ScenarioErrors {}
 
 impl ScenarioErrors {
     /// Adds the errors that are not among these, and sorts all by line.
-    pub(super) fn merge(&mut self, mut others: Self) {
+    pub(crate) fn merge(&mut self, mut others: Self) {
         others.0.retain(|other| !self.0.contains(other));
         self.0.append(&mut others.0);
         self.0.sort_by_key(|error| error.line);
     }
 
-    pub(super) fn first(self, scenario: &str) -> ScenarioError {
+    pub(crate) fn first(self, scenario: &str) -> ScenarioError {
         let mut errors = self.0.into_iter();
         errors.next().unwrap_or_else(|| ScenarioError::new(scenario, "", "cannot be read"))
     }

@@ -30,10 +30,6 @@ keys! {
 impl Statement for Headline {
     type Keys = HeadlineKeys;
 
-    fn table(_: usize) -> String {
-        "headline".to_owned()
-    }
-
     fn from_keys(keys: HeadlineKeys) -> Result<Vec<Self>, Fault> {
         let HeadlineKeys { metric, says, variant, baseline, baseline_metric, baseline_says } = keys;
         if metric.is_empty() && baseline.is_empty() {

@@ -6,7 +6,7 @@ use toml::Value;
 
 use super::document::COMMAND_LINE;
 use super::tables::{Override, Overrides, check_name};
-use crate::keys::{Fault, Faults, Try, join, keys};
+use crate::keys::{Fault, Faults, Tables, join, keys};
 
 /// Variants of a scenario, at most: each takes about 40 KB of memory with its summary.
 const MAX_VARIANTS: usize = 50_000;
@@ -39,25 +39,25 @@ keys! {
         /// Names of the values; by default the values themselves.
         names: Option<Vec<String>>,
         /// Points that override several keys, in place of `key` and `values`.
-        point: Option<Vec<Try<VariantKeys>>>,
+        point: Option<Tables<VariantKeys>>,
     }
 }
 
 /// Returns the dimensions, the variants first, then each sweep, without the variants that are wrong;
 /// and whether the names of all variants are known.
 pub(super) fn dimensions(
-    variants: Vec<Try<VariantKeys>>,
-    sweeps: Vec<Try<SweepKeys>>,
+    variants: &Tables<VariantKeys>,
+    sweeps: &Tables<SweepKeys>,
     faults: &mut Faults,
 ) -> (Vec<Vec<Level>>, bool) {
-    let (mut dimensions, mut has_all_names) = (Vec::new(), true);
-    if !variants.is_empty() {
+    let mut has_all_names = !faults.concern("variant") && !faults.concern("sweep");
+    let mut dimensions = Vec::new();
+    if variants.len > 0 {
         let (variants, are_all) = named_variants(variants, "variant", faults);
         has_all_names &= are_all;
         dimensions.push(distinct(variants, faults));
     }
-    for (index, Try(keys)) in sweeps.into_iter().enumerate() {
-        let place = format!("sweep[{index}]");
+    for (place, keys) in sweeps.read("sweep", faults) {
         let made = keys.and_then(|keys| faults.under(&place, |it| sweep(keys, &place, it)));
         let Some((variants, are_all)) = made else {
             has_all_names = false;
@@ -137,20 +137,19 @@ pub(super) fn names(dimensions: &[Vec<Level>]) -> Vec<String> {
 
 /// Returns the variants, and whether the names of all are known.
 fn named_variants(
-    list: Vec<Try<VariantKeys>>,
-    place: &str,
+    list: &Tables<VariantKeys>,
+    name: &str,
     faults: &mut Faults,
 ) -> (Vec<Level>, bool) {
-    let (mut variants, of) = (Vec::new(), list.len());
-    for (index, Try(keys)) in list.into_iter().enumerate() {
+    let mut variants = Vec::new();
+    for (place, keys) in list.read(name, faults) {
         let Some(VariantKeys { name, overrides }) = keys else { continue };
-        let place = format!("{place}[{index}]");
         let checked = check_name(&name).map_err(|it| Fault::new(join(&place, "name"), it));
         if faults.accept(checked).is_some() {
             variants.push(Level { name, changes: overrides.0, place });
         }
     }
-    let are_all = variants.len() == of;
+    let are_all = variants.len() == list.len;
     (variants, are_all)
 }
 
@@ -161,7 +160,7 @@ fn sweep(keys: SweepKeys, place: &str, faults: &mut Faults) -> Option<(Vec<Level
             (faults.accept(values_of(&key, values, names, place))?, true)
         }
         SweepKeys { key: None, values: None, names: None, point: Some(points) } => {
-            let (mut variants, are_all) = named_variants(points, "point", faults);
+            let (mut variants, are_all) = named_variants(&points, "point", faults);
             for variant in &mut variants {
                 variant.place = join(place, &variant.place);
             }

@@ -4,21 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use underload_aqm::config::closest;
-use underload_aqm::rate::Rate;
-use underload_record::schema::FlowDirection;
 use underload_record::{closest_metric, latency_names, metric_names, metric_unit};
-use underload_sim::flow::{self as sim, UdpConfig, UdpPattern};
-use underload_sim::sprout;
-use underload_sim::tcp::TcpConfig;
 
 use super::cohort::Cohort;
 use super::flow::{Flow, FlowKind};
 use super::variant::Variant;
-use crate::call_stats::CallDirection;
-use crate::film_report::FilmReport;
 use crate::flows;
 use crate::keys::{Fault, alternatives, did_you_mean};
-use crate::page_loads::PageLoads;
 
 #[derive(Default)]
 pub(crate) struct Metrics {
@@ -63,50 +55,23 @@ impl Metrics {
     fn add(&mut self, entry: &Flow) {
         let name = &entry.name;
         self.entries.insert(name.clone());
-        let (names, metrics) = match &entry.kind {
-            FlowKind::Probe(probe) => {
-                let open = flows::probes(name, &probe.classes).map(|(name, _)| name);
-                let closed = probe.request_response(name).map(|(name, _)| name);
-                self.probes.extend(open.chain(closed));
-                return;
-            }
-            FlowKind::Tcp(tcp) => {
-                let names = self.loads(name, tcp.direction, tcp.count);
-                let notes_delivery = tcp.delivery && tcp.congestion_control != sprout::NAME;
-                let config = TcpConfig { notes_delivery, ..TcpConfig::default() };
-                (names, sim::FlowKind::Tcp(config).metrics())
-            }
-            FlowKind::Udp(udp) => {
-                (self.loads(name, udp.direction, udp.count), a_udp_flow().metrics())
-            }
-            FlowKind::Application(application) => {
-                let names = application.flows(name).into_iter().map(|(name, _)| name).collect();
-                (names, sim::FlowKind::Application(application.config.clone()).metrics())
-            }
-            FlowKind::Browser(_) => (vec![name.clone()], PageLoads::default().metrics()),
-            FlowKind::Dash(_) => (vec![name.clone()], FilmReport::default().metrics()),
-            FlowKind::WebRtc(call) => {
-                let names = self.loads(name, call.direction, 1);
-                (names, CallDirection::default().metrics())
-            }
-            FlowKind::Exec(_) => {
-                self.flows.insert(name.clone());
-                self.own.insert(format!("{name}/exit_status"), String::new());
-                return;
-            }
-        };
-        for name in names {
+        if let FlowKind::Probe(probe) = &entry.kind {
+            let open = flows::probes(name, &probe.classes).map(|(name, _)| name);
+            let closed = probe.request_response(name).map(|(name, _)| name);
+            self.probes.extend(open.chain(closed));
+            return;
+        }
+        let properties = entry.kind.properties();
+        let (direction, count) = properties.group();
+        // `ratio` takes the sum of numbered flows by the common part of their names.
+        self.flows.extend(flows::loads(name, direction, count.min(1)).map(|(_, name)| name));
+        let metrics = properties.metrics();
+        for (_, name) in flows::loads(name, direction, count) {
             for metric in &metrics {
                 self.own.insert(format!("{name}/{}", metric.name), metric.unit.clone());
             }
             self.flows.insert(name);
         }
-    }
-
-    fn loads(&mut self, entry: &str, direction: FlowDirection, count: u32) -> Vec<String> {
-        // `ratio` takes the sum of numbered flows by the common part of their names.
-        self.flows.extend(flows::loads(entry, direction, count.min(1)).map(|(_, name)| name));
-        flows::loads(entry, direction, count).map(|(_, name)| name).collect()
     }
 
     /// Returns the unit of a metric, `1` for a plain number, and `None` if it is unknown before the
@@ -202,16 +167,6 @@ impl Metrics {
         let (meant, known) = (did_you_mean(flow, known()), alternatives(known()));
         format!("`{metric}`: no flow is named `{flow}`; expected {known}{meant}")
     }
-}
-
-/// Returns any UDP flow: all have the same metrics.
-fn a_udp_flow() -> sim::FlowKind {
-    sim::FlowKind::Udp(UdpConfig {
-        rate: Rate::from_megabits_per_second(1),
-        payload_bytes: 1_000,
-        pattern: UdpPattern::Constant,
-        ecn: underload_aqm::packet::Ecn::NotEct,
-    })
 }
 
 #[cfg(test)]

@@ -66,7 +66,6 @@ pub(crate) mod tables;
 mod variant;
 mod variants;
 pub(crate) mod vary;
-mod worlds;
 
 #[cfg(test)]
 mod tests;
@@ -85,8 +84,8 @@ pub use error::{Excerpt, ScenarioError, ScenarioErrors};
 pub use explain::{Setting, SettingValue};
 pub use flow::simulated_controls;
 pub use flow::{
-    Activity, ApplicationFlow, BrowserFlow, DashFlow, DashPlayer, ExecFlow, Flow, FlowKind,
-    PageProtocol, ProbeFlow, TcpFlow, UdpFlow, WebRtcFlow,
+    Activity, ApplicationFlow, BrowserFlow, DashPlayer, EXIT_STATUS, ExecFlow, Flow, FlowKind,
+    PageProtocol, ProbeFlow, Site, TcpFlow, UdpFlow,
 };
 pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};
@@ -189,38 +188,6 @@ impl Options {
 }
 
 impl Scenario {
-    /// Reads a scenario file, and checks its short form too. Returns the first fault.
-    pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
-        Self::check(text, name, &mut builtin::load_file).map_err(|errors| errors.first(name))
-    }
-
-    /// Reads a scenario file, and checks its short form too, and that a world can run it. `load`
-    /// reads files that links name, such as traces; [`builtin::load_file`] has those built in.
-    /// Returns the faults of both forms, in the order of their lines.
-    pub fn check(text: &str, name: &str, load: &mut LoadFile<'_>) -> Result<Self, ScenarioErrors> {
-        let document = Arc::new(Document::parse(text, name)?);
-        let mut resolve = |short: bool| {
-            let options = Options { short, ..Options::default() };
-            Self::resolve(&document, text.to_owned(), &options, load)
-        };
-        let whole = resolve(false);
-        let short = document.root.contains_key("short").then(|| resolve(true));
-        match (whole, short.and_then(Result::err)) {
-            (Ok(scenario), None) => match (scenario.sim_problem(), scenario.live_problem()) {
-                (Some(sim), Some(live)) => {
-                    let problem = format!("no world can run it; sim: {sim}; live: {live}");
-                    Err(ScenarioErrors(vec![ScenarioError::new(name, "", problem)]))
-                }
-                _ => Ok(scenario),
-            },
-            (whole, short) => {
-                let mut errors = whole.err().unwrap_or_default();
-                errors.merge(short.unwrap_or_default());
-                Err(errors)
-            }
-        }
-    }
-
     /// Reads a scenario file with the options of a command line, as [`Scenario::check`] does.
     /// Returns all faults of the file and of the options.
     pub fn read(

@@ -9,8 +9,7 @@ use underload_aqm::time::Span;
 use underload_record::schema::Direction;
 
 use crate::keys::{
-    Bytes, Fault, Faults, LinkText, Listed, Maybe, QueueText, Refusal, Try, Value, keys, listed,
-    read_table,
+    Bytes, Fault, Faults, LinkText, Listed, QueueText, Refusal, Value, keys, listed, read_table,
 };
 use crate::modem_file;
 
@@ -125,34 +124,34 @@ pub(super) const DEFAULT_QUEUE: &str = "fifo";
 
 keys! {
     /// The links and queues of `[path]` or of a hop.
-    struct LinkKeys {
+    pub(crate) struct LinkKeys [lenient] {
         /// The link from the client. At least one of `up` and `down` is needed.
-        up: Maybe<LinkText> where default = "1 Gbit/s in [path], no link in a hop",
+        up: Option<LinkText> where default = "1 Gbit/s in [path], no link in a hop",
         /// The link to the client.
-        down: Maybe<LinkText> where default = "1 Gbit/s in [path], no link in a hop",
+        down: Option<LinkText> where default = "1 Gbit/s in [path], no link in a hop",
         /// The queue before the link from the client; needs `up`.
-        up_queue: Maybe<QueueText> where default = DEFAULT_QUEUE,
+        up_queue: Option<QueueText> where default = DEFAULT_QUEUE,
         /// The queue before the link to the client; needs `down`.
-        down_queue: Maybe<QueueText> where default = DEFAULT_QUEUE,
+        down_queue: Option<QueueText> where default = DEFAULT_QUEUE,
     }
 }
 
 keys! {
     /// The keys of `[path]`. Delay, loss and overhead may be in the link's SPEC instead.
-    pub(super) struct PathKeys {
+    pub(crate) struct PathKeys [lenient] {
         links: LinkKeys [flat],
         /// The base round trip, half of it in each direction.
-        rtt: Maybe<Span> where default = "0s",
+        rtt: Option<Span> where default = "0s",
         /// The base delay from the client, in place of `rtt`.
-        up_delay: Maybe<Span> where default = "half of rtt",
+        up_delay: Option<Span> where default = "half of rtt",
         /// The base delay to the client, in place of `rtt`.
-        down_delay: Maybe<Span> where default = "half of rtt",
+        down_delay: Option<Span> where default = "half of rtt",
         /// The probability of loss behind the link from the client, such as 1%.
-        up_loss: Maybe<String> where default = "0%",
+        up_loss: Option<String> where default = "0%",
         /// The probability of loss behind the link to the client.
-        down_loss: Maybe<String> where default = "0%",
+        down_loss: Option<String> where default = "0%",
         /// Link-layer bytes charged per packet.
-        overhead: Maybe<Bytes> where default = "0B",
+        overhead: Option<Bytes> where default = "0B",
         /// Links in the order from the client to the server, in place of `up` and `down`; sim only.
         _hop: Option<Hops> as "hop",
     }
@@ -169,7 +168,7 @@ keys! {
 
 /// `[[path.hop]]`. [`PathKeys`] only describes it: its tables are taken out of `[path]` before, so
 /// that variants can override them by name.
-struct Hops;
+pub(crate) struct Hops;
 
 impl Value for Hops {
     fn expected(_: &str) -> String {
@@ -233,32 +232,39 @@ type Delay = Option<(&'static str, Span)>;
 
 struct LaneKeys {
     direction: &'static str,
-    link: Maybe<LinkText>,
-    queue: Maybe<QueueText>,
+    link: Option<LinkText>,
+    queue: Option<QueueText>,
     delay: Delay,
     loss: Option<String>,
     overhead: Option<u64>,
 }
 
 impl LaneKeys {
-    fn new(direction: &'static str, link: Maybe<LinkText>, queue: Maybe<QueueText>) -> Self {
+    fn new(direction: &'static str, link: Option<LinkText>, queue: Option<QueueText>) -> Self {
         Self { direction, link, queue, delay: None, loss: None, overhead: None }
     }
 
-    /// Whether the keys have a link or a queue, valid or not.
-    fn is_given(&self) -> bool {
-        !matches!((&self.link, &self.queue), (Try(Some(None)), Try(Some(None))))
+    /// Whether the table has a link or a queue, valid or not.
+    fn is_given(&self, faults: &Faults) -> bool {
+        let is_wrong = |key: &str| faults.concern(key);
+        self.link.is_some()
+            || self.queue.is_some()
+            || is_wrong(self.direction)
+            || is_wrong(&self.queue_key())
+    }
+
+    fn queue_key(&self) -> String {
+        format!("{}_queue", self.direction)
     }
 }
 
 impl PathKeys {
     fn resolve(self, load: &mut LoadFile<'_>, faults: &mut Faults) -> Option<Path> {
         let (up_delay, down_delay) = self.delays(faults);
-        let overhead = self.overhead.0.flatten().map(|overhead| overhead.0);
+        let overhead = self.overhead.map(|overhead| overhead.0);
         let (up, down) = self.links.lanes(faults)?;
-        let up = LaneKeys { delay: up_delay, loss: self.up_loss.0.flatten(), overhead, ..up };
-        let loss = self.down_loss.0.flatten();
-        let down = LaneKeys { delay: down_delay, loss, overhead, ..down };
+        let up = LaneKeys { delay: up_delay, loss: self.up_loss, overhead, ..up };
+        let down = LaneKeys { delay: down_delay, loss: self.down_loss, overhead, ..down };
         let (up, down) = (up.resolve(load, faults), down.resolve(load, faults));
         Some(Path { up: vec![up?], down: vec![down?] })
     }
@@ -289,7 +295,7 @@ impl PathKeys {
             for (lane, delay, lanes) in
                 [(up, &mut delay_up, &mut path.up), (down, &mut delay_down, &mut path.down)]
             {
-                let Some(lane) = lane.filter(LaneKeys::is_given) else { continue };
+                let Some(lane) = lane.filter(|lane| lane.is_given(&own)) else { continue };
                 let lane = LaneKeys { delay: delay.take(), ..lane }.resolve(load, &mut own);
                 is_whole &= lane.is_some();
                 lanes.extend(lane.map(|lane| Lane { name: name.clone(), ..lane }));
@@ -309,7 +315,7 @@ impl PathKeys {
             [("up", up_delay, &mut path.up), ("down", down_delay, &mut path.down)]
         {
             if lanes.is_empty() {
-                let wide = LaneKeys::new(direction, Try(Some(None)), Try(Some(None)));
+                let wide = LaneKeys::new(direction, None, None);
                 lanes.push(LaneKeys { delay, ..wide }.resolve(load, faults)?);
             }
         }
@@ -317,18 +323,16 @@ impl PathKeys {
     }
 
     fn refuse_beside_hops(&self, faults: &mut Faults) -> Option<()> {
-        fn is_given<T>(key: &Maybe<T>) -> bool {
-            !matches!(key, Try(Some(None)))
-        }
-        let given = [
-            ("up", is_given(&self.links.up)),
-            ("up_queue", is_given(&self.links.up_queue)),
-            ("down", is_given(&self.links.down)),
-            ("down_queue", is_given(&self.links.down_queue)),
-            ("up_loss", is_given(&self.up_loss)),
-            ("down_loss", is_given(&self.down_loss)),
-            ("overhead", is_given(&self.overhead)),
+        let keys = [
+            ("up", self.links.up.is_some()),
+            ("up_queue", self.links.up_queue.is_some()),
+            ("down", self.links.down.is_some()),
+            ("down_queue", self.links.down_queue.is_some()),
+            ("up_loss", self.up_loss.is_some()),
+            ("down_loss", self.down_loss.is_some()),
+            ("overhead", self.overhead.is_some()),
         ];
+        let given = keys.map(|(key, is_right)| (key, is_right || faults.concern(key)));
         let problem = "excludes [[path.hop]]; expected it in one of the hops, loss and overhead in \
                        its link's SPEC, or no hops";
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given).peekable();
@@ -339,9 +343,9 @@ impl PathKeys {
 
     /// Returns the delays up and down: those given, or the halves of the round trip.
     fn delays(&self, faults: &mut Faults) -> (Delay, Delay) {
-        let own = |key, delay: &Maybe<Span>| delay.0.flatten().map(|delay| (key, delay));
-        let delays = (own("up_delay", &self.up_delay), own("down_delay", &self.down_delay));
-        let Some(rtt) = self.rtt.0.flatten() else { return delays };
+        let own = |key, delay: Option<Span>| delay.map(|delay| (key, delay));
+        let delays = (own("up_delay", self.up_delay), own("down_delay", self.down_delay));
+        let Some(rtt) = self.rtt else { return delays };
         if delays != (None, None) {
             let problem = "excludes `up_delay` and `down_delay`; expected one or the other";
             faults.add(Fault::new("rtt", problem));
@@ -354,7 +358,8 @@ impl PathKeys {
 impl LinkKeys {
     /// Returns the keys by direction, up and down. At least one of them needs a link.
     fn lanes(self, faults: &mut Faults) -> Option<(LaneKeys, LaneKeys)> {
-        if let (Try(Some(None)), Try(Some(None))) = (&self.up, &self.down) {
+        let is_missing = self.up.is_none() && self.down.is_none();
+        if is_missing && !faults.concern("up") && !faults.concern("down") {
             let problem = "expected a link in at least one direction, such as up = \"10mbit\"";
             faults.add(Fault::new("up", problem));
             return None;
@@ -366,26 +371,21 @@ impl LinkKeys {
 
 impl LaneKeys {
     fn resolve(self, load: &mut LoadFile<'_>, faults: &mut Faults) -> Option<Lane> {
-        let queue_key = format!("{}_queue", self.direction);
-        let is_wide = matches!(self.link, Try(Some(None)));
-        let queue = match self.queue.0 {
-            // The queue's fault was reported when it was read.
-            None => None,
-            Some(None) if is_wide => Spec::parse(WIDE_QUEUE).ok(),
-            Some(None) => Spec::parse(DEFAULT_QUEUE).ok(),
-            Some(Some(_)) if is_wide => {
+        let queue_key = self.queue_key();
+        let is_wide = self.link.is_none() && !faults.concern(self.direction);
+        let queue = match self.queue {
+            Some(_) if is_wide => {
                 let problem = format!("has no link; expected `{}` too", self.direction);
                 faults.add(Fault::new(&queue_key, problem));
                 None
             }
-            Some(Some(queue)) => Some(queue.0),
+            Some(queue) => Some(queue.0),
+            None if faults.concern(&queue_key) => None,
+            None => Spec::parse(if is_wide { WIDE_QUEUE } else { DEFAULT_QUEUE }).ok(),
         };
+        // A wide link also replaces a wrong one, so that the other keys are still checked.
         let wide = Spec::parse(WIDE_LINK).ok();
-        let given = match self.link.0 {
-            None => None,
-            Some(None) => wide.clone(),
-            Some(Some(link)) => Some(link.0),
-        };
+        let link = self.link.map(|link| link.0).or_else(|| wide.clone())?;
         let loss_key = format!("{}_loss", self.direction);
         let more = [
             self.delay.map(|(key, delay)| (key, "delay", delay.to_string())),
@@ -393,8 +393,6 @@ impl LaneKeys {
             self.overhead.map(|bytes| ("overhead", "overhead", format!("{bytes}B"))),
         ];
         let more: Vec<_> = more.into_iter().flatten().collect();
-        // A wide link replaces a rejected one, so that the other keys are still checked.
-        let link = given.or_else(|| wide.clone())?;
         let link = with_more(&link, self.direction, &more, load, faults);
         let facts = match &link {
             Some(link) => link.facts(),

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 use toml::{Table, Value as Toml};
 use underload_aqm::time::Span;
 
-use crate::keys::{Fault, Faults, Reader, Refusal, Section, Value, keys, read_table};
+use crate::keys::{Combined, Fault, Faults, Refusal, Value, keys, read_table};
 
 keys! {
     /// Lengths of the phases of a trial.
@@ -75,35 +75,42 @@ impl Phases {
 const MAX_PHASE: Span = Span::from_secs(24 * 3600);
 pub(super) const DEFAULT_LOAD: Span = Span::from_secs(15);
 const DEFAULT_RAMP_LIMIT: Span = Span::from_secs(15);
-const DEFAULT_RAMP_LIMIT_TEXT: &str = "15s";
 
-impl Section for Ramp {
-    fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let help = "Length of the phase in which the load builds up, or \"steady\" to wait until \
-                    the throughput is level";
-        let ramp = reader.key("ramp", &[help], Some(RampText(None)));
-        let help = "The longest steady ramp";
-        reader.implied(DEFAULT_RAMP_LIMIT_TEXT);
-        let limit = reader.key_in("ramp_limit", &[help], Some(None), Span::ZERO..=MAX_PHASE);
-        match (ramp?.0, limit?) {
+keys! {
+    pub(crate) struct RampKeys {
+        /// Length of the phase in which the load builds up, or "steady" to wait until the
+        /// throughput is level.
+        ramp: RampText = RampText(None),
+        /// The longest steady ramp.
+        ramp_limit: Option<Span> where default = "15s" => Span::ZERO..=MAX_PHASE,
+    }
+}
+
+impl Combined for Ramp {
+    type Keys = RampKeys;
+
+    fn combine(keys: RampKeys, faults: &mut Faults) -> Option<Self> {
+        let fault = match (keys.ramp.0, keys.ramp_limit) {
             (Some(length), None) if length > MAX_PHASE => {
                 let problem = format!("{length} is out of range; expected 0s to {MAX_PHASE}");
-                reader.faults.add(Fault::new("ramp", problem));
-                None
+                Fault::new("ramp", problem)
             }
-            (Some(length), None) => Some(Self::Fixed(length)),
+            (Some(length), None) => return Some(Self::Fixed(length)),
             (Some(_), Some(_)) => {
                 let problem = "needs ramp = \"steady\"; a fixed ramp has no limit";
-                reader.faults.add(Fault::new("ramp_limit", problem));
-                None
+                Fault::new("ramp_limit", problem)
             }
-            (None, limit) => Some(Self::Steady { limit: limit.unwrap_or(DEFAULT_RAMP_LIMIT) }),
-        }
+            (None, limit) => {
+                return Some(Self::Steady { limit: limit.unwrap_or(DEFAULT_RAMP_LIMIT) });
+            }
+        };
+        faults.add(fault);
+        None
     }
 }
 
 /// A length of time, or `None` for `"steady"`.
-struct RampText(Option<Span>);
+pub(crate) struct RampText(Option<Span>);
 
 impl Value for RampText {
     fn expected(_: &str) -> String {

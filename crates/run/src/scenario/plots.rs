@@ -53,10 +53,6 @@ keys! {
 impl Statement for PlotRecord {
     type Keys = PlotKeys;
 
-    fn table(index: usize) -> String {
-        format!("plot[{index}]")
-    }
-
     fn from_keys(keys: PlotKeys) -> Result<Vec<Self>, Fault> {
         check(&keys).map_err(|(key, problem)| Fault::new(key, problem))?;
         let PlotKeys { kind, title, variants, metric, says, x_metric, x_values, x_says, .. } = keys;

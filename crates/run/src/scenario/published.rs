@@ -17,10 +17,6 @@ use crate::keys::{Fault, keys, word, words};
 impl Statement for Expectation {
     type Keys = PublishedKeys;
 
-    fn table(index: usize) -> String {
-        format!("published[{index}]")
-    }
-
     fn from_keys(keys: PublishedKeys) -> Result<Vec<Self>, Fault> {
         keys.expand()
     }

@@ -26,44 +26,44 @@ use super::tables::{Base, Override, Overrides};
 use super::variant::Variant;
 use super::variants::{Variants, read_variants};
 use super::{Options, Origin, Scenario};
-use crate::keys::{Fault, Faults, Maybe, Raw, Try, keys, read_table, schema};
+use crate::keys::{Fault, Faults, Raw, Tables, keys, read_table, schema};
 
 /// Trials of one variant, at most.
 const MAX_REPEATS: u32 = 100_000;
 
 keys! {
     /// The keys at the top of a file.
-    struct Root {
+    struct Root [lenient] {
         /// Heading of the scenario, one line.
-        title: Try<String> = Try::new(String::new()),
+        title: String = String::new(),
         /// What the scenario shows and how it deviates from its source.
-        description: Try<String> = Try::new(String::new()),
+        description: String = String::new(),
         /// The figure that the scenario reproduces.
-        figure: Try<String> = Try::new(String::new()),
+        figure: String = String::new(),
         /// The seed from which the seed of every trial derives.
-        seed: Try<u64> = Try::new(1),
+        seed: u64 = 1,
         /// Trials of each variant.
-        repeats: Maybe<u32> where default = "1" => 1..=MAX_REPEATS,
+        repeats: Option<u32> where default = "1" => 1..=MAX_REPEATS,
         /// The links of both directions.
-        path: Try<Raw<PathKeys>> = Try::new(Raw::default()),
+        path: Raw<PathKeys> = Raw::default(),
         /// Lengths of the phases of a trial.
-        phases: Try<Raw<Phases>> = Try::new(Raw::default()),
+        phases: Raw<Phases> = Raw::default(),
         /// The senders of packets.
-        flow: Try<Vec<Try<Raw<AnyFlow>>>> = Try::new(Vec::new()),
+        flow: Tables<AnyFlow> = Tables::default(),
         /// Conditions that are drawn for every trial.
-        cohort: Maybe<CohortKeys>,
+        cohort: Option<CohortKeys>,
         /// Dimensions of the scenario, each with the keys that it overrides.
-        variant: Try<Vec<Try<VariantKeys>>> = Try::new(Vec::new()),
+        variant: Tables<VariantKeys> = Tables::default(),
         /// Values of a key. Every variant is measured with each of them.
-        sweep: Try<Vec<Try<SweepKeys>>> = Try::new(Vec::new()),
+        sweep: Tables<SweepKeys> = Tables::default(),
         /// The comparison that the run is about.
-        headline: Maybe<HeadlineKeys>,
+        headline: Option<HeadlineKeys>,
         /// Pictures of the variants.
-        plot: Try<Vec<Try<PlotKeys>>> = Try::new(Vec::new()),
+        plot: Tables<PlotKeys> = Tables::default(),
         /// Published numbers to compare the run with.
-        published: Try<Vec<Try<PublishedKeys>>> = Try::new(Vec::new()),
+        published: Tables<PublishedKeys> = Tables::default(),
         /// Overrides of the option `--short`.
-        short: Maybe<Short>,
+        short: Option<Short>,
     }
 }
 
@@ -89,7 +89,7 @@ pub fn json_schema() -> Json {
 }
 
 impl Scenario {
-    pub(super) fn resolve(
+    pub(crate) fn resolve(
         document: &Arc<Document>,
         text: String,
         options: &Options,
@@ -111,38 +111,52 @@ impl Scenario {
         faults: &mut Faults,
     ) -> Option<Self> {
         let mut root: Root = read_table(&document.root, faults)?;
+        // Of the keys that are tables, these faults are of their form alone.
+        let has_trial = !faults.concern("path") && !faults.concern("phases");
+        let (has_seed, is_cohort_wrong) = (!faults.concern("seed"), faults.concern("cohort"));
+        let has_lines = root.cohort.as_ref().is_some_and(|it| it.lines.is_some())
+            || faults.concern("cohort.lines");
+        let plots = root.plot.read("plot", faults);
+        let published = root.published.read("published", faults);
         let short = short_form(&mut root, options, faults);
-        let mut dimensions = Dimensions::new(&mut root, options, &short, faults)?;
-        let mut base = base(&mut root, &short, options, &mut dimensions, faults);
+        let mut dimensions = Dimensions::new(&root, options, &short, faults)?;
+        let mut base = base(&root, &short, options, &mut dimensions, faults);
         let asked = options.repeats.or(short.repeats.filter(|_| options.short));
-        let is_cohort = !matches!(root.cohort.0, Some(None));
-        if !is_cohort && has_repeats(options, asked.or(root.repeats.0.flatten())) {
+        let is_cohort = root.cohort.is_some() || is_cohort_wrong;
+        if !is_cohort && has_repeats(options, asked.or(root.repeats)) {
             base.spread_starts(&dimensions.changed_keys());
         }
-        let (mut cohort, Variants { variants, templates }) =
-            variants(&mut root, &base, &dimensions, options, load, faults);
+        let cohort = root.cohort.take();
+        let cohort =
+            cohort.and_then(|it| faults.under("cohort", |own| Cohort::new(it, has_lines, own)));
+        let mut cohort = cohort.filter(|_| !is_cohort_wrong);
+        let Variants { variants, templates } = if has_trial && is_cohort == cohort.is_some() {
+            let laid = (cohort.as_ref(), options.keeps_tables || is_cohort);
+            read_variants(&base, &dimensions.used, laid, load, faults)
+        } else {
+            Variants::default()
+        };
         let is_whole = variants.len() == dimensions.names.len()
             && !dimensions.is_incomplete
             && !base.is_incomplete();
         let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
         let metrics = Metrics::of(&variants, cohort.as_ref(), is_exact).accepting_flows(!is_whole);
         let variant_names = dimensions.variant_names();
-        let headline = root.headline.0.flatten().map(Try::new);
+        let headline = root.headline.map(|keys| ("headline".to_owned(), Some(keys)));
+        let headline = headline.into_iter().collect();
         let headline = variant_names.statements(headline, &metrics, faults).pop();
-        let plots = root.plot.0.unwrap_or_default();
-        if plots.len() > MOST_PLOTS {
+        if root.plot.len > MOST_PLOTS {
             faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
         }
         let plots: Vec<PlotRecord> = variant_names.statements(plots, &metrics, faults);
-        let published = root.published.0.unwrap_or_default();
         let mut published: Vec<Expectation> = variant_names.statements(published, &metrics, faults);
         for number in &mut published {
             number.short_form = options.short;
         }
         let variants: Vec<Variant> =
             variants.into_iter().filter(|variant| dimensions.runs(&variant.name)).collect();
-        let seed = options.seed.or(root.seed.0)?;
-        let own = root.repeats.0?;
+        let seed = options.seed.or(has_seed.then_some(root.seed))?;
+        let own = root.repeats;
         let lines = cohort.as_mut().filter(|_| is_whole);
         let of_lines =
             faults.accept(runs_of_lines(lines, &variants, (seed, own.is_some()), asked))?;
@@ -150,9 +164,9 @@ impl Scenario {
         faults.accept(check_repeats(repeats))?;
         Some(Self {
             name: document.scenario.clone(),
-            title: root.title.0?,
-            description: root.description.0?,
-            figure: root.figure.0?,
+            title: root.title,
+            description: root.description,
+            figure: root.figure,
             origin: Arc::new(Origin { text: text.clone(), options: options.clone() }),
             text,
             seed,
@@ -170,13 +184,13 @@ impl Scenario {
 
 /// Takes the overrides of the short form. Rejects the option `--short` if the file has none.
 fn short_form(root: &mut Root, options: &Options, faults: &mut Faults) -> Short {
-    let table = root.short.0.take();
-    if options.short && matches!(table, Some(None)) {
+    let short = root.short.take();
+    if options.short && short.is_none() && !faults.concern("short") {
         let problem = "the scenario has no table [short]; expected one, such as [short] with \
                        repeats = 1";
         faults.add(Fault::new(SHORT_OPTION, problem));
     }
-    table.flatten().unwrap_or_default()
+    short.unwrap_or_default()
 }
 
 /// Whether a variant has several trials, where no sweep decides it: `own`.
@@ -186,16 +200,14 @@ fn has_repeats(options: &Options, own: Option<u32>) -> bool {
 
 /// Returns the tables of a trial with the overrides of the short form and the command line.
 fn base(
-    root: &mut Root,
+    root: &Root,
     short: &Short,
     options: &Options,
     dimensions: &mut Dimensions,
     faults: &mut Faults,
 ) -> Base {
-    let path = root.path.0.as_mut().map(|raw| std::mem::take(&mut raw.table));
-    let phases = root.phases.0.as_mut().map(|raw| std::mem::take(&mut raw.table));
-    let (path, phases) = (path.unwrap_or_default(), phases.unwrap_or_default());
-    let mut base = Base::new(path, phases, root.flow.0.take(), faults);
+    let (path, phases) = (root.path.table.clone(), root.phases.table.clone());
+    let mut base = Base::new(path, phases, &root.flow, faults);
     if options.short {
         for change in &short.overrides.0 {
             faults.accept(base.set(change, "short"));
@@ -209,31 +221,6 @@ fn base(
         faults.accept(set.map_err(|fault| fault.of_origin(Some(COMMAND_LINE))));
     }
     base
-}
-
-/// Reads the cohort and the variants; no variants if a table that they need is wrong.
-fn variants(
-    root: &mut Root,
-    base: &Base,
-    dimensions: &Dimensions,
-    options: &Options,
-    load: &mut LoadFile<'_>,
-    faults: &mut Faults,
-) -> (Option<Cohort>, Variants) {
-    if root.path.0.is_none() || root.phases.0.is_none() {
-        return (None, Variants::default());
-    }
-    let cohort = match root.cohort.0.take() {
-        None => return (None, Variants::default()),
-        Some(None) => None,
-        Some(Some(keys)) => match faults.under("cohort", |faults| Cohort::new(keys, faults)) {
-            None => return (None, Variants::default()),
-            cohort => cohort,
-        },
-    };
-    let laid = (cohort.as_ref(), options.keeps_tables || cohort.is_some());
-    let variants = read_variants(base, &dimensions.used, laid, load, faults);
-    (cohort, variants)
 }
 
 /// The variants that a run uses: those of the file, with links from the options.
@@ -250,12 +237,9 @@ struct Dimensions {
 }
 
 impl Dimensions {
-    fn new(root: &mut Root, options: &Options, short: &Short, faults: &mut Faults) -> Option<Self> {
-        let (variants, sweeps) = (root.variant.0.take(), root.sweep.0.take());
-        let is_incomplete = variants.is_none() || sweeps.is_none();
-        let (variants, sweeps) = (variants.unwrap_or_default(), sweeps.unwrap_or_default());
-        let (own, has_all_names) = levels::dimensions(variants, sweeps, faults);
-        let is_incomplete = is_incomplete || !has_all_names;
+    fn new(root: &Root, options: &Options, short: &Short, faults: &mut Faults) -> Option<Self> {
+        let (own, has_all_names) = levels::dimensions(&root.variant, &root.sweep, faults);
+        let is_incomplete = !has_all_names;
         faults.accept(levels::check_size(&own))?;
         let own_names = levels::names(&own);
         let mut used = own.clone();

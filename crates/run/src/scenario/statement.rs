@@ -1,14 +1,11 @@
 //! Statements about variants by their names and metrics: `[headline]`, `[[plot]]` and `[[published]]`.
 
 use super::metrics::Metrics;
-use crate::keys::{Fault, Faults, Try};
+use crate::keys::{Fault, Faults};
 
 /// A statement of one of these tables. A table may make several.
 pub(super) trait Statement: Sized {
     type Keys;
-
-    /// The table at a position in the file, such as `plot[2]`.
-    fn table(index: usize) -> String;
 
     fn from_keys(keys: Self::Keys) -> Result<Vec<Self>, Fault>;
 
@@ -31,17 +28,18 @@ pub(super) struct VariantNames<'a> {
 }
 
 impl VariantNames<'_> {
-    /// Returns the statements of `tables` that apply to the variants that run.
+    /// Returns the statements of `tables` that apply to the variants that run. Each table has its
+    /// place in the file, such as `plot[2]`; `None` for one that is wrong.
     pub(super) fn statements<S: Statement>(
         &self,
-        tables: impl IntoIterator<Item = Try<S::Keys>>,
+        tables: Vec<(String, Option<S::Keys>)>,
         metrics: &Metrics,
         faults: &mut Faults,
     ) -> Vec<S> {
         let mut applicable = Vec::new();
-        for (index, Try(keys)) in tables.into_iter().enumerate() {
+        for (place, keys) in tables {
             let Some(keys) = keys else { continue };
-            faults.under(&S::table(index), |faults| {
+            faults.under(&place, |faults| {
                 let statements = faults.accept(S::from_keys(keys)).unwrap_or_default();
                 for statement in statements {
                     faults.accept(statement.check_metrics(metrics));

@@ -8,7 +8,7 @@ use super::flow::AnyFlow;
 use super::path::PathKeys;
 use super::phases::Phases;
 use crate::keys::{
-    Fault, Faults, Raw, Reader, Section, Try, alternatives, did_you_mean, join, keys, read_table,
+    Combined, Fault, Faults, Raw, Tables, alternatives, did_you_mean, join, keys, read_table,
     text_of,
 };
 
@@ -43,11 +43,12 @@ pub(crate) struct Override {
 const OVERRIDABLE: &str = "path.KEY, path.hop.NAME.KEY, phases.KEY or flow.NAME.KEY";
 
 impl Base {
-    /// Returns the tables of a file. Hops and flows that are wrong are dropped.
+    /// Returns the tables of a file. Hops and flows that are wrong are dropped, also if the faults
+    /// concern the list `flow`.
     pub(super) fn new(
         mut path: Table,
         phases: Table,
-        flows: Option<Vec<Try<Raw<AnyFlow>>>>,
+        flows: &Tables<AnyFlow>,
         faults: &mut Faults,
     ) -> Self {
         let mut dropped = Vec::new();
@@ -56,10 +57,10 @@ impl Base {
             // The delays belong to the last hop, which may be the one that was dropped.
             path.retain(|key, _| !matches!(key, "rtt" | "up_delay" | "down_delay"));
         }
-        if flows.is_none() {
+        if faults.concern("flow") {
             dropped.push(String::new());
         }
-        let mut flows = named_flows(flows.unwrap_or_default(), &mut dropped, faults);
+        let mut flows = named_flows(flows, &mut dropped, faults);
         if dropped.is_empty() {
             faults.accept(ensure_probe(&mut flows));
         }
@@ -204,14 +205,21 @@ fn named_table<'a, 'k>(
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides(pub Vec<Override>);
 
-impl Section for Overrides {
-    fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let help = "Keys of `[path]` to override; those of a hop as `path.hop.NAME.KEY`";
-        let path = reader.key::<Option<Raw<PathKeys>>>("path", &[help], None);
-        let help = "Keys of `[phases]` to override";
-        let phases = reader.key::<Option<Raw<Phases>>>("phases", &[help], None);
-        let help = "Keys of flows to override, as `flow.NAME.KEY`";
-        let flows = reader.key::<Option<BTreeMap<String, Table>>>("flow", &[help], None);
+keys! {
+    pub(crate) struct OverrideKeys [lenient] {
+        /// Keys of `[path]` to override; those of a hop as `path.hop.NAME.KEY`.
+        path: Option<Raw<PathKeys>>,
+        /// Keys of `[phases]` to override.
+        phases: Option<Raw<Phases>>,
+        /// Keys of flows to override, as `flow.NAME.KEY`.
+        flow: Option<BTreeMap<String, Table>>,
+    }
+}
+
+impl Combined for Overrides {
+    type Keys = OverrideKeys;
+
+    fn combine(keys: OverrideKeys, faults: &mut Faults) -> Option<Self> {
         let mut found = Vec::new();
         let mut add = |section: &str, table: &Table| {
             let change = |(key, value): (&String, &Value)| Override {
@@ -220,18 +228,18 @@ impl Section for Overrides {
             };
             found.extend(table.iter().map(change));
         };
-        let mut path = path.flatten().map(|path| path.table).unwrap_or_default();
+        let mut path = keys.path.map(|path| path.table).unwrap_or_default();
         let hops = path.remove("hop").unwrap_or_else(|| Table::new().into());
         match hops.try_into::<BTreeMap<String, Table>>() {
             Ok(hops) => hops.iter().for_each(|(name, hop)| add(&format!("path.hop.{name}"), hop)),
             Err(_) => {
                 let problem = format!("expected a table of keys to override, {OVERRIDABLE}");
-                reader.faults.add(Fault::new("path.hop", problem));
+                faults.add(Fault::new("path.hop", problem));
             }
         }
         add("path", &path);
-        add("phases", &phases.flatten().map(|phases| phases.table).unwrap_or_default());
-        for (name, flow) in &flows.flatten().unwrap_or_default() {
+        add("phases", &keys.phases.map(|phases| phases.table).unwrap_or_default());
+        for (name, flow) in &keys.flow.unwrap_or_default() {
             add(&format!("flow.{name}"), flow);
         }
         Some(Self(found))
@@ -240,13 +248,13 @@ impl Section for Overrides {
 
 /// Returns the tables of the flows by name, and adds the names of the others to `dropped`.
 fn named_flows(
-    tables: Vec<Try<Raw<AnyFlow>>>,
+    tables: &Tables<AnyFlow>,
     dropped: &mut Vec<String>,
     faults: &mut Faults,
 ) -> Vec<(String, Table)> {
     let mut flows: Vec<(String, Table)> = Vec::new();
-    for (index, Try(table)) in tables.into_iter().enumerate() {
-        let mut table = table.map(|raw| raw.table).unwrap_or_default();
+    for (index, table) in &tables.items {
+        let mut table = table.clone();
         let text = |key| table.get(key).and_then(Value::as_str).map(str::to_owned);
         let kind = text("kind");
         let given = text("name").or_else(|| kind.clone());

@@ -6,7 +6,7 @@ use serde::Serialize;
 use underload_aqm::packet::Dscp;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
-use underload_record::schema::FlowDirection;
+use underload_record::schema::{FlowDirection, Metric};
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::cloud_game::CloudGameConfig;
 use underload_sim::application::game::GameConfig;
@@ -15,8 +15,10 @@ use underload_sim::application::video::{Player, VideoConfig};
 use underload_sim::application::voip::{JitterBuffer, VoipConfig};
 use underload_sim::application::web::{Browser, WebConfig};
 use underload_sim::congestion::Algorithm;
+use underload_sim::flow as sim;
 
-use super::common::{ActivityKeys, DSCPS, Kind};
+use super::FlowKind;
+use super::common::{Activity, DSCPS, DuringLoad, Kind, Properties};
 use crate::flows;
 use crate::keys::{Fault, Section, keys, word, words};
 
@@ -53,10 +55,6 @@ pub struct ApplicationFlow {
     pub is_both_ways: bool,
     /// Differentiated Services codepoint of all of its packets.
     pub dscp: u8,
-    /// Since the start of the ramp; `None` to start with the load phase.
-    pub start: Option<Span>,
-    /// Since the start of the ramp; `None` to stop at the end of the load phase.
-    pub stop: Option<Span>,
 }
 
 impl ApplicationFlow {
@@ -80,22 +78,17 @@ keys! {
     pub(super) struct SharedKeys {
         /// Differentiated Services codepoint of all packets.
         dscp: Option<u8> => DSCPS,
-        /// Start after the start of the ramp.
-        start: Option<Span> where default = "start of the load phase",
-        /// End after the start of the ramp.
-        stop: Option<Span> where default = "end of the load phase",
+        times: DuringLoad [flat],
     }
 }
 
 pub(super) type ApplicationKeys<A> = (SharedKeys, A);
 
 impl<A: Application> Kind for ApplicationKeys<A> {
-    type Flow = ApplicationFlow;
     const NAME: &str = A::NAME;
 
-    fn check(self) -> Result<ApplicationFlow, Fault> {
-        let (SharedKeys { dscp, start, stop }, keys) = self;
-        let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
+    fn check(self) -> Result<(FlowKind, Activity), Fault> {
+        let (SharedKeys { dscp, times }, keys) = self;
         let dscp = match (keys.own_dscp(), dscp) {
             (Some(own), Some(other)) if own != other => {
                 let problem =
@@ -105,8 +98,22 @@ impl<A: Application> Kind for ApplicationKeys<A> {
             (own, dscp) => own.or(dscp).unwrap_or_default(),
         };
         let is_both_ways = keys.goes_both_ways();
-        let (config, stop) = (keys.config()?, activity.stop);
-        Ok(ApplicationFlow { config, is_both_ways, dscp, start, stop })
+        let flow = ApplicationFlow { config: keys.config()?, is_both_ways, dscp };
+        Ok((FlowKind::Application(flow), times.0))
+    }
+}
+
+impl Properties for ApplicationFlow {
+    fn group(&self) -> (FlowDirection, u32) {
+        (if self.is_both_ways { FlowDirection::Both } else { FlowDirection::Up }, 1)
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        sim::FlowKind::Application(self.config.clone()).metrics()
+    }
+
+    fn sim_only_key(&self) -> Option<&'static str> {
+        Some("kind")
     }
 }
 

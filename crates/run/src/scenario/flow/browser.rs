@@ -1,31 +1,58 @@
-//! `kind = "browser"`: a real browser that loads a page, in the live world.
+//! `kind = "browser"`, `"dash"` and `"webrtc"`: real browsers, in the live world.
 
 use serde::Serialize;
+use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
+use underload_record::schema::{FlowDirection, Metric};
+use underload_sim::application::interactive_video::InteractiveVideoConfig;
+use underload_sim::application::video::VideoConfig;
 use underload_sim::application::web::WebConfig;
 
-use super::application::{MAX_LOADS, Script};
-use super::common::{ActivityKeys, Kind};
+use super::FlowKind;
+use super::application::{MAX_LOADS, MAX_RATES, Script, VIDEO_BUFFERS};
+use super::common::{Activity, DuringLoad, Kind, Properties};
 use super::tcp::DEFAULT_CONTROL;
+use crate::call_stats::CallDirection;
+use crate::film_report::FilmReport;
 use crate::keys::{Fault, keys, word, words};
+use crate::page_loads::PageLoads;
 
-/// A headless Chromium at the client, which loads the page of `kind = "web"` from a server.
+/// The traffic of headless Chromiums.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrowserFlow {
+pub enum BrowserFlow {
+    /// A browser at the client loads the page of `kind = "web"` from a server.
+    Pages {
+        site: Site,
+        /// Maximum number of loads.
+        loads: u32,
+        /// Time between the end of one load and the start of the next.
+        pause: Span,
+        fetches_script: bool,
+    },
+    /// In a browser at the client dash.js plays the film of `kind = "video"` from a server.
+    Film {
+        site: Site,
+        player: DashPlayer,
+        /// Video that the player buffers, at most.
+        buffer: Span,
+    },
+    /// A call between a browser at the client and one at the server, with the picture and the
+    /// sound of the browsers' test devices.
+    Call {
+        direction: FlowDirection,
+        /// The highest rate of the video in each direction.
+        max_rate: Rate,
+    },
+}
+
+/// How a page or a film is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
     pub protocol: PageProtocol,
     /// Whether a connection serves more than one resource.
     pub keeps_alive: bool,
-    /// Maximum number of loads.
-    pub loads: u32,
-    /// Time between the end of one load and the start of the next.
-    pub pause: Span,
-    pub fetches_script: bool,
     /// Congestion control of the server's TCP connections.
     pub congestion_control: String,
-    /// Since the start of the ramp; `None` to start with the load phase.
-    pub start: Option<Span>,
-    /// Since the start of the ramp; `None` to stop at the end of the load phase.
-    pub stop: Option<Span>,
 }
 
 /// The protocol that a page or a film is served by.
@@ -40,21 +67,74 @@ pub enum PageProtocol {
     Http3,
 }
 
-words! { PageProtocol, word: Http1 Http2 Http3; }
+/// The rule by which dash.js chooses the bit rate of the next chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DashPlayer {
+    Dynamic,
+    Bola,
+    Throughput,
+}
 
-impl PageProtocol {
-    /// Rejects a congestion control of TCP for a protocol that has no TCP.
-    pub(super) fn check_control(self, congestion_control: Option<&str>) -> Result<(), Fault> {
-        if congestion_control.is_some() && self == Self::Http3 {
+words! {
+    PageProtocol, word: Http1 Http2 Http3;
+    DashPlayer, word: Dynamic Bola Throughput;
+}
+
+impl Site {
+    /// Rejects keys of TCP for a protocol that has no TCP, or one connection per page.
+    fn new(
+        protocol: PageProtocol,
+        keeps_alive: bool,
+        congestion_control: Option<String>,
+    ) -> Result<Self, Fault> {
+        if !keeps_alive && protocol != PageProtocol::Http1 {
+            let problem =
+                "`false` needs protocol = \"http1\": the others have one connection per page";
+            return Err(Fault::new("keep_alive", problem));
+        }
+        if congestion_control.is_some() && protocol == PageProtocol::Http3 {
             let problem = "needs protocol = \"http1\" or \"http2\": QUIC has that of `caddy`";
             return Err(Fault::new("congestion_control", problem));
         }
-        Ok(())
+        let congestion_control = congestion_control.unwrap_or_else(|| DEFAULT_CONTROL.to_owned());
+        Ok(Self { protocol, keeps_alive, congestion_control })
+    }
+}
+
+impl BrowserFlow {
+    /// Returns the site that is loaded; `None` for a call.
+    pub fn site(&self) -> Option<&Site> {
+        match self {
+            Self::Pages { site, .. } | Self::Film { site, .. } => Some(site),
+            Self::Call { .. } => None,
+        }
+    }
+}
+
+impl Properties for BrowserFlow {
+    fn group(&self) -> (FlowDirection, u32) {
+        match self {
+            Self::Call { direction, .. } => (*direction, 1),
+            Self::Pages { .. } | Self::Film { .. } => (FlowDirection::Up, 1),
+        }
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        match self {
+            Self::Pages { .. } => PageLoads::default().metrics(),
+            Self::Film { .. } => FilmReport::default().metrics(),
+            Self::Call { .. } => CallDirection::default().metrics(),
+        }
+    }
+
+    fn congestion_control(&self) -> Option<&str> {
+        self.site().map(|site| site.congestion_control.as_str())
     }
 }
 
 keys! {
-    pub(super) struct BrowserKeys {
+    pub(super) struct PageKeys {
         /// The protocol of the server; `http1`: HTTP/1.1 without TLS, as the model's; `http2`:
         /// HTTP/2 over TLS 1.3; `http3`: HTTP/3 over QUIC, by the program `caddy`.
         protocol: PageProtocol = PageProtocol::Http1,
@@ -69,38 +149,67 @@ keys! {
         script: Script = Script::Cached,
         /// The congestion control of the server; `http3` has that of `caddy`.
         congestion_control: Option<String> where default = "cubic",
-        /// Start after the start of the ramp; by default with the load phase.
-        start: Option<Span>,
-        /// End after the start of the ramp; by default with the load phase.
-        stop: Option<Span>,
+        times: DuringLoad [flat],
     }
 }
 
-impl Kind for BrowserKeys {
-    type Flow = BrowserFlow;
+impl Kind for PageKeys {
     const NAME: &str = "browser";
     const IS_SIMULATED: bool = false;
 
-    fn check(self) -> Result<BrowserFlow, Fault> {
-        let Self { protocol, keep_alive, loads, pause, script, congestion_control, .. } = self;
-        if !keep_alive && protocol != PageProtocol::Http1 {
-            let problem =
-                "`false` needs protocol = \"http1\": the others have one connection per page";
-            return Err(Fault::new("keep_alive", problem));
-        }
-        protocol.check_control(congestion_control.as_deref())?;
-        let (start, stop) = (self.start, self.stop);
-        let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
-        Ok(BrowserFlow {
-            protocol,
-            keeps_alive: keep_alive,
-            loads,
-            pause,
-            fetches_script: script == Script::Fetched,
-            congestion_control: congestion_control.unwrap_or_else(|| DEFAULT_CONTROL.to_owned()),
-            start,
-            stop: activity.stop,
-        })
+    fn check(self) -> Result<(FlowKind, Activity), Fault> {
+        let Self { protocol, keep_alive, loads, pause, script, congestion_control, times } = self;
+        let site = Site::new(protocol, keep_alive, congestion_control)?;
+        let fetches_script = script == Script::Fetched;
+        let pages = BrowserFlow::Pages { site, loads, pause, fetches_script };
+        Ok((FlowKind::Browser(pages), times.0))
+    }
+}
+
+keys! {
+    pub(super) struct FilmKeys {
+        /// The protocol of the server; `http1`: HTTP/1.1 without TLS, as the model's; `http2`:
+        /// HTTP/2 over TLS 1.3; `http3`: HTTP/3 over QUIC, by the program `caddy`.
+        protocol: PageProtocol = PageProtocol::Http1,
+        /// How the player chooses the rate of the next chunk; `bola`: by its buffer; `throughput`:
+        /// by its estimate of the path; `dynamic`: by either, as dash.js does on its own.
+        player: DashPlayer = DashPlayer::Dynamic,
+        /// Video that the player buffers, at most.
+        buffer: Span = VideoConfig::default().buffer => VIDEO_BUFFERS,
+        /// The congestion control of the server; `http3` has that of `caddy`.
+        congestion_control: Option<String> where default = "cubic",
+        times: DuringLoad [flat],
+    }
+}
+
+impl Kind for FilmKeys {
+    const NAME: &str = "dash";
+    const IS_SIMULATED: bool = false;
+
+    fn check(self) -> Result<(FlowKind, Activity), Fault> {
+        let Self { protocol, player, buffer, congestion_control, times } = self;
+        let site = Site::new(protocol, true, congestion_control)?;
+        Ok((FlowKind::Browser(BrowserFlow::Film { site, player, buffer }), times.0))
+    }
+}
+
+keys! {
+    pub(super) struct CallKeys {
+        /// Direction of picture and sound.
+        direction: FlowDirection = FlowDirection::Both,
+        /// The highest rate of the video in each direction.
+        max_rate: Rate = InteractiveVideoConfig::default().max_rate => MAX_RATES,
+        times: DuringLoad [flat],
+    }
+}
+
+impl Kind for CallKeys {
+    const NAME: &str = "webrtc";
+    const IS_SIMULATED: bool = false;
+
+    fn check(self) -> Result<(FlowKind, Activity), Fault> {
+        let Self { direction, max_rate, times } = self;
+        Ok((FlowKind::Browser(BrowserFlow::Call { direction, max_rate }), times.0))
     }
 }
 

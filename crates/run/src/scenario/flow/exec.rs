@@ -1,8 +1,11 @@
 //! `kind = "exec"`: any program, in the live world.
 
 use underload_aqm::time::Span;
+use underload_record::schema::Metric;
+use underload_sim::application::metric;
 
-use super::common::{Activity, ActivityKeys, Kind};
+use super::FlowKind;
+use super::common::{Activity, Kind, Properties};
 use crate::keys::{Fault, keys};
 
 /// A command at the client, and optionally a command at the server that starts before it. In the
@@ -13,8 +16,6 @@ pub struct ExecFlow {
     pub client: Vec<String>,
     /// Program and arguments at the server; may be empty.
     pub server: Vec<String>,
-    /// When the client's command starts, and when it is stopped if it still runs.
-    pub activity: Activity,
 }
 
 keys! {
@@ -30,15 +31,16 @@ keys! {
     }
 }
 
+/// The metric of a command.
+pub const EXIT_STATUS: &str = "exit_status";
 /// Words of a command, at most.
 const MAX_WORDS: usize = 256;
 
 impl Kind for ExecKeys {
-    type Flow = ExecFlow;
     const NAME: &str = "exec";
     const IS_SIMULATED: bool = false;
 
-    fn check(self) -> Result<ExecFlow, Fault> {
+    fn check(self) -> Result<(FlowKind, Activity), Fault> {
         let Self { client, server, start, stop } = self;
         if client.is_empty() {
             let problem = "expected a program and its arguments, such as [\"ping\", \"{server}\"]";
@@ -46,8 +48,15 @@ impl Kind for ExecKeys {
         }
         check_words("client", &client)?;
         check_words("server", &server)?;
-        let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
-        Ok(ExecFlow { client, server, activity })
+        let start = Some(start.unwrap_or_default());
+        let activity = Activity { start, stop, ..Activity::default() }.check()?;
+        Ok((FlowKind::Exec(ExecFlow { client, server }), activity))
+    }
+}
+
+impl Properties for ExecFlow {
+    fn metrics(&self) -> Vec<Metric> {
+        vec![metric(EXIT_STATUS, "", None)]
     }
 }
 

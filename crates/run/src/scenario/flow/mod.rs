@@ -3,12 +3,10 @@
 mod application;
 mod browser;
 mod common;
-mod dash;
 mod exec;
 mod probe;
 mod tcp;
 mod udp;
-mod webrtc;
 
 use serde_json::{Value as Json, json};
 use toml::{Table, Value as Toml};
@@ -19,41 +17,41 @@ use underload_sim::sprout;
 
 use super::phases::Phases;
 use crate::keys::{
-    Fault, Faults, Listed, Reader, Refusal, Section, Value, alternatives, did_you_mean, listed,
-    read_table, schema,
+    Fault, Faults, Key, Listed, Reader, Refusal, Section, Value, alternatives, did_you_mean, keys,
+    listed, read_table, schema,
 };
 
 pub use application::ApplicationFlow;
-pub use browser::{BrowserFlow, PageProtocol};
+pub use browser::{BrowserFlow, DashPlayer, PageProtocol, Site};
 pub use common::Activity;
-pub use dash::{DashFlow, DashPlayer};
-pub use exec::ExecFlow;
+pub(crate) use common::Properties;
+pub use exec::{EXIT_STATUS, ExecFlow};
 pub use probe::ProbeFlow;
 pub(super) use tcp::DEFAULT_CONTROL;
 pub use tcp::TcpFlow;
 pub use udp::UdpFlow;
-pub use webrtc::WebRtcFlow;
 
 use application::{
     ApplicationKeys, CloudGameKeys, GameKeys, InteractiveVideoKeys, VideoKeys, VoipKeys, WebKeys,
 };
-use browser::BrowserKeys;
+use browser::{CallKeys, FilmKeys, PageKeys};
 use common::Kind;
-use dash::DashKeys;
 use exec::ExecKeys;
-use webrtc::WebRtcKeys;
 
 /// A flow, or a group of equal ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flow {
     /// Unique in the scenario.
     pub name: String,
+    /// The value of its key `kind`.
+    pub kind_name: &'static str,
     pub kind: FlowKind,
+    pub activity: Activity,
     /// Added to the path's base round trip, half of it in each direction. Only in the sim world.
     pub extra_rtt: Span,
 }
 
-/// The kinds of flows, each with its keys.
+/// What a flow sends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlowKind {
     /// Bulk transfer over TCP.
@@ -64,83 +62,50 @@ pub enum FlowKind {
     Udp(UdpFlow),
     /// A command inside the lab; not in the sim world.
     Exec(ExecFlow),
-    /// A page in a real browser; only in the live world.
+    /// Pages, a film or a call of real browsers; only in the live world.
     Browser(BrowserFlow),
-    /// A film in a real browser; only in the live world.
-    Dash(DashFlow),
-    /// A video call between two real browsers; only in the live world.
-    WebRtc(WebRtcFlow),
     /// An application; only in the sim world.
     Application(ApplicationFlow),
 }
 
-macro_rules! kinds {
-    ($($kind:ident($flow:ty);)*) => {$(
-        impl From<$flow> for FlowKind {
-            fn from(flow: $flow) -> Self {
-                Self::$kind(flow)
-            }
-        }
-    )*};
-}
-
-kinds! {
-    Tcp(TcpFlow);
-    Probe(ProbeFlow);
-    Udp(UdpFlow);
-    Exec(ExecFlow);
-    Browser(BrowserFlow);
-    Dash(DashFlow);
-    WebRtc(WebRtcFlow);
-    Application(ApplicationFlow);
-}
-
 impl FlowKind {
-    /// Returns start and stop since the start of the ramp, as far as they are given.
-    fn times(&self) -> (Option<Span>, Option<Span>) {
-        let of = |activity: &Activity| (Some(activity.start), activity.stop);
+    pub(crate) fn properties(&self) -> &dyn Properties {
         match self {
-            Self::Tcp(flow) => of(&flow.activity),
-            Self::Udp(flow) => of(&flow.activity),
-            Self::Exec(flow) => of(&flow.activity),
-            Self::Browser(flow) => (flow.start, flow.stop),
-            Self::Dash(flow) => (flow.start, flow.stop),
-            Self::WebRtc(flow) => (flow.start, flow.stop),
-            Self::Application(flow) => (flow.start, flow.stop),
-            Self::Probe(_) => (None, None),
+            Self::Tcp(flow) => flow,
+            Self::Probe(flow) => flow,
+            Self::Udp(flow) => flow,
+            Self::Exec(flow) => flow,
+            Self::Browser(flow) => flow,
+            Self::Application(flow) => flow,
         }
-    }
-
-    /// Whether a real browser runs it, which needs real time.
-    pub fn needs_browser(&self) -> bool {
-        matches!(self, Self::Browser(_) | Self::Dash(_) | Self::WebRtc(_))
     }
 }
 
+/// The keys of a kind of flow, as functions.
 struct Entry {
     name: &'static str,
-    read: fn(&Table, &mut Faults) -> Option<(FlowKind, Span)>,
+    read: fn(&str, &Table, &mut Faults) -> Option<Flow>,
     schema: fn() -> Json,
     listed: fn(&Table) -> Vec<Listed>,
 }
 
-const fn entry<K: Kind<Flow: Into<FlowKind>>>() -> Entry {
+const fn entry<K: Kind>() -> Entry {
     Entry {
         name: K::NAME,
-        read: read_kind::<K>,
+        read: read_flow::<K>,
         schema: schema::<Keys<K>>,
         listed: listed::<Keys<K>>,
     }
 }
 
 const KINDS: [Entry; 13] = [
-    entry::<TcpFlow>(),
+    entry::<(TcpFlow, Activity)>(),
     entry::<ProbeFlow>(),
-    entry::<UdpFlow>(),
+    entry::<(UdpFlow, Activity)>(),
     entry::<ExecKeys>(),
-    entry::<BrowserKeys>(),
-    entry::<DashKeys>(),
-    entry::<WebRtcKeys>(),
+    entry::<PageKeys>(),
+    entry::<FilmKeys>(),
+    entry::<CallKeys>(),
     entry::<ApplicationKeys<VoipKeys>>(),
     entry::<ApplicationKeys<WebKeys>>(),
     entry::<ApplicationKeys<VideoKeys>>(),
@@ -149,6 +114,21 @@ const KINDS: [Entry; 13] = [
     entry::<ApplicationKeys<CloudGameKeys>>(),
 ];
 
+keys! {
+    struct HeadKeys {
+        _kind: String as "kind",
+        /// Unique in the scenario; by default the kind.
+        _name: Option<String> as "name",
+    }
+}
+
+keys! {
+    struct SimulatedKeys {
+        /// Added to the path's base round trip, half of it in each direction; sim only.
+        extra_rtt: Span = Span::ZERO => Span::ZERO..=MAX_EXTRA_RTT,
+    }
+}
+
 /// The keys of a flow: those of its kind, and those of every kind.
 struct Keys<K> {
     kind: K,
@@ -156,29 +136,26 @@ struct Keys<K> {
 }
 
 impl<K: Kind> Section for Keys<K> {
+    fn declare(keys: &mut Vec<Key>) {
+        HeadKeys::declare(keys);
+        K::declare(keys);
+        if K::IS_SIMULATED {
+            SimulatedKeys::declare(keys);
+        }
+    }
+
     fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        reader.key::<String>("kind", &[], None);
-        let help = "Unique in the scenario; by default the kind";
-        reader.key::<Option<String>>("name", &[help], None);
-        let kind = K::take(reader);
-        let extra_rtt = if K::IS_SIMULATED {
-            let help =
-                "Added to the path's base round trip, half of it in each direction; sim only";
-            let range = Span::ZERO..=MAX_EXTRA_RTT;
-            reader.key_in("extra_rtt", &[help], Some(Span::ZERO), range)
-        } else {
-            Some(Span::ZERO)
-        };
-        Some(Self { kind: kind?, extra_rtt: extra_rtt? })
+        let head_and_kind = <(HeadKeys, K)>::take(reader);
+        let simulated = K::IS_SIMULATED.then(|| SimulatedKeys::take(reader));
+        let extra_rtt = simulated.map_or(Some(Span::ZERO), |keys| Some(keys?.extra_rtt));
+        Some(Self { kind: head_and_kind?.1, extra_rtt: extra_rtt? })
     }
 }
 
-fn read_kind<K: Kind<Flow: Into<FlowKind>>>(
-    table: &Table,
-    faults: &mut Faults,
-) -> Option<(FlowKind, Span)> {
+fn read_flow<K: Kind>(name: &str, table: &Table, faults: &mut Faults) -> Option<Flow> {
     let Keys { kind, extra_rtt } = read_table::<Keys<K>>(table, faults)?;
-    Some((faults.accept(kind.check())?.into(), extra_rtt))
+    let (kind, activity) = faults.accept(kind.check())?;
+    Some(Flow { name: name.to_owned(), kind_name: K::NAME, kind, activity, extra_rtt })
 }
 
 /// A flow of any kind, for the schema.
@@ -233,17 +210,16 @@ impl Flow {
                 faults.add(Fault::new("kind", problem));
                 // Checks the flow's other keys as those of the kind with the closest name.
                 let meant = of_kind(closest(kind, known())?)?;
-                (meant.read)(table, faults);
+                (meant.read)(name, table, faults);
                 return None;
             };
-            let (kind, extra_rtt) = (entry.read)(table, faults)?;
-            Some(Self { name: name.to_owned(), kind, extra_rtt })
+            (entry.read)(name, table, faults)
         })
     }
 
     /// Rejects a start after the flow's last moment: it would send nothing.
     pub(super) fn check_start(&self, phases: &Phases) -> Result<(), Fault> {
-        let (start, stop) = self.kind.times();
+        let Activity { start, stop, .. } = self.activity;
         let (last, end) = match stop {
             None => ("ramp and load", phases.longest_load()),
             Some(_) => ("ramp, load and drain", phases.longest_load() + phases.drain),
@@ -258,14 +234,8 @@ impl Flow {
     }
 
     /// Returns the key that only the simulator supports, if the flow has one.
-    pub fn sim_only_key(&self) -> Option<&'static str> {
-        match &self.kind {
-            FlowKind::Application(_) => Some("kind"),
-            FlowKind::Tcp(flow) if flow.receive_window_bytes.is_some() => Some("receive_window"),
-            FlowKind::Tcp(flow) if flow.delivery => Some("delivery"),
-            FlowKind::Tcp(flow) if flow.rtt_target.is_some() => Some("rtt_target"),
-            FlowKind::Tcp(flow) if flow.rtt_transition.is_some() => Some("rtt_transition"),
-            _ => (self.extra_rtt > Span::ZERO).then_some("extra_rtt"),
-        }
+    pub(crate) fn sim_only_key(&self) -> Option<&'static str> {
+        let own = self.kind.properties().sim_only_key();
+        own.or_else(|| (self.extra_rtt > Span::ZERO).then_some("extra_rtt"))
     }
 }

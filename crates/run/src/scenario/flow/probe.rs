@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use underload_aqm::time::Span;
-use underload_record::schema::Marking;
+use underload_record::schema::{Marking, Metric};
 
-use super::common::Kind;
+use super::FlowKind;
+use super::common::{Activity, Kind, Properties};
 use crate::flows;
 use crate::keys::{Fault, keys};
 
@@ -45,10 +46,9 @@ impl ProbeFlow {
 }
 
 impl Kind for ProbeFlow {
-    type Flow = Self;
     const NAME: &str = "probe";
 
-    fn check(mut self) -> Result<Self, Fault> {
+    fn check(mut self) -> Result<(FlowKind, Activity), Fault> {
         if self.classes.is_empty() {
             self.classes.push(Marking::default());
         }
@@ -58,6 +58,13 @@ impl Kind for ProbeFlow {
         if self.classes.iter().collect::<BTreeSet<_>>().len() != self.classes.len() {
             return Err(Fault::new("classes", "has a class twice; classes must differ"));
         }
-        Ok(self)
+        Ok((FlowKind::Probe(self), Activity::default()))
+    }
+}
+
+impl Properties for ProbeFlow {
+    /// Probes have latencies instead.
+    fn metrics(&self) -> Vec<Metric> {
+        Vec::new()
     }
 }

@@ -3,10 +3,14 @@
 use std::ops::RangeInclusive;
 
 use underload_aqm::time::Span;
-use underload_record::schema::FlowDirection;
+use underload_record::schema::{FlowDirection, Metric};
 use underload_sim::congestion::{Algorithm, PragueConfig};
+use underload_sim::flow as sim;
+use underload_sim::sprout;
+use underload_sim::tcp::TcpConfig;
 
-use super::common::{Activity, COUNTS, DSCPS, Kind};
+use super::FlowKind;
+use super::common::{Activity, COUNTS, DSCPS, Kind, Properties, stop_problem};
 use crate::keys::{Bytes, Fault, keys};
 
 keys! {
@@ -35,7 +39,6 @@ keys! {
             => Span::ZERO..=PragueConfig::MAX_RTT_TARGET,
         /// Rounds until Prague's target applies; sim only.
         pub rtt_transition: Option<u32> where default = "4",
-        pub activity: Activity [flat],
     }
 }
 
@@ -62,12 +65,12 @@ const MAX_OWN_BYTES: usize = 512;
 /// A smaller window has no room for a segment.
 const RECEIVE_WINDOWS: RangeInclusive<Bytes> = Bytes(1_500)..=Bytes(1 << 30);
 
-impl Kind for TcpFlow {
-    type Flow = Self;
+impl Kind for (TcpFlow, Activity) {
     const NAME: &str = "tcp";
 
-    fn check(self) -> Result<Self, Fault> {
-        let name = &self.congestion_control;
+    fn check(self) -> Result<(FlowKind, Activity), Fault> {
+        let (tcp, activity) = self;
+        let name = &tcp.congestion_control;
         let is_own = name.starts_with(OWN) && name.len() > OWN.len();
         let (marks, most) =
             if is_own { ("_-+:=,.%/", MAX_OWN_BYTES) } else { ("_-+:=", MAX_NAME_BYTES) };
@@ -77,14 +80,43 @@ impl Kind for TcpFlow {
             return Err(Fault::new("congestion_control", problem));
         }
         let of_prague = [
-            ("rtt_target", self.rtt_target.is_some()),
-            ("rtt_transition", self.rtt_transition.is_some()),
+            ("rtt_target", tcp.rtt_target.is_some()),
+            ("rtt_transition", tcp.rtt_transition.is_some()),
         ];
         match of_prague.iter().find(|(_, is_given)| *is_given) {
             Some((key, _)) if name != "prague" => {
                 Err(Fault::new(*key, format!("is a key of prague, not of {name}")))
             }
-            _ => Ok(self),
+            _ => Ok((FlowKind::Tcp(tcp), activity)),
         }
+    }
+}
+
+impl Properties for TcpFlow {
+    fn group(&self) -> (FlowDirection, u32) {
+        (self.direction, self.count)
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let notes_delivery = self.delivery && self.congestion_control != sprout::NAME;
+        sim::FlowKind::Tcp(TcpConfig { notes_delivery, ..TcpConfig::default() }).metrics()
+    }
+
+    fn congestion_control(&self) -> Option<&str> {
+        Some(&self.congestion_control)
+    }
+
+    fn sim_only_key(&self) -> Option<&'static str> {
+        let keys = [
+            ("receive_window", self.receive_window_bytes.is_some()),
+            ("delivery", self.delivery),
+            ("rtt_target", self.rtt_target.is_some()),
+            ("rtt_transition", self.rtt_transition.is_some()),
+        ];
+        keys.into_iter().find(|(_, is_given)| *is_given).map(|(key, _)| key)
+    }
+
+    fn live_problem(&self, activity: &Activity) -> Option<String> {
+        stop_problem(activity)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport};
+use underload_emu::gateway::{Gateway, GatewayConfig};
 use underload_emu::machine::{Clock, Ends, Lab};
-use underload_emu::qdisc::{QueuesReport, Routers, Sampler};
+use underload_emu::qdisc::{Routers, Sampler};
 use underload_record::schema::{BottleneckSummary, Distribution, Phase, Series};
 
 use super::linux;
@@ -18,10 +18,12 @@ pub(super) enum Between {
     Linux(Box<(Routers, Sampler)>),
 }
 
-/// The counters of a trial's queues and links.
-pub(super) enum Report {
-    Ours(Box<GatewayReport>),
-    Linux(QueuesReport),
+/// What a trial's queues and links recorded.
+pub(super) struct Report {
+    /// How late the gateway was with packets; `None` for Linux's queues, which need none of ours.
+    pub lateness: Option<Distribution>,
+    pub bottlenecks: Vec<BottleneckSummary>,
+    pub series: Vec<Series>,
 }
 
 impl Between {
@@ -66,41 +68,25 @@ impl Between {
         }
     }
 
-    pub(super) fn stop(self) -> Result<Report, RunError> {
+    /// Ends trial number `trial`.
+    pub(super) fn stop(self, trial: u32) -> Result<Report, RunError> {
         match self {
             Self::Ours(ours) => {
                 // The devices end after the gateway.
                 let (_lab, gateway) = *ours;
-                Ok(Report::Ours(Box::new(gateway.stop().of_world()?)))
+                let report = gateway.stop().of_world()?;
+                Ok(Report {
+                    lateness: report.lateness(),
+                    bottlenecks: report.bottlenecks(),
+                    series: report.series(trial),
+                })
             }
             Self::Linux(linux) => {
                 let (_routers, sampler) = *linux;
-                Ok(Report::Linux(sampler.stop().of_world()?))
+                let report = sampler.stop().of_world()?;
+                let (bottlenecks, series) = (report.bottlenecks(), report.series(trial));
+                Ok(Report { lateness: None, bottlenecks, series })
             }
-        }
-    }
-}
-
-impl Report {
-    /// How late the gateway was with packets; `None` for Linux's queues, which need none of ours.
-    pub(super) fn lateness(&self) -> Option<Distribution> {
-        match self {
-            Self::Ours(report) => report.lateness(),
-            Self::Linux(_) => None,
-        }
-    }
-
-    pub(super) fn bottlenecks(&self) -> Vec<BottleneckSummary> {
-        match self {
-            Self::Ours(report) => report.bottlenecks(),
-            Self::Linux(report) => report.bottlenecks(),
-        }
-    }
-
-    pub(super) fn series(&self, trial: u32) -> Vec<Series> {
-        match self {
-            Self::Ours(report) => report.series(trial),
-            Self::Linux(report) => report.series(trial),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(in crate::world) fn machine(scenario: &Scenario) -> Result<(), RunError> {
 /// Rejects a scenario that needs real time.
 pub(in crate::world) fn virtual_time(scenario: &Scenario) -> Result<(), RunError> {
     let mut flows = scenario.variants.iter().flat_map(|variant| &variant.flows);
-    let browser = flows.find(|flow| flow.kind.needs_browser());
+    let browser = flows.find(|flow| matches!(flow.kind, FlowKind::Browser(_)));
     browser.map_or(Ok(()), |flow| {
         Err(RunError::Refused(format!(
             "{}: flow.{}.kind: a browser runs in real time only; expected --world live",
@@ -40,12 +40,7 @@ fn check_variant(variant: &Variant, available: &str) -> Result<(), String> {
         return Err(problem);
     }
     for flow in &variant.flows {
-        let name = match &flow.kind {
-            FlowKind::Tcp(tcp) => &tcp.congestion_control,
-            FlowKind::Browser(browser) => &browser.congestion_control,
-            FlowKind::Dash(film) => &film.congestion_control,
-            _ => continue,
-        };
+        let Some(name) = flow.kind.properties().congestion_control() else { continue };
         if !available.split([' ', '(', ')', ':']).any(|known| known == name) {
             return Err(format!(
                 "flow.{}: congestion_control: this kernel does not offer `{name}`: available are \

@@ -8,6 +8,7 @@
 //! - [`trial`]: runs one trial.
 //! - [`mod@between`]: what is between client and server, our gateway or Linux's routers.
 //! - [`linux`]: what Linux's routers are to do.
+//! - [`tasks`]: starts and stops the programs of flows.
 //! - [`exec`]: commands inside the lab.
 //! - [`browser`]: pages, films and calls of real browsers inside the lab.
 
@@ -17,6 +18,7 @@ pub(super) mod check;
 mod exec;
 pub(super) mod linux;
 pub(super) mod plan;
+mod tasks;
 pub(super) mod trial;
 
 use std::time::Duration;

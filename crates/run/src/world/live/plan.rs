@@ -115,35 +115,30 @@ fn request_response(name: &str, probe: &ProbeFlow) -> Option<RequestResponse> {
 
 /// Returns the load flows of one entry. `seed` is the trial's.
 fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
-    let (direction, count, transport, marking, activity) = match &flow.kind {
+    let (transport, marking) = match &flow.kind {
         FlowKind::Tcp(tcp) => (
-            tcp.direction,
-            tcp.count,
             Transport::Tcp { congestion_control: tcp.congestion_control.clone() },
             Marking { dscp: tcp.dscp, ecn: schema::Ecn::NotEct },
-            &tcp.activity,
         ),
         FlowKind::Udp(udp) => (
-            udp.direction,
-            udp.count,
             Transport::Udp {
                 rate_bit_per_s: udp.rate.bits_per_second(),
                 packet_bytes: udp.packet_bytes.0 as u16,
                 burst_packets: 1,
             },
             udp.marking,
-            &udp.activity,
         ),
         _ => return Vec::new(),
     };
     let load = |(direction, name): (_, String)| LoadFlow {
-        start_after: duration(activity.start_of(&name, seed)),
+        start_after: duration(flow.activity.start_of(&name, seed)),
         name,
         direction,
         transport: transport.clone(),
         marking,
     };
-    flows::loads(&flow.name, direction, count).map(load).collect()
+    let (directions, count) = flow.kind.properties().group();
+    flows::loads(&flow.name, directions, count).map(load).collect()
 }
 
 #[cfg(test)]

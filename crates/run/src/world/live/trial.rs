@@ -15,9 +15,8 @@ use underload_probe::wire::MarkingPolicy;
 use underload_record::schema::TrialRecord;
 
 use super::between::{Between, Report};
-use super::browser::Browsers;
-use super::exec::Commands;
 use super::plan::{self, Clockwork, Queues};
+use super::tasks::{Finished, Tasks};
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Variant;
 use crate::trial::{Trial, TrialData};
@@ -38,8 +37,7 @@ pub(in crate::world) fn run_trial(
     let ends = between.ends();
     let far_end = FarEnd::start(&ends, variant)?;
     let endpoints = far_end.endpoints(&ends);
-    let mut commands = Commands::start(&ends, variant)?;
-    let mut browsers = Browsers::start(&ends, variant)?;
+    let mut tasks = Tasks::start(&ends, variant)?;
     let mut failure = None;
     let mut current = None;
     let measured = Measurement::run(
@@ -52,9 +50,7 @@ pub(in crate::world) fn run_trial(
                 between.begin(progress.phase);
                 show(progress.phase.name());
             }
-            let commanded = commands.start_and_stop(progress.phase);
-            failure = failure.take().or(commanded.err());
-            browsers.start_and_stop(progress.phase);
+            failure = failure.take().or(tasks.start_and_stop(progress.phase).err());
         },
         stop,
     )
@@ -65,12 +61,11 @@ pub(in crate::world) fn run_trial(
     if measured.cancelled || stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let mut commands = commands.finish()?;
-    browsers.finish(&mut commands);
+    let finished = tasks.finish()?;
     let kernel_drops = ends.kernel_drops().of_world()?;
     drop((endpoints, far_end));
-    let report = between.stop()?;
-    Ok(Some(assemble(trial, measured, &report, commands, kernel_drops)))
+    let report = between.stop(trial.index)?;
+    Ok(Some(assemble(trial, measured, report, finished, kernel_drops)))
 }
 
 /// The reflector of probes and the load server, in the server's namespace.
@@ -142,36 +137,36 @@ fn sockets_of(ends: &Arc<Ends>, end: fn(&Ends) -> &Namespace) -> Arc<dyn SocketS
 fn assemble(
     trial: &Trial<'_>,
     mut measured: MeasurementResult,
-    report: &Report,
-    (exec, exec_incomplete, outputs): super::exec::Finished,
+    report: Report,
+    finished: Finished,
     kernel_drops: u64,
 ) -> TrialData {
-    measured.timeliness.emulator_lateness = report.lateness();
-    measured.incomplete.extend(exec_incomplete);
+    measured.timeliness.emulator_lateness = report.lateness;
+    measured.incomplete.extend(finished.incomplete);
     if kernel_drops > 0 {
         let what = format!("the kernel dropped {kernel_drops} packets outside our queues");
         measured.incomplete.push(what);
     }
-    measured.flows.extend(exec);
+    measured.flows.extend(finished.records);
     let identity = TrialRecord {
         index: trial.index,
         variant: trial.variant.name.clone(),
         repeat: trial.repeat,
         seed: trial.seed,
-        bottlenecks: report.bottlenecks(),
+        bottlenecks: report.bottlenecks,
         ..TrialRecord::default()
     };
     let outcome = underload_measure::trial(identity, measured);
     let mut series = Vec::new();
     if trial.keeps_curves {
-        series = report.series(trial.index);
+        series = report.series;
         series.extend(outcome.series);
     }
     let mut data = TrialData {
         record: outcome.trial,
         samples: outcome.samples,
         series,
-        outputs,
+        outputs: finished.outputs,
         notes: Vec::new(),
     };
     data.drop_wide_links(&trial.variant.path);

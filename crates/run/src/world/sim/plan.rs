@@ -9,7 +9,7 @@ use underload_aqm::packet::Dscp;
 use underload_aqm::queue::own::{MakeJudge, OwnQueue, OwnSpec};
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::{FlowDirection, Marking};
+use underload_record::schema::Marking;
 use underload_sim::congestion::{Algorithm, MakeControl, OwnControl, PragueConfig};
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig, UdpPattern,
@@ -23,8 +23,8 @@ use crate::flows;
 use crate::keys::{alternatives, did_you_mean};
 use crate::own::Own;
 use crate::scenario::{
-    self, Activity, ApplicationFlow, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow, UdpFlow,
-    Variant, simulated_controls,
+    self, ApplicationFlow, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow, UdpFlow, Variant,
+    simulated_controls,
 };
 
 /// The result of configuring a trial.
@@ -39,7 +39,7 @@ pub enum PlanError {
         "flow '{flow}': kind '{kind}' is not simulated; expected any but browser, dash, exec \
              and webrtc"
     )]
-    UnknownKind { flow: String, kind: String },
+    UnknownKind { flow: String, kind: &'static str },
     #[error(
         "`{spec}` is not an algorithm of this program; expected a run by the Python code that has \
          it, or a queue or congestion control of the program"
@@ -74,12 +74,12 @@ pub fn configure_with(
                 add_tcp(&mut flows, flow, tcp, (&phases, seed), (own, &label))?;
             }
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, (&phases, seed)),
-            scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
-            scenario::FlowKind::Browser(_) => return Err(unknown_kind(flow, "browser")),
-            scenario::FlowKind::Dash(_) => return Err(unknown_kind(flow, "dash")),
-            scenario::FlowKind::WebRtc(_) => return Err(unknown_kind(flow, "webrtc")),
             scenario::FlowKind::Application(app) => {
-                flows.extend(applications(&flow.name, app, &phases));
+                flows.extend(applications(flow, app, &phases));
+            }
+            scenario::FlowKind::Exec(_) | scenario::FlowKind::Browser(_) => {
+                let (flow, kind) = (flow.name.clone(), flow.kind_name);
+                return Err(PlanError::UnknownKind { flow, kind });
             }
         }
         for config in &mut flows[first..] {
@@ -90,10 +90,6 @@ pub fn configure_with(
     let config = SimConfig { up, down, flows, phases, seed, sample_interval, label };
     config.check()?;
     Ok(config)
-}
-
-fn unknown_kind(flow: &Flow, kind: &str) -> PlanError {
-    PlanError::UnknownKind { flow: flow.name.clone(), kind: kind.to_owned() }
 }
 
 fn halves(extra_rtt: Span) -> ExtraDelay {
@@ -164,8 +160,7 @@ fn add_tcp(
         FlowKind::Tcp(tcp_config(&flow.name, tcp, own, label)?)
     };
     let dscp = Dscp::new(tcp.dscp).unwrap_or(Dscp::DEFAULT);
-    let group = Group { name: &flow.name, direction: tcp.direction, count: tcp.count };
-    group.add(flows, &kind, dscp, &tcp.activity, ramp);
+    add_group(flows, flow, &kind, dscp, ramp);
     Ok(())
 }
 
@@ -210,47 +205,38 @@ fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, ramp: (&Phas
         ecn: udp.marking.ecn,
     };
     let dscp = Dscp::new(udp.marking.dscp).unwrap_or(Dscp::DEFAULT);
-    let group = Group { name: &flow.name, direction: udp.direction, count: udp.count };
-    group.add(flows, &FlowKind::Udp(config), dscp, &udp.activity, ramp);
+    add_group(flows, flow, &FlowKind::Udp(config), dscp, ramp);
 }
 
-fn applications(entry: &str, flow: &ApplicationFlow, phases: &Phases) -> Vec<FlowConfig> {
+fn applications(flow: &Flow, application: &ApplicationFlow, phases: &Phases) -> Vec<FlowConfig> {
     let since_ramp = |span| Time::ZERO + phases.idle + span;
     let one = |(name, config)| FlowConfig {
-        dscp: Dscp::new(flow.dscp).unwrap_or(Dscp::DEFAULT),
-        start: flow.start.map(since_ramp),
-        stop: flow.stop.map(since_ramp),
+        dscp: Dscp::new(application.dscp).unwrap_or(Dscp::DEFAULT),
+        start: flow.activity.start.map(since_ramp),
+        stop: flow.activity.stop.map(since_ramp),
         ..FlowConfig::new(name, FlowKind::Application(config))
     };
-    flow.flows(entry).into_iter().map(one).collect()
+    application.flows(&flow.name).into_iter().map(one).collect()
 }
 
-/// Equal flows of one entry.
-struct Group<'a> {
-    name: &'a str,
-    direction: FlowDirection,
-    count: u32,
-}
-
-impl Group<'_> {
-    fn add(
-        &self,
-        flows: &mut Vec<FlowConfig>,
-        kind: &FlowKind,
-        dscp: Dscp,
-        activity: &Activity,
-        (phases, seed): (&Phases, u64),
-    ) {
-        let ramp_start = Time::ZERO + phases.idle;
-        for (direction, name) in flows::loads(self.name, self.direction, self.count) {
-            flows.push(FlowConfig {
-                direction,
-                dscp,
-                start: Some(ramp_start + activity.start_of(&name, seed)),
-                stop: activity.stop.map(|stop| ramp_start + stop),
-                ..FlowConfig::new(name, kind.clone())
-            });
-        }
+/// Adds the equal flows of one entry.
+fn add_group(
+    flows: &mut Vec<FlowConfig>,
+    flow: &Flow,
+    kind: &FlowKind,
+    dscp: Dscp,
+    (phases, seed): (&Phases, u64),
+) {
+    let ramp_start = Time::ZERO + phases.idle;
+    let (directions, count) = flow.kind.properties().group();
+    for (direction, name) in flows::loads(&flow.name, directions, count) {
+        flows.push(FlowConfig {
+            direction,
+            dscp,
+            start: Some(ramp_start + flow.activity.start_of(&name, seed)),
+            stop: flow.activity.stop.map(|stop| ramp_start + stop),
+            ..FlowConfig::new(name, kind.clone())
+        });
     }
 }
 

@@ -4,16 +4,16 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use underload_aqm::rate::Rate;
 use underload_browser::{DevTools, DevToolsError};
 use underload_emu::machine::Ends;
 use underload_record::schema::{Direction, FlowDirection};
 
 use super::control::{Controlled, Signals, parsed};
-use super::{Outcome, Task, record};
 use crate::call_stats::{CallDirection, CallStats};
-use crate::error::RunError;
+use crate::error::Result;
 use crate::flows;
-use crate::scenario::WebRtcFlow;
+use crate::world::live::tasks::{Outcome, Task, record};
 
 /// A call under way.
 pub(super) struct Call<'a> {
@@ -40,8 +40,12 @@ const PAGE: &str = "file:///dev/null";
 const SCRIPT: &str = include_str!("call.js");
 
 impl<'a> Call<'a> {
-    pub(super) fn start(ends: &Ends, name: &'a str, flow: &WebRtcFlow) -> Result<Self, RunError> {
-        let WebRtcFlow { direction, max_rate, .. } = flow.clone();
+    pub(super) fn start(
+        ends: &Ends,
+        name: &'a str,
+        direction: FlowDirection,
+        max_rate: Rate,
+    ) -> Result<Self> {
         let max_rate = max_rate.bits_per_second();
         let run = move |tools, signals: &Signals| converse(tools, signals, direction, max_rate);
         let arguments = MEDIA.map(str::to_owned);
@@ -52,15 +56,16 @@ impl<'a> Call<'a> {
 }
 
 impl Task for Call<'_> {
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<()> {
         self.browsers.begin();
+        Ok(())
     }
 
     fn stop(&mut self) {
         self.browsers.close();
     }
 
-    fn finish(&mut self) -> Outcome {
+    fn finish(&mut self) -> Result<Outcome> {
         let (stats, problem) = self.browsers.finish();
         let mut lines = vec![json!({ "browser": self.browsers.version }).to_string()];
         for (end, stats) in ["client", "server"].into_iter().zip(&stats) {
@@ -84,7 +89,8 @@ impl Task for Call<'_> {
             }
             records.push(record(name, "webrtc", one_way, call.metrics()));
         }
-        Outcome { records, problem: problem.or(silent), text: lines.join("\n") + "\n" }
+        let text = (lines.join("\n") + "\n").into_bytes();
+        Ok(Outcome { records, problem: problem.or(silent), text })
     }
 }
 

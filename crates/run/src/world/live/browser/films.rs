@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use underload_aqm::time::Span;
 use underload_browser::{DevTools, DevToolsError};
 use underload_disk::folders;
 use underload_emu::machine::Ends;
@@ -11,12 +12,11 @@ use underload_sim::application::video::LADDER;
 
 use super::control::{Controlled, Signals, parsed};
 use super::film::{Film, MANIFEST};
-use super::server::Serving;
 use super::website::Website;
-use super::{Outcome, Task};
-use crate::error::{Doing as _, RunError};
+use crate::error::{Doing as _, Result};
 use crate::film_report::FilmReport;
-use crate::scenario::DashFlow;
+use crate::scenario::{DashPlayer, Site};
+use crate::world::live::tasks::{Outcome, Task};
 
 /// A browser with a player, and its server.
 pub(super) struct Films<'a> {
@@ -44,19 +44,19 @@ pub(super) fn dash_js() -> Option<PathBuf> {
 }
 
 impl<'a> Films<'a> {
-    pub(super) fn start(ends: &Ends, name: &'a str, flow: &DashFlow) -> Result<Self, RunError> {
+    pub(super) fn start(
+        ends: &Ends,
+        (name, site): (&'a str, &Site),
+        player: DashPlayer,
+        buffer: Span,
+    ) -> Result<Self> {
         let file = dash_js().ok_or(MISSING).of_world()?;
         let dash_js = std::fs::read_to_string(&file);
         let dash_js = dash_js.doing(format!("reading {}", file.display()))?;
-        let serving = Serving {
-            protocol: flow.protocol,
-            keeps_alive: true,
-            congestion_control: &flow.congestion_control,
-        };
-        let site = Website::start(ends, serving, Film)?;
+        let site = Website::start(ends, site, Film)?;
         let settings = json!({
-            "player": flow.player,
-            "bufferSeconds": flow.buffer.as_nanos() as f64 / 1e9,
+            "player": player,
+            "bufferSeconds": buffer.as_nanos() as f64 / 1e9,
             "lowestKilobits": LADDER[0] * 1e3,
         });
         let address = format!("{}{MANIFEST}", site.address);
@@ -72,15 +72,16 @@ impl<'a> Films<'a> {
 }
 
 impl Task for Films<'_> {
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<()> {
         self.browser.begin();
+        Ok(())
     }
 
     fn stop(&mut self) {
         self.browser.close();
     }
 
-    fn finish(&mut self) -> Outcome {
+    fn finish(&mut self) -> Result<Outcome> {
         let (report, failure) = self.browser.finish();
         let error = report.error.as_ref().map(|error| format!("dash.js: {error}"));
         let empty = report.chunks.is_empty().then(|| "no chunk of the film arrived".to_owned());
@@ -91,7 +92,8 @@ impl Task for Films<'_> {
         let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
         let record = self.site.record(self.name, "dash", report.metrics());
         let problem = failure.or(error).or(empty);
-        Outcome { records: vec![record], problem, text: lines.join("\n") + "\n" }
+        let text = (lines.join("\n") + "\n").into_bytes();
+        Ok(Outcome { records: vec![record], problem, text })
     }
 }
 

@@ -58,17 +58,17 @@ mod tests {
 
     use underload_sim::application::web::RESPONSE_HEADER_BYTES;
 
-    use super::super::server::{Server, Serving};
+    use super::super::server::Server;
     use super::*;
-    use crate::scenario::PageProtocol;
+    use crate::scenario::{PageProtocol, Site};
 
     /// Serves a page, and returns each whole response.
     fn responses(keeps_alive: bool, names_script: bool, paths: &[&str]) -> Vec<Vec<u8>> {
         let protocol = PageProtocol::Http1;
-        let serving = Serving { protocol, keeps_alive, congestion_control: "reno" };
+        let site = Site { protocol, keeps_alive, congestion_control: "reno".to_owned() };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let server = Server::start(listener, serving, Page::new(names_script)).expect("a server");
+        let server = Server::start(listener, &site, Page::new(names_script)).expect("a server");
         let fetch = |path: &&str| {
             let mut stream = std::net::TcpStream::connect(address).expect("a connection");
             let close = if keeps_alive { "Connection: close\r\n" } else { "" };

@@ -3,24 +3,25 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use underload_aqm::time::Span;
 use underload_emu::machine::Ends;
 use underload_sim::application::web::IMAGES;
 
 use super::control::{Controlled, Signals};
 use super::loading::{Loader, Loads};
 use super::page::Page;
-use super::server::Serving;
 use super::website::Website;
-use super::{Outcome, Task};
-use crate::error::RunError;
+use crate::error::Result;
 use crate::page_loads::PageLoads;
-use crate::scenario::BrowserFlow;
+use crate::scenario::Site;
 use crate::world::live::plan::duration;
+use crate::world::live::tasks::{Outcome, Task};
 
 /// A browser and its server.
 pub(super) struct Pages<'a> {
     name: &'a str,
-    flow: &'a BrowserFlow,
+    /// Images and scripts of the page.
+    objects: u32,
     site: Website,
     browser: Controlled<Loads>,
     /// When the flow was stopped.
@@ -31,24 +32,21 @@ impl<'a> Pages<'a> {
     /// `longest`: the longest time that a load may take.
     pub(super) fn start(
         ends: &Ends,
-        (name, flow): (&'a str, &'a BrowserFlow),
+        (name, site): (&'a str, &Site),
+        (loads, pause, fetches_script): (u32, Span, bool),
         longest: Duration,
-    ) -> Result<Self, RunError> {
-        let serving = Serving {
-            protocol: flow.protocol,
-            keeps_alive: flow.keeps_alive,
-            congestion_control: &flow.congestion_control,
-        };
-        let site = Website::start(ends, serving, Page::new(flow.fetches_script))?;
+    ) -> Result<Self> {
+        let site = Website::start(ends, site, Page::new(fetches_script))?;
         let stopped = Arc::new(OnceLock::new());
-        let (loads, pause, is_stopped) = (flow.loads, duration(flow.pause), Arc::clone(&stopped));
+        let (pause, is_stopped) = (duration(pause), Arc::clone(&stopped));
         let address = site.address.clone();
         let run = move |tools: Vec<_>, signals: &Signals| {
             let loader = |tools| Loader { tools, address, loads, pause, stopped: is_stopped };
             tools.into_iter().next().map(loader).map_or(Ok(Loads::default()), |it| it.run(signals))
         };
         let browser = Controlled::start(&[ends.client()], &site.arguments, longest, run)?;
-        Ok(Self { name, flow, site, browser, stopped })
+        let objects = IMAGES as u32 + u32::from(fetches_script);
+        Ok(Self { name, objects, site, browser, stopped })
     }
 
     /// Returns a line of JSON for the browser, and one for each load.
@@ -61,8 +59,9 @@ impl<'a> Pages<'a> {
 }
 
 impl Task for Pages<'_> {
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<()> {
         self.browser.begin();
+        Ok(())
     }
 
     /// Kills the browser: a load under way ends.
@@ -71,17 +70,18 @@ impl Task for Pages<'_> {
         self.browser.kill();
     }
 
-    fn finish(&mut self) -> Outcome {
+    fn finish(&mut self) -> Result<Outcome> {
         self.stop();
         let connections = self.site.connections();
         let (Loads { finished, unfinished }, failure) = self.browser.finish();
-        let expected = IMAGES as u32 + u32::from(self.flow.fetches_script);
+        let expected = self.objects;
         let incomplete = finished.iter().find(|load| load.objects != expected);
         let incomplete =
             incomplete.map(|load| format!("a page has {} of its {expected} objects", load.objects));
         let loads = PageLoads { finished, unfinished, connections };
         let text = self.journal(&loads);
         let record = self.site.record(self.name, "browser", loads.metrics());
-        Outcome { records: vec![record], problem: failure.or(incomplete), text }
+        let text = text.into_bytes();
+        Ok(Outcome { records: vec![record], problem: failure.or(incomplete), text })
     }
 }

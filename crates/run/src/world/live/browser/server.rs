@@ -23,7 +23,7 @@ use underload_service::Identity;
 use underload_sim::application::web::RESPONSE_HEADER_BYTES;
 
 use crate::error::{Doing as _, RunError};
-use crate::scenario::PageProtocol;
+use crate::scenario::{PageProtocol, Site};
 
 /// A running server, which ends when this is dropped.
 #[derive(Debug)]
@@ -34,22 +34,13 @@ pub(super) struct Server {
     pub key: Option<String>,
 }
 
-/// How a site is served.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Serving<'a> {
-    pub protocol: PageProtocol,
-    /// Whether a connection serves more than one resource.
-    pub keeps_alive: bool,
-    pub congestion_control: &'a str,
-}
-
 /// The resources of a site.
 pub(super) trait Content: Send + Sync + 'static {
     /// Returns the media type and the bytes of the resource at a path; `None` if it is missing.
     fn resource(&self, path: &str) -> Option<(&'static str, Bytes)>;
 }
 
-struct Site {
+struct Service {
     content: Box<dyn Content>,
     /// `None`: HTTP/1.1 without TLS.
     tls: Option<TlsAcceptor>,
@@ -70,23 +61,23 @@ impl Server {
     /// Serves the resources of a site on `listener`.
     pub(super) fn start(
         listener: TcpListener,
-        serving: Serving<'_>,
+        served: &Site,
         content: impl Content,
     ) -> Result<Self, RunError> {
-        let (tls, key) = match serving.protocol {
+        let (tls, key) = match served.protocol {
             PageProtocol::Http1 | PageProtocol::Http3 => (None, None),
             PageProtocol::Http2 => {
                 let (tls, key) = new_tls()?;
                 (Some(tls), Some(key))
             }
         };
-        set_congestion_control(&SockRef::from(&listener), serving.congestion_control).of_world()?;
+        set_congestion_control(&SockRef::from(&listener), &served.congestion_control).of_world()?;
         let connections = Arc::new(AtomicU64::new(0));
-        let site = Arc::new(Site {
+        let site = Arc::new(Service {
             content: Box::new(content),
             tls,
-            keeps_alive: serving.keeps_alive,
-            congestion_control: serving.congestion_control.to_owned(),
+            keeps_alive: served.keeps_alive,
+            congestion_control: served.congestion_control.clone(),
             connections: Arc::clone(&connections),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -138,7 +129,7 @@ impl Drop for Server {
     }
 }
 
-impl Site {
+impl Service {
     async fn serve(self: Arc<Self>, listener: tokio::net::TcpListener) {
         loop {
             let Ok((stream, _)) = listener.accept().await else {

@@ -6,10 +6,10 @@ use underload_emu::machine::{Ends, SERVER_V4};
 use underload_record::schema::{FlowDirection, FlowRecord, Metric};
 
 use super::caddy::Caddy;
-use super::record;
-use super::server::{Content, Server, Serving};
+use super::server::{Content, Server};
 use crate::error::{Doing as _, Result};
-use crate::scenario::PageProtocol;
+use crate::scenario::{PageProtocol, Site};
+use crate::world::live::tasks::record;
 
 /// A running site, which ends when this is dropped.
 pub(super) struct Website {
@@ -23,16 +23,16 @@ pub(super) struct Website {
 }
 
 impl Website {
-    pub(super) fn start(ends: &Ends, serving: Serving<'_>, content: impl Content) -> Result<Self> {
+    pub(super) fn start(ends: &Ends, site: &Site, content: impl Content) -> Result<Self> {
         let listener = ends
             .server()
             .open(|| TcpListener::bind((SERVER_V4, 0)))
             .doing("opening the site's socket")?;
         let of_server = listener.local_addr().of_world()?;
-        let server = Server::start(listener, serving, content)?;
-        let is_http3 = serving.protocol == PageProtocol::Http3;
+        let server = Server::start(listener, site, content)?;
+        let is_http3 = site.protocol == PageProtocol::Http3;
         let caddy = is_http3.then(|| Caddy::start(ends.server(), of_server)).transpose()?;
-        let scheme = match serving.protocol {
+        let scheme = match site.protocol {
             PageProtocol::Http1 => "http",
             PageProtocol::Http2 | PageProtocol::Http3 => "https",
         };
@@ -48,7 +48,7 @@ impl Website {
             arguments: arguments.collect(),
             server,
             caddy,
-            congestion_control: serving.congestion_control.to_owned(),
+            congestion_control: site.congestion_control.clone(),
         })
     }
 

@@ -1,12 +1,50 @@
 //! The worlds that can run a scenario, whatever the machine, and why the others cannot.
 
+use std::sync::Arc;
+
+use underload_aqm::registry::LoadFile;
 use underload_record::schema::World;
 use underload_sim::trial::TrialLabel;
 
-use super::{Flow, FlowKind, Scenario, Variant};
+use crate::scenario::document::Document;
+use crate::scenario::{
+    Flow, FlowKind, Options, Scenario, ScenarioError, ScenarioErrors, Variant, builtin,
+};
 use crate::world::sim::{PlanError, configure};
 
 impl Scenario {
+    /// Reads a scenario file, and checks its short form too. Returns the first fault.
+    pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
+        Self::check(text, name, &mut builtin::load_file).map_err(|errors| errors.first(name))
+    }
+
+    /// Reads a scenario file, and checks its short form too, and that a world can run it. `load`
+    /// reads files that links name, such as traces; [`builtin::load_file`] has those built in.
+    /// Returns the faults of both forms, in the order of their lines.
+    pub fn check(text: &str, name: &str, load: &mut LoadFile<'_>) -> Result<Self, ScenarioErrors> {
+        let document = Arc::new(Document::parse(text, name)?);
+        let mut resolve = |short: bool| {
+            let options = Options { short, ..Options::default() };
+            Self::resolve(&document, text.to_owned(), &options, load)
+        };
+        let whole = resolve(false);
+        let short = document.root.contains_key("short").then(|| resolve(true));
+        match (whole, short.and_then(Result::err)) {
+            (Ok(scenario), None) => match (scenario.sim_problem(), scenario.live_problem()) {
+                (Some(sim), Some(live)) => {
+                    let problem = format!("no world can run it; sim: {sim}; live: {live}");
+                    Err(ScenarioErrors(vec![ScenarioError::new(name, "", problem)]))
+                }
+                _ => Ok(scenario),
+            },
+            (whole, short) => {
+                let mut errors = whole.err().unwrap_or_default();
+                errors.merge(short.unwrap_or_default());
+                Err(errors)
+            }
+        }
+    }
+
     /// Returns the worlds that can run it: [`World::Sim`] and [`World::Live`].
     pub fn worlds(&self) -> Vec<World> {
         let problems = [(World::Sim, self.sim_problem()), (World::Live, self.live_problem())];
@@ -66,35 +104,13 @@ fn live_problem(variant: &Variant) -> Option<String> {
     let is_probe = |flow: &&Flow| matches!(flow.kind, FlowKind::Probe(_));
     match variant.flows.iter().filter(is_probe).count() {
         1 => variant.flows.iter().find_map(|flow| {
-            let problem = live_problem_of_flow(flow)?;
+            let problem = flow.kind.properties().live_problem(&flow.activity)?;
             Some(format!("flow.{}.{problem}", flow.name))
         }),
         0 => Some("the live world needs a flow with kind = \"probe\"".to_owned()),
         _ => Some("the live world has one probe flow; give it several `classes` instead".into()),
     }
 }
-
-fn live_problem_of_flow(flow: &Flow) -> Option<String> {
-    let stop = match &flow.kind {
-        FlowKind::Tcp(tcp) => tcp.activity.stop,
-        FlowKind::Udp(udp) if !LIVE_PACKETS.contains(&udp.packet_bytes.0) => {
-            let (least, most) = (LIVE_PACKETS.start(), LIVE_PACKETS.end());
-            let bytes = udp.packet_bytes;
-            return Some(format!("packet: {bytes}: the live world sends {least}B to {most}B"));
-        }
-        FlowKind::Udp(udp) => udp.activity.stop,
-        FlowKind::Probe(_)
-        | FlowKind::Exec(_)
-        | FlowKind::Browser(_)
-        | FlowKind::Dash(_)
-        | FlowKind::WebRtc(_)
-        | FlowKind::Application(_) => None,
-    };
-    stop.map(|_| "stop: flows end with the load phase in the live world".to_owned())
-}
-
-/// Lengths of the IP packets of a UDP flow.
-const LIVE_PACKETS: std::ops::RangeInclusive<u64> = 64..=1_500;
 
 #[cfg(test)]
 mod tests {
@@ -104,8 +120,8 @@ mod tests {
         let text = format!(
             "[path]\nup = \"10mbit\"\n[phases]\n{phases}\n[[flow]]\nkind = \"probe\"\n{flows}"
         );
-        let options = super::super::Options::default();
-        let load = &mut super::super::builtin::load_file;
+        let options = Options::default();
+        let load = &mut builtin::load_file;
         Scenario::parse_with(&text, "test", &options, load).expect("readable")
     }
 
