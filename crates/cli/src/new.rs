@@ -1,14 +1,11 @@
 //! `underload new`: asks for a line, queues and uses, and writes the scenario.
-//!
-//! The answers become options of `underload try`, which checks them and builds the scenario.
 
-use std::error::Error;
 use std::io::{BufRead, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use clap::error::ContextKind;
-use clap::{Args, Parser};
+use clap::Args;
+use underload_run::question::{Part, Question, Use};
 use underload_run::scenario::Scenario;
 use underload_terminal::console::{self, note, shell_word, warning};
 use underload_terminal::exit::refuse;
@@ -25,42 +22,51 @@ pub struct Arguments {
     file: PathBuf,
 }
 
-/// The options of `underload try`, without a program around them.
-#[derive(Debug, Parser)]
-struct Asked {
-    #[command(flatten)]
-    question: question::Arguments,
-}
-
-/// A question, its usual answer, and the options of `underload try` that an answer becomes.
-type Asking = (&'static str, &'static str, fn(&str) -> Vec<String>);
+/// A question, its usual answer, and the part of the line or its use that an answer sets.
+type Asking = (&'static str, &'static str, fn(&mut Question, &str) -> anyhow::Result<()>);
 
 const QUESTIONS: [Asking; 7] = [
-    ("Rate up", "20mbit", |rate| vec![format!("--up={rate}")]),
-    ("Rate down", "100mbit", |rate| vec![format!("--down={rate}")]),
-    ("Round trip of the line", "30ms", |time| vec![format!("--rtt={time}")]),
-    ("Queues, the first is today's", "fifo cake", |queues| each("--queue=", queues)),
-    ("Uploads at once", "1", |count| count_of("--upload=", count)),
-    ("Downloads at once", "0", |count| count_of("--download=", count)),
-    ("Uses: call game page video, or none", "call", |uses| match uses {
-        "none" => Vec::new(),
-        uses => each("--", uses),
+    ("Rate up", "20mbit", |question, rate| set(&mut question.up, rate.to_owned())),
+    ("Rate down", "100mbit", |question, rate| set(&mut question.down, rate.to_owned())),
+    ("Round trip of the line", "30ms", |question, time| set(&mut question.rtt, time.to_owned())),
+    ("Queues, the first is today's", "fifo cake", |question, queues| {
+        set(&mut question.queues, words(queues))
+    }),
+    ("Uploads at once", "1", |question, count| set(&mut question.uploads, transfers(count)?)),
+    ("Downloads at once", "0", |question, count| set(&mut question.downloads, transfers(count)?)),
+    ("Uses: call game page video, or none", "call", |question, names| {
+        set(&mut question.uses, uses(names)?)
     }),
 ];
 
-/// Returns an option for each word of an answer; commas may be between the words.
-fn each(option: &str, words: &str) -> Vec<String> {
-    let words = words.split_whitespace().flat_map(|word| {
+fn set<T>(part: &mut T, value: T) -> anyhow::Result<()> {
+    *part = value;
+    Ok(())
+}
+
+/// Returns the words of an answer; commas may be between them.
+fn words(answer: &str) -> Vec<String> {
+    let words = answer.split_whitespace().flat_map(|word| {
         // Commas behind the colon of a SPEC separate its parameters.
         let head = word.find(':').unwrap_or(word.len());
         let last = word[..head].rfind(',').map_or(0, |comma| comma + 1);
         word[..last].split(',').chain([word[last..].trim_end_matches(',')])
     });
-    words.filter(|word| !word.is_empty()).map(|word| format!("{option}{word}")).collect()
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-fn count_of(option: &str, count: &str) -> Vec<String> {
-    if count == "0" { Vec::new() } else { vec![format!("{option}{count}")] }
+fn transfers(count: &str) -> anyhow::Result<u32> {
+    let number = count.parse().ok().filter(|number| *number <= 1_000);
+    number.ok_or_else(|| anyhow!("`{count}`: expected a number up to 1000"))
+}
+
+fn uses(answer: &str) -> anyhow::Result<Vec<Use>> {
+    let named = |word: &String| Use::ALL.into_iter().find(|it| it.name() == word);
+    let uses = match answer {
+        "none" => Some(Vec::new()),
+        answer => words(answer).iter().map(named).collect(),
+    };
+    uses.context("expected some of call, game, page and video, or none")
 }
 
 impl Arguments {
@@ -83,49 +89,44 @@ impl Arguments {
 }
 
 /// Asks every question until its answer is accepted; an empty answer is the usual one.
-fn ask(input: &mut dyn BufRead, file: &std::path::Path) -> anyhow::Result<Scenario> {
-    let mut options = vec!["try".to_owned(), format!("--save={}", file.display())];
-    for (words, usual, to_options) in QUESTIONS {
+fn ask(input: &mut dyn BufRead, file: &Path) -> anyhow::Result<Scenario> {
+    let name = file.display().to_string();
+    let mut question = Question::default();
+    for (asking, usual, answer_to) in QUESTIONS {
         loop {
-            console::ask(&format!("{words} [{usual}]: "));
+            console::ask(&format!("{asking} [{usual}]: "));
             let mut line = String::new();
             if input.read_line(&mut line).context("reading the answer")? == 0 {
                 refuse!("the input ended before the last question; nothing was written");
             }
             let answer = if line.trim().is_empty() { usual } else { line.trim() };
-            let mut more = options.clone();
-            more.extend(to_options(answer));
-            match scenario(&more) {
+            let mut next = question.clone();
+            match answer_to(&mut next, answer).and_then(|()| scenario(&next, &name)) {
                 Ok(_) => {
-                    options = more;
+                    question = next;
                     break;
                 }
-                Err(error) => warning!("error: {}", without_option(error.root_cause())),
+                Err(error) => warning!("error: {error}"),
             }
         }
     }
-    scenario(&options)
+    scenario(&question, &name)
 }
 
-fn scenario(options: &[String]) -> anyhow::Result<Scenario> {
-    let asked = Asked::try_parse_from(options).map_err(|error| {
-        match (error.get(ContextKind::InvalidValue), error.source()) {
-            (Some(value), Some(source)) => anyhow!("`{value}`: {source}"),
-            // Only uses become options by their names.
-            _ => anyhow!("expected some of call, game, page and video, or none"),
-        }
-    })?;
-    asked.question.scenario()
-}
-
-/// Returns an error of `try` without the names of options, which the questions do not have.
-fn without_option(error: &dyn Error) -> String {
-    let text = error.to_string();
-    let line = |line: &str| match line.trim_start_matches("error: ").split_once(": ") {
-        Some((option, problem)) if option.starts_with("--") => problem.replace("`--", "`"),
-        _ => line.to_owned(),
+fn scenario(question: &Question, name: &str) -> anyhow::Result<Scenario> {
+    let part = |part: Part| match part {
+        Part::Up => "up",
+        Part::Down => "down",
+        Part::Rtt => "rtt",
+        Part::Queue => "queue",
+        Part::Load => "load",
+        Part::CongestionControl => "congestion_control",
     };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
+    question.scenario(name).map_err(|faults| {
+        let mut lines: Vec<String> = faults.iter().map(|fault| fault.problem(part)).collect();
+        lines.dedup();
+        anyhow!(lines.join("\n"))
+    })
 }
 
 #[cfg(test)]
@@ -133,14 +134,14 @@ mod tests {
     use super::*;
 
     fn answered(answers: &str) -> anyhow::Result<Scenario> {
-        ask(&mut answers.as_bytes(), std::path::Path::new("mine.toml"))
+        ask(&mut answers.as_bytes(), Path::new("mine.toml"))
     }
 
     #[test]
-    fn the_usual_answers_are_those_of_try() {
+    fn the_usual_answers_are_the_default_question() {
         let asked = answered("\n\n\n\n\n\n\n").expect("a scenario");
-        let options = scenario(&["try".to_owned(), "--save=mine.toml".to_owned()]).expect("one");
-        assert_eq!(asked.text, options.text);
+        let usual = Question::default().scenario("mine.toml").expect("a scenario");
+        assert_eq!(asked.text, usual.text);
     }
 
     #[test]
@@ -158,20 +159,21 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_no_option() {
-        for (option, expected) in [
-            ("--down=20", "`20` has no unit; expected "),
-            ("--up=20mbit:delay=5ms", "`delay` is set by `rtt`; "),
-            ("--queue=cak", "there is no queue `cak`; "),
-            ("--upload=many", "`many`: "),
-            ("--flight", "expected some of call, "),
+    fn a_wrong_answer_has_an_error_without_a_key() {
+        for (index, answer, expected) in [
+            (1, "20", "`20` has no unit; expected "),
+            (0, "20mbit:delay=5ms", "`delay` is set by `rtt`; "),
+            (3, "cak", "there is no queue `cak`; "),
+            (4, "many", "`many`: expected a number "),
+            (6, "flight", "expected some of call, "),
         ] {
-            let options = ["try", "--save=mine.toml", option].map(str::to_owned);
-            let error = scenario(&options).expect_err("a wrong answer");
-            let error = without_option(error.root_cause());
-            assert!(error.starts_with(expected) && !error.contains("--"), "{option}: {error}");
+            let mut question = Question::default();
+            let (.., answer_to) = QUESTIONS[index];
+            let made = answer_to(&mut question, answer).and_then(|()| scenario(&question, "mine"));
+            let error = made.expect_err("a wrong answer").to_string();
+            assert!(error.starts_with(expected), "{answer}: {error}");
         }
-        let queues = each("", "fifo,codel:target=1ms,ecn=on, pie");
+        let queues = words("fifo,codel:target=1ms,ecn=on, pie");
         assert_eq!(queues, ["fifo", "codel:target=1ms,ecn=on", "pie"]);
     }
 }

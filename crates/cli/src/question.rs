@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
-use underload_run::question::{Question, Use};
-use underload_run::scenario::{Builder, Options, Scenario, ScenarioErrors, simulated_controls};
-use underload_run::source::load_file;
-use underload_run::{Destination, Settings, WorldChoice};
+use underload_run::question::{Part, Question, Use};
+use underload_run::scenario::Scenario;
+use underload_run::{Settings, WorldChoice};
 use underload_store::RunDir;
+use underload_terminal::COMMIT;
 use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::{bad_input, refuse};
 
 use crate::fail::FailOn;
 use crate::present::{Show, refuse_occupied};
-use crate::run::{COMMIT, Outcome, run_and_show};
+use crate::run::{Outcome, destination, run_and_show};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -103,8 +102,6 @@ pub struct Arguments {
 
 /// TOML has no larger numbers.
 const MAX_SEED: u64 = i64::MAX as u64;
-/// The queues that are compared if none is given: what most lines have, and the usual cure.
-const QUEUES: [&str; 2] = ["fifo", "cake"];
 
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -112,24 +109,13 @@ impl Arguments {
         if let Some(out) = &self.out {
             refuse_occupied(RunDir::check_vacant(out))?;
         }
-        let mut controls = BTreeSet::new();
-        if let Some(twice) = self.congestion_controls.iter().find(|name| !controls.insert(*name)) {
-            refuse!("--congestion-control: `{twice}` is given twice; expected different ones");
-        }
         let scenario = self.scenario()?;
-        if !self.live {
-            self.check_controls()?;
-        }
         if let Some(file) = self.save.as_ref().filter(|_| self.resume.is_none()) {
             save(&format_args!("--save {}", file.display()), file, &scenario.text)?;
         }
         let settings = Settings {
             world: if self.live { WorldChoice::Live } else { WorldChoice::Sim },
-            destination: match (&self.resume, &self.out) {
-                (Some(path), _) => Destination::Resume(path.clone()),
-                (None, Some(path)) => Destination::Directory(path.clone()),
-                (None, None) => Destination::NewIn("runs".into()),
-            },
+            destination: destination(self.resume.as_ref(), self.out.as_ref()),
             uses_cache: true,
             commit: COMMIT,
             ..Settings::default()
@@ -146,52 +132,38 @@ impl Arguments {
         Ok(())
     }
 
-    /// Returns the scenario that the options describe.
-    pub fn scenario(&self) -> anyhow::Result<Scenario> {
-        resolve(&self.question().scenario(&self.name()?, &self.description()))
-    }
-
-    /// Refuses a congestion control that the simulator lacks.
-    fn check_controls(&self) -> anyhow::Result<()> {
-        let known = simulated_controls();
-        let Some(name) = self.congestion_controls.iter().find(|name| !known.contains(name)) else {
-            return Ok(());
-        };
-        let meant = closest(name, known.iter().map(String::as_str));
-        let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
-        let known = known.join(", ");
-        refuse!("--congestion-control: `{name}` is not simulated; expected one of {known}{meant}");
+    /// Returns the scenario that the options describe. Its faults name the options.
+    fn scenario(&self) -> anyhow::Result<Scenario> {
+        self.question().scenario(&self.name()?).map_err(|faults| {
+            let mut seen = BTreeSet::new();
+            let lines = faults.iter().map(|fault| {
+                let name = fault.part.map_or(fault.key.as_str(), option);
+                format!("{name}: {}", fault.problem(option))
+            });
+            let lines: Vec<String> = lines.filter(|line| seen.insert(line.clone())).collect();
+            bad_input(anyhow!(lines.join("\nerror: ")))
+        })
     }
 
     fn question(&self) -> Question {
-        let uses = [
-            (self.call, Use::Call),
-            (self.game, Use::Game),
-            (self.page, Use::Page),
-            (self.video, Use::Video),
-        ];
-        let mut uses: Vec<Use> =
-            uses.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, it)| it).collect();
         let has_transfer = self.upload.is_some() || self.download.is_some();
-        if uses.is_empty() && !has_transfer && !self.live {
-            uses.push(Use::Call);
-        }
-        let queues = match self.queues.as_slice() {
-            [] => QUEUES.map(str::to_owned).to_vec(),
-            given => given.to_vec(),
-        };
+        let asked = [self.call, self.game, self.page, self.video];
+        let uses = Use::ALL.into_iter().zip(asked).filter(|(_, is_asked)| *is_asked);
+        let uses: Vec<Use> = uses.map(|(it, _)| it).collect();
+        let default = Question::default();
         Question {
             up: self.up.clone(),
             down: self.down.clone(),
             rtt: self.rtt.clone(),
-            queues,
+            queues: if self.queues.is_empty() { default.queues } else { self.queues.clone() },
             uploads: self.upload.unwrap_or(u32::from(!has_transfer)),
-            downloads: self.download.unwrap_or(0),
+            downloads: self.download.unwrap_or(default.downloads),
             congestion_controls: self.congestion_controls.clone(),
-            uses,
+            uses: if uses.is_empty() && !has_transfer && !self.live { default.uses } else { uses },
             load: self.load.clone(),
-            repeats: self.repeat.unwrap_or(if self.live { 1 } else { 5 }),
+            repeats: self.repeat.unwrap_or(if self.live { 1 } else { default.repeats }),
             seed: self.seed,
+            is_live: self.live,
         }
     }
 
@@ -203,58 +175,18 @@ impl Arguments {
             None => refuse!("--save {}: expected a name in UTF-8", file.display()),
         }
     }
+}
 
-    fn description(&self) -> String {
-        let queues = match self.queues.as_slice() {
-            [] => QUEUES.join(", "),
-            given => given.join(", "),
-        };
-        format!("A question of `underload try`: {queues}, each in both directions.")
+/// Returns the option that sets a part of the question.
+fn option(part: Part) -> &'static str {
+    match part {
+        Part::Up => "--up",
+        Part::Down => "--down",
+        Part::Rtt => "--rtt",
+        Part::Queue => "--queue",
+        Part::Load => "--load",
+        Part::CongestionControl => "--congestion-control",
     }
-}
-
-/// Checks the scenario. The faults name the options that cause them.
-fn resolve(builder: &Builder) -> anyhow::Result<Scenario> {
-    let load = &mut |file: &str| load_file("", file);
-    builder.finish_with(&Options::default(), load).map_err(|errors| bad_input(in_options(&errors)))
-}
-
-/// Returns the faults, each once and under the option that causes it.
-fn in_options(errors: &ScenarioErrors) -> anyhow::Error {
-    let mut seen = BTreeSet::new();
-    let of_option = errors.0.iter().map(|error| match option(&error.key) {
-        Some(option) => format!("{option}: {}", with_options(&error.problem)),
-        None => format!("{}: {}", error.key, error.problem),
-    });
-    let lines: Vec<String> = of_option.filter(|line| seen.insert(line.clone())).collect();
-    anyhow!(lines.join("\nerror: "))
-}
-
-/// Returns a problem that names options instead of the keys that they set, such as `--rtt`.
-fn with_options(problem: &str) -> String {
-    let named = |text: String, key: &&str| match (key.rsplit('.').next(), option(key)) {
-        (Some(name), Some(option)) => text.replace(&format!("`{name}`"), &format!("`{option}`")),
-        _ => text,
-    };
-    KEYS.iter().fold(problem.to_owned(), named)
-}
-
-/// Keys of the scenario that options set, as far as problems of other keys name them.
-const KEYS: [&str; 6] =
-    ["path.up", "path.down", "path.rtt", "path.up_queue", "path.down_queue", "phases.load"];
-
-/// Returns the option that sets a key of the scenario.
-fn option(key: &str) -> Option<&'static str> {
-    Some(match key {
-        "path.up" => "--up",
-        "path.down" => "--down",
-        "path.rtt" => "--rtt",
-        "path.up_queue" | "path.down_queue" => "--queue",
-        "phases.load" => "--load",
-        _ if key.ends_with(".congestion_control") => "--congestion-control",
-        _ if key.starts_with("variant") => "--queue",
-        _ => return None,
-    })
 }
 
 /// Writes a scenario. `name` is the file's name in errors.

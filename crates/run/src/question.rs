@@ -1,12 +1,17 @@
 //! A question without a file: one access line, several queues, and what the line is used for.
 //!
 //! [`Question::scenario`] builds the scenario that answers it, with every key that matters written
-//! out, so that its text is a file to begin with.
+//! out, so that its text is a file to begin with. Faults name the [`Part`] of the question that
+//! causes them.
+
+use std::collections::BTreeSet;
 
 use toml::Value;
 use underload_aqm::registry::our_form;
 
-use crate::scenario::{Builder, Keys, Scenario};
+use crate::keys::{alternatives, did_you_mean};
+use crate::scenario::{Builder, Keys, Options, Scenario, ScenarioError, simulated_controls};
+use crate::source::load_file;
 
 /// An access line, the queues that are compared on it, and its uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +36,33 @@ pub struct Question {
     pub load: String,
     pub repeats: u32,
     pub seed: u64,
+    /// Whether the live world answers it, which has the congestion controls of its machine.
+    pub is_live: bool,
 }
+
+impl Default for Question {
+    /// Does CAKE help a video call beside an upload, compared with a plain buffer?
+    fn default() -> Self {
+        Self {
+            up: "20mbit".to_owned(),
+            down: "100mbit".to_owned(),
+            rtt: "30ms".to_owned(),
+            queues: QUEUES.map(str::to_owned).to_vec(),
+            uploads: 1,
+            downloads: 0,
+            congestion_controls: vec![DEFAULT_CONTROL.to_owned()],
+            uses: vec![Use::Call],
+            load: "30s".to_owned(),
+            repeats: 5,
+            seed: 1,
+            is_live: false,
+        }
+    }
+}
+
+/// What most lines have, and the usual cure.
+const QUEUES: [&str; 2] = ["fifo", "cake"];
+const DEFAULT_CONTROL: &str = "cubic";
 
 /// An application beside the transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +78,13 @@ pub enum Use {
 }
 
 impl Use {
+    pub const ALL: [Self; 4] = [Self::Call, Self::Game, Self::Page, Self::Video];
+
+    /// Returns the word for the use: `call`, `game`, `page` or `video`.
+    pub const fn name(self) -> &'static str {
+        self.flow().0
+    }
+
     /// Returns the name of its flow and the kind.
     const fn flow(self) -> (&'static str, &'static str) {
         match self {
@@ -58,6 +96,67 @@ impl Use {
     }
 }
 
+/// A part of a question that may be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Up,
+    Down,
+    Rtt,
+    Queue,
+    Load,
+    CongestionControl,
+}
+
+impl Part {
+    /// Keys of the scenario that other keys' problems may name, and the parts that set them.
+    const KEYS: [(&str, Self); 6] = [
+        ("path.up", Self::Up),
+        ("path.down", Self::Down),
+        ("path.rtt", Self::Rtt),
+        ("path.up_queue", Self::Queue),
+        ("path.down_queue", Self::Queue),
+        ("phases.load", Self::Load),
+    ];
+
+    /// Returns the part that sets a key of the scenario.
+    fn of_key(key: &str) -> Option<Self> {
+        match Self::KEYS.iter().find(|(known, _)| *known == key) {
+            Some((_, part)) => Some(*part),
+            None if key.ends_with(".congestion_control") => Some(Self::CongestionControl),
+            None if key.starts_with("variant") => Some(Self::Queue),
+            None => None,
+        }
+    }
+}
+
+/// Why a question has no scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionFault {
+    /// `None` if no part alone is the cause.
+    pub part: Option<Part>,
+    /// The key of the scenario.
+    pub key: String,
+    problem: String,
+}
+
+impl QuestionFault {
+    fn of_controls(problem: String) -> Vec<Self> {
+        vec![Self { part: Some(Part::CongestionControl), key: String::new(), problem }]
+    }
+
+    fn of_scenario(ScenarioError { key, problem, .. }: ScenarioError) -> Self {
+        Self { part: Part::of_key(&key), key, problem }
+    }
+
+    /// Returns the problem. Other parts that it mentions are called by `name`.
+    pub fn problem(&self, name: impl Fn(Part) -> &'static str) -> String {
+        Part::KEYS.iter().fold(self.problem.clone(), |text, (key, part)| {
+            let word = key.rsplit('.').next().unwrap_or_default();
+            text.replace(&format!("`{word}`"), &format!("`{}`", name(*part)))
+        })
+    }
+}
+
 /// Starts of transfers are spread over this time, so that repeats differ.
 const START_JITTER: &str = "1s";
 const PROBE_INTERVAL: &str = "10ms";
@@ -65,8 +164,37 @@ const PROBE_INTERVAL: &str = "10ms";
 const NAME_CHARS: usize = 80;
 
 impl Question {
-    /// Returns the scenario named `name`. `description` is its description.
-    pub fn scenario(&self, name: &str, description: &str) -> Builder {
+    /// Returns the scenario named `name`.
+    ///
+    /// # Errors
+    /// Returns the faults of the scenario, each with the part of the question that causes it.
+    pub fn scenario(&self, name: &str) -> Result<Scenario, Vec<QuestionFault>> {
+        let mut controls = BTreeSet::new();
+        if let Some(twice) = self.congestion_controls.iter().find(|name| !controls.insert(*name)) {
+            let problem = format!("`{twice}` is given twice; expected different ones");
+            return Err(QuestionFault::of_controls(problem));
+        }
+        let load = &mut |file: &str| load_file("", file);
+        let scenario = self.builder(name).finish_with(&Options::default(), load);
+        let scenario = scenario.map_err(|errors| {
+            errors.0.into_iter().map(QuestionFault::of_scenario).collect::<Vec<_>>()
+        })?;
+        let known = simulated_controls();
+        match self.congestion_controls.iter().find(|name| !known.contains(name)) {
+            Some(name) if !self.is_live => {
+                let known = || known.iter().map(String::as_str);
+                let (listed, meant) = (alternatives(known()), did_you_mean(name, known()));
+                let problem = format!("`{name}` is not simulated; expected {listed}{meant}");
+                Err(QuestionFault::of_controls(problem))
+            }
+            _ => Ok(scenario),
+        }
+    }
+
+    fn builder(&self, name: &str) -> Builder {
+        let queues = self.queues.join(", ");
+        let description =
+            format!("A question of `underload try`: {queues}, each in both directions.");
         let path = Keys::new()
             .set("up", self.up.as_str())
             .set("down", self.down.as_str())
