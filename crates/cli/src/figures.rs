@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use underload_record::schema::{RunRecord, World};
+use underload_record::schema::World;
 use underload_report::{
-    Figure, FigurePage, figures_table, load, write_figure_pages, write_figures_markdown,
+    Figure, FigurePage, figures_table, write_figure_pages, write_figures_markdown,
 };
 use underload_run::scenario::{Options, Scenario, builtin};
-use underload_run::{Destination, Settings};
+use underload_run::{Destination, Run, Settings};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::OrBadInput;
 
@@ -102,46 +102,30 @@ impl Arguments {
         Ok(scenarios)
     }
 
-    fn run(&self, scenario: &Scenario, destination: Destination) -> anyhow::Result<RunRecord> {
-        let uses_cache = !self.no_cache;
-        let settings =
-            Settings { uses_cache, commit: run::COMMIT, destination, ..Settings::default() };
-        run::record(scenario, settings).with_context(|| scenario.name.clone())
+    fn run(&self, scenario: &Scenario, destination: Destination) -> anyhow::Result<Run> {
+        let (uses_cache, commit) = (!self.no_cache, run::COMMIT);
+        let settings = Settings { uses_cache, commit, destination, ..Settings::default() };
+        run::run_only(scenario, settings).with_context(|| scenario.name.clone())
     }
 
     fn figure(&self, scenario: &Scenario) -> anyhow::Result<Figure> {
         Ok(Figure {
             scenario: scenario.name.clone(),
             figure: scenario.figure.clone(),
-            expectations: self.run(scenario, Settings::default().destination)?.expectations,
+            expectations: self.run(scenario, Destination::Memory)?.record.expectations,
         })
     }
 
-    /// Writes a page per paper. Draws each scenario from a run directory, which is removed again.
+    /// Writes a page per paper, and an index.
     fn write_pages(&self, scenarios: &[Scenario], folder: &Path) -> anyhow::Result<()> {
-        let work = folder.join(format!(".runs-{}", std::process::id()));
-        let pages = self.pages(scenarios, &work);
-        let removed = match std::fs::remove_dir_all(&work) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-        let first = write_figure_pages(folder, &pages?).context("writing the pages")?;
-        removed.with_context(|| work.display().to_string())?;
-        console::print(&format!("{}\n", first.display()))
-    }
-
-    fn pages(&self, scenarios: &[Scenario], work: &Path) -> anyhow::Result<Vec<FigurePage>> {
         let mut pages = Vec::new();
         for (position, scenario) in scenarios.iter().enumerate() {
             note!("[{} of {}]", position + 1, scenarios.len());
-            let path = work.join(position.to_string());
-            self.run(scenario, Destination::Directory(path.clone()))?;
-            let runs = load(&[&path]).with_context(|| scenario.name.clone())?;
-            let Some(data) = runs.first() else { continue };
-            pages.push(FigurePage::of(data, &scenario.figure, &scenario.description));
-            std::fs::remove_dir_all(&path).with_context(|| path.display().to_string())?;
+            let data = self.run(scenario, Destination::Caller)?.into_data();
+            pages.push(FigurePage::of(&data, &scenario.figure, &scenario.description));
         }
-        Ok(pages)
+        let first = write_figure_pages(folder, &pages).context("writing the pages")?;
+        console::print(&format!("{}\n", first.display()))
     }
 
     /// Returns the command that writes the same pages again.

@@ -6,62 +6,21 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use underload_aqm::config::closest;
 
-/// Words that people try as a command, and the command that does it.
-const COMMANDS: [(&[&str], &str); 9] = [
-    (
-        &[
-            "speedtest", "speed-test", "test", "client", "ping", "irtt", "iperf", "iperf3",
-            "flent", "rrul", "crusader", "networkquality", "ndt7", "bufferbloat",
-        ],
-        "measure HOST",
-    ),
-    (&["server"], "serve"),
-    (&["sqm", "tc", "qdisc", "fix"], "shape"),
-    (&["traceroute", "mtr", "trace", "where"], "path HOST"),
-    (&["mm-link", "mm-delay", "netem", "emulate", "mahimahi"], "link --up 10mbit -- COMMAND"),
-    (&["simulate", "sim", "scenario", "experiment"], "run SCENARIO"),
-    (&["compare", "what-if", "simulator"], "try"),
-    (&["plot", "graph", "gui", "html", "show"], "report RUN"),
-    (&["links"], "queues"),
-];
+/// The command, words that people use there, and what replaces them. `-`: words that people try as
+/// a command.
+fn replacements() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let rows = include_str!("hints.txt").lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|row| {
+        let mut columns = row.split(" | ").map(str::trim);
+        Some((columns.next()?, columns.next()?, columns.next()?))
+    })
+}
 
-/// Options of other tools at a command, and what replaces them there.
-const OPTIONS: [(&str, &[&str], &str); 34] = [
-    ("measure", &["-c", "-H", "--client", "--host", "--server"], "measure HOST"),
-    ("measure", &["--ndt7"], "measure ndt7"),
-    ("measure", &["-p", "--port"], "measure HOST:PORT"),
-    ("measure", &["-t", "-l", "-d", "--time", "--length"], "--duration 30s"),
-    ("measure", &["-P", "-n", "--parallel", "--streams"], "--flows 4"),
-    ("measure", &["-R", "--reverse", "--download"], "--down"),
-    ("measure", &["--upload"], "--up"),
-    ("measure", &["--bidir"], "--both"),
-    ("measure", &["-u", "-b", "--bitrate", "--bandwidth"], "--udp 20mbit"),
-    ("measure", &["-C", "--cc", "--congestion"], "--congestion-control bbr"),
-    ("measure", &["-i"], "--interval 10ms"),
-    ("measure", &["-J"], "--json"),
-    ("measure", &["-o", "--output"], "--out DIR"),
-    ("path", &["-c", "-H", "--host", "--server"], "path HOST"),
-    ("path", &["-p", "--port"], "path HOST:PORT"),
-    ("serve", &["-s", "-D", "--server"], "serve"),
-    ("serve", &["-p"], "--port 4862"),
-    ("serve", &["-B", "--host", "--address", "--listen"], "--bind 0.0.0.0"),
-    ("try", &["--rate", "--bandwidth", "--bw", "--speed"], "--up 20mbit --down 100mbit"),
-    ("try", &["--cc", "--tcp", "--transport"], "--congestion-control bbr"),
-    ("try", &["--qdisc", "--aqm", "--sqm"], "--queue cake"),
-    ("try", &["--delay", "--latency", "--ping"], "--rtt 30ms"),
-    ("try", &["--backup", "--uploads"], "--upload"),
-    ("try", &["--downloads", "--update"], "--download"),
-    ("try", &["--zoom", "--meeting", "--video-call"], "--call"),
-    ("try", &["--gaming"], "--game"),
-    ("try", &["--streaming", "--stream"], "--video"),
-    ("try", &["--web", "--browser", "--pages"], "--page"),
-    ("try", &["--time", "--duration"], "--load 30s"),
-    ("link", &["--rate", "--bandwidth"], "--up 10mbit --down 10mbit"),
-    ("link", &["--queue", "--qdisc"], "--up-queue codel --down-queue codel"),
-    ("link", &["--rtt", "--latency"], "--delay 10ms, in each direction"),
-    ("link", &["--loss"], "--up 10mbit:loss=1%"),
-    ("run", &["--queue", "--qdisc"], "--set path.up_queue=codel"),
-];
+/// Returns what replaces a word at a command.
+fn replacement(command: &str, word: &str) -> Option<&'static str> {
+    let mut rows = replacements().filter(|(known, ..)| *known == command);
+    rows.find(|(_, words, _)| words.split(' ').any(|known| known == word)).map(|(.., tip)| tip)
+}
 
 /// Options that are followed by a value that they do not take, and where the value goes. Without
 /// options, every value at the command.
@@ -133,7 +92,7 @@ const NO_HOST: &str = "`measure ndt7` needs no server of yours; \
                        `measure HOST` measures to `underload serve` on another machine";
 
 fn of_command(word: &str, program: &Command) -> Option<String> {
-    let (_, command) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
+    let command = replacement("-", word)?;
     let name = command.split(' ').next()?;
     program.find_subcommand(name)?;
     let server = if name == "measure" { "; without a server of yours `measure ndt7`" } else { "" };
@@ -146,9 +105,7 @@ fn of_option(command: &str, word: &str, words: &[String]) -> Option<String> {
         let is_before = |pair: &[String]| options.contains(&&*pair[0]) && pair[1] == word;
         return (options.is_empty() || words.windows(2).any(is_before)).then(|| (*tip).to_owned());
     }
-    let replaces =
-        |(known, words, _): &&(&str, &[&str], &str)| *known == command && words.contains(&word);
-    let (.., tip) = OPTIONS.iter().find(replaces)?;
+    let tip = replacement(command, word)?;
     Some(format!("here that is `{tip}`"))
 }
 
@@ -200,12 +157,15 @@ mod tests {
         let has = |of: &Command, option: &str| {
             of.get_arguments().any(|known| known.get_long() == option.strip_prefix("--"))
         };
-        for (words, tip) in COMMANDS {
-            assert!(words.iter().all(|word| program.find_subcommand(word).is_none()), "{words:?}");
-            let name = tip.split(' ').next().unwrap_or_default();
-            assert!(program.find_subcommand(name).is_some(), "{tip}");
-        }
-        for (command, words, tip) in OPTIONS {
+        assert_eq!(replacements().count(), 43, "no row is left out");
+        for (command, words, tip) in replacements() {
+            let words: Vec<&str> = words.split(' ').collect();
+            if command == "-" {
+                let is_ours = |word: &&str| program.find_subcommand(word).is_some();
+                assert!(!words.iter().any(is_ours), "{words:?}");
+                find(tip.split(' ').next().unwrap_or_default());
+                continue;
+            }
             let command = find(command);
             let mut options = tip.split([' ', ',']).filter(|word| word.starts_with("--"));
             assert!(options.all(|option| has(command, option)), "{tip}");

@@ -1,11 +1,11 @@
 //! `underload kernel`: the kernel of the worlds `kernel` and `kernel-tcp`.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use underload_emu::guest::Image;
 use underload_run::world::kernel::{directory, guest, label};
+use underload_terminal::console;
 use underload_terminal::exit::OrBadInput as _;
 
 /// The command line of `underload kernel`.
@@ -49,6 +49,5 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Action::Status => Image::find(&directory()?).or_bad_input()?,
         Action::Guest => return Ok(guest::run()?),
     };
-    let mut out = std::io::stdout().lock();
-    Ok(writeln!(out, "{}\n{}", label(&image), image.path().display())?)
+    console::print(&format!("{}\n{}\n", label(&image), image.path().display()))
 }

@@ -15,8 +15,6 @@ mod docs;
 mod docsis;
 #[cfg(all(test, feature = "whole"))]
 mod documents_tests;
-#[cfg(any(not(shaping), all(feature = "whole", not(namespaces))))]
-mod elsewhere;
 #[cfg(feature = "whole")]
 mod export;
 #[cfg(feature = "whole")]
@@ -68,8 +66,10 @@ mod shape;
 mod survey;
 #[cfg(feature = "whole")]
 mod sweep;
+#[cfg(any(not(shaping), all(feature = "whole", not(namespaces))))]
+mod unsupported;
 #[cfg(feature = "whole")]
-mod whole;
+mod whole_commands;
 
 use std::process::ExitCode;
 
@@ -78,9 +78,9 @@ use underload_terminal::help::{asks_for_all, with_help, with_rare_options};
 use underload_terminal::{VERSION, console, status};
 
 #[cfg(not(shaping))]
-use crate::elsewhere as shape;
+use crate::unsupported as shape;
 #[cfg(not(sockets))]
-use crate::elsewhere::{self as path, self as survey};
+use crate::unsupported::{self as path, self as survey};
 
 /// Measures, explains and fixes latency under load.
 #[derive(Parser)]
@@ -106,7 +106,7 @@ enum Command {
     Shape(shape::Arguments),
     #[cfg(feature = "whole")]
     #[command(flatten)]
-    Whole(whole::Command),
+    Whole(whole_commands::Command),
 }
 
 fn command() -> clap::Command {

@@ -137,7 +137,10 @@ impl Arguments {
         self.question().scenario(&self.name()?).map_err(|faults| {
             let mut seen = BTreeSet::new();
             let lines = faults.iter().map(|fault| {
-                let name = fault.part.map_or(fault.key.as_str(), option);
+                let name = match fault.part {
+                    Some(part) => option(part),
+                    None => &fault.key,
+                };
                 format!("{name}: {}", fault.problem(option))
             });
             let lines: Vec<String> = lines.filter(|line| seen.insert(line.clone())).collect();

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
-use underload_record::schema::RunRecord;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use underload_run::packets::Point;
 use underload_run::scenario::{Options, Scenario};
 use underload_run::source::Source;
@@ -14,7 +14,7 @@ use underload_store::RunDir;
 use underload_terminal::console::{self, detail, note, shell_word, warning};
 use underload_terminal::exit::{OrBadInput, bad_input, refuse};
 use underload_terminal::interrupt::Interrupt;
-use underload_terminal::quantity;
+use underload_terminal::{VERSION, quantity};
 
 use crate::fail::{self, FailOn};
 use crate::live_page::LivePage;
@@ -22,20 +22,7 @@ use crate::present::{Show, refuse_occupied};
 use crate::progress::Terminal;
 use crate::report::show_run;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum World {
-    /// Live if the machine allows it, otherwise simulated; prints which and why.
-    Auto,
-    /// Simulated, in virtual time.
-    Sim,
-    /// Network namespaces with the kernel's TCP, in real time.
-    Live,
-    /// Linux's own TCP and queues, in the virtual time of a guest kernel: the same seed, the
-    /// same bytes. See `underload kernel`.
-    Kernel,
-    /// As kernel, with our queues and links instead of Linux's.
-    KernelTcp,
-}
+pub use underload_terminal::COMMIT;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -53,8 +40,8 @@ pub struct Arguments {
     /// A scenario file, or the name of a built-in one (see `underload scenarios`).
     pub scenario: String,
     /// Where the scenario runs.
-    #[arg(long, value_enum, default_value_t = World::Auto)]
-    pub world: World,
+    #[arg(long, default_value = "auto", value_parser = world())]
+    pub world: WorldChoice,
     /// Runs only this variant; may be given several times.
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
@@ -117,7 +104,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let scenario = arguments.scenario()?;
     check_size(scenario.trials(), arguments.yes)?;
-    let settings = arguments.settings()?;
+    let settings = arguments.settings();
     let outcome = Outcome {
         show: Show { json: arguments.json, open: arguments.open },
         fail_on: arguments.fail_on,
@@ -148,16 +135,30 @@ pub fn run_and_show(
     }
 }
 
-/// Runs a scenario and returns its record, with progress on stderr and without a report.
-pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunRecord> {
+/// Runs a scenario, with progress on stderr and without a report.
+pub fn run_only(scenario: &Scenario, settings: Settings) -> anyhow::Result<Run> {
     check_size(scenario.trials(), false)?;
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
     let run = underload_run::run(scenario, &settings, &mut Terminal::default());
-    run.map(|run| run.record).map_err(|error| marked(error, &interrupt))
+    run.map_err(|error| marked(error, &interrupt))
 }
 
-pub use underload_terminal::COMMIT;
+/// Returns where a run is stored, by the options `--resume` and `--out`.
+pub fn destination(resume: Option<&PathBuf>, out: Option<&PathBuf>) -> Destination {
+    match (resume, out) {
+        (Some(path), _) => Destination::Resume(path.clone()),
+        (None, Some(path)) => Destination::Directory(path.clone()),
+        (None, None) => Destination::NewIn("runs".into()),
+    }
+}
+
+fn world() -> impl TypedValueParser<Value = WorldChoice> {
+    let value =
+        |(_, name, about): (_, &'static str, &'static str)| PossibleValue::new(name).help(about);
+    let values = PossibleValuesParser::new(WorldChoice::ALL.map(value));
+    values.map(|name| WorldChoice::named(&name).unwrap_or_default())
+}
 
 /// Marks refusals as bad input, and interruptions as stopped.
 fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
@@ -171,7 +172,7 @@ fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
 
 /// Prints, with --verbose, what the record will contain.
 fn print_details(scenario: &Scenario, settings: &Settings) {
-    detail!("underload {}", crate::VERSION);
+    detail!("underload {VERSION}");
     let variants = console::count(scenario.variants.len(), "variant");
     let repeats = console::count(scenario.repeats as usize, "repeat");
     detail!("{}: {variants}, {repeats}, seed {}", scenario.name, scenario.seed);
@@ -216,35 +217,15 @@ impl Arguments {
         source.scenario(&options, &self.traces).or_bad_input()
     }
 
-    fn settings(&self) -> anyhow::Result<Settings> {
-        Ok(Settings {
-            world: self.world()?,
-            destination: match (&self.resume, &self.out) {
-                (Some(path), _) => Destination::Resume(path.clone()),
-                (None, Some(path)) => Destination::Directory(path.clone()),
-                (None, None) => Destination::NewIn("runs".into()),
-            },
+    fn settings(&self) -> Settings {
+        Settings {
+            world: self.world,
+            destination: destination(self.resume.as_ref(), self.out.as_ref()),
             uses_cache: !self.no_cache,
             threads: self.threads,
             captures: self.pcap.clone(),
             commit: COMMIT,
             ..Settings::default()
-        })
-    }
-
-    /// Returns the world. Packets can only be captured in virtual time.
-    fn world(&self) -> anyhow::Result<WorldChoice> {
-        let has_captures = !self.pcap.is_empty();
-        match self.world {
-            World::Auto if !has_captures => Ok(WorldChoice::Auto),
-            World::Live if !has_captures => Ok(WorldChoice::Live),
-            World::Kernel if !has_captures => Ok(WorldChoice::Kernel),
-            World::KernelTcp if !has_captures => Ok(WorldChoice::KernelTcp),
-            World::Auto | World::Sim => Ok(WorldChoice::Sim),
-            World::Live | World::Kernel | World::KernelTcp => refuse!(
-                "--pcap captures simulated packets: expected --world sim; \
-                 `underload link --log DIR` logs live packets"
-            ),
         }
     }
 

@@ -70,7 +70,8 @@ fn world_choice(settings: &Settings) -> Result<WorldChoice> {
         (world, _) if settings.captures.is_empty() => Ok(world),
         (WorldChoice::Live | WorldChoice::Kernel | WorldChoice::KernelTcp, _) => {
             Err(RunError::Refused(
-                "packets are captured by the simulator only; expected the simulated world"
+                "packets are captured by the simulator only; expected the world sim; `underload \
+                 link --log DIR` logs live packets"
                     .to_owned(),
             ))
         }

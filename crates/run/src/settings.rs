@@ -21,6 +21,31 @@ pub enum WorldChoice {
     KernelTcp,
 }
 
+impl WorldChoice {
+    /// Every choice with its name and a description.
+    pub const ALL: [(Self, &str, &str); 5] = [
+        (
+            Self::Auto,
+            "auto",
+            "Live if the machine allows it, otherwise simulated; prints which and why",
+        ),
+        (Self::Sim, "sim", "Simulated, in virtual time"),
+        (Self::Live, "live", "Network namespaces with the kernel's TCP, in real time"),
+        (
+            Self::Kernel,
+            "kernel",
+            "Linux's own TCP and queues, in the virtual time of a guest kernel: the same seed, the \
+             same bytes. See `underload kernel`",
+        ),
+        (Self::KernelTcp, "kernel-tcp", "As kernel, with our queues and links instead of Linux's"),
+    ];
+
+    /// Returns the choice of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known, _)| *known == name).map(|(choice, ..)| *choice)
+    }
+}
+
 /// Where trials, samples and series of a run are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Destination {

@@ -187,7 +187,7 @@ fn what_cannot_be_done_is_refused_before_anything_begins() {
     let cases = [
         (into(&occupied), "not a run directory"),
         (Settings { captures: captures.clone(), ..Settings::default() }, "run directory"),
-        (Settings { captures, world: live, ..into(&folder.path().join("new")) }, "simulated"),
+        (Settings { captures, world: live, ..into(&folder.path().join("new")) }, "simulator only"),
     ];
     for (settings, words) in cases {
         let error = run(&two_queues(), &settings, &mut ()).expect_err(words);

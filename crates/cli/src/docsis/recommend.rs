@@ -134,7 +134,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         ..Settings::default()
     };
     let scenario = scenario.finish().or_bad_input().context("the sweep")?;
-    let record = run::record(&scenario, settings).context("the sweep")?;
+    let record = run::run_only(&scenario, settings).context("the sweep")?.record;
     let recommendation = Recommendation::new(
         tier.upstream,
         arguments.aqm,

@@ -52,7 +52,7 @@ keys! {
         flow: Tables<AnyFlow> = Tables::default(),
         /// Conditions that are drawn for every trial.
         cohort: Option<CohortKeys>,
-        /// Dimensions of the scenario, each with the keys that it overrides.
+        /// Variants of the scenario, each with the keys that it overrides.
         variant: Tables<VariantKeys> = Tables::default(),
         /// Values of a key. Every variant is measured with each of them.
         sweep: Tables<SweepKeys> = Tables::default(),

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use underload_terminal::{console, manual, status};
 
-#[cfg(not(shaping))]
-use crate::elsewhere as kernel_queue;
-#[cfg(not(namespaces))]
-use crate::elsewhere::{self as kernel, self as link};
-#[cfg(not(sockets))]
-use crate::elsewhere::{self as fleet, self as serve};
 #[cfg(shaping)]
 use crate::kernel_queue;
+#[cfg(not(shaping))]
+use crate::unsupported as kernel_queue;
+#[cfg(not(namespaces))]
+use crate::unsupported::{self as kernel, self as link};
+#[cfg(not(sockets))]
+use crate::unsupported::{self as fleet, self as serve};
 use crate::{
     cache, check, docs, docsis, export, figures, new, question, queues, reference, replay, report,
     run, scenarios, sweep,
