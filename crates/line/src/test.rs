@@ -8,6 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::Value;
 use underload_disk::{self as disk, Access};
+use underload_record::judgement::judge_findings;
 use underload_record::schema::{Finding, RunRecord};
 use underload_report::{finding_lines, load, write_report};
 use underload_store::{RunData, RunDir};
@@ -84,7 +85,7 @@ pub fn measure(
         removed?;
         return Err(LineError::Interrupted);
     }
-    directory.set_verdict(finding_lines(&findings));
+    directory.set_judgement(judge_findings(&findings), finding_lines(&findings));
     let run = directory.finish(start.elapsed().as_secs_f64())?;
     let verdict = run.verdict.clone();
     Ok(Measured { verdict, findings, details, run, directory: path, ended_by: outcome.err() })
@@ -98,7 +99,11 @@ impl Measured {
     /// Returns an error if a file cannot be written, or the run cannot be read back.
     pub fn write_files(&self) -> Result<(Vec<RunData>, PathBuf), LineError> {
         let path = self.directory.join("findings.json");
-        let mut text = serde_json::json!({ "verdict": self.verdict, "findings": self.findings });
+        let mut text = serde_json::json!({
+            "judgement": self.run.judgement,
+            "verdict": self.verdict,
+            "findings": self.findings,
+        });
         if let Some(details) = &self.details {
             text["details"] = details.clone();
         }

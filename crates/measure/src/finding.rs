@@ -15,7 +15,6 @@ use underload_record::schema::{
 
 use crate::location::{PathProbes, locate};
 use crate::outcome::{Outcome, goodput, trial};
-use crate::quality;
 
 /// Bytes of an IP packet per byte of TCP payload, full segments with time stamps.
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
@@ -153,7 +152,6 @@ pub fn step(
         finding.inside_unknown = Some(NO_ROUND_TRIPS.to_owned());
     }
     finding.buffer_kib = buffer_kib(&finding);
-    finding.qoo = quality::scores(&finding);
     Step::new(outcome, finding)
 }
 
@@ -431,6 +429,7 @@ mod tests {
     use underload_probe::load::Delivered;
     use underload_probe::measure::RampEnd;
     use underload_record::history::Followed;
+    use underload_record::judgement::LoadedStep;
     use underload_record::schema::{
         Distribution, InsideLatency, PathHop, PathSegment, Timeliness, Vantage,
     };
@@ -511,7 +510,8 @@ mod tests {
             let step = found(result);
             let added = step.finding.added().unwrap();
             assert_eq!((added.vantage, added.ms), (Vantage::Beside, f64::INFINITY), "{answered}");
-            let scores = step.finding.qoo.iter().map(|it| (it.application.as_str(), it.score));
+            let judged = LoadedStep::from(&step.finding).judge();
+            let scores = judged.qoo.iter().map(|it| (it.application.as_str(), it.score));
             assert_eq!(scores.take(2).collect::<Vec<_>>(), [("call", 0.0), ("game", 0.0)]);
             let p99 = followed(&step.outcome.trial).remove(0);
             assert_eq!(p99, (Followed::LoadP99, 2_000.0), "{answered} in a history");

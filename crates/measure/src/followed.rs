@@ -1,6 +1,7 @@
 //! The numbers of a line that are compared from run to run.
 
 use underload_record::history::Followed;
+use underload_record::judgement::LoadedStep;
 use underload_record::schema::{
     Judged, LatencyMeasure, LatencySummary, Phase, Quantile, TrialRecord,
 };
@@ -30,7 +31,13 @@ pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
         (Followed::LoadP50, ms(load, Quantile::P50).or_else(|| of_foreign(trial))),
         (Followed::InsideP99, inside_p99_ms(trial)),
         (Followed::IdleP50, ms(idle, Quantile::P50)),
-        (Followed::Qoo, trial.finding.as_ref().and_then(|finding| finding.lowest_qoo())),
+        (
+            Followed::Qoo,
+            trial
+                .finding
+                .as_deref()
+                .and_then(|finding| LoadedStep::from(finding).judge().lowest_qoo()),
+        ),
         (Followed::GoodputUp, sum(up)),
         (Followed::GoodputDown, sum(down)),
     ];

@@ -13,7 +13,6 @@ mod followed;
 mod foreign;
 mod location;
 mod outcome;
-mod quality;
 
 pub use finding::{LocalRates, Step, Tier, payload_within, step};
 pub use followed::followed;

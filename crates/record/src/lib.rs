@@ -12,6 +12,7 @@
 //! - [`tally`]: counts what a link does to its packets, in every world alike.
 //! - [`cohorts`]: compares the cohorts of a plan, line by line.
 //! - [`history`]: compares the latest runs of one line with its first days.
+//! - [`judgement`]: judges a measured line: grade, added delay, uses, cure.
 //! - [`quality`]: scores a step for applications, by Quality of Outcome.
 //! - [`ce_excess`]: finds flows that received more congestion marks than congestion explains.
 //! - [`text`]: makes untrusted text safe for a terminal.
@@ -20,6 +21,7 @@
 pub mod ce_excess;
 pub mod cohorts;
 pub mod history;
+pub mod judgement;
 pub mod link;
 pub mod quality;
 pub mod schema;

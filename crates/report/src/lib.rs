@@ -42,7 +42,7 @@ pub use agreement::{Agreement, Allowed, agreement_table, agreements};
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};
 pub use exchange::{ImportError, flent_file, import};
-pub use measured::finding_lines;
+pub use measured::{finding_lines, sentences};
 pub use page::{
     FigurePage, HistoryPage, LiveState, PageError, check_page_path, cohort_page, history_page,
     plots, render, render_live, replace_page, sweep_page, write_figure_pages,

@@ -220,6 +220,7 @@ fn empty(list: &List, text: &str, first: &RunRecord) -> RunRecord {
         trials: Vec::new(),
         summaries: Vec::new(),
         expectations: Vec::new(),
+        judgement: None,
         verdict: Vec::new(),
         label: String::new(),
         study: Some(study),

@@ -17,6 +17,7 @@ use underload_compat::nq::{Channels, NQ_PORT, NqLimits, NqServer};
 use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
 use underload_probe::control::read_secret;
 use underload_probe::wire::{MarkingPolicy, StampKey};
+use underload_report::sentences;
 use underload_service::{CompatLedger, Identity, Limits};
 use underload_terminal::console::note;
 use underload_terminal::exit::OrBadInput;
@@ -226,7 +227,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
         let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
         let limits = NqLimits { window_bytes: window as u32, ..base };
         let server = if is_page {
-            NqServer::start_page(listener, identity, limits, ledger, channels)?
+            NqServer::start_page(listener, identity, limits, ledger, sentences, channels)?
         } else {
             NqServer::start(listener, identity, limits, ledger)?
         };

@@ -10,6 +10,7 @@ use std::time::Instant;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Request, Response};
 use underload_probe::network::CustomerNetwork;
+use underload_record::judgement::{Judgement, LoadedStep, Sentences, judge};
 
 use super::answer::{Content, uncached_response};
 use super::transfer::Transfer;
@@ -17,12 +18,11 @@ use super::transfer::Transfer;
 const PAGE: &str = include_str!("../web/page.html");
 const STYLE: &str = include_str!("../web/page.css");
 /// Scripts of the page and of its workers.
-const SCRIPTS: [(&str, &str); 12] = [
+const SCRIPTS: [(&str, &str); 11] = [
     ("/page.js", include_str!("../web/page.js")),
     ("/channel.js", include_str!("../web/channel.js")),
     ("/draw.js", include_str!("../web/draw.js")),
     ("/history.js", include_str!("../web/history.js")),
-    ("/judge.js", include_str!("../web/judge.js")),
     ("/load.js", include_str!("../web/load.js")),
     ("/picture.js", include_str!("../web/picture.js")),
     ("/present.js", include_str!("../web/present.js")),
@@ -38,6 +38,32 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; 
     frame-ancestors 'none'";
 
 pub(super) const CHANNEL: &str = "/channel";
+/// Judges results of the page: a list of results, each a list of [`LoadedStep`].
+pub(super) const JUDGEMENT: &str = "/judgement";
+/// Longest request for judgements: 20 results of two steps of about 400 bytes.
+pub(super) const JUDGEMENT_BYTES_MAX: usize = 32 << 10;
+const RESULTS_MAX: usize = 32;
+const STEPS_MAX: usize = 8;
+
+/// Returns the judgement of each result in `request` with its sentences; `None` if it is no list of
+/// results.
+pub(super) fn judgements(request: &[u8], sentences: fn(&Judgement) -> Sentences) -> Option<String> {
+    #[derive(serde::Serialize)]
+    struct Judged {
+        judgement: Judgement,
+        sentences: Sentences,
+    }
+
+    let results: Vec<Vec<LoadedStep>> = serde_json::from_slice(request).ok()?;
+    if results.len() > RESULTS_MAX || results.iter().any(|steps| steps.len() > STEPS_MAX) {
+        return None;
+    }
+    let judged = |steps: Vec<LoadedStep>| {
+        let judgement = judge(&steps);
+        Judged { sentences: sentences(&judgement), judgement }
+    };
+    serde_json::to_string(&results.into_iter().map(judged).collect::<Vec<_>>()).ok()
+}
 
 /// Answers the page's offers of a data channel for its probes.
 pub trait Channels: std::fmt::Debug + Send + Sync {

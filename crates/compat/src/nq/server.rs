@@ -25,6 +25,7 @@ use underload_probe::Counters;
 use underload_probe::control::ServiceError;
 use underload_probe::load::{keep_little_unsent, set_congestion_control};
 use underload_probe::network::{CustomerNetwork, Evict, unless};
+use underload_record::judgement::{Judgement, Sentences};
 use underload_record::schema::Direction;
 use underload_service::{CompatLedger, Identity};
 
@@ -32,7 +33,9 @@ use super::NqLimits;
 use super::answer::{Content, InFlight, response, uncached_response};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
 use super::lease::Lease;
-use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Transfers};
+use super::page::{
+    self, CHANNEL, Channels, JUDGEMENT, JUDGEMENT_BYTES_MAX, OFFER_BYTES_MAX, OfferError, Transfers,
+};
 use super::transfer::{Reader, Transfer};
 use crate::{CompatError, Place, Places, places};
 
@@ -62,6 +65,8 @@ struct Host {
     counters: Counters<NqCounts>,
     /// Loads of browsers; `None` without a page.
     page: Option<Transfers>,
+    /// Words the judgements of the page's results.
+    sentences: fn(&Judgement) -> Sentences,
     /// Opens channels for the page's probes.
     channels: Option<Arc<dyn Channels>>,
 }
@@ -107,20 +112,23 @@ impl NqServer {
         limits: NqLimits,
         ledger: CompatLedger,
     ) -> Result<Self, NqStartError> {
-        Self::serve(listener, identity, limits, ledger, None, None)
+        let none = |_: &Judgement| Sentences::default();
+        Self::serve(listener, identity, limits, ledger, None, (none, None))
     }
 
     /// As [`NqServer::start`], but for browsers: the page that measures, and its resources. Without
-    /// HTTP/2, by which probes would share a connection with the load. With `channels`, the page's
-    /// probes are datagrams if the browser and the network allow them.
+    /// HTTP/2, by which probes would share a connection with the load. `sentences` words the
+    /// judgements of the page's results. With `channels`, the page's probes are datagrams if the browser and the network allow them.
     pub fn start_page(
         listener: TcpListener,
         identity: Identity,
         limits: NqLimits,
         ledger: CompatLedger,
+        sentences: fn(&Judgement) -> Sentences,
         channels: Option<Arc<dyn Channels>>,
     ) -> Result<Self, NqStartError> {
-        Self::serve(listener, identity, limits, ledger, Some(Transfers::default()), channels)
+        let page = Some(Transfers::default());
+        Self::serve(listener, identity, limits, ledger, page, (sentences, channels))
     }
 
     fn serve(
@@ -129,7 +137,7 @@ impl NqServer {
         limits: NqLimits,
         ledger: CompatLedger,
         page: Option<Transfers>,
-        channels: Option<Arc<dyn Channels>>,
+        (sentences, channels): (fn(&Judgement) -> Sentences, Option<Arc<dyn Channels>>),
     ) -> Result<Self, NqStartError> {
         let protocol = if page.is_some() { "web" } else { "nq" };
         let error = |step| move |source| CompatError::Socket { protocol, step, source };
@@ -153,6 +161,7 @@ impl NqServer {
             tls: TlsAcceptor::from(Arc::new(tls)),
             counters: Counters::default(),
             page,
+            sentences,
             channels,
         });
         let listener = {
@@ -312,6 +321,7 @@ impl Host {
                 return receive(request.into_body(), in_flight, begin).await;
             }
             CHANNEL if writes => return Ok(self.channel(request, ends).await),
+            JUDGEMENT if writes && self.page.is_some() => return Ok(self.judge(request).await),
             WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),
             _ => status(StatusCode::NOT_FOUND),
         };
@@ -341,16 +351,27 @@ impl Host {
         // Not an error status, which the browser would report in its console.
         let Some(channels) = &self.channels else { return status(StatusCode::NO_CONTENT) };
         let (head, body) = request.into_parts();
-        let read = timeout(HANDSHAKE_MAX, Limited::new(body, OFFER_BYTES_MAX).collect()).await;
-        let Ok(read) = read else { return status(StatusCode::REQUEST_TIMEOUT) };
-        let Ok(read) = read else { return status(StatusCode::PAYLOAD_TOO_LARGE) };
-        let bytes = read.to_bytes();
+        let bytes = match read(body, OFFER_BYTES_MAX).await {
+            Ok(bytes) => bytes,
+            Err(code) => return status(code),
+        };
         let Ok(offer) = str::from_utf8(&bytes) else { return status(StatusCode::BAD_REQUEST) };
         let authority = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         match channels.answer(offer, ends.from, ends.reached, authority) {
             Ok(answer) => uncached_response("application/sdp", answer),
             Err(OfferError::Busy) => busy("no place or volume is left for a channel"),
             Err(OfferError::Description(_)) => status(StatusCode::BAD_REQUEST),
+        }
+    }
+
+    async fn judge(&self, request: Request<Incoming>) -> Response<Content> {
+        let bytes = match read(request.into_body(), JUDGEMENT_BYTES_MAX).await {
+            Ok(bytes) => bytes,
+            Err(code) => return status(code),
+        };
+        match page::judgements(&bytes, self.sentences) {
+            Some(judgements) => uncached_response("application/json", judgements),
+            None => status(StatusCode::BAD_REQUEST),
         }
     }
 
@@ -373,6 +394,13 @@ impl Host {
         let Some(json) = json else { return status(StatusCode::BAD_REQUEST) };
         uncached_response("application/json", json)
     }
+}
+
+/// Reads a body of at most `bytes_max` bytes. The error is the status for the client.
+async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, StatusCode> {
+    let read = timeout(HANDSHAKE_MAX, Limited::new(body, bytes_max).collect()).await;
+    let read = read.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
+    Ok(read.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?.to_bytes())
 }
 
 /// Reads an upload to its end, or to the end of the lease. Calls `begin` when the first byte has

@@ -2,7 +2,6 @@
 
 import { drawHistory } from "./draw.js";
 import { forget, forgetAll, results } from "./history.js";
-import { judge, quality } from "./judge.js";
 import { highest } from "./summary.js";
 
 const BUSY_MS = 10;   // a smaller delay within this device is not reported
@@ -13,31 +12,54 @@ export function timeOf({ started_s: startedS }) {
   return new Date(startedS * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
 
-function verdict(rows) {
+// The steps under load as the server judges them (`LoadedStep` of the program).
+function steps(rows) {
   const idle = rows.find((row) => row.phase === "idle")?.p50 ?? null;
+  const percentile = (quantile, ms) => ({ quantile, ms: Number.isFinite(ms) ? ms : null });
+  const here = (row, value) => ({ up: null, down: null, [row.phase]: value });
+  return rows.filter((row) => row.phase !== "idle" && !row.no_load && row.of_sent && row.rate !== null && idle !== null)
+    .map((row) => {
+      const inside = row.inside && highest(row.inside);
+      return {
+        step: row.phase, valid: true, loaded: true, idle_p50_ms: idle,
+        beside: percentile(row.of_sent.quantile, row.of_sent.ms),
+        inside: inside ? percentile(inside, row.inside[inside]) : null,
+        lost_percent: 100 * row.lost / row.probes, mbit_s: here(row, row.rate),
+        held_back: { up: false, down: false, [row.phase]: row.held_back },
+      };
+    });
+}
+
+// What the server says of results, each a list of rows: its judgement and the sentences, by the rules
+// of `underload measure`. `null` for each if it does not answer.
+async function judgements(results) {
+  try {
+    const body = JSON.stringify(results.map(steps));
+    const answer = await fetch("judgement", { method: "POST", body });
+    if (answer.ok) return await answer.json();
+  } catch { /* the server has gone: the numbers remain */ }
+  return results.map(() => null);
+}
+
+// The sentences of a result that depend on its judgement, and those that explain what it lacks.
+function verdict(rows, judged) {
   const loaded = rows.filter((row) => row.phase !== "idle");
-  const judged = loaded.filter((row) => !row.no_load && row.of_sent && row.rate !== null && idle !== null);
-  const said = judge(judged.map((row) => ({
-    step: row.phase, idle, beside: row.of_sent.ms, inside: row.inside?.[highest(row.inside)] ?? null,
-    lostPercent: 100 * row.lost / row.probes, rate: row.rate, isHeldBack: row.held_back,
-  })));
   const none = loaded.filter((row) => row.no_load).map((row) => (
     `Loaded ${row.phase}: no grade, because ${row.no_load}${row.refused ? `: ${row.refused}` : ""}.`));
-  const unknown = judged.filter((row) => !row.inside).map((row) => row.phase);
+  const unknown = loaded.filter((row) => !row.no_load && !row.inside).map((row) => row.phase);
+  const { opening, uses, advice } = judged?.sentences ?? {
+    opening: "The server did not answer, so this result has no grade.", uses: [], advice: null };
   return {
-    opening: [said.opening, ...none].filter(Boolean).join(" "), uses: said.uses, advice: said.advice.join(" "),
+    opening: [opening, ...none].filter(Boolean).join(" "), uses, advice: advice ?? "",
     unknown: unknown.length ? `Round trips inside the load ${unknown.join(" and ")} are not known: the server's `
-      + "system, or this device's TCP without time stamps, does not tell them. The grade is of probes alone." : "",
+      + "system, or this device's TCP without time stamps, does not report them. The grade is of probes alone." : "",
   };
 }
 
-// The lowest Quality of Outcome of a call, a game and a web page, of loaded phases.
-function qualityOf(row) {
-  if (row.rate === null || row.no_load) return null;
-  return quality({
-    beside: row.of_sent?.quantile === "p99" ? row.of_sent.ms : null, inside: row.inside?.p99 ?? null,
-    lostPercent: 100 * row.lost / row.probes, rate: row.rate, isHeldBack: row.held_back,
-  });
+// The lowest Quality of Outcome of a call, a game and a web page in a loaded phase.
+function qualityOf(row, judged) {
+  const scores = judged?.judgement.steps.find((step) => step.step === row.phase)?.qoo.map((it) => it.score) ?? [];
+  return scores.length ? Math.min(...scores) : null;
 }
 
 // Of this device alone: a datagram that never left it, and how late the probes' thread woke up.
@@ -58,8 +80,22 @@ function cell(row, content) {
 
 const number = (value, digits = 1) => (value === null ? "–" : value.toFixed(digits));
 
-// Words and numbers of a result.
-export function tabulate(rows) {
+let newest = null;   // the rows that the page shows
+
+// Shows the numbers of a result, and its words once the server has judged it.
+export async function tabulate(rows) {
+  newest = rows;
+  fill(rows, null);
+  say({ opening: "", uses: [], advice: "", unknown: "" }, "");
+  at("verdict").ariaBusy = "true";
+  const [judged] = await judgements([rows]);
+  if (newest !== rows) return;
+  fill(rows, judged);
+  say(verdict(rows, judged), busy(rows));
+  at("verdict").ariaBusy = "false";
+}
+
+function fill(rows, judged) {
   const line = (name, values, more) => {
     const row = document.createElement("tr");
     cell(row, name);
@@ -69,11 +105,12 @@ export function tabulate(rows) {
   };
   at("rows").replaceChildren(...rows.flatMap((row) => [
     line(row.phase === "idle" ? "idle" : `loaded ${row.phase}`, row,
-      [String(row.probes), String(row.lost), number(row.rate), number(qualityOf(row), 0)]),
+      [String(row.probes), String(row.lost), number(row.rate), number(qualityOf(row, judged), 0)]),
     ...(row.inside ? [line(`inside ${row.phase}`, row.inside, [String(row.inside.readings), "", "", ""])] : []),
   ]));
-  const { opening, uses, advice, unknown } = verdict(rows);
-  const own = busy(rows);
+}
+
+function say({ opening, uses, advice, unknown }, own) {
   at("verdict").textContent = own && opening.startsWith("Grade") ? `Uncertain. ${opening}` : opening;
   at("uses").replaceChildren(...uses.map((use) => {
     const item = document.createElement("li");
@@ -84,8 +121,6 @@ export function tabulate(rows) {
   at("unknown").textContent = unknown;
   at("busy").textContent = own;
 }
-
-const gradeOf = (rows) => verdict(rows).opening.match(/^Grade (\S+)/)?.[1] ?? "–";
 
 function linkTo(result) {
   const link = document.createElement("a");
@@ -113,14 +148,19 @@ function latencies(rows) {
   return [find("idle")?.p50 ?? null, ...loaded];
 }
 
-export function showHistory() {
+export async function showHistory() {
   const all = results();
   at("history").hidden = !all.length;
-  at("history-rows").replaceChildren(...all.map((result) => {
+  fillHistory(all, []);
+  if (all.length) fillHistory(all, await judgements(all.map((result) => result.rows)));
+}
+
+function fillHistory(all, judged) {
+  at("history-rows").replaceChildren(...all.map((result, index) => {
     const row = document.createElement("tr");
     const shown = latencies(result.rows).map((ms) => (ms === Infinity ? "lost" : number(ms)));
     const rates = ["down", "up"].map((phase) => result.rows.find((it) => it.phase === phase)?.rate ?? null);
-    const contents = [linkTo(result), gradeOf(result.rows), ...shown, ...rates.map((rate) => number(rate)),
+    const contents = [linkTo(result), judged[index]?.judgement.grade ?? "–", ...shown, ...rates.map((rate) => number(rate)),
       deleter(result)];
     for (const content of contents) cell(row, content);
     return row;

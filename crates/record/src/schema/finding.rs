@@ -52,9 +52,6 @@ pub struct Finding {
     pub budget_spent: bool,
     /// Round trips per minute under load.
     pub rpm: Option<Rpm>,
-    /// Quality of Outcome of each application whose conditions were measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub qoo: Vec<QualityOfOutcome>,
     /// How the path changed the marking of each class.
     pub markings: Vec<MarkingFate>,
     /// How far the server's clock was ahead, ms; one-way delays are corrected by this.
@@ -252,11 +249,6 @@ impl Finding {
     pub fn added_inside_ms(&self) -> Option<f64> {
         let idle_ms = self.headline(Phase::Idle)?.p50_ms?;
         Some(self.worst_inside()?.highest_ms()?.1 - idle_ms)
-    }
-
-    /// Returns the lowest Quality of Outcome of all applications, percent.
-    pub fn lowest_qoo(&self) -> Option<f64> {
-        self.qoo.iter().map(|it| it.score).reduce(f64::min)
     }
 
     /// Returns the direction whose connections have the longest round trips.

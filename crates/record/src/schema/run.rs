@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, Headline, PlotRecord, StudyRecord, TrialRecord, VariantSummary};
+use crate::judgement::Judgement;
 
 /// The version of the run directory's format whose `run.json` contains all of [`RunRecord`]. A
 /// directory that stores the trials in a table has the next version and is read into the same type.
@@ -39,6 +40,9 @@ pub struct RunRecord {
     pub study: Option<StudyRecord>,
     /// Published numbers and how this run compares with them.
     pub expectations: Vec<Expectation>,
+    /// What a measurement says of the line; `None` for runs of other worlds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
     /// The findings of `underload measure` in sentences; for other runs they are computed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<String>,

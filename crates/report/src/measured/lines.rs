@@ -1,18 +1,16 @@
 //! Sentences about the findings of a measured line.
 
+use underload_record::judgement::{Judgement, StepJudgement, judge_findings};
 use underload_record::schema::{
-    Added, ClassLatency, Finding, ForeignTest, InsideReadings, Marking, MarkingFate, Phase,
-    Readings, Rpm, Vantage,
+    ClassLatency, Finding, ForeignTest, InsideReadings, Marking, MarkingFate, Phase, Readings, Rpm,
 };
 use underload_store::RunData;
 
-use super::grade::{ADVICE_FROM_MS, Grade, graded};
-use super::{location, uses};
+use super::location;
+use super::words::{self, added_words};
 
 /// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
-/// Share of the line's rate at which a router should send, so that its queue replaces the line's.
-const SHAPED: f64 = 0.9;
 
 /// Returns the findings of a single measured run, in order of its steps.
 pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
@@ -25,109 +23,43 @@ pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
 
 /// Returns the grade and what it means, sentences about each step, then advice.
 pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
-    let mut lines: Vec<String> = opening(findings).into_iter().collect();
-    lines.extend(uses::of(findings).iter().map(ToString::to_string));
-    lines.extend(findings.iter().flat_map(of_step));
-    lines.extend(advice(findings));
+    let judgement = judge_findings(findings);
+    let mut lines: Vec<String> = opening(findings, &judgement).into_iter().collect();
+    lines.extend(judgement.uses.iter().map(words::use_line));
+    lines.extend(step_lines(findings, &judgement));
+    lines.extend(judgement.cure.as_ref().map(words::advice));
     lines
 }
 
+/// Returns sentences about each step.
+pub(crate) fn step_lines(findings: &[Finding], judgement: &Judgement) -> Vec<String> {
+    let steps = findings.iter().zip(&judgement.steps);
+    steps.flat_map(|(finding, judged)| of_step(finding, judged)).collect()
+}
+
 /// Returns the grade, or why there is none although steps are valid.
-pub(crate) fn opening(findings: &[Finding]) -> Option<String> {
-    grade_line(findings).or_else(|| {
+pub(crate) fn opening(findings: &[Finding], judgement: &Judgement) -> Option<String> {
+    words::opening(judgement).or_else(|| {
         let mut believed = findings.iter().filter(|finding| finding.valid);
         let foreign = believed.find_map(|finding| finding.foreign.as_ref())?;
         Some(format!("No grade: {}.", foreign.cannot_tell))
     })
 }
 
-/// Returns the grade of the worst valid step.
-fn grade_line(findings: &[Finding]) -> Option<String> {
-    let (worst, added) = worst(findings)?;
-    let grade = Grade::of(added.ms);
-    let scope = scope(findings);
-    let from = match findings.iter().filter(|finding| graded(finding).is_some()).count() {
-        1 => String::new(),
-        steps => format!(" (step {}, the worst of {steps})", worst.step),
-    };
-    let (letter, adds) = (grade.letter(), adds_where(worst, added));
-    if worst.is_held_back() {
-        return Some(format!(
-            "Grade {letter} under a load that did not fill the line{scope}: it \
-             {adds}{from}; a full line may be worse."
-        ));
-    }
-    let is_open = |finding: &&Finding| graded(finding).is_some() && finding.is_held_back();
-    let open: Vec<&str> =
-        findings.iter().filter(is_open).map(|finding| finding.step.as_str()).collect();
-    let unknown = match open.as_slice() {
-        [] => String::new(),
-        steps => {
-            format!(" The line was not full in step {}: it may be worse then.", steps.join(", "))
-        }
-    };
-    Some(format!(
-        "Grade {letter} for latency under load{scope}: the load {adds}{from}; {}.{unknown}",
-        grade.words(noticed(worst, added))
-    ))
-}
-
-/// Returns `, of step up alone (no grade: down)`; empty if every loaded step is valid.
-fn scope(findings: &[Finding]) -> String {
-    let is_void = |it: &&Finding| !it.valid && it.headline(Phase::Load).is_some();
-    let names = |steps: Vec<&Finding>| {
-        steps.iter().map(|it| it.step.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let void: Vec<&Finding> = findings.iter().filter(is_void).collect();
-    if void.is_empty() {
-        return String::new();
-    }
-    let graded: Vec<&Finding> = findings.iter().filter(|it| graded(it).is_some()).collect();
-    let step = if graded.len() == 1 { "step" } else { "steps" };
-    format!(", of {step} {} alone (no grade: {})", names(graded), names(void))
-}
-
-/// Returns the valid step whose load adds most, and the latency that it adds.
-pub(crate) fn worst(findings: &[Finding]) -> Option<(&Finding, Added)> {
-    let graded = findings.iter().filter_map(|finding| Some((finding, graded(finding)?)));
-    graded.max_by(|a, b| a.1.ms.total_cmp(&b.1.ms))
-}
-
-/// Returns the packets whose delay a user notices first: those beside the load, unless the grade
-/// inside it is worse.
-fn noticed(finding: &Finding, worst: Added) -> Vantage {
-    let beside = finding.added_beside_ms().map(Grade::of);
-    if beside == Some(Grade::of(worst.ms)) { Vantage::Beside } else { worst.vantage }
-}
-
-/// Formats the latency that a load adds and, if both are known, where it does: `adds 31 ms inside
-/// it, 7 ms beside it`.
-fn adds_where(finding: &Finding, worst: Added) -> String {
-    let adds = added_words(worst.ms);
-    let other = match worst.vantage {
-        Vantage::Beside => finding.added_inside_ms(),
-        Vantage::Inside => finding.added_beside_ms(),
-    };
-    let Some(other) = other else { return adds };
-    let (here, there) = match worst.vantage {
-        Vantage::Beside => ("beside", "inside"),
-        Vantage::Inside => ("inside", "beside"),
-    };
-    let other = if other < 0.5 { "less than 1".to_owned() } else { format!("{other:.0}") };
-    format!("{adds} {here} it, {other} ms {there} it")
-}
-
-fn of_step(finding: &Finding) -> Vec<String> {
+fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     let name = &finding.step;
     if let Some(foreign) = &finding.foreign {
         return of_foreign(finding, foreign);
     }
     if !finding.valid {
         let reasons = finding.invalid_because.join("; ");
-        let verdict = if finding.uncertain { "UNCERTAIN, no grade" } else { "INVALID, no verdict" };
-        let mut lines = vec![format!(
-            "{name}: {verdict}: {reasons}. This machine, not the line, may have been slow."
-        )];
+        let mut lines = vec![match finding.uncertain {
+            true => format!(
+                "{name}: UNCERTAIN, no grade: {reasons}. This machine, not the line, may have been \
+                 slow."
+            ),
+            false => format!("{name}: INVALID, no verdict: {reasons}."),
+        }];
         lines.extend(finding.headline(Phase::Load).map(|load| {
             let rates = rates(finding);
             format!("{name} (not reliable): {rates}; latency {}.", quantiles(load))
@@ -136,11 +68,11 @@ fn of_step(finding: &Finding) -> Vec<String> {
         return lines;
     }
     let mut lines = vec![match (finding.headline(Phase::Idle), finding.headline(Phase::Load)) {
-        (idle, Some(load)) => loaded(finding, idle, load),
+        (idle, Some(load)) => loaded(finding, judged, idle, load),
         (Some(idle), None) => format!("{name}: idle latency {}", quantiles(idle)),
         (None, None) => format!("{name}: no probe came back"),
     }];
-    lines.extend(inside(finding));
+    lines.extend(inside(finding, judged));
     lines.extend(location::lines(finding));
     lines.extend(budget(finding));
     lines.extend(held_back(finding));
@@ -152,7 +84,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
     }));
     lines.extend(other_classes(finding));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
-    lines.extend(quality_of_outcome(finding));
+    lines.extend(quality_of_outcome(judged));
     lines.extend(finding.markings.iter().filter_map(|fate| marking(name, fate)));
     lines.extend(finding.ce_alarms.iter().map(|alarm| format!("{name}: {alarm}")));
     lines
@@ -214,11 +146,11 @@ fn responsiveness(name: &str, rpm: Rpm) -> String {
 }
 
 /// Formats the Quality of Outcome of the applications.
-fn quality_of_outcome(finding: &Finding) -> Option<String> {
+fn quality_of_outcome(judged: &StepJudgement) -> Option<String> {
     let scores: Vec<String> =
-        finding.qoo.iter().map(|it| format!("{} {:.0} %", it.application, it.score)).collect();
+        judged.qoo.iter().map(|it| format!("{} {:.0} %", it.application, it.score)).collect();
     let scores = (!scores.is_empty()).then(|| scores.join(", "))?;
-    Some(format!("{}: Quality of Outcome (draft-ietf-ippm-qoo-10): {scores}", finding.step))
+    Some(format!("{}: Quality of Outcome (draft-ietf-ippm-qoo-10): {scores}", judged.step))
 }
 
 /// Formats a step's rates: `19.0 Mbit/s up (95 % of the tier)`.
@@ -236,9 +168,14 @@ pub(crate) fn rates(finding: &Finding) -> String {
     if rates.is_empty() { "no load".to_owned() } else { rates.join(" and ") }
 }
 
-fn loaded(finding: &Finding, idle: Option<&ClassLatency>, load: &ClassLatency) -> String {
+fn loaded(
+    finding: &Finding,
+    judged: &StepJudgement,
+    idle: Option<&ClassLatency>,
+    load: &ClassLatency,
+) -> String {
     let (name, rates) = (&finding.step, rates(finding));
-    let Some(added) = finding.added_beside_ms() else {
+    let Some(added) = judged.beside else {
         return format!("{name}: {rates}; working latency {}", quantiles(load));
     };
     let idle = idle.map_or(String::new(), |idle| format!(", idle {}", quantiles(idle)));
@@ -250,21 +187,22 @@ fn loaded(finding: &Finding, idle: Option<&ClassLatency>, load: &ClassLatency) -
     format!(
         "{name}: {rates}; working latency {}{idle}. The load {}: grade {}{lost}.",
         quantiles(load),
-        added_words(added),
-        Grade::of(added).letter()
+        added_words(added.added_ms.unwrap_or(f64::INFINITY)),
+        added.grade
     )
 }
 
 /// Describes the round trips of the loading connections, or why they are unknown.
-fn inside(finding: &Finding) -> Vec<String> {
+fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     let name = &finding.step;
     if let Some(reason) = &finding.inside_unknown {
         return vec![format!("{name}: round trips inside the load are not known: {reason}")];
     }
     let of_direction = |it: &InsideReadings| {
-        let added = finding.added_inside_ms().filter(|_| finding.inside.len() == 1);
+        let added = judged.inside.filter(|_| finding.inside.len() == 1);
         let grade = added.map_or(String::new(), |added| {
-            format!(". There the load {}: grade {}", added_words(added), Grade::of(added).letter())
+            let adds = added_words(added.added_ms.unwrap_or(f64::INFINITY));
+            format!(". There the load {adds}: grade {}", added.grade)
         });
         format!("{name}: inside the load {} {}{grade}.", it.direction, inside_quantiles(it))
     };
@@ -278,16 +216,6 @@ fn inside_quantiles(it: &InsideReadings) -> String {
     });
     let InsideReadings { of, count, .. } = it;
     format!("p50 {} ms{high} ({count} {of})", in_ms(it.p50_ms))
-}
-
-/// Formats added latency: `adds 209 ms`. The value can be negative, because an idle processor wakes
-/// later than a busy one; infinity is a lost probe.
-fn added_words(added_ms: f64) -> String {
-    match added_ms {
-        f64::INFINITY => "loses the probe at its highest percentile".to_owned(),
-        ..0.5 => "adds less than 1 ms".to_owned(),
-        added_ms => format!("adds {added_ms:.0} ms"),
-    }
 }
 
 /// Formats p50, the highest known percentile, and the number of samples.
@@ -380,44 +308,6 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
     Some(format!("{step}: of {}, {} ({} answers)", fate.sent, parts.join(", "), fate.answers))
 }
 
-/// Returns what to change, if a load adds enough latency for it to matter.
-pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
-    let is_bloated =
-        |finding: &&Finding| graded(finding).is_some_and(|added| added.ms >= ADVICE_FROM_MS);
-    let bloated: Vec<&Finding> = findings.iter().filter(is_bloated).collect();
-    let cures = location::cures(&bloated);
-    let is_here = |finding: &&Finding| location::elsewhere(finding).is_none();
-    let on_line: Vec<&Finding> = bloated.into_iter().filter(is_here).collect();
-    let advice = shaping(&on_line).into_iter().chain(cures.into_iter().map(str::to_owned));
-    let advice: Vec<String> = advice.collect();
-    (!advice.is_empty()).then(|| format!("What to change: {}", advice.join(" ")))
-}
-
-/// Returns the cure of a queue on the access line.
-fn shaping(bloated: &[&Finding]) -> Option<String> {
-    if bloated.is_empty() {
-        return None;
-    }
-    // The rate of a line is unknown if the load did not fill it.
-    let rate =
-        |rate: Option<f64>, is_open: bool| rate.filter(|_| !is_open).map(|rate| rate * SHAPED);
-    let up = bloated.iter().find_map(|it| rate(it.goodput_up_mbit_s, it.is_held_back_up()));
-    let down = bloated.iter().find_map(|it| rate(it.goodput_down_mbit_s, it.is_held_back_down()));
-    let shape: Vec<String> = [(down, "down"), (up, "up")]
-        .into_iter()
-        .filter_map(|(rate, way)| rate.map(|rate| format!("{rate:.1} Mbit/s {way}")))
-        .collect();
-    let shape = if shape.is_empty() {
-        "a little less than the line carries".to_owned()
-    } else {
-        format!("about {}", shape.join(" and "))
-    };
-    Some(format!(
-        "smart queue management (CAKE or FQ-CoDel) on the router, shaped to {shape}; or ask the \
-         provider for active queue management on the modem."
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -476,7 +366,8 @@ mod tests {
         drops.step = "down".to_owned();
         drops.latencies[1].lost_percent = 3.0;
         drops.latencies[1].of_sent_ms = [(Quantile::P50, Some(12.1)), (Quantile::P99, None)].into();
-        assert_eq!(worst(&[delays.clone(), drops.clone()]).unwrap().0.step, "down");
+        let judgement = judge_findings(&[delays.clone(), drops.clone()]);
+        assert_eq!(judgement.worst_step.as_deref(), Some("down"));
         let lines = finding_lines(&[drops.clone()]);
         let said = "p50 85.0 ms, p99 12.5 ms, p99 of sent lost (500 probes in 5 s)";
         assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
@@ -514,6 +405,7 @@ mod tests {
                 "up: 19.0 Mbit/s up (95 % of the tier); working latency p50 85.0 ms, p99 399.0 ms \
                  (500 probes in 5 s), idle p50 12.0 ms, p99 13.0 ms (500 probes in 5 s). The load \
                  adds 387 ms: grade D.",
+                "up: Quality of Outcome (draft-ietf-ippm-qoo-10): call 60 %, game 0 %",
                 "What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped \
                  to about 17.1 Mbit/s up; or ask the provider for active queue management on the \
                  modem.",
@@ -574,7 +466,7 @@ mod tests {
     #[test]
     fn a_good_line_gets_no_advice_and_a_slow_machine_no_verdict() {
         let lines = finding_lines(&[up(20.0)]);
-        assert!(lines[0].starts_with("Grade A for") && lines.len() == 4, "{lines:?}");
+        assert!(lines[0].starts_with("Grade A for") && lines.len() == 5, "{lines:?}");
         let mut slow = up(399.0);
         slow.valid = false;
         slow.invalid_because = vec!["the prober was 9 ms late".to_owned()];
@@ -670,7 +562,7 @@ mod tests {
         });
         let lines = finding_lines(&[marked]);
         assert_eq!(
-            lines[4],
+            lines[5],
             "up: CE alarm: 2.5 % of 200 ECN packets of probe-dscp-0-ect1 up arrived marked in 2 s \
              while nothing was queued: a device marks without congestion, and ECN senders slow \
              down for nothing"

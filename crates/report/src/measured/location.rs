@@ -99,22 +99,8 @@ fn place(segment: PathSegment) -> &'static str {
     }
 }
 
-/// Returns what to change if the delay of these steps is elsewhere than on the access line; a
-/// sentence for each place.
-pub(crate) fn cures(findings: &[&Finding]) -> Vec<&'static str> {
-    let mut places: Vec<PathSegment> = findings.iter().filter_map(|it| elsewhere(it)).collect();
-    places.sort_unstable();
-    places.dedup();
-    places.into_iter().filter_map(cure).collect()
-}
-
-/// Returns the segment that adds the delay if it is not the access line.
-pub(crate) fn elsewhere(finding: &Finding) -> Option<PathSegment> {
-    finding.location.as_ref()?.verdict.filter(|segment| cure(*segment).is_some())
-}
-
 /// Returns the cure of a segment; `None` for the access line, whose cure depends on its rate.
-fn cure(segment: PathSegment) -> Option<&'static str> {
+pub(super) fn cure(segment: PathSegment) -> Option<&'static str> {
     match segment {
         PathSegment::Local => Some(
             "Use a cable or move nearer to the access point, use its 5 or 6 GHz band, or replace \
@@ -219,10 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_access_line_is_cured_by_a_shaper() {
-        let [wifi, line] = [PathSegment::Local, PathSegment::Access].map(|it| located(Some(it)));
-        assert_eq!(cures(&[&line]).len(), 0);
-        let both = cures(&[&wifi, &wifi, &line]);
-        assert!(both.len() == 1 && both[0].contains("Wi-Fi"), "{both:?}");
+    fn only_the_access_line_has_no_cure_of_its_own() {
+        assert!(cure(PathSegment::Local).is_some_and(|cure| cure.contains("Wi-Fi")));
+        assert_eq!(cure(PathSegment::Access), None);
     }
 }

@@ -1,28 +1,26 @@
 //! The sections on a measured line: grade, meaning, advice, and the findings of each step.
 
 use maud::{Markup, html};
+use underload_record::judgement::{AddedDelay, StepJudgement, judge_findings};
 use underload_record::schema::{
     ClassLatency, Finding, InsideReadings, MarkingFate, Phase, Quantile,
 };
 use underload_store::RunData;
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
-use crate::measured::{self, Grade, Suits, findings};
+use crate::measured::{self, findings};
 use crate::words::{one_line, significant, thousands};
 
 /// Renders the grade with its sentence, what it means, and the advice. `None` if the run is not a
 /// measurement with known steps. [`section`] has the findings in words.
 pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
     let findings = findings(runs)?;
-    let opening = measured::opening(&findings);
-    let graded = measured::worst(&findings);
-    let uses = measured::uses_of(&findings);
-    let advice = measured::advice(&findings);
+    let judgement = judge_findings(&findings);
+    let opening = measured::opening(&findings, &judgement);
     Some(html! {
-        @if let Some((_, added)) = graded {
-            @let grade = Grade::of(added.ms);
+        @if let Some(grade) = judgement.grade {
             div.card {
-                span.grade.(class(grade)) { (grade.letter()) }
+                span.grade.(measured::colour(grade)) { (grade) }
                 p.verdict { @if let Some(line) = &opening { (one_line(line)) } }
             }
             "\n"
@@ -31,27 +29,31 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
         } @else {
             p.verdict { "No step can be believed, so the line has no grade." } "\n"
         }
-        @if !uses.is_empty() {
+        @if !judgement.uses.is_empty() {
             ul.uses {
                 "\n"
-                @for it in &uses {
+                @for it in &judgement.uses {
                     li {
-                        span.suits.(suits_class(it.suits)) { (it.suits.name()) }
-                        "A " (it.name) (it.when()) ": " (it.because)
+                        span.suits.(it.suits) { (it.suits) }
+                        "A " (it.name) (measured::when(it)) ": " (measured::because(it))
                     }
                     "\n"
                 }
             }
             "\n"
         }
-        @if let Some(advice) = &advice { p.advice { (one_line(advice)) } "\n" }
+        @if let Some(cure) = &judgement.cure {
+            p.advice { (one_line(&measured::advice(cure))) } "\n"
+        }
     })
 }
 
 /// Renders a row per step, and the fate of the markings.
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let Some(findings) = findings(runs) else { return html! {} };
-    let rows: Vec<Markup> = findings.iter().map(step_row).collect();
+    let judgement = judge_findings(&findings);
+    let steps = findings.iter().zip(&judgement.steps);
+    let rows: Vec<Markup> = steps.map(|(finding, judged)| step_row(finding, judged)).collect();
     let marked: Vec<Markup> = findings
         .iter()
         .flat_map(|finding| finding.markings.iter().map(move |fate| marking_row(finding, fate)))
@@ -61,15 +63,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         let is_marked = fate.up_ce_percent > 0.0 || fate.down_ce_percent > 0.0;
         is_marked || fate.up_became.is_some() || fate.down_became.is_some()
     });
-    // `card` has the grade, the uses and the advice.
-    let uses = measured::uses_of(&findings).len();
-    let in_card = usize::from(measured::opening(&findings).is_some()) + uses;
-    let advice = measured::advice(&findings);
-    let said: Vec<String> = measured::finding_lines(&findings)
-        .into_iter()
-        .skip(in_card)
-        .filter(|line| Some(line) != advice.as_ref())
-        .collect();
+    let said = measured::step_lines(&findings, &judgement);
     let marking_heads = html! {
         (words_head("step")) (words_head("probe")) (words_head("sent as")) (head("answers"))
         (unit_head("kept up", "%")) (words_head("became")) (unit_head("CE up", "%"))
@@ -156,15 +150,13 @@ fn step_heads() -> Markup {
     }
 }
 
-fn step_row(finding: &Finding) -> Markup {
+fn step_row(finding: &Finding, judged: &StepJudgement) -> Markup {
     let value = |value: Option<f64>| value.map_or(NOTHING.to_owned(), significant);
     let (idle, load) = (finding.headline(Phase::Idle), finding.headline(Phase::Load));
     // Servers of another kind report readings that replace the median.
     let readings = finding.foreign.as_ref().and_then(|foreign| foreign.loaded.first());
     let median = load.and_then(|load| load.p50_ms).or(readings.map(|it| it.p50_ms));
-    let (beside, inside) = (finding.added_beside_ms(), finding.added_inside_ms());
     let inside_high = finding.worst_inside().and_then(InsideReadings::highest_ms);
-    let grade = measured::graded(finding).map(|added| Grade::of(added.ms));
     html! {
         tr {
             th.text.step {
@@ -174,24 +166,24 @@ fn step_row(finding: &Finding) -> Markup {
                 }
                 @if !finding.label.is_empty() { " " span.spec { (finding.label) } }
             }
-            td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
+            td { @if let Some(grade) = judged.grade { b { (grade) } } @else { (NOTHING) } }
             td { b { (load.and_then(ClassLatency::highest_ms).map_or(NOTHING.to_owned(), high)) } }
-            td { (beside.map_or(NOTHING.to_owned(), added_ms)) }
+            td { (judged.beside.map_or(NOTHING.to_owned(), added_ms)) }
             td { b { (inside_high.map_or(NOTHING.to_owned(), high)) } }
-            td { (inside.map_or(NOTHING.to_owned(), added_ms)) }
+            td { (judged.inside.map_or(NOTHING.to_owned(), added_ms)) }
             td { (value(median)) }
             td { (value(idle.and_then(|idle| idle.p50_ms))) }
             td { (value(finding.buffer_kib)) }
             td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }
-            td { (value(finding.lowest_qoo())) }
+            td { (value(judged.lowest_qoo())) }
             td.text.wide { (measured::rates(finding)) }
         }
     }
 }
 
-/// Formats the latency that a load adds, ms. Infinity means a lost probe and becomes `lost`.
-fn added_ms(added: f64) -> String {
-    if added.is_finite() { significant(added.max(0.0)) } else { "lost".to_owned() }
+/// Formats the latency that a load adds, ms; `lost` if its percentile is a lost probe.
+fn added_ms(delay: AddedDelay) -> String {
+    delay.added_ms.map_or("lost".to_owned(), |ms| significant(ms.max(0.0)))
 }
 
 /// Formats `399`, or with the quantile's name unless it is p99: `399 (p95)`.
@@ -219,16 +211,4 @@ fn marking_row(finding: &Finding, fate: &MarkingFate) -> Markup {
             td { (percent(fate.down_ce_percent)) }
         }
     }
-}
-
-fn class(grade: Grade) -> &'static str {
-    match grade {
-        Grade::APlus | Grade::A => "good",
-        Grade::B | Grade::C => "fair",
-        Grade::D | Grade::F => "poor",
-    }
-}
-
-fn suits_class(suits: Suits) -> &'static str {
-    suits.name()
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{io, mem};
 
 use underload_disk::{self as disk, Access, GrowingFile, Journal};
+use underload_record::judgement::Judgement;
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{Conclusion, LatencyPools, conclude};
 
@@ -209,7 +210,8 @@ impl RunDir {
         }
     }
 
-    pub fn set_verdict(&mut self, verdict: Vec<String>) {
+    pub fn set_judgement(&mut self, judgement: Judgement, verdict: Vec<String>) {
+        self.record.judgement = Some(judgement);
         self.record.verdict = verdict;
     }
 

@@ -32,6 +32,7 @@ pub(crate) fn record() -> RunRecord {
         summaries: Vec::new(),
         study: None,
         expectations: Vec::new(),
+        judgement: None,
         verdict: Vec::new(),
         label: String::new(),
         host: HostFacts::default(),

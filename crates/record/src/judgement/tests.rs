@@ -1,0 +1,82 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn percentile() -> impl Strategy<Value = Option<HighPercentile>> {
+    let quantile = prop_oneof![Just(Quantile::P90), Just(Quantile::P95), Just(Quantile::P99)];
+    let ms = prop_oneof![1 => Just(None), 9 => (0.1..3_000.0_f64).prop_map(Some)];
+    proptest::option::weighted(
+        0.9,
+        (quantile, ms).prop_map(|(quantile, ms)| HighPercentile { quantile, ms }),
+    )
+}
+
+fn step(name: &'static str) -> impl Strategy<Value = LoadedStep> {
+    let rate = || proptest::option::of(0.1..1_000.0_f64);
+    (
+        (any::<bool>(), proptest::option::weighted(0.9, 0.1..300.0_f64)),
+        (percentile(), percentile(), 0.0..20.0_f64),
+        (rate(), rate(), any::<bool>(), any::<bool>()),
+        proptest::option::of((0..PathSegment::ALL.len()).prop_map(|it| PathSegment::ALL[it])),
+    )
+        .prop_map(
+            move |((valid, idle_p50_ms), (beside, inside, lost_percent), rates, segment)| {
+                LoadedStep {
+                    step: name.to_owned(),
+                    valid,
+                    loaded: true,
+                    idle_p50_ms,
+                    beside,
+                    inside,
+                    lost_percent,
+                    mbit_s: PerDirection::new(rates.0, rates.1),
+                    held_back: PerDirection::new(rates.2, rates.3),
+                    segment,
+                }
+            },
+        )
+}
+
+#[test]
+fn limits_belong_to_the_worse_grade() {
+    let letters = [-1.0, 4.99, 5.0, 29.99, 30.0, 60.0, 199.9, 200.0, 399.9, 400.0, f64::NAN];
+    let letters = letters.map(|added| Grade::of(added).name());
+    assert_eq!(letters, ["A+", "A+", "A", "A", "B", "C", "C", "D", "D", "F", "F"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    /// A second evaluation from the numbers alone.
+    #[test]
+    fn a_judgement_agrees_with_its_numbers(steps in (step("down"), step("up"))) {
+        let steps = [steps.0, steps.1];
+        let judgement = judge(&steps);
+        let added = |step: &LoadedStep, high: Option<HighPercentile>| {
+            let high = high.filter(|_| step.valid)?;
+            Some(high.ms.unwrap_or(f64::INFINITY) - step.idle_p50_ms?)
+        };
+        let all = |step: &LoadedStep| {
+            let both = [added(step, step.beside), added(step, step.inside)];
+            both.into_iter().flatten().reduce(f64::max)
+        };
+        let worst = steps.iter().filter_map(all).reduce(f64::max);
+        prop_assert_eq!(judgement.grade, worst.map(Grade::of));
+        for (step, judged) in steps.iter().zip(&judgement.steps) {
+            prop_assert_eq!(judged.worst_ms(), all(step));
+            prop_assert_eq!(judged.grade, all(step).map(Grade::of));
+            prop_assert_eq!(judged.void, !step.valid);
+        }
+        for it in &judgement.uses {
+            let valid = steps.iter().filter(|step| step.valid).collect::<Vec<_>>();
+            prop_assert!(valid.iter().any(|step| step.step == it.step), "of a step with numbers");
+            if matches!(it.name, Use::Call | Use::Game) {
+                let lost = valid.iter().filter(|step| added(step, step.beside).is_some());
+                let lost = lost.map(|step| step.lost_percent).fold(0.0, f64::max);
+                prop_assert!(lost <= 3.0 || it.suits == Suitability::Poor);
+                prop_assert!(it.delay_ms.is_some() || it.suits == Suitability::Poor);
+            }
+        }
+        prop_assert_eq!(judgement.cure.is_some(), worst.is_some_and(|ms| ms >= ADVICE_FROM_MS));
+    }
+}

@@ -1,0 +1,167 @@
+//! How well a line suits a call, a game, a web page and a video.
+//!
+//! Rules and sources, as in `docs/measure.md`:
+//! - **Call**: ITU-T G.114 has 150 ms from mouth to ear as the delay that hardly any use notices,
+//!   and 400 ms as the planning limit. underload adds half the idle round trip, the latency that
+//!   the load adds at p99 (all of it one way), and 50 ms in the two devices.
+//! - **Game**: first-person games suffer from 100 ms of round trip on (Claypool and Claypool,
+//!   "Latency and player actions in online games", 2006); ITU-T G.1010 has 200 ms one way, 400
+//!   round trip, as the limit of interactive games.
+//! - Both: 1 % of lost packets goes unnoticed, 3 % is the limit for speech (G.1010).
+//! - **Web page**: ITU-T G.1010 prefers a page within 2 s and accepts 4 s. underload takes a page
+//!   for 10 round trips inside the load (name, handshakes and four levels of files: our
+//!   assumption), at p99 of the loading connections: good up to 200 ms and fair up to 400 ms.
+//! - **Video stream**: rates that Netflix publishes for 4K, 1080p and 720p; a stream buffers
+//!   seconds, so delay hardly matters.
+
+use serde::{Deserialize, Serialize};
+
+use super::{LoadedStep, StepJudgement};
+
+/// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, receive buffer.
+const DEVICES_MS: f64 = 50.0;
+const CALL_MS: (f64, f64) = (150.0, 400.0);
+const GAME_MS: (f64, f64) = (100.0, 400.0);
+const PAGE_MS: (f64, f64) = (2_000.0, 4_000.0);
+const LOSS_PERCENT: (f64, f64) = (1.0, 3.0);
+/// Round trips that a page takes.
+pub const PAGE_ROUND_TRIPS: f64 = 10.0;
+/// Streams with the rate that each needs, Mbit/s; the highest rate first.
+pub const STREAMS: [(Stream, f64); 3] =
+    [(Stream::Uhd4k, 15.0), (Stream::Hd1080, 5.0), (Stream::Hd720, 3.0)];
+
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Stream {
+        #[serde(rename = "4K")]
+        Uhd4k = "4K",
+        #[serde(rename = "1080p")]
+        Hd1080 = "1080p",
+        #[serde(rename = "720p")]
+        Hd720 = "720p",
+    }
+}
+
+crate::named! {
+    /// How well a line suits a use, best first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Suitability {
+        Good = "good",
+        Fair = "fair",
+        Poor = "poor",
+    }
+}
+
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Use {
+        #[serde(rename = "call")]
+        Call = "call",
+        #[serde(rename = "game")]
+        Game = "game",
+        #[serde(rename = "web page")]
+        WebPage = "web page",
+        #[serde(rename = "video stream")]
+        VideoStream = "video stream",
+    }
+}
+
+/// How well a line suits a use while others load it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UseJudgement {
+    pub name: Use,
+    pub suits: Suitability,
+    /// The step that decides.
+    pub step: String,
+    /// From mouth to ear of a call, the round trip of a game, the load time of a page, ms. `None` if
+    /// too few probes came back, and for a stream.
+    pub delay_ms: Option<f64>,
+    /// Lost packets, percent, if they make the use worse than good.
+    pub lost_percent: Option<f64>,
+    /// The rate down of a stream, Mbit/s.
+    pub mbit_s: Option<f64>,
+    /// The best stream that the rate carries; `None` for other uses, or if it carries none.
+    pub stream: Option<Stream>,
+    /// Whether the load filled the line.
+    pub line_full: bool,
+}
+
+impl Suitability {
+    fn of(value: f64, (good, fair): (f64, f64)) -> Self {
+        match value {
+            value if value <= good => Self::Good,
+            value if value <= fair => Self::Fair,
+            _ => Self::Poor,
+        }
+    }
+}
+
+type Step<'a> = (&'a LoadedStep, &'a StepJudgement);
+
+/// Judges each use for which numbers exist, by the worst valid step.
+pub(super) fn judge(steps: &[LoadedStep], judged: &[StepJudgement]) -> Vec<UseJudgement> {
+    let worst = |judge: fn(Step<'_>) -> Option<UseJudgement>| {
+        let delay = |it: &UseJudgement| it.delay_ms.unwrap_or(f64::INFINITY);
+        let of_steps = steps.iter().zip(judged).filter_map(judge);
+        of_steps.max_by(|a, b| a.suits.cmp(&b.suits).then(delay(a).total_cmp(&delay(b))))
+    };
+    [worst(call), worst(game), worst(page), video(steps)].into_iter().flatten().collect()
+}
+
+fn call((step, judged): Step<'_>) -> Option<UseJudgement> {
+    let added_ms = judged.beside?.added_ms.unwrap_or(f64::INFINITY);
+    let delay_ms = step.idle_p50_ms? / 2.0 + added_ms.max(0.0) + DEVICES_MS;
+    Some(interactive(step, Use::Call, delay_ms, CALL_MS))
+}
+
+fn game((step, judged): Step<'_>) -> Option<UseJudgement> {
+    judged.beside?;
+    Some(interactive(step, Use::Game, step.high_ms(step.beside)?, GAME_MS))
+}
+
+/// Judges a page that is loaded over connections as busy as those of the load.
+fn page((step, _): Step<'_>) -> Option<UseJudgement> {
+    let delay_ms = step.high_ms(step.inside)? * PAGE_ROUND_TRIPS;
+    let lossless = LoadedStep { lost_percent: 0.0, ..step.clone() };
+    Some(interactive(&lossless, Use::WebPage, delay_ms, PAGE_MS))
+}
+
+fn interactive(step: &LoadedStep, name: Use, delay_ms: f64, limits: (f64, f64)) -> UseJudgement {
+    let by_loss = Suitability::of(step.lost_percent, LOSS_PERCENT);
+    UseJudgement {
+        name,
+        suits: Suitability::of(delay_ms, limits).max(by_loss),
+        step: step.step.clone(),
+        delay_ms: delay_ms.is_finite().then_some(delay_ms),
+        lost_percent: (by_loss > Suitability::Good).then_some(step.lost_percent),
+        mbit_s: None,
+        stream: None,
+        line_full: !step.is_held_back(),
+    }
+}
+
+/// Judges video by the highest rate down. A load that did not fill the line proves what the line
+/// carries, not what it cannot carry.
+fn video(steps: &[LoadedStep]) -> Option<UseJudgement> {
+    let rates = steps.iter().filter(|step| step.valid);
+    let rates = rates.filter_map(|step| Some((step, step.mbit_s.down?)));
+    let (step, rate) = rates.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+    let stream = STREAMS.into_iter().find(|(_, needed)| rate >= *needed).map(|(stream, _)| stream);
+    let suits = match stream {
+        Some(Stream::Uhd4k | Stream::Hd1080) => Suitability::Good,
+        Some(Stream::Hd720) => Suitability::Fair,
+        None => Suitability::Poor,
+    };
+    let is_held_back = step.held_back.down;
+    (suits == Suitability::Good || !is_held_back).then(|| UseJudgement {
+        name: Use::VideoStream,
+        suits,
+        step: step.step.clone(),
+        delay_ms: None,
+        lost_percent: None,
+        mbit_s: Some(rate),
+        stream,
+        line_full: !is_held_back,
+    })
+}
