@@ -1,5 +1,6 @@
-// The playground runs a simulated trial (WebAssembly, the program's own code) with the settings on
-// the left and draws its curves and numbers. It fetches nothing: the module is text in a file beside.
+// Runs a simulated trial (the program's own code as WebAssembly) with the settings on the left, and
+// draws its curves and numbers. Makes no requests: the module is text in a script of the same
+// folder.
 "use strict";
 (() => {
   const root = document.getElementById("pg-root");
@@ -11,7 +12,7 @@
   }
 
   const RATES = [0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100];
-  // Parameters of each queue: key, label, unit, values of the slider, which of them is the default.
+  // Parameters of each queue: key, label, unit, values of the slider, and the default among them.
   const SIZES = [8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048];
   const TARGETS = [1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100];
   const QUEUES = {

@@ -1,13 +1,14 @@
-// WebRTC data channels, whose datagrams are neither repeated nor put in order: one to the server, as a
-// probe that is lost is lost, and one from this device to itself.
+// Opens unreliable, unordered WebRTC data channels: one to the server, where a lost probe must not
+// be retransmitted, and one from this device to itself.
 
-// `?probes=fetch` wants no channel, `?probes=channel` waits for one as long as it takes.
+// `?probes=fetch` measures without a channel; `?probes=channel` waits up to a minute for one.
 const WANTED = new URLSearchParams(location.search).get("probes");
 const OPENS_MS = WANTED === "channel" ? 60000 : 3000;
 const OPTIONS = { negotiated: true, id: 0, ordered: false, maxRetransmits: 0 };
 
-// The peer of a channel that is open, or why none opened in time. `take` gets the channel at once, as
-// a worker can be given none that is older, and tells when it is open, or fails when it is closed.
+// Returns `peer` once the channel is open, or `why` it did not open in time. `take` receives the
+// channel at once, because browsers transfer only new channels to a worker; its promise resolves
+// when the channel opens and rejects when it closes.
 export async function openChannel(take) {
   if (WANTED === "fetch") return { why: "as the address asks" };
   if (!window.RTCPeerConnection) return { why: "this browser has none" };
@@ -31,8 +32,9 @@ export async function openChannel(take) {
   }
 }
 
-// Both peers of a channel over this device's own addresses, which opens or does not: of its datagrams
-// all that takes time is this device. `take` gets both ends at once.
+// Connects a channel from this device to itself: the round trips of its datagrams are the delay of
+// this device alone. Returns both peers; the channel may fail to open. `take` receives both ends at
+// once.
 export function openMirror(take) {
   const peers = [new RTCPeerConnection(), new RTCPeerConnection()];
   const [near, far] = peers;

@@ -13,7 +13,7 @@ function shape(name, attributes, text) {
   return element;
 }
 
-// One unit is one pixel of the screen, so that text is as large on a phone as elsewhere.
+// A unit of the drawing is a pixel of the screen, so text has the same size on phones and desktops.
 // `least` is the smallest value at the top of the axis.
 function fill(svg, { height, end, ticks, unit, least, hasDots }, curves) {
   const most = ceiling(Math.max(least, ...curves.flatMap(([, its]) => its.map((it) => it[1]))));
@@ -42,13 +42,14 @@ function fill(svg, { height, end, ticks, unit, least, hasDots }, curves) {
   svg.replaceChildren(...parts, ...drawn);
 }
 
-// A round number that is at least `value`: the top of an axis.
+// Returns a round number of at least `value`, for the top of an axis.
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].find((digit) => digit * power >= value) * power;
 }
 
-// The curves over time. Drawing takes the processor that the probes need: medians, twice a second.
+// Draws the curves over time. Drawing competes with the probes for the processor, so it shows
+// medians of half-second intervals.
 export function draw({ latency, rate }, { delays, rates }) {
   const ticks = [];
   for (let s = 0; s <= TOTAL_S; s += TICK_S) ticks.push([s, s ? `${s} s` : "0"]);
@@ -59,7 +60,7 @@ export function draw({ latency, rate }, { delays, rates }) {
     RATES.map((name, index) => [name, inSeconds(rates[index])]));
 }
 
-// The latencies of this browser's results, the oldest first: idle, down and up of each.
+// Draws the idle, download and upload latency of each stored result, oldest first.
 export function drawHistory(svg, all) {
   const points = (index) => all.flatMap((ms, number) => (
     Number.isFinite(ms[index] ?? NaN) ? [[number + 0.5, ms[index]]] : []));

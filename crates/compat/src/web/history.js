@@ -1,11 +1,12 @@
-// The latest results of this browser, stored on this device alone.
+// Stores the latest results of this browser, on this device only.
 
 import { decode } from "./share.js";
 
 const KEY = "underload results";
 const RESULTS_MAX = 20;
 
-// The stored results, the newest first, each with its `link`; empty if this browser stores nothing.
+// Returns the stored results, newest first, each with its `link`; an empty list if storage is
+// unavailable.
 export function results() {
   let stored;
   try {
@@ -21,7 +22,7 @@ export function results() {
   });
 }
 
-// Whether the links were stored.
+// Stores the links; returns whether that succeeded.
 function store(links) {
   try {
     localStorage.setItem(KEY, JSON.stringify(links));
@@ -31,7 +32,8 @@ function store(links) {
   }
 }
 
-// Stores a result in place of the oldest one if there are `RESULTS_MAX`; returns whether it did.
+// Stores a result, replacing the oldest if `RESULTS_MAX` are stored; returns whether that
+// succeeded.
 export function remember(link) {
   return store([link, ...results().map((it) => it.link)].slice(0, RESULTS_MAX));
 }

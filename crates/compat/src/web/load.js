@@ -1,4 +1,4 @@
-// The load: endless content down, or endless sending up.
+// Loads the line: downloads without end, or uploads without end.
 
 import { serve, wait } from "./thread.js";
 
@@ -8,11 +8,12 @@ const TELL_MS = 200;
 const INSIDE_MS = 3000;       // the server's readings are waited for so long
 
 export class Load {
-  // `tell` gets `bytes` that had arrived `after_ms` after the start, why the server `refused` load the
-  // last time, if it ever did, and `ended`, with the round trips `inside` the load.
+  // `tell` receives the `bytes` that had arrived `after_ms` after the start, the server's latest
+  // reason for refusing load as `refused`, and at the end `ended` with the round trips `inside` the
+  // load.
   constructor(tell) {
     this.tell = tell;
-    // Made beforehand, once: it takes a browser longer than a probe does.
+    // Created once, before the load starts: creating it takes a browser longer than a probe takes.
     this.body = new Blob([new Uint8Array(UPLOAD_BYTES)]);
     this.end = null;
     performance.setResourceTimingBufferSize(100);
@@ -66,14 +67,14 @@ async function upload(session, count, body, signal) {
     } catch {
       if (signal.aborted) return;
       await wait(200);
-      // A server that reads no body closes the connection, and its answer may be lost: without one it
-      // is not.
-      try { await check(await post(""), count); } catch { /* told, or nobody answers */ }
+      // A server that refuses an upload closes the connection without reading the body, and its
+      // answer may be lost. A request with an empty body receives the answer.
+      try { await check(await post(""), count); } catch { /* `count` has the reason, if any */ }
     }
   }
 }
 
-// Keeps why the server refuses load.
+// Stores the server's reason in `count` and throws if the server refuses load.
 async function check(answer, count) {
   if (answer.ok) return;
   const words = (await answer.text()).slice(0, 200);
@@ -81,16 +82,16 @@ async function check(answer, count) {
   throw new Error(count.refused);
 }
 
-// What the server has: what waits in this machine's buffers counts for nothing.
+// Reads the bytes that the server received: bytes in this machine's send buffers do not count.
 async function received(session, count, signal) {
   try {
     const answer = await fetch(`received?${session}`, { cache: "no-store", signal });
     if (answer.ok) count.bytes = Number(await answer.text());
-  } catch { /* the next answer tells */ }
+  } catch { /* the next answer includes these bytes */ }
 }
 
-// Round trips of the loading connections and whether the server's limit held up the load, which the
-// server alone knows.
+// Reads what only the server can measure: the round trips of the loading connections, and whether
+// its rate limit held back the load.
 async function inside(session) {
   try {
     const answer = await fetch(`inside?${session}`, { cache: "no-store", signal: AbortSignal.timeout(INSIDE_MS) });

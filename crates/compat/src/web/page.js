@@ -1,5 +1,5 @@
-// Measures latency under load: phases, their result, and the file to keep. Probes and load are parts
-// in workers of their own where these start.
+// Measures latency under load: runs the phases, shows the result, and offers it as a file. Probes
+// and load run in separate workers if the browser starts them.
 
 import { openChannel, openMirror } from "./channel.js";
 import { draw } from "./draw.js";
@@ -12,7 +12,7 @@ import { decode, encode } from "./share.js";
 import { curves, PHASES, summary } from "./summary.js";
 import { inPage, inWorker, wait } from "./thread.js";
 
-// `?workers=none` keeps everything in the page's thread.
+// `?workers=none` runs everything in the page's thread.
 const APART = new URLSearchParams(location.search).get("workers") !== "none";
 const HOW = {
   channel: ["datagrams of a WebRTC data channel, never sent again, from the script's sending to its receiving",
@@ -42,10 +42,11 @@ class Run {
     this.unsent = 0;
     this.lost = { up: 0, down: 0 };
     this.failed = "";
-    this.heard = {};  // who waits for what a part tells
+    this.heard = {};  // callbacks that wait for a message, by its name
   }
 
-  // What a part tells. Each counts time from when it was asked to start: their clocks lie a message apart.
+  // Handles a message from a part. Each part counts time from its start request, so the parts'
+  // clocks differ by the delay of one message.
   hear(told) {
     if (told.answered) this.probes.push(...told.answered);
     if (told.bytes !== undefined) {
@@ -98,7 +99,7 @@ class Run {
     try {
       this.prober.ask(["use", channel], [channel]);
     } catch {
-      // Not every browser lets workers have channels.
+      // Some browsers cannot transfer channels to workers.
       this.prober.end();
       this.prober = inPage(Prober, (told) => this.hear(told));
       this.prober.ask(["use", channel]);
@@ -161,7 +162,7 @@ function sayHow(run) {
 
 const drawCurves = (its) => draw({ latency: at("latency"), rate: at("rate") }, its);
 
-// Shows a result, and what can be done with it.
+// Shows a result and the buttons to share it.
 function present(result) {
   shown = result;
   tabulate(result.rows);
@@ -212,8 +213,8 @@ function finish() {
   window.underloadResult = kept;
 }
 
-// Shows a complete result by the numbers of its link, so that the link has the same words, and
-// stores it. The server's reason for a refusal is not in the link.
+// Stores a complete result and shows it from the numbers of its link, so that the link later shows
+// the same sentences. The server's reason for refusing load is not part of the link.
 function keep(result) {
   const link = encode(result);
   let decoded;
@@ -235,7 +236,7 @@ function offer(id, blob) {
   link.href = URL.createObjectURL(blob);
 }
 
-// Shows the result in the address, if one is there.
+// Shows the result that the page's address contains, if any.
 function open() {
   if (run && !at("stop").hidden) return;   // not over a measurement
   let result;

@@ -1,4 +1,4 @@
-// A result as a picture: its words, and the curves as they are on the page.
+// Paints a result as a picture: its sentences, and the curves of the page.
 
 import { timeOf } from "./present.js";
 
@@ -84,7 +84,7 @@ function legend(canvas, top) {
   return top + 26;
 }
 
-// Paints all of it; returns the height.
+// Paints the whole picture; returns its height.
 function compose(canvas, result) {
   let y = paragraph(canvas, "Latency under load", MARGIN / 2, { size: 20, weight: "bold" });
   y = paragraph(canvas, `${at("origin").textContent ? "From a link, " : ""}${timeOf(result)}`, y,
@@ -99,11 +99,11 @@ function compose(canvas, result) {
     { size: 12, ink: "--faint" }) + MARGIN / 2;
 }
 
-// The result on the page as PNG, in the page's colours.
+// Returns the result on the page as PNG, in the page's colours.
 export function picture(result) {
   const sheet = document.createElement("canvas");
   const canvas = sheet.getContext("2d");
-  // Once to learn the height, which depends on the texts.
+  // Painted twice: the first time yields the height, which depends on the texts.
   const height = compose(canvas, result);
   [sheet.width, sheet.height] = [WIDTH * SCALE, Math.ceil(height) * SCALE];
   canvas.scale(SCALE, SCALE);

@@ -1,6 +1,6 @@
-// The probes: on a fixed schedule, as datagrams where a data channel opens and as requests where none
-// does. What each brought, how late this thread woke up for it, and what a datagram takes that never
-// leaves this device.
+// Sends probes on a fixed schedule: datagrams if a data channel opens, HTTPS requests otherwise.
+// Records the round trip of each probe, how late this thread woke up for it, and the delay of
+// datagrams that never leave this device.
 
 import { serve, wait } from "./thread.js";
 
@@ -12,7 +12,8 @@ const MIRROR_SLOTS = 2;           // from one datagram that stays here to the ne
 const TELL_MS = 400;
 
 export class Prober {
-  // `tell` gets `opened` and `closed` of a channel, `answered` probes, and in the end everything.
+  // `tell` receives `opened` and `closed` of a channel, then `answered` probes, and all results at
+  // the end.
   constructor(tell) {
     this.tell = tell;
     this.channel = null;
@@ -37,7 +38,7 @@ export class Prober {
     this.observer.observe({ type: "resource" });
   }
 
-  // Datagrams, from when it opens until it closes.
+  // Uses datagrams from when the channel opens until it closes.
   use(channel) {
     channel.binaryType = "arraybuffer";
     channel.onopen = () => {
@@ -51,7 +52,7 @@ export class Prober {
     channel.onmessage = (event) => this.receive(event.data);
   }
 
-  // Datagrams from this device to itself, once it opens.
+  // Uses datagrams from this device to itself once their channel opens.
   reflect(near, far) {
     far.binaryType = "arraybuffer";
     near.onopen = () => {
@@ -107,7 +108,7 @@ export class Prober {
     if (this.channel) this.send(probe, due); else this.request(probe, due);
   }
 
-  // Eight bytes: its number, and room for what the server adds.
+  // A datagram has eight bytes: its number, and four for the server's count of arrivals.
   send(probe, due) {
     const bytes = new DataView(new ArrayBuffer(8));
     bytes.setUint32(0, this.datagrams.length, true);
@@ -117,7 +118,7 @@ export class Prober {
     try { this.channel.send(bytes.buffer); } catch { this.channel = null; }
   }
 
-  // As long as a probe, and after it.
+  // Sends a datagram of a probe's size, after the probe.
   sendToItself(slot) {
     const bytes = new DataView(new ArrayBuffer(8));
     bytes.setUint32(0, this.mirrored.length, true);
@@ -137,7 +138,8 @@ export class Prober {
     if (number > this.last.number) this.last = { number, arrived: bytes.getUint32(4, true) };
   }
 
-  // Of the datagrams up to the last one that was answered: lost before the server, and after it.
+  // Counts the datagrams that were lost before the server and after it. Considers only those up to
+  // the last answered one: later ones may be in flight.
   lostOnTheWay() {
     const { number, arrived } = this.last;
     const answered = this.datagrams.slice(0, number + 1).filter(({ probe }) => probe.ms !== null).length;
@@ -158,7 +160,8 @@ export class Prober {
     this.open -= 1;
   }
 
-  // The browser's own times: without the wait for a free connection, and without a handshake.
+  // Uses the browser's resource timing, which excludes the wait for a free connection and the
+  // handshake.
   note(entry) {
     const asked = this.requests.get(entry.name);
     if (!asked || !entry.responseStart) return;

@@ -1,5 +1,6 @@
-// A result as a line of numbers: behind the `#` of a link, which browsers send to no server, and in
-// this browser's history. The page words what it shows, so that a link cannot put words into it.
+// Encodes a result as a line of numbers, for this browser's history and for links: after the `#`,
+// which browsers never send to a server. The sentences come from the page, so a link cannot make it
+// show foreign text.
 
 import { DELAYS, highest, judged, NO_LOAD, PHASES, QUANTILES, RATES, BUCKET_S, TOTAL_S } from "./summary.js";
 
@@ -26,7 +27,8 @@ function rowText(row) {
   ].map(whole).join(",");
 }
 
-// The number of the first quarter of a second, then the value of each, empty for one without.
+// Encodes a curve: the index of its first quarter second, then a value for each quarter second,
+// empty if there was no measurement.
 function curveText(points) {
   if (!points.length) return "";
   const first = points[0][0];
@@ -56,7 +58,8 @@ function quantilesOf(its, largest) {
   return Object.fromEntries(QUANTILES.map((name, index) => [name, its[index]]));
 }
 
-// A link holds the judged quantile's value alone, `null` if that is a lost probe or unknown.
+// Returns the judged quantile of all probes sent. A link contains only its value, which is `null`
+// if that probe was lost or the quantile is unknown.
 function ofSent(told, ms, answered, probes) {
   const by = ms === null ? judged(answered, probes) : { quantile: highest(told), isLost: false };
   if (!by?.quantile || (ms === null && !by.isLost)) return null;
@@ -89,8 +92,8 @@ function curveOf(text) {
   return values.flatMap((value, index) => (value === null ? [] : [[first + index, value]]));
 }
 
-// The result in the part of an address from `#` on; `null` if that is about something else. Throws
-// with what is wrong.
+// Decodes the result in an address from `#` on; returns `null` if that part is not a result. Throws
+// an error that says what is wrong with the result.
 export function decode(fragment) {
   if (!fragment.startsWith(NAME)) return null;
   require(fragment.length <= LENGTH_MAX, `it is longer than ${LENGTH_MAX} characters`);

@@ -1,11 +1,13 @@
-// A part of the measurement in a worker of its own, which nothing else in the page holds up. Where no
-// worker starts the part is in the page's own thread, and the page and the file say so.
+// Runs a part of the measurement in its own worker, so that the rest of the page cannot delay it.
+// If the worker does not start, the part runs in the page's thread, and the page and the file
+// report that.
 
 const STARTS_MS = 5000;
 
 export const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// A part in a worker; none if that does not start. `hear` gets what the part tells.
+// Starts a part in a worker; returns `null` if the worker does not start. `hear` receives the
+// part's messages.
 export async function inWorker(script, hear) {
   let worker;
   try {
@@ -33,7 +35,7 @@ export function inPage(Part, hear) {
   return { where: "page", ask: ([name, ...values]) => { part[name](...values); }, end: () => {} };
 }
 
-// In a worker: makes the part, and does what it is asked to. In the page nothing.
+// In a worker, creates the part and executes the requests of the page. Does nothing in the page.
 export function serve(Part) {
   if (typeof DedicatedWorkerGlobalScope === "undefined") return;
   const part = new Part((told) => postMessage(told));

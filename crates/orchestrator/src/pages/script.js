@@ -1,5 +1,5 @@
-// Enhances pages: shows values of charts, zooms, applies filters without a reload, follows the
-// store. Pages show everything without this script, too.
+// Enhances pages: shows values of charts, zooms, applies filters without a reload, and updates the
+// page when results arrive. Without this script, pages have the same content.
 "use strict";
 (() => {
   const answer = document.getElementById("answer");
@@ -10,7 +10,7 @@
 
   let asked = 0;
 
-  /** Fetches what the page shows for an address, and shows it. */
+  /** Fetches and shows the page's content for an address. */
   async function show(address, pushes) {
     const mine = ++asked;
     const url = new URL(address, location.href);
@@ -33,13 +33,13 @@
       }
       if (pushes) history.pushState(null, "", address);
     } catch {
-      // Offline: what is shown stays, and the next filter or event tries again.
+      // Offline: the page keeps its content, and the next filter or event retries.
     } finally {
       if (mine === asked) answer.classList.remove("waiting");
     }
   }
 
-  /** The address that the form asks for, without what is empty. */
+  /** Returns the address for the form's fields, without the empty ones. */
   function formAddress() {
     const said = new URLSearchParams();
     for (const [name, value] of new FormData(form)) if (value !== "") said.append(name, value);
@@ -47,7 +47,7 @@
     return form.getAttribute("action") + (query ? "?" + query : "");
   }
 
-  /** Puts an address into the form. */
+  /** Sets the form's fields from an address. */
   function fill(address) {
     const said = new URL(address, location.href).searchParams;
     for (const control of form.elements) {
@@ -83,7 +83,7 @@
 
   function place(scale, value) { return scale.kind === "log" ? Math.log10(value) : value; }
 
-  /** The value of a scale at this part of its length. */
+  /** Returns the value at a fraction of a scale's length. */
   function valueAt(scale, part) {
     const [from, to] = [place(scale, scale.from), place(scale, scale.to)];
     const value = from + (to - from) * part;
@@ -101,7 +101,7 @@
     return Number.isInteger(value) ? text.slice(0, 10) : text.slice(0, 16).replace("T", " ");
   }
 
-  /** `round-trip time, ms` as `round-trip time` and `ms`. */
+  /** Splits an axis title such as `round-trip time, ms` into name and unit. */
   function named(scale) {
     const at = scale.name.lastIndexOf(", ");
     return at < 0 ? ["", scale.name] : [scale.name.slice(0, at), scale.name.slice(at + 2)];
@@ -135,7 +135,7 @@
       element.addEventListener("keydown", (event) => this.key(event));
     }
 
-    /** Where a pointer is: the panel, and the value of its horizontal scale. */
+    /** Returns the panel under the pointer, and the value there on the panel's horizontal scale. */
     value(event) {
       const box = this.svg.getBoundingClientRect();
       const view = this.svg.viewBox.baseVal;
@@ -162,7 +162,7 @@
       return left + (right - left) * Math.min(1, Math.max(0, partOf(panel.x, x)));
     }
 
-    /** Tells the values at a place, and draws a line there. */
+    /** Shows the curves' values at a position, and draws a line there. */
     tell(x) {
       if (!this.xs.length) return;
       this.at = this.xs.indexOf(nearest(this.xs.map((it) => [it]), x)[0]);
@@ -216,7 +216,7 @@
       else this.ask(...ends.map((end) => String(Number(end.toPrecision(3)))));
     }
 
-    /** Looks at a part of the horizontal scale. */
+    /** Zooms to a range of the horizontal scale. */
     ask(low, high) {
       const [first, second] = this.zoom.map((name) => name && form?.elements[name]);
       if (!first || !second) return;
@@ -241,13 +241,13 @@
   }
   prepare();
 
-  // --- What is new ---------------------------------------------------------------------------
+  // --- New results ---------------------------------------------------------------------------
 
   const QUIET_MS = 10000;
   let shown = Date.now();
   let waiting = null;
 
-  /** Nobody reads a value, chooses a part of a chart or has something of it in use. */
+  /** Returns true if an update would disturb nobody: neither pointer nor focus is in the results. */
   function isFree() {
     return !document.hidden && !answer.matches(":hover") && !answer.contains(document.activeElement);
   }
@@ -266,7 +266,7 @@
   if (answer && answer.hasAttribute("data-live") && "EventSource" in window) {
     let first = true;
     const events = new EventSource("/live");
-    // The first says how things are now, which the page shows already.
+    // The first event describes the present state, which the page already shows.
     events.addEventListener("change", () => { if (first) first = false; else refresh(); });
     window.addEventListener("pagehide", () => events.close());
   }

@@ -130,7 +130,7 @@
         swatch = null;
       } else if (frame && isCurve(node)) {
         const points = pointsOf(node);
-        // A short stroke without a name is a mark.
+        // A short stroke without a name is a marker, not a curve.
         if (points.length > 2 || names.has(node.getAttribute('class'))) {
           const inks = [node];
           if (before?.localName === 'polygon') inks.push(before);
@@ -145,7 +145,8 @@
     return { svg, names, frames: frames.filter((frame) => frame.curves.length > 0) };
   };
 
-  // Returns the row of a curve in a column of pixels, or of a step its end; null outside the curve.
+  // Returns the vertical position of a curve in a column of pixels, or the end of the step there;
+  // null outside the curve.
   const heightAt = (points, x) => {
     if (points.length === 0 || x < points[0][0] - 1 || x > points.at(-1)[0] + 1) return null;
     let [low, high] = [0, points.length - 1];

@@ -1,5 +1,6 @@
-// One page of a call, as a function of whether it sends picture and sound. It defines `call`,
-// `describe`, `limitVideo` and `readStatistics`, through which the program connects two pages.
+// One page of a call, as a function whose argument says whether it sends picture and sound. It
+// defines `call`, `describe`, `limitVideo` and `readStatistics`, which the program calls to connect
+// two pages.
 async (sends) => {
     // Two browsers encode and decode on one machine: a larger picture would need faster processors.
     const picture = { width: 640, height: 360, frameRate: 30 };
@@ -29,7 +30,8 @@ async (sends) => {
     };
     for (const track of media.getTracks()) {
         if (sends) noteFrames(call.addTrack(track, media), track.kind === 'video' ? frames.sent : null);
-        // A page that may use the camera, and uses it no longer, shows its addresses to the other.
+        // A page with the permission for the camera puts its real addresses into its candidates,
+        // also after it has stopped the camera.
         else track.stop();
     }
 

@@ -1,5 +1,5 @@
 // A player of films, as a function of the flow's settings. It defines `play` and `report`, and
-// returns the version of dash.js; null if the script before it was not dash.js.
+// returns the version of dash.js; null if the script that was loaded before it was not dash.js.
 ({ player, bufferSeconds, lowestKilobits }) => {
     const dash = globalThis.dashjs?.MediaPlayer?.().create();
     if (!dash) return null;
