@@ -1,4 +1,5 @@
--- Puts a day together, again where it was before: results come late. {day:Date} is the day.
+-- Summarises a day, and replaces an earlier summary of it: some results arrive days later.
+-- {day:Date} is the day.
 
 ALTER TABLE sums DROP PARTITION {day:Date};
 
@@ -11,6 +12,7 @@ SELECT
     uniqExactState(pseudonym) AS devices,
     sumMapState(bins, counts) AS histogram
 FROM series FINAL
--- Runs of a device's own, which nobody scheduled, are in no pooled number.
+-- Pooled numbers exclude runs that no orchestrator scheduled: a device makes them while it reaches
+-- none.
 WHERE day = {day:Date} AND run > 0
 GROUP BY day, plan, hour, cohort, region, model, firmware, step, kind, dscp;

@@ -1,4 +1,4 @@
--- Latency of each cohort and class by day, with how many tests and devices it is of.
+-- Latency of each cohort and class by day, with the numbers of tests and devices.
 
 SELECT
     plan, day, cohort, step, dscp,

@@ -1,4 +1,5 @@
--- Results of a fleet in ClickHouse, for more than one database holds. Run once.
+-- Tables for the results of a fleet in ClickHouse, when they exceed one PostgreSQL database. Run
+-- once.
 --
 -- A line of `inbox` is a stored result as JSON (`StoredResult` of underload-fleet); no command of
 -- the program writes them yet (docs/fleet/storage.md). It becomes a row of `series` for each series
