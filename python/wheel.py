@@ -1,7 +1,7 @@
 """Packs a native module that cargo built into a wheel: `wheel.py LIBRARY VERSION FOLDER`.
 
-For tests alone: what they need is built once, by the same cargo command as everything else. Users
-get maturin's wheel. Prints the wheel's path.
+For tests only, so that one cargo command builds everything they need. Users install maturin's
+wheel. Prints the wheel's path.
 """
 
 import base64

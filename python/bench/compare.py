@@ -1,4 +1,5 @@
-"""The package beside the program, in one run: `compare.py PROGRAM REPLAY [PART [SIZE]]`.
+"""Compares the speed of the package with that of the program: `compare.py PROGRAM REPLAY [PART
+[SIZE]]`.
 
 PROGRAM is `underload`, REPLAY the example `replay_columns`, both built for release. Parts: `runs`
 (SIZE: repeats), `packets` (packets), `own` (packets), `environment` (steps), `sweep` (lines of
@@ -49,7 +50,8 @@ def main(program: str, replay: str, part: str = "", size: str = "") -> None:
 
 
 def runs(program: str, repeats: int) -> None:
-    """Alternating, so that a busy machine meets both alike. Both write a run directory."""
+    """Times runs of the program and of the package in turn, so that other load affects both
+    equally. Both write a run directory."""
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(TIMES):
@@ -67,7 +69,8 @@ def runs(program: str, repeats: int) -> None:
 
 
 def stepping(replay: str, count: int) -> None:
-    """The same packets, made by the same rule there."""
+    """Times a replay of packets in the package, and in `replay_columns`, which generates the same
+    packets."""
     at = numpy.arange(count, dtype="u8")
     packets = {
         "time_ns": at * 50_000,
@@ -88,7 +91,7 @@ def stepping(replay: str, count: int) -> None:
 
 
 class Both(ul.Aqm):
-    """A class that is asked twice about each packet, and lets all pass."""
+    """A queue whose two methods are called for each packet, and pass all of them."""
 
     def on_enqueue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
         return "pass"
@@ -98,7 +101,7 @@ class Both(ul.Aqm):
 
 
 class BoDe(ul.Aqm):
-    """That of the tutorial."""
+    """The BoDe of the tutorial."""
 
     def on_dequeue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
         waited_ns = now_ns - packet.arrived_ns
@@ -106,7 +109,7 @@ class BoDe(ul.Aqm):
 
 
 class Aimd(ul.CongestionControl):
-    """That of `docs/contributing/benchmarks.md`."""
+    """The congestion control of `docs/contributing/benchmarks.md`."""
 
     def __init__(self) -> None:
         self.threshold = float("inf")
@@ -120,8 +123,8 @@ class Aimd(ul.CongestionControl):
 
 
 def own(count: int) -> None:
-    """Packets through classes of Python beside built-in queues, by the processor's time: a replay,
-    and a run."""
+    """Compares the processor time of queues written in Python with that of built-in queues, in a
+    replay and in a run."""
     at = numpy.arange(count, dtype="u8")
     packets = {"time_ns": at * 60_000, "len": numpy.full(count, 1_000, "u4")}
     queues = {"bode": "bode", "BoDe": ul.own(BoDe), "Both": ul.own(Both)}
@@ -171,7 +174,8 @@ def environment(steps: int) -> None:
 
 
 def sweep(program: str, lines: int) -> None:
-    """The study as a run of the program, which draws no page, and as a sweep; alternating."""
+    """Times the study in turn as a run of the program, without its report, and as a sweep of the
+    package."""
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(ROUNDS):
@@ -188,8 +192,8 @@ def sweep(program: str, lines: int) -> None:
 
 
 def on_ray(lines: int) -> None:
-    """The same on two nodes of one processor, beside this process on as many threads. The cluster
-    is there, and its workers have started, before the clock does."""
+    """Times the study on a Ray cluster of two nodes with one processor each, and in this process
+    with two threads. The cluster and its workers are started before the clock."""
     from ray.cluster_utils import Cluster
 
     from underload import _ray

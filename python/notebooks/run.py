@@ -1,11 +1,11 @@
-"""Runs notebooks as Jupyter does, from the first cell to the last, each in an empty folder of its
-own, and makes pages of them.
+"""Runs notebooks as Jupyter does, from the first cell to the last, each in a new empty folder, and
+converts them to pages of the book.
 
     python run.py comcast-study.ipynb          # or several
     python run.py --pages DIR *.ipynb          # and writes each as a page with its pictures
 
-With UNDERLOAD_QUICK set, the notebooks run short forms of everything. They are kept without what
-they show: `jupyter nbconvert --clear-output --inplace FILE` removes it.
+With UNDERLOAD_QUICK set, the notebooks run short forms of everything. The repository stores
+notebooks without outputs: `jupyter nbconvert --clear-output --inplace FILE` removes them.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 
 class NotebookError(Exception):
-    """What is wrong with a notebook, or with one of its cells."""
+    """A notebook that is invalid or fails; the message says where."""
 
 
 def read(path: Path) -> Any:
-    """A notebook that is kept as it should be: without outputs, beginning with a heading."""
+    """Reads a notebook. Raises `NotebookError` if it has outputs or does not begin with a
+    heading."""
     try:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
     except OSError as error:
         raise NotebookError(f"{path}: {error.strerror}") from None
     except Exception as error:
-        # Parsers of several formats, each with its own errors.
+        # nbformat's parsers raise errors of many types.
         raise NotebookError(f"{path}: no notebook: {error}") from None
     for number, cell in enumerate(notebook.cells, 1):
         if cell.get("outputs") or cell.get("execution_count") is not None:
@@ -58,11 +59,12 @@ def read(path: Path) -> Any:
 
 
 def execute(notebook: Any, name: str, limit_s: float) -> None:
-    """Runs it in a kernel of its own; what it shows is then in it."""
+    """Executes the notebook in a new kernel, which adds the outputs to its cells."""
     with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
         empty = Path(folder, "empty")
         empty.mkdir()
-        # Sockets as files, in a folder that other users of this machine cannot enter.
+        # Unix sockets in a folder that other users of this machine cannot enter, instead of TCP
+        # ports.
         sockets = {"transport": "ipc", "ip": str(Path(folder, "kernel"))}
         client = NotebookClient(
             notebook,
@@ -81,14 +83,15 @@ def execute(notebook: Any, name: str, limit_s: float) -> None:
 
 
 def skipped(notebook: Any) -> list[str]:
-    """The lines with which cells say that they were skipped."""
+    """Returns the lines by which cells report that they were skipped."""
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
     lines = (line for output in outputs for line in output.get("text", "").splitlines())
     return [line for line in lines if line.startswith("SKIPPED ")]
 
 
 def page(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
-    """A notebook that was run as a page of the book, and its pictures by their files' names."""
+    """Converts an executed notebook to a page of the book. Returns its text, and the pictures by
+    file name."""
     shown = Config({"NbConvertBase": {"display_data_priority": ["image/svg+xml", "text/plain"]}})
     named = {"unique_key": stem, "output_files_dir": ""}
     text, resources = MarkdownExporter(config=shown).from_notebook_node(notebook, named)
@@ -105,7 +108,7 @@ def page(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
 
 
 def run(path: Path, pages: Path | None, limit_s: float) -> None:
-    """One notebook, and its page; a page is written once all of it has run."""
+    """Runs a notebook, and writes its page if all cells succeed."""
     notebook = read(path)
     execute(notebook, path.name, limit_s)
     for line in skipped(notebook):
@@ -120,7 +123,7 @@ def run(path: Path, pages: Path | None, limit_s: float) -> None:
 
 
 def main() -> int:
-    """The command line; gives the exit status."""
+    """Parses the command line and runs the notebooks. Returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
     parser.add_argument("--pages", type=Path, metavar="DIR", help="writes each as a page into this folder")

@@ -1,4 +1,5 @@
-"""The archive of a fleet: other programs read it, and find what its pages show."""
+"""The archive of a fleet: other programs read the same numbers from it that the fleet's pages
+show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whatever is given, an error names it in the program's words, or it works; nothing else."""
+"""Invalid input of any kind raises the package's errors with the program's message, and never
+crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks run beside the installed package, from the folder they are kept in."""
+"""The benchmarks run with the installed package, from their folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="SKIPPED benchmarks:
 
 
 def test_they_find_the_installed_package_and_name_their_parts(tmp_path: Path) -> None:
-    # A script's folder is where Python looks first: the package's sources must not be there.
+    # Python imports from a script's folder first, so the package's sources must not be in that
+    # folder.
     command = [sys.executable, str(SCRIPT), "underload", "replay", "nothing"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -103,7 +103,7 @@ def quiet(kind: str, value: Any) -> None:
 def test_every_missing_unit_is_computed_once(
     units: int, stored: set[int], workers: int, seed: int, seconds: float
 ) -> None:
-    """In whichever order ranges finish."""
+    """Units are stored once in any order in which ranges finish."""
     stored = {it for it in stored if it < units}
     folder = Kept(units, stored)
     pool = Hostile(Random(seed), workers, seconds=seconds)
@@ -152,7 +152,7 @@ def test_the_last_ranges_are_small() -> None:
     assert folder.missing(0) is None
     sizes = [end - first for first, end in pool.all_asked]
     assert max(sizes) == 100
-    # The premise: the batch size had grown by then. No batch but the last is smaller
+    # The test requires that the batch size had grown by then. Only the last batch may be smaller
     # than needed.
     tail = sizes[sizes.index(100) :]
     assert all(it >= 100 // _cluster.LEAST_SHARE for it in tail[:-1])
@@ -194,8 +194,7 @@ def test_long_waits_are_reported() -> None:
 
 
 class Threads:
-    """Ranges as futures that threads compute, each with a separate sweep made of what a worker is
-    sent."""
+    """A pool of threads. Each creates a separate sweep from the data that a worker receives."""
 
     def __init__(self, raw: Any, workers: int) -> None:
         self.executor = ThreadPoolExecutor(workers)
@@ -231,7 +230,7 @@ def tables(folder: Path) -> list[str]:
 def swept_by(
     monkeypatch: pytest.MonkeyPatch, pool: Callable[[Any], Any], out: Path, **more: Any
 ) -> ul.Sweep:
-    """`ul.sweep` on a pool that stands for Ray's."""
+    """Runs `ul.sweep` on a pool in place of Ray's."""
 
     class Connected:
         def __init__(self, on: str, raw: Any) -> None:
@@ -266,7 +265,7 @@ def test_a_cluster_writes_the_same_tables_as_this_machine(
 
 
 class Stopped(Threads):
-    """By Ctrl-C, while its fourth batch is waited for."""
+    """Interrupts the sweep by Ctrl-C while it waits for its fourth batch."""
 
     def result(self, batch: Future[bytes]) -> Computed:
         if self.results > 6:
@@ -320,7 +319,7 @@ def test_errors_of_a_cluster_name_it(
     with pytest.raises(ul.MissingLibrary, match=r"pip install 'underload\[ray\]'"):
         swept("ray")
 
-    # A folder of that name, which Python treats as a module.
+    # Python treats a folder of that name as a module.
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
     with pytest.raises(ul.MissingLibrary, match=r"pip install 'underload\[ray\]'"):
         swept("ray://127.0.0.1:1")
@@ -358,7 +357,7 @@ def test_another_underload_is_refused_with_both_versions(monkeypatch: pytest.Mon
 
 
 def test_a_worker_with_other_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a version whose commit is not known, its own bytes tell."""
+    """Versions without a known commit are compared by the bytes of the module."""
     raw = ul._underload.Sweep.build("swept", scenario()._native(), {"repeats": 1})
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda parcel: parcel))
     monkeypatch.setattr(_ray, "_KNOWN", {})

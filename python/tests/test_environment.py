@@ -1,4 +1,4 @@
-"""Environments: by Gymnasium's own checks, and by what the simulator must do."""
+"""Environments pass Gymnasium's checks, and steer the simulator as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: the same in every library as in the run directory's Parquet."""
+"""Frames have the same values in every library and in the run directory's Parquet files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def test_every_library_reads_what_the_parquet_file_has(
     run, directory = saved
     frame = getattr(run, table)
     path = directory / f"{table}.parquet"
-    # Stored tables keep the older name of the column.
     theirs = polars.read_parquet(path)
     ours = frame.to_polars()
     assert len(ours) == len(frame) > 0

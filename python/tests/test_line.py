@@ -28,7 +28,8 @@ pytestmark = [
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """A server that ends with its test; the file of known servers is in the test's directory."""
+    """Starts a server that ends with its test. The file of known servers is in the test's
+    directory."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     command = [PROGRAM, "serve", "--bind", "127.0.0.1", "--port", "0", "--json"]

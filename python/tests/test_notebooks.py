@@ -1,4 +1,4 @@
-"""The notebooks are kept without outputs, and what runs them says what is wrong and where."""
+"""The notebooks are stored without outputs, and `run.py` reports what is wrong and where."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def notebook(place: Path, *sources: str) -> Path:
 
 
 def run(*arguments: object) -> tuple[int, str]:
-    """Status, and all that was said."""
+    """Returns the exit status and all output."""
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return done.returncode, done.stdout + done.stderr

@@ -1,4 +1,5 @@
-"""Queues whose decisions are Python's: in runs, replays and step by step, and when they fail."""
+"""Queues written in Python: in runs, in replays and step by step, and how their failures are
+reported."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class BoDe(ul.Aqm):
 
 
 class Coin(ul.Aqm):
-    """Signals every so many arrivals on average, by its own random numbers."""
+    """Signals 2 % of arrivals, drawn from the queue's random numbers."""
 
     def on_enqueue(self, now_ns: int, packet: ul.PacketMeta, backlog: ul.Backlog) -> ul.Verdict:
         return "signal" if self.rng.random() < 0.02 else "pass"
@@ -77,7 +78,7 @@ def test_bode_in_python_is_bode_in_a_replay() -> None:
 
 
 def test_a_wrong_bode_is_noticed() -> None:
-    """What the comparisons above would say of a class that serves one packet too many."""
+    """The comparisons above detect a class that serves one packet too many."""
     queues = [ul.own(BoDe, exempt=4, bound_ns=5_000_000), "bode:bound=5ms"]
     runs = [ul.run(scenario(queue), cache=False) for queue in queues]
     assert numbers(runs[0], "own") != numbers(runs[1], "own")
@@ -200,7 +201,7 @@ def test_a_class_that_cannot_be_made_is_told_of() -> None:
 
 
 def test_its_objects_end_with_their_trial_on_their_own_thread() -> None:
-    """Some of Python's objects can be given up only where they were made: a queue is one."""
+    """Some Python objects, such as a queue, must be freed in the thread that created them."""
     threads: list[tuple[int, int]] = []
 
     class Holds(ul.Aqm):
@@ -228,9 +229,10 @@ def test_a_queue_that_drops_everything_ends() -> None:
 
 
 class Endless(ul.Aqm):
-    """Never answers; one that is stubborn catches what interrupts it."""
+    """Never returns; if `stubborn`, it also catches the interrupt."""
 
-    # No lock: one that is held when the interrupt arrives would never be released.
+    # Uses no lock: the interrupt could arrive while the lock is held, and it would never be
+    # released.
     begun = False
     made: list[Endless] = []
 
@@ -250,7 +252,7 @@ class Endless(ul.Aqm):
 
 
 def press_when_begun() -> threading.Thread:
-    """Presses Ctrl-C once a class has begun not to answer."""
+    """Sends Ctrl-C once a class is in its endless call."""
     Endless.begun = False
 
     def press() -> None:
@@ -269,7 +271,7 @@ def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
     with pytest.raises(ul.Interrupted):
         ul.run(scenario(ul.own(Endless, stubborn=stubborn)), cache=False)
     presser.join()
-    # A class that catches the interrupt keeps running; here it must end some time.
+    # A class that catches the interrupt keeps running, so the test bounds its time.
     assert not Endless.made[-1].released
     Endless.made[-1].released = True
 
@@ -335,7 +337,8 @@ def test_it_is_not_resumed_nor_swept_nor_live(tmp_path: Any) -> None:
 
 
 def test_trials_are_never_taken_from_the_cache() -> None:
-    """A run that is long enough for the cache computes each trial anew."""
+    """Runs with Python classes are not cached: a run long enough for the cache computes each trial
+    again."""
     calls: list[int] = []
 
     class Counted(ul.Aqm):

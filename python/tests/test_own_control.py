@@ -1,4 +1,4 @@
-"""Congestion controls of one's own, in runs."""
+"""Congestion controls written in Python, in runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import underload as ul
 
 
 class Fixed(ul.CongestionControl):
-    """A window that stays as it is."""
+    """A congestion control with a constant window."""
 
     def __init__(self, segments: float = 20) -> None:
         self.cwnd = segments
@@ -24,7 +24,8 @@ class Fixed(ul.CongestionControl):
 
 
 class Aimd(ul.CongestionControl):
-    """Slow start, then a segment per round trip; half after a loss: RFC 5681 in short."""
+    """A minimal RFC 5681: slow start, then one segment per round trip; half the window after a
+    loss."""
 
     def __init__(self) -> None:
         self.threshold = float("inf")

@@ -1,4 +1,5 @@
-"""Sweeps on a Ray cluster of two nodes on this machine; told and left out where Ray is missing."""
+"""Sweeps on a Ray cluster of two nodes on this machine. Skipped, with a message, if Ray is not
+installed."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def tables(folder: Path) -> list[str]:
 
 
 class Watch:
-    """A progress bar that does something after so many units."""
+    """A progress bar that calls a function after a number of units."""
 
     def __init__(self, at: list[int], act: Any) -> None:
         self.at, self.act, self.done = list(at), act, 0
@@ -72,7 +73,7 @@ class Watch:
 
 
 def busy_workers(cluster: Any) -> list[int]:
-    """Processes of this cluster alone that compute at the moment."""
+    """Returns the processes of this cluster that are computing."""
     found = []
     for node in cluster.list_all_nodes():
         for raylet in node.all_processes["raylet"]:
@@ -146,7 +147,7 @@ def test_ctrl_c_stops_the_workers(cluster: Any, tmp_path: Path) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    # Once by a separate connection, and once by one that stays open.
+    # Sweeps once over a new connection, and once over one that stays open.
     ray.init(address="auto", log_to_driver=False)
     try:
         watch = Watch([50], interrupt)

@@ -1,4 +1,4 @@
-"""The README's example prints what stands below it."""
+"""The README's example prints the output shown below it."""
 
 from __future__ import annotations
 

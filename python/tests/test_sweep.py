@@ -1,4 +1,4 @@
-"""Sweeps: whole, resumed, computed by others, wrong."""
+"""Sweeps: complete, resumed, computed by a cluster, and invalid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_sweep_has_a_row_per_cell_and_trial(tmp_path: Path) -> None:
     worst = {row["variant"]: row["load.rtt.p99"] for row in by_variant}
     assert worst["codel"] < worst["fifo"]
     assert done.scan().collect().height == 24 and done.failed == []
-    # A cell equals a run with the same keys.
+    # A cell has the same numbers as a run with the same keys.
     run = ul.run(scenario(), repeats=2, set={"path.up": "5mbit", "path.rtt": "80ms"})
     mine = cells.filter((cells["up"] == "5mbit") & (cells["rtt.amount"] > 0.07))
     for row in mine.to_dicts():

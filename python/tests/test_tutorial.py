@@ -1,4 +1,5 @@
-"""What the tutorials print in Python is what stands below it, and what the reference shows runs."""
+"""The Python examples of the tutorials print the output shown below them, and those of the
+reference run."""
 
 from __future__ import annotations
 

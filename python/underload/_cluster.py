@@ -35,9 +35,9 @@ class Computed(NamedTuple):
     """The result of a range."""
 
     units: bytes
-    """Its units, as `_underload.SweepFolder.append` takes them."""
+    """The results of its units, in the form that `_underload.SweepFolder.append` accepts."""
     seconds: float
-    """How long the worker computed."""
+    """Seconds that the worker computed."""
 
 
 class Pool(Protocol):
@@ -127,7 +127,7 @@ class Size:
         """Records that a range of this many units took this long."""
         took = max(seconds, 1e-9) / units
         known = self._seconds_per_unit
-        # A mean with earlier ranges: units differ, and no single range decides.
+        # Averages with earlier ranges, because the durations of units differ.
         self._seconds_per_unit = took if known is None else (known + took) / 2
         wanted = int(SECONDS_OF_BATCH / self._seconds_per_unit)
         most = max(self.units, units * MOST_GROWTH)

@@ -246,7 +246,7 @@ def own(
 
 
 def _plain(key: str, word: str) -> str:
-    """Returns the word, if a SPEC can contain it."""
+    """Returns the word. Raises `SpecError` if a SPEC cannot contain it."""
     plain = word.isascii() and all(it.isalnum() or it in "_-+.%/" for it in word)
     if not word or len(word) > 80 or not plain:
         raise SpecError(
@@ -276,7 +276,7 @@ def _changed(
 
 
 def brought(*values: Any) -> tuple[list[_Brought], list[tuple[_Brought, str | None]]]:
-    """Returns the own queues and congestion controls in some values, each once."""
+    """Returns the queues and congestion controls written in Python among some values, each once."""
     found: dict[str, Any] = {}
     for value in _all_in(values, 0):
         known = found.setdefault(value.spec, value)

@@ -18,9 +18,9 @@ class Plot(NamedTuple):
     title: str
     """Its title."""
     caption: str
-    """How to read it."""
+    """How to read the plot."""
     svg: str
-    """The picture, with its style."""
+    """The SVG document, with its style sheet."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes the plot to a file."""

@@ -19,7 +19,7 @@ class Packet(NamedTuple):
     """A packet that left a queue or reached the far end of a link."""
 
     id: int
-    """Its number, from 0, in the order in which packets were offered."""
+    """The number of the packet, from 0, in the order in which packets were offered."""
     length: int
     """Bytes."""
     flow: int
@@ -110,7 +110,7 @@ class Queue:
         return self._native
 
     def _brought(self) -> Any:
-        """The class of an own queue, from which the native module builds it; otherwise `None`."""
+        """The Python class that decides for this queue; `None` for a built-in queue."""
         return None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -187,7 +187,8 @@ def queue(name: str, *, link: str | None = None, seed: int = 1, **parameters: An
     try:
         _underload.queue_label(made.spec, link)
     except SpecError as error:
-        # A parameter that depends on the link is not missing while there is no link.
+        # Some parameters have defaults that depend on the link, so without a link they are not
+        # reported as missing.
         if link is not None or "because no link" not in str(error):
             raise
     return made
@@ -256,7 +257,8 @@ def _columns(packets: Any) -> Mapping[str, Any]:
 
 
 def _array(numpy: Any, name: str, values: Any, kind: str) -> Any:
-    """A column as an array of that type; an array that has it already is not copied."""
+    """Returns a column as an array of that type; does not copy an array that already has the
+    type."""
     if values is None:
         return None
     try:
@@ -303,7 +305,7 @@ def _packet(row: tuple[int, int, int, int, int, int], left_ns: int) -> Packet:
 
 
 def _spec(name: str, parameters: Mapping[str, Any]) -> str:
-    """`NAME:key=value,...`, with what the parameters add."""
+    """Returns the SPEC `NAME:key=value,...` with these parameters added."""
     items = [f"{key.replace('_', '-')}={_word(value)}" for key, value in parameters.items()]
     if not items:
         return name

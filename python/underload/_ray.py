@@ -26,7 +26,7 @@ class Parcel(NamedTuple):
     identity: str
     """The identity of the driver's sweep."""
     program: str
-    """What computes the sweep on the driver."""
+    """The driver's object that computes the sweep."""
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
     try:
         import ray
 
-        # A folder of that name beside a script counts as a module, too: an empty one.
+        # A folder named `ray` beside a script can also be imported, as an empty module.
         ray.is_initialized  # noqa: B018
     except (AttributeError, ImportError) as error:
         wanted = "which is not installed: pip install 'underload[ray]'"
@@ -125,8 +125,8 @@ class RayPool:
 
 
 def _task() -> Callable[..., tuple[str, Any, float]]:
-    """The code of a worker. It is sent by value, so that it can report a node with no underload, or
-    another version."""
+    """Defines the code of a worker. Ray sends it by value, so that it can report a node that lacks
+    underload or has another version."""
 
     def underload_sweep(
         said: tuple[str, str], parcel: tuple[Any, str, str], first: int, end: int
@@ -152,7 +152,7 @@ def _task() -> Callable[..., tuple[str, Any, float]]:
 
 
 _KNOWN: dict[str, _underload.Sweep] = {}
-"""The sweep of this worker, by its identity."""
+"""The sweeps of this worker, by their identity."""
 
 
 def work(
@@ -180,7 +180,8 @@ def work(
 
 
 def _words(error: BaseException) -> str:
-    """Returns an error in one line: Ray's errors have pages, and the first or last line matters."""
+    """Shortens an error to one line: Ray's errors fill pages, and only the first or last line
+    matters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ends = lines if len(lines) < 2 else [lines[0], lines[-1]]
     return ": ".join([type(error).__name__, *ends])

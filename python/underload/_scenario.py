@@ -230,7 +230,7 @@ class Scenario:
         )
 
     def _own_values(self) -> tuple[Any, ...]:
-        """The values that may be own algorithms."""
+        """The values of the scenario that may be algorithms written in Python."""
         flows = tuple(flow.keys for flow in self._flows)
         variants = tuple(changes for _, changes in self._variants)
         return (self._head, self._path, flows, variants, self._sweeps)

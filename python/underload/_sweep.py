@@ -24,7 +24,7 @@ PATH_KEYS = (
 
 
 class Range(NamedTuple):
-    """The values between two, for an axis of a design that draws points."""
+    """A range of values, for an axis of a design that draws points at random."""
 
     first: Value
     last: Value
@@ -162,7 +162,7 @@ def sweep(
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
     hearing = Hearing(scenario.name, "unit", progress)
     try:
-        # Ctrl-C may come again while the bar is closed.
+        # The user may press Ctrl-C again while the bar is being closed.
         try:
             if on != "local":
                 _compute_on_cluster(raw, folder, on, hearing)

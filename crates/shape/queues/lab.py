@@ -57,7 +57,8 @@ def traces():
 
 
 def left():
-    """What is left, after the kernel had 5 s: it frees maps later than it removes their users."""
+    """Returns the maps and queues that remain after 5 s. The kernel frees a map some time after its
+    last user."""
     for _ in range(50):
         maps, queue = traces()
         if not maps and "ul_" not in queue:
@@ -69,8 +70,8 @@ def left():
 def flood(count, interval):
     """Sends numbered packets; returns their times and the numbers that arrived, in order.
 
-    A sender that was late sends no burst afterwards: the virtual time of a guest jumps while it
-    waits for its files.
+    A late sender skips packets instead of sending a burst: the virtual time of a guest jumps while
+    it waits for its files.
     """
     sink = sink_socket()
     source = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -92,7 +93,7 @@ def flood(count, interval):
 
 
 def sink_socket():
-    """A socket in the other network namespace, which takes a whole flood."""
+    """Returns a socket in the other network namespace, with a buffer for a whole flood."""
     made = []
 
     def make():
@@ -109,8 +110,9 @@ def sink_socket():
 
 
 def replayed(settings, sent):
-    """The numbers that the natively compiled queue sends, if it shapes by itself."""
-    # A C program fills a buffer before it writes to a pipe.
+    """Returns the numbers of the packets that the natively compiled queue sends, if the queue
+    itself shapes."""
+    # `stdbuf` flushes after each line: by default, a C program buffers its output to a pipe.
     native = subprocess.Popen(["stdbuf", "-oL", NATIVE], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True)
 
@@ -156,7 +158,8 @@ def bounds():
               f"{counts['late']} dropped")
         words = [1, mbit * 10**6, 1000, 2**64 - 1, bound_ms * 10**6, 3, 0]
         expected = replayed(words, sent)
-        # A packet that waits nearly the bound is sent in one and its neighbour in the other.
+        # Timing differs slightly: a packet whose wait is close to the bound may be sent by one
+        # queue and dropped by the other.
         shifts = [abs(a - b) for a, b in zip(arrived, expected)]
         differ = len(set(expected) ^ set(arrived)) / len(sent)
         prove("fates of timed packets", abs(len(arrived) - len(expected)) <= 2 and max(shifts) <= 2,
@@ -198,7 +201,8 @@ def docsis_pie():
 
 
 def waiting_packet(add, remove):
-    """Instructions of a packet that waits: sent to a full device, of which another is read."""
+    """Returns the instructions per packet when each packet waits: the device is full, and each
+    packet sent follows a read of another."""
     device = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"t0", TUN_FLAGS))
     sh("ip link set t0 txqueuelen 4; ip addr add 10.8.0.1/24 dev t0; ip link set t0 up")
@@ -212,7 +216,8 @@ def waiting_packet(add, remove):
 
 
 def count(device):
-    """Prints the nanoseconds of a packet, which are instructions where QEMU counts them."""
+    """Prints the nanoseconds per packet; they equal instructions if QEMU derives time from its
+    instruction count."""
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.connect(("10.8.0.2", 9))
     data = bytes(PAYLOAD + 14)
@@ -224,14 +229,15 @@ def count(device):
         sender.send(data)
         os.read(device, 2048)
         spans.append(time.monotonic_ns() - started)
-    # The first ones fill caches of the kernel. Packets leave the queue two at a time, and the
+    # The first packets fill caches of the kernel. Packets leave the queue two at a time, and the
     # median leaves out the groups with a tick of the kernel's timer.
     groups = sorted(sum(spans[i:i + 8]) / 8 for i in range(400, len(spans), 8))
     print(groups[len(groups) // 2])
 
 
 def instructions():
-    """Instructions of a packet beyond those behind pfifo, and those inside of our programs."""
+    """Prints the instructions per packet in excess of pfifo's, and those executed in our BPF
+    programs."""
     def linux(kind):
         return waiting_packet(lambda: sh(f"tc qdisc add dev t0 root {kind} limit 1000"),
                               lambda: None)
@@ -241,7 +247,8 @@ def instructions():
                               lambda: (remove(), underload("remove", "t0")))
 
     def inside(spec):
-        """The kernel's statistics, with its reading of the clock."""
+        """Returns the kernel's run-time statistics of our programs; they include the kernel's
+        reading of the clock."""
         programs = {}
 
         def read():
@@ -296,7 +303,8 @@ def main():
        "name w1; ip link set w0 up; ip link set w1 up; ip -n lab addr add 10.9.0.2/24 dev v1; "
        "ping -c 1 10.9.0.2")
     print(os.uname().release, flush=True)
-    # Read the programs once: a guest's time jumps while it waits for files.
+    # Run each program once so that its files are cached: a guest's time jumps while it waits for
+    # files.
     sh(f"cat {PROGRAM} {NATIVE} $(command -v bpftool tc ip) > /dev/null; tc -V; ip -V")
     sh(f"bpftool struct_ops show; bpftool -j map show; {PROGRAM} kernel-queue show")
     proofs = {each.__name__: each for each in (bounds, two_and_change, docsis_pie, instructions, kills)}

@@ -1,4 +1,4 @@
-"""Sends each request as whoever may send it: an operator, a device, a server, or a stranger."""
+"""Authenticates each request as the role that may send it: operator, device, server or nobody."""
 
 import hashlib
 import hmac
@@ -36,7 +36,8 @@ schemathesis.auth.set_from_requests(Sender())
 
 @schemathesis.hook
 def map_body(context, body):
-    """JSON's schemas take 1.0 as a whole number; here whole numbers have no point."""
+    """JSON Schema accepts 1.0 as an integer; the orchestrator rejects integers with a decimal
+    point."""
     if isinstance(body, dict):
         return {name: map_body(context, value) for name, value in body.items()}
     if isinstance(body, list):
