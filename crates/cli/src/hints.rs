@@ -22,8 +22,8 @@ fn replacement(command: &str, word: &str) -> Option<&'static str> {
     rows.find(|(_, words, _)| words.split(' ').any(|known| known == word)).map(|(.., tip)| tip)
 }
 
-/// Options that are followed by a value that they do not take, and where the value goes. Without
-/// options, every value at the command.
+/// Tips for values after options that accept none: the command, its options and the tip. An empty
+/// list of options means any value that the command itself does not accept.
 const VALUES: [(&str, &[&str], &str); 3] = [
     (
         "measure",

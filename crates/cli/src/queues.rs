@@ -101,7 +101,7 @@ impl Row {
     }
 }
 
-/// Formats defaults by profile; the last text is that of all profiles without their own.
+/// Formats the defaults of profiles. The last text is for all profiles that `texts` does not name.
 fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
     let is_known = |name: &str| profiles.iter().any(|profile| profile.name == name);
     let mut named: Vec<(&str, String)> = Vec::new();

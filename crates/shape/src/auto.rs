@@ -24,41 +24,45 @@ use std::fmt;
 use underload_aqm::rate::Rate;
 use underload_record::schema::Direction;
 
-/// Seconds over which the base of the round trip is the smallest one: shorter, and a queue that
-/// stands for a while becomes the base; longer, and a changed path is noticed late.
+/// The base round trip is the smallest of this many seconds. A shorter time would make a lasting
+/// queue the base; a longer one would notice a changed path late.
 const BASE_SECONDS: usize = 20;
-/// Delay above the base that counts as a queue, besides that of [`HIGH_BYTES`].
+/// Delay above the base from which the delay counts as a queue, in addition to the delay of
+/// [`HIGH_BYTES`].
 const HIGH_US: i64 = 10_000;
 /// Bytes that may always wait, because slow lines send several packets at once: six of 1500 bytes.
 const HIGH_BYTES: u64 = 9_000;
-/// The time within which a queue is to be empty, besides the round trip that senders need to react.
+/// The time within which a queue should drain, in addition to the round trip that senders need to
+/// react.
 const DRAIN_MS: u64 = 150;
-/// Bounds of the share of the line's rate that emptying leaves free.
+/// Bounds of the share of the line's rate that is left free to drain a queue.
 const DRAIN_PERMILLE: (u64, u64) = (80, 500);
-/// After this time an empty queue is expected; a delay that stays is the path's own.
+/// After this time the queue is assumed to be empty; a delay that persists belongs to the path.
 const DRAIN_LONGEST_MS: u64 = 1_000;
-/// The rate after emptying, as a share of what the line carried.
+/// The rate after the queue has drained, as a share of the rate that the line carried.
 const RESUME_PERMILLE: u64 = 950;
-/// How long that rate lasts before it grows.
+/// Time for which the rate stays constant after the queue has drained.
 const HOLD_MS: u64 = 500;
-/// Growth per 100 ms. Slow first, because the line's rate is probably near; then faster, so that
-/// twice the rate is reached within 5 s.
+/// Growth of the rate per 100 ms: slow first, because the line's rate is probably near; then
+/// faster, so that the rate doubles within 5 s.
 const GROWTH_PERMILLE: [u64; 4] = [10, 15, 20, 30];
-/// How long each growth lasts before the next one.
+/// Time for which each growth applies before the next.
 const GROWTH_STEP_MS: u64 = 1_500;
-/// A direction is loaded from this share of its rate on, and idle below the other.
+/// A direction counts as loaded from `LOADED_PERMILLE` of its rate on, and as idle below
+/// `IDLE_PERMILLE`.
 const LOADED_PERMILLE: u64 = 750;
 const IDLE_PERMILLE: u64 = 250;
-/// A shaper that sends this share of its rate has packets waiting: no slower hop is before it.
+/// A shaper that sends this share of its rate has packets waiting, so its input is not limited by a
+/// slower hop.
 const FULL_PERMILLE: u64 = 950;
-/// A direction that was idle for longer does not cause a queue. Shorter, and a line that loses most
-/// of its rate at once would look idle.
+/// A direction that was idle for this time is not the cause of a queue. With a shorter time, a line
+/// that suddenly loses most of its rate would look idle.
 const BLAMED_MS: u64 = 3_000;
 /// Idle time before the rate returns to its base, by a tenth of the distance each second.
 const IDLE_AFTER_MS: u64 = 10_000;
-/// Answers that a decision needs.
+/// Minimum number of answers for a decision.
 const ANSWERS_MIN: usize = 3;
-/// Without an answer for this time nothing is decided.
+/// Without an answer for this time, the rate does not change.
 const SILENT_MS: u64 = 1_000;
 /// The rate grows only if the last answer is not older than this.
 const FRESH_MS: u64 = 200;
@@ -66,14 +70,16 @@ const FRESH_MS: u64 = 200;
 const GONE_MS: u64 = 10_000;
 /// Longest accepted round trip: longer ones do not measure a line.
 const ROUND_TRIP_MAX_US: i64 = 10_000_000;
-/// Longest time between two readings; a longer one is a clock that jumped or a machine that slept.
+/// Longest accepted time between two readings; after a longer one, the clock jumped or the machine
+/// slept.
 const STEP_MAX_MS: u64 = 2_000;
 /// Readings over which the delivered rate is measured: 300 ms.
 const RATE_READINGS: usize = 4;
-/// Answers by which the reflector is judged, and those that suffice for a judgement.
+/// The reflector is judged by its last `JUDGED_MAX` answers, once there are `JUDGED_MIN`.
 const JUDGED_MAX: u32 = 2_000;
 const JUDGED_MIN: u32 = 400;
-/// Shares of answers without sense, and of high delays without load, that are too many.
+/// Shares of implausible answers, and of high delays without load, above which the reflector is not
+/// used.
 const NONSENSE_PERMILLE: u32 = 500;
 const NOISE_PERMILLE: u32 = 200;
 

@@ -37,7 +37,7 @@ pub struct Present<'a> {
     pub device: &'a str,
     pub tree: &'a [Qdisc],
     pub filters: &'a [Filter],
-    /// Names of all devices, some of which show who else shapes.
+    /// Names of all devices: some names reveal another program that shapes.
     pub devices: &'a [String],
 }
 

@@ -7,7 +7,7 @@ use underload_tc::printed::Device;
 use crate::plan::{self, ifb_name};
 use crate::request::{Framing, Request, RequestError};
 
-/// What shapes the device at each start.
+/// The form of the configuration that shapes the device at each boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A shell script of `tc` and `ip`, without underload.
@@ -182,7 +182,7 @@ fn plain_cake(format: &'static str, request: &Request) -> Result<&'static str, F
 fn openwrt(request: &Request) -> Result<String, FormatError> {
     const FORMAT: &str = "openwrt";
     let queue = request.queue.to_string();
-    // sqm-scripts names kinds as the kernel does, but for `cake_mq`.
+    // sqm-scripts uses the kernel's names of queues, except for `cake_mq`.
     let (qdisc, script, parts) = match (request.cake(), queue.as_str()) {
         (Some("cake_mq"), _) if request.queue.items.is_empty() => {
             ("cake", "piece_of_cake.qos", "\toption use_mq '1'\n")

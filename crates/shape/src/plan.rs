@@ -15,7 +15,7 @@ use crate::rate::{Bucket, Limit};
 use crate::record::Record;
 use crate::request::{Request, RequestError};
 
-/// Preference of our filter: after those of everybody else.
+/// Preference of our filter: after the filters of all other programs.
 const PREFERENCE: u64 = 49_152;
 
 /// Returns the name of the device behind which `index` receives, such as `ifb-u2`.
@@ -54,9 +54,8 @@ pub fn shape(
     Ok(commands)
 }
 
-/// Returns the devices whose queues change with the rates of a shaped device, from those of
-/// `before` to those of `request`, and their limits. Packets that wait stay, and no moment is
-/// unshaped.
+/// Returns the new limits by device, to change the rates of a shaped device from `before` to
+/// `request`. Stored packets are kept, and the device is shaped at every moment.
 ///
 /// # Errors
 /// Returns the value of the request that Linux does not have.
@@ -72,7 +71,8 @@ pub fn change(
         let Some(rate) = new else { continue };
         let Some(kind) = request.cake() else {
             changes.push((place.clone(), Limit::Bucket(Bucket::new(request, rate, device))));
-            // `tbf` hands its own limit to a fifo below it, and leaves other queues alone.
+            // A change of `tbf` overwrites the limit of a fifo below it, which is set again; other
+            // queues keep their limits.
             let fifo = Limit::fifo(&request.queue_words(direction, rate)?);
             changes.extend(fifo.map(|limit| (place.clone(), limit)));
             continue;

@@ -37,8 +37,8 @@ pub struct Record {
     pub phase: Phase,
 }
 
-/// How far a change is. Times are milliseconds of the clock since the machine's start, which no
-/// change of the time of day moves.
+/// The progress of a change. Times are milliseconds of the clock since the machine's start, which
+/// no change of the time of day moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Phase {
@@ -46,7 +46,8 @@ pub enum Phase {
     Applying { since_ms: u64 },
     /// All commands ran, and the change is undone at the deadline.
     Pending { deadline_ms: u64 },
-    /// As `Pending`, and undone as soon as the process that applied it ends.
+    /// All commands ran, and the change is undone at the deadline, or earlier when the process that
+    /// applied it ends.
     Temporary { deadline_ms: u64 },
     /// The user confirmed the change.
     Confirmed,

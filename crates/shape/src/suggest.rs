@@ -120,7 +120,7 @@ pub struct Trial {
     pub queue: usize,
     /// The share of each direction, percent; `None` leaves the direction unshaped.
     pub percent: PerDirection<Option<u64>>,
-    /// The rates of these shares.
+    /// The rate of each direction at its share; `None` leaves the direction unshaped.
     pub rates: PerDirection<Option<Rate>>,
     /// The directions to load, one after the other.
     pub loads: PerDirection<bool>,
@@ -168,7 +168,8 @@ pub struct Choice {
     pub after: PerDirection<Option<Reading>>,
 }
 
-/// The measurements so far, and the rule.
+/// A search for a queue and rates: its measurements so far, and the rule that chooses the next
+/// trial.
 #[derive(Debug, Clone)]
 pub struct Search {
     limit: Limit,

@@ -107,7 +107,7 @@ pub struct Hour {
     pub goodput_mbit_s: PerDirection<Option<f64>>,
 }
 
-/// The settings of a trial, and its hours so far.
+/// The log of a trial: its settings, and the hours measured so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Log {
     pub settings: Settings,

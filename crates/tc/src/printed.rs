@@ -83,12 +83,12 @@ pub enum PrintedError {
 }
 
 impl Qdisc {
-    /// Whether the kernel created it and would create it again.
+    /// Whether the kernel created the queue discipline by default, and would create it again.
     pub fn is_default(&self) -> bool {
         self.handle == "0:"
     }
 
-    /// Whether it is the queue of what the device receives, which stores nothing.
+    /// Whether the queue discipline is for received packets; such a discipline stores none.
     pub fn is_ingress(&self) -> bool {
         ["ingress", "clsact"].contains(&self.kind.as_str())
     }
@@ -132,7 +132,7 @@ pub fn parse_filters(text: &str) -> Result<Vec<Filter>, PrintedError> {
         let actions = actions.and_then(Value::as_array).into_iter().flatten();
         let mut targets = actions.filter_map(|action| text_of(action.as_object()?, "to_dev"));
         let redirects_to = targets.next();
-        // One filter is several entries: itself, its tables, its rules.
+        // `tc` prints several entries per filter: the filter, its tables and its rules.
         match filters.iter_mut().find(|known| known.preference == preference) {
             Some(known) => known.redirects_to = redirects_to.or(known.redirects_to.take()),
             None => filters.push(Filter { preference, kind, redirects_to }),
@@ -233,7 +233,8 @@ fn reading(entry: Map<String, Value>) -> Result<Reading, PrintedError> {
     Ok(Reading { device, qdisc, counts, classes, printed: entry })
 }
 
-/// Counters of marked packets: by the law, those of dualpi2, by a threshold, and by RED and SFB.
+/// Names of counters of marked packets: of most queues, of dualpi2, of a CE threshold, and of RED
+/// and SFB.
 const MARKS: [&str; 4] = ["ecn_mark", "ecn-mark", "ce_mark", "marked"];
 
 /// Returns the average delay of the class that sent most.

@@ -106,7 +106,7 @@ enum Form {
     Nanos,
     /// Bytes per second after the word, or the word `unlimited` alone.
     Rate,
-    /// One word if the option is set, another if it is false or missing.
+    /// The word `on` if the option is set; `off` if it is false or missing.
     Flag { on: &'static str, off: &'static str },
     /// The value is the word itself.
     Word,

@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest output of a command, in bytes.
 const OUTPUT_MAX: u64 = 8 << 20;
 
-/// Lines of a command's messages that an error repeats, the last ones.
+/// Number of last lines of a command's messages that an error repeats.
 const MESSAGE_LINES: usize = 6;
 
 /// Why a command failed.
@@ -76,7 +76,8 @@ impl Command {
         process.args(&self.words).env("LC_ALL", "C");
         process.env("PATH", with_system_programs(std::env::var_os("PATH")));
         process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C goes to this process's group, and ends no command in its middle.
+        // The command has its own process group: Ctrl-C reaches only this process, and does not
+        // interrupt a command.
         process.process_group(0);
         let mut child = process.spawn().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => ToolError::Missing { program: self.program },

@@ -219,8 +219,8 @@ mod tests {
         };
         // Leaves the queue at 0, is requested at once, and is granted at 3 ms.
         assert_eq!(sent_us(1_000), 4_000);
-        // Two packets leave at 1 and 2 ms. Both are requested at 2 ms and sent one after the other
-        // from 5 ms on.
+        // Two packets arrive at 1 and 2 ms. Both are requested at 2 ms, and sent back to back from
+        // 5 ms on.
         assert_eq!(sent_us(2_000), 6_000);
         assert_eq!(sent_us(3_000), 7_000);
         assert_eq!(sent_us(9_001), 14_000);

@@ -293,7 +293,8 @@ impl<P> Link<P> {
             Dequeue::Empty => (self.activity, self.wake) = (Activity::Idle, Time::MAX),
             Dequeue::NotBefore(time) => {
                 debug_assert!(time > start, "a queue that shapes must name a later instant");
-                // Not asked earlier, because the process must not advance beyond an earlier event.
+                // The process is queried only here, because it must not advance beyond an earlier
+                // event.
                 (self.activity, self.wake) = (Activity::Waiting, time);
             }
         }

@@ -141,8 +141,8 @@ mod tests {
     use crate::queue::store::{Limit, Overflow, Single};
     use alloc::vec::Vec;
 
-    /// Returns the identifiers, from 1, of those of `count` packets of `len` bytes that are served
-    /// if all have waited for `age`.
+    /// Stores `count` packets of `len` bytes, and returns the numbers, from 1, of those that are
+    /// served after all have waited for `age`.
     fn survivors<A: Aqm>(aqm: A, count: u32, len: u32, age: Span) -> Vec<u32> {
         let mut queue = Single::new(aqm, Limit::packets(1_000), Overflow::Tail);
         for id in 1..=count {

@@ -74,7 +74,8 @@ pub struct OwnSpec {
 }
 
 impl OwnSpec {
-    /// Parses `own:NAME,limit=1000p,KEY=VALUE...`. Returns `None` for another queue's SPEC.
+    /// Parses `own:NAME,limit=1000p,KEY=VALUE...`. Returns `None` if the SPEC does not begin with
+    /// `own:`.
     pub fn read(spec: &Spec) -> Result<Option<Self>, ConfigError> {
         if spec.name != DEFINITION.name {
             return Ok(None);
@@ -88,10 +89,11 @@ impl OwnSpec {
     }
 }
 
-/// The key of the item without a key.
+/// The name of the queue is the item without a key.
 const NAME: &str = "name";
 
-/// Not in the registry, which can build every discipline in it.
+/// This definition is not in the registry: the registry can build all its disciplines from text
+/// alone.
 const DEFINITION: Definition = Definition {
     name: "own",
     summary: "a queue whose decisions come from the program that runs it",

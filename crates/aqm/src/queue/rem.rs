@@ -112,7 +112,8 @@ impl Rem {
         }
     }
 
-    /// Updates the price. Returns its step if further ones are equal until a packet arrives.
+    /// Updates the price. Returns the change if all further updates until the next arrival make the
+    /// same change.
     #[cold]
     fn update(&mut self, backlog: Backlog) -> Option<i128> {
         let config = &self.config;
@@ -160,7 +161,7 @@ impl Aqm for Rem {
 }
 
 const ONE_Q32: u64 = 1 << 32;
-/// The price stops at a probability of `1 - exp(-23)`, which is 1 but for less than 2^-32.
+/// The price is capped at a probability of `1 - exp(-23)`, which is less than 2^-32 below 1.
 const PRICE_CAP_EXPONENT: i128 = 23;
 /// More bytes count as this many, which keeps the arithmetic in range.
 const BYTES_CAP: u64 = 1 << 40;

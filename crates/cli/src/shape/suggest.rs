@@ -88,7 +88,7 @@ const LOAD_MAX: Duration = Duration::from_mins(1);
 /// Measurements of a direction while this machine is too busy for one.
 const ATTEMPTS: usize = 3;
 const BOTH: PerDirection<bool> = PerDirection::new(true, true);
-/// The rate at which a queue is tried for an instant, if that of the device is unknown.
+/// The rate at which a queue is tried for an instant, if the device's rate is unknown.
 const FAST: Rate = Rate::from_megabits_per_second(10_000);
 
 impl Arguments {

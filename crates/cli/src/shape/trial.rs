@@ -439,7 +439,8 @@ fn now_s() -> i64 {
 mod tests {
     use super::*;
 
-    /// The log of a trial of two days, whose p99 is that of `p99_ms` for a slot and its lot.
+    /// Returns the log of a trial of two days. `p99_ms` returns the p99 of a slot by its number and
+    /// the side drawn for it.
     fn log(p99_ms: impl Fn(u32, bool) -> f64) -> Log {
         let plan = Plan { start_s: 1_790_000_000, slots: 48, seed: 5 };
         let mut log = Log::new(Settings::new(plan, "a.example".to_owned(), String::new()));

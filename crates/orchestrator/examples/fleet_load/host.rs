@@ -100,7 +100,7 @@ pub fn identity() -> anyhow::Result<(Arc<ServerConfig>, CertificateDer<'static>)
     Ok((Arc::new(config), made.cert.der().clone()))
 }
 
-/// Prints the address for the other process, and waits until that closes the pipe.
+/// Prints the address for the other process, and waits until the other process closes the pipe.
 pub fn until_told(address: SocketAddr, certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
     println!("{address} {}", HEXLOWER.encode(certificate));
     std::io::stdout().flush()?;

@@ -225,7 +225,7 @@ fn add_test(line: &mut Line, names: &[SeriesName], result: &RunResult, strata: &
             let new = usize::from(!line.series.contains_key(&place)) * CELLS_OF_ONE;
             let sums = line.series.entry(place).or_default();
             grown += new + add_means(sums, series, strata);
-            // Quantiles of all round trips are of scheduled runs, as those of pages.
+            // Quantiles of all round trips include only scheduled runs, as on the pages.
             if result.run > 0 {
                 sums.sent = sums.sent.saturating_add(series.sent);
                 sums.lost = sums.lost.saturating_add(series.lost);

@@ -45,7 +45,7 @@ fn a_request_is_believed_as_its_session_signed_it_and_in_its_time() {
         assert_eq!(altered(&fleet, &one, &[(1, time)]), refused("no-session"), "{time}");
     }
     assert_eq!(altered(&fleet, &one, &[(2, "")]), refused("forged"));
-    // The signature of another path is refused, and so is that of another body.
+    // A signature over another path or another body is refused.
     let headers = one.headers(now_ms, "/v1/release", &body);
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
     assert_eq!(fleet.post("/v1/next", &headers, &body).problem(), refused("forged"));

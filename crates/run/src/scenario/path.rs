@@ -16,9 +16,11 @@ use crate::modem_file;
 /// The links of both directions of a path, seen from the client.
 #[derive(Debug, Clone)]
 pub struct Path {
-    /// From the client, in the order of its packets; at least one.
+    /// The links from the client to the server, in the order in which packets pass them; at least
+    /// one.
     pub up: Vec<Lane>,
-    /// To the client, in the order of its packets; at least one.
+    /// The links from the server to the client, in the order in which packets pass them; at least
+    /// one.
     pub down: Vec<Lane>,
 }
 
@@ -280,7 +282,7 @@ impl PathKeys {
         self.refuse_beside_hops(faults)?;
         let (up_delay, down_delay) = self.delays(faults);
         let mut path = Path { up: Vec::new(), down: Vec::new() };
-        // From the server on, so that the first link of a direction is the one with the delay.
+        // Starts at the server: the first link of each direction then gets the direction's delay.
         let (mut delay_up, mut delay_down) = (up_delay, down_delay);
         let mut is_whole = true;
         for (name, table) in hops.iter().rev() {

@@ -111,7 +111,7 @@ impl Scenario {
         faults: &mut Faults,
     ) -> Option<Self> {
         let mut root: Root = read_table(&document.root, faults)?;
-        // Of the keys that are tables, these faults are of their form alone.
+        // Up to here only the form of tables was checked, not their keys.
         let has_trial = !faults.concern("path") && !faults.concern("phases");
         let (has_seed, is_cohort_wrong) = (!faults.concern("seed"), faults.concern("cohort"));
         let has_lines = root.cohort.as_ref().is_some_and(|it| it.lines.is_some())
@@ -193,7 +193,8 @@ fn short_form(root: &mut Root, options: &Options, faults: &mut Faults) -> Short 
     short.unwrap_or_default()
 }
 
-/// Whether a variant has several trials, where no sweep decides it: `own`.
+/// Whether a variant has several trials. `own` is the scenario's number, which applies unless a
+/// sweep sets the number.
 fn has_repeats(options: &Options, own: Option<u32>) -> bool {
     options.repeats_of_sweep.or(own.map(u64::from)).is_some_and(|repeats| repeats > 1)
 }
@@ -223,10 +224,10 @@ fn base(
     base
 }
 
-/// The variants that a run uses: those of the file, with links from the options.
+/// The variants that a run uses: the file's, or the file's with links from the options.
 struct Dimensions {
     used: Vec<Vec<Level>>,
-    /// Names of all variants by the file's own variants.
+    /// Names of all variants that the file declares.
     own_names: Vec<String>,
     /// Names of all variants by the variants in `used`.
     names: Vec<String>,
@@ -349,7 +350,8 @@ fn check_repeats(repeats: u32) -> Result<(), Fault> {
     Err(Fault::new("repeats", format!("{repeats} is out of range; expected 1 to {MAX_REPEATS}")))
 }
 
-/// Returns how many trials of each variant a cohort's lines need, `asked` at most; `None` without.
+/// Returns the number of trials of each variant that a cohort's lines need, at most `asked`; `None`
+/// without a cohort.
 fn runs_of_lines(
     cohort: Option<&mut Cohort>,
     variants: &[Variant],

@@ -20,7 +20,8 @@ pub(super) trait Statement: Sized {
 }
 
 pub(super) struct VariantNames<'a> {
-    /// Names by the file's own variants; `None` if a variant is wrong, so that names are missing.
+    /// Names of the variants that the file declares; `None` if a variant is invalid, so that names
+    /// are missing.
     pub declared: Option<Vec<&'a str>>,
     /// The names once other links have replaced those that the file sweeps over.
     pub made: Vec<&'a str>,

@@ -11,8 +11,8 @@ use crate::scenario::explain::origin;
 use crate::scenario::{FlowKind, Setting, SettingValue, Variant};
 
 impl Sweep {
-    /// Returns every setting of the file but its pictures, each axis, and the settings of the
-    /// scenario, of which those that an axis varies have its values.
+    /// Returns the settings of the file except its pictures, each axis, and the settings of the
+    /// scenario. A setting that an axis varies has the axis's values.
     pub fn settings(&self) -> Vec<Setting> {
         let document = Document::parse(&self.text, &self.name);
         let document = document.unwrap_or_else(|_| Document::new(&self.name, Table::new()));

@@ -192,7 +192,7 @@ struct Read {
     file: SweepFile,
     /// Positions in the file of the axes and pictures that are left, by the key of the list.
     left: BTreeMap<&'static str, Vec<usize>>,
-    /// Whether nothing was wrong.
+    /// True if the file has no faults so far.
     has_all: bool,
 }
 

@@ -47,7 +47,7 @@ pub struct Outcome {
     pub rates: Vec<f64>,
 }
 
-/// Time of a step, which is that of a live follower's.
+/// Time of a step, as long as a live follower's.
 const STEP: Span = Span::from_millis(100);
 /// Steps without load, and steps in which the load begins; neither is measured.
 const IDLE_STEPS: usize = 50;
@@ -61,7 +61,8 @@ pub fn simulate(line: &Line, rule: Rule, seconds: usize) -> Outcome {
     let end = Time::ZERO + STEP * steps as u64;
     let mut shaped = ShapedLine::new(config(line, end));
     let mut followers = Direction::ALL.map(|it| Follower::new(it, bounds(line, it as usize)));
-    // A second line, alike and without load, tells the oracle what comes.
+    // The oracle reads the line's future rate from a second, equal line without load, which runs a
+    // step ahead.
     let mut ahead = ShapedLine::new(ShapedConfig { flows: Vec::new(), ..config(line, end) });
     let loaded = line.loaded as usize;
     let (mut outcome, mut idle, mut delays) = (Outcome::default(), Vec::new(), Vec::new());

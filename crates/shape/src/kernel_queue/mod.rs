@@ -154,8 +154,8 @@ impl KernelQueue {
         Some(Self { law, settings })
     }
 
-    /// Returns the numbers of `struct settings`. `version` differs from that of the settings
-    /// before.
+    /// Returns the numbers of `struct settings`. `version` must differ from the previous settings'
+    /// version.
     pub fn words(&self, version: u64) -> Vec<u64> {
         let mut words = vec![version];
         words.extend(&self.settings);

@@ -44,7 +44,7 @@ pub struct Settings {
 pub enum Lasts {
     /// Until it is undone.
     Confirmed,
-    /// For this time, unless it is confirmed.
+    /// For this time, unless the user confirms the change.
     UnlessConfirmed(Duration),
     /// For this time, and not longer than the process that applies it.
     WithProcess(Duration),
@@ -133,7 +133,7 @@ pub enum Standing {
     Pending { left: Duration },
     /// The change is undone after this time, or when the process that applied it ends.
     Temporary { left: Duration },
-    /// As [`Standing::Pending`], but nobody undid it in time.
+    /// The deadline of a pending change has passed, and the change was not undone.
     Late,
     /// The change stays until it is undone.
     Confirmed,
@@ -528,7 +528,7 @@ fn unrecorded(name: &str) -> Result<Option<Record>, SnapshotError> {
     Ok(snapshot.remains().is_any().then_some(record))
 }
 
-/// Whether nothing of a change is left.
+/// Returns true if none of our queues exists.
 fn is_lost(shaped: &Shaped) -> bool {
     shaped.queues.iter().all(|(_, queues)| queues.is_empty())
 }

@@ -60,7 +60,8 @@ pub use config::TcpConfig;
 pub(crate) struct Tcp {
     receiver: Receiver,
     delivery: Option<Box<Delivery>>,
-    /// When the sender's timers are due, copied so that data packets do not read the sender.
+    /// When the next timer of the sender is due: a copy, so that handling a data packet does not
+    /// touch the sender's memory.
     sender_deadline: Time,
     header_bytes: u32,
     direction: Direction,

@@ -84,7 +84,8 @@ impl SweepManifest {
         if self.whole_cells { self.cells } else { self.cells * self.repeats }
     }
 
-    /// Whether a unit has rows, in order, of its own trials and with the columns of the sweep.
+    /// Returns true if a unit has the rows of all its trials, in order, with the columns of the
+    /// sweep.
     fn has(&self, unit: &SweepUnit) -> bool {
         let numbers = unit.rows.iter().map(SweepRow::number).collect::<Option<Vec<_>>>();
         let each = if self.whole_cells { self.repeats } else { 1 };
@@ -176,7 +177,7 @@ impl SweepDir {
         };
         if directory.manifest.complete {
             directory.units.insert(0..directory.manifest.units());
-            // It exists if the program was killed after it wrote the tables.
+            // The journal still exists if the program was killed after it wrote the tables.
             disk::remove(&journal).map_err(StoreError::io(&journal, "remove"))?;
             return Ok((directory, Vec::new()));
         }

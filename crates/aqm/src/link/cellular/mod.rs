@@ -243,7 +243,7 @@ impl Process {
         } else {
             moved
         };
-        // A step longer than the range is wide is reflected once only.
+        // A step that exceeds the width of the range is reflected only once, and then clamped.
         self.moving = reflected.clamp(min, max) as u64;
     }
 

@@ -181,8 +181,9 @@ impl Cobalt {
         from + Span::from_nanos((interval * u64::from(self.reciprocal_sqrt_q32)) >> 32)
     }
 
-    /// Sets the count and the reciprocal of its square root. Small ones are exact; from 16 on one
-    /// step of Newton's method from the neighbour's is accurate enough.
+    /// Sets the count and the reciprocal of its square root. The reciprocal is exact for small
+    /// counts; from 16 on, one step of Newton's method from the previous reciprocal is accurate
+    /// enough.
     fn set_count(&mut self, count: u32) {
         self.count = count;
         if let Some(exact) = RECIPROCAL_SQRT_Q32.get(count as usize) {

@@ -114,8 +114,8 @@ pub(crate) fn configure(values: &Values) -> CakeConfig {
     }
 }
 
-/// Returns four times what the rate sends in a round trip, at least 4 MiB, at most as many largest
-/// packets as a queue has by default in Linux.
+/// Returns four bandwidth-delay products, at least 4 MiB and at most 10,240 packets of the MTU,
+/// Linux's default limit of a queue.
 fn default_memory_bytes(rate: Option<Rate>, rtt: Span, mtu_bytes: u32) -> u64 {
     let most = 10_240 * u64::from(mtu_bytes);
     let wanted = |rate: Rate| rate.bytes_in(rtt).saturating_mul(4).max(4 << 20);

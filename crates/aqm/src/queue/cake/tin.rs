@@ -341,7 +341,8 @@ impl Schedule {
     }
 }
 
-/// Returns the bytes of a turn: 1514, on slow links those of a 4096th of a second, at least 300.
+/// Returns the bytes that a flow may send per turn: what the link sends in 1/4096 s, at least 300
+/// and at most 1514.
 fn quantum_bytes(bytes_per_second: u64) -> u32 {
     match bytes_per_second {
         0 => 1_514,

@@ -10,10 +10,10 @@ use crate::time::{Span, Time};
 
 /// The clock and the square root of a profile.
 pub trait Arithmetic {
-    /// A time; the default value stands for none.
+    /// A point in time; the default value means that there is none.
     type Instant: Copy + Debug + Default + PartialEq;
     type Length: Copy + Debug + Default;
-    /// What the profile stores of the last square root.
+    /// The state from which the profile computes the next square root.
     type Root: Copy + Debug + Default;
 
     fn instant(time: Time) -> Self::Instant;
@@ -25,7 +25,8 @@ pub trait Arithmetic {
     fn is_over(now: Self::Instant, end: Self::Instant) -> bool;
     /// Whether a drop at `next` is due.
     fn is_due(now: Self::Instant, next: Self::Instant) -> bool;
-    /// Returns the root of `count`, which grew by one from that of `last`, or begins anew.
+    /// Returns the root of `count`. `last` is the previous root, whose count was smaller by one
+    /// unless dropping has just begun.
     fn root(last: Self::Root, count: u32) -> Self::Root;
     /// Returns `interval / sqrt(count)`.
     fn spacing(interval: Self::Length, count: u32, root: Self::Root) -> Self::Length;

@@ -66,7 +66,7 @@ use virtual_queue::VirtualQueue;
 pub struct DocsisLld<P> {
     config: DocsisLldConfig,
     ramp: Ramp,
-    /// `None` if the delay is that of the backlog.
+    /// `None` if the delay is computed from the backlog.
     virtual_queue: Option<VirtualQueue>,
     rates: Rates,
     classic: Controller,
@@ -520,7 +520,7 @@ mod tests {
         assert_eq!(sent_in_a_second(none, none), [899, 101], "230 : 26");
         // 2 Mbit/s are 200 packets, and the burst of 3044 bytes is two more; C gets the rest.
         assert_eq!(sent_in_a_second(limited(2_000), none), [202, 798]);
-        // The 302nd classic packet may leave 1.5 ms before the end, behind one of the other side.
+        // The 302nd classic packet may leave 1.5 ms before the end, after a low latency packet.
         assert_eq!(sent_in_a_second(limited(2_000), limited(3_000)), [202, 301]);
         // 50 packets and the burst. The 52nd is due 3 ms before the end and waits for its turn.
         assert_eq!(sent_in_a_second(none, limited(500)), [949, 51]);

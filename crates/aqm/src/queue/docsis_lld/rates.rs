@@ -1,4 +1,4 @@
-//! The rates of an aggregate and of its two service flows, and what follows from them
+//! The rates of an aggregate and of its two service flows, and the parameters derived from them
 //! (MULPIv3.1 annexes M and O).
 
 use crate::queue::docsis_pie::UPDATE_INTERVAL;

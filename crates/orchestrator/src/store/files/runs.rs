@@ -103,7 +103,7 @@ fn unsigned(number: i64) -> u64 {
     number as u64
 }
 
-/// Columns that sums and studies do not use, unless they are about one of these attributes.
+/// Columns that sums and studies read only if a filter or a group is about them.
 const UNMEASURED: [&str; 16] = [
     "epoch", "sequence", "stored_ms", "model", "firmware", "tier_up_bit_per_s",
     "tier_down_bit_per_s", "segment", "region", "configured", "measured", "reason", "server",

@@ -1,4 +1,4 @@
-//! A scenario's path as Linux's own queues and links.
+//! Converts a scenario's path to Linux's queues and links.
 
 use std::collections::BTreeSet;
 

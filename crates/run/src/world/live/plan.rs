@@ -27,9 +27,9 @@ pub(in crate::world) enum Clockwork {
 /// Whether a trial has the queues of this program or those of Linux.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::world) enum Queues {
-    /// Ours, in a gateway between the ends.
+    /// This program's queues, in a gateway between the ends.
     Ours,
-    /// Linux's own, in routers between the ends, which this `tc` sets up.
+    /// Linux's queues, in routers between the ends, configured with this `tc`.
     Linux { tc: PathBuf },
 }
 
