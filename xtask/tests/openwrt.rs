@@ -29,7 +29,7 @@ logger() { shift 4; printf 'log: %s\n' "$*"; }
 /// The script without its first line, which names an interpreter that only OpenWrt has.
 const SCRIPT: &str = include_str!("../../packaging/openwrt/underload/files/underload.init");
 
-/// The shells of this machine: Debian's, and the one that routers have.
+/// Returns the shells of this machine to test: `sh`, and BusyBox's, which routers have.
 fn shells() -> Vec<Vec<&'static str>> {
     let mut shells = Vec::new();
     for shell in [vec!["sh"], vec!["busybox", "ash"]] {
@@ -88,7 +88,7 @@ fn no_value_becomes_a_command_another_option_or_another_line_of_the_log() {
              home.keep={value}\nhome.token_file={value}\nhome.class={value}\n\
              other.enabled=1\nother.host=h\nother.out=/o\nother.family={value}"
         ));
-        // Here a list has one value per line.
+        // In this test's configuration, a list has one value per line.
         let class = value;
         let logged: String = shown
             .chars()

@@ -29,8 +29,8 @@ fn below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Systemd's units and the compose file, each with its name and with what is one line in one line:
-/// a line goes on after a backslash, a folded text of YAML as long as it is indented.
+/// Returns the names and texts of systemd's units and the compose file, with continued lines
+/// joined: those after a backslash, and indented lines of a folded YAML text.
 fn packaged() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     let mut files = Vec::new();
@@ -94,8 +94,8 @@ fn split(page: &str) -> (Vec<(usize, &str)>, String) {
     (code, prose)
 }
 
-/// The command that a line of code tells to type, without the explanation beside it. A line of
-/// output may name the program too; a command starts the line, or follows `$` or `there:`.
+/// Returns the command in a line of code, without the explanation behind it. Lines of output may
+/// also contain the program's name; a command starts the line, or follows `$` or `there:`.
 fn command(line: &str) -> Option<&str> {
     let start = line.find("underload ")?;
     let before = line[..start].trim();
@@ -159,7 +159,8 @@ fn problem(command: &str) -> Option<String> {
     }
     let parsed = alternatives(&words).into_iter().map(|it| both().try_get_matches_from(it));
     let errors: Vec<String> = parsed.filter_map(Result::err).map(|it| it.to_string()).collect();
-    // Some pages name a command that stands alone only with what follows: `docsis decode|encode`.
+    // Some pages write alternatives such as `docsis decode|encode`, whose first word is incomplete
+    // alone.
     let missing = "required arguments were not provided";
     errors.into_iter().find(|error| !(words.len() <= 3 && error.contains(missing)))
 }
@@ -243,7 +244,7 @@ fn words_that_people_type_lead_to_their_page() {
     }
 }
 
-/// Every command with those below it, each by the words that call it, and its examples.
+/// Collects every command and subcommand, by the words that call it, with its examples.
 fn examples(command: &clap::Command, called: &str, found: &mut Vec<(String, Vec<String>)>) {
     let help = command.get_after_long_help().or(command.get_after_help());
     let help = help.map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
@@ -286,7 +287,7 @@ fn every_command_that_is_packaged_is_one() {
         for command in text.lines().filter_map(started) {
             commands += 1;
             assert!(!command.contains('$'), "{name}: a variable without a value: {command}");
-            // No shell reads these, but Compose ends a command there.
+            // These characters do not end a command for a shell, but for Compose they do.
             assert!(!command.contains(['&', ';', '|', '<', '>']), "{name}: {command}");
             assert_eq!(problem(&command), None, "{name}: {command}");
         }
@@ -321,7 +322,7 @@ fn what_the_compose_file_needs_is_what_its_head_tells_to_write() {
     let (head, services) = text.split_once("\n\n").expect("a head");
     let told = head.lines().find(|line| line.ends_with("> .env")).expect("a line that writes it");
     let written = told.split('\'').nth(1).expect("what it writes").split("\\n");
-    // Others of its lines are for Docker.
+    // Other lines of the compose file are commands for Docker.
     let written: BTreeSet<_> = written.filter_map(|it| it.strip_suffix("=%s")).collect();
     assert_eq!(variables(services), written);
 }

@@ -1,4 +1,4 @@
-//! `underload check`, and what `run` says of a file with mistakes.
+//! `underload check`, and the errors of `run` for a file with mistakes.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! Nothing of the user's is lost: every subcommand that writes, among foreign files, on a disk that
-//! fills up at any point, interrupted and killed. Foreign files stay byte for byte.
+//! No file of the user is lost or changed: every subcommand that writes runs among other files, on
+//! a disk that fills up at any point, and is interrupted and killed.
 
 #![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
 
@@ -13,7 +13,7 @@ use underload_disk::faults::{Tree, tree};
 use underload_store::RunDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
-/// After which a program that should have ended, or begun, counts as hung.
+/// A program that has not started or ended after this time counts as hung.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 const TINY: &str = r#"
@@ -40,7 +40,8 @@ interval = "20ms"
 /// Packets for `replay`.
 const SCRIPT: &str = "time_ns,len,flow,dscp,ecn\n0,1500,1,0,not-ect\n0,1500,1,0,ect0\n";
 
-/// A folder with what the program needs, and the user's own things under names that it uses too.
+/// Returns a folder with the program's inputs, and with files of the user under names that the
+/// program also uses.
 fn workplace() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let at = folder.path();
@@ -81,7 +82,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Ends with its test.
+/// A process that is killed when its test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -229,7 +230,7 @@ fn interrupted_and_killed_runs_leave_the_folder_around_them_alone() {
             }
         }
     }
-    // A folder that the user made for it is empty again, and there.
+    // A folder that the user created for the run still exists, and is empty again.
     std::fs::create_dir(at.join("empty")).expect("made");
     let arguments = ["run", "endless.toml", "--world", "sim", "--out", "empty"];
     let mut running = Running::start(underload(at, &arguments));
@@ -264,7 +265,7 @@ fn an_interrupted_measurement_takes_nothing_with_it() {
         let arguments = ["measure", &address, "--idle", "20s", "--out", out];
         let mut running = Running::start(underload(at, &arguments));
         running.wait_until(|| at.join(out).join("trials.jsonl").exists());
-        // In the first step: nothing is worth keeping.
+        // The first step is not finished, so the run has no result to keep.
         running.signal_if_alive("-INT");
         running.end();
         assert_eq!(tree(&at.join("foreign")), before, "{out}");
@@ -272,15 +273,16 @@ fn an_interrupted_measurement_takes_nothing_with_it() {
     }
 }
 
-/// Room on a disk beside the foreign files.
+/// Free space on a disk, in addition to that of the user's files.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     pages: usize,
     files: usize,
 }
 
-/// Runs a command with `disk` on a separate disk, which has `room` beside a copy of the foreign
-/// files. Returns its status and what the disk holds then; `None` if no disk can be made here.
+/// Runs a command with the folder `disk` on a separate disk, which has `room` in addition to a copy
+/// of the user's files. Returns the exit status and the files on the disk afterwards; `None` if
+/// this machine cannot create a disk.
 fn on_small_disk(at: &Path, room: Room, arguments: &str) -> Option<(i32, Tree)> {
     let foreign = tree(&at.join("foreign"));
     // Each of the files takes a page; the root is an inode as well.
@@ -351,7 +353,7 @@ fn on_a_disk_that_fills_up_at_any_point_nothing_foreign_changes() {
             assert_eq!(stray, None, "{arguments}, {room:?}");
         }
         let words = std::fs::read_to_string(at.join("said")).expect("what it said");
-        // The premise: it fails for want of room, and not always.
+        // The test requires that some sizes are too small and others are not.
         assert!(endings.len() > 1 && endings.contains_key(&0), "{arguments}: {endings:?}: {words}");
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 const PAGE: &str = include_str!("../../../docs/exit-status.md");
 
-/// Status and command of each row that has one.
+/// Returns status and command of each row that has a command.
 fn examples() -> Vec<(i32, String)> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| "));
     let examples = rows.filter_map(|line| {
@@ -13,7 +13,7 @@ fn examples() -> Vec<(i32, String)> {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, status, _, example, _] = cells.as_slice() else { return None };
         let command = example.strip_prefix('`')?.strip_suffix('`')?.replace('\u{1}', "|");
-        // The command's own status is whatever it is: here 0.
+        // `underload link` ends with the command's status, which is 0 here.
         Some((if *status == "any" { 0 } else { status.parse().ok()? }, command))
     });
     examples.collect()

@@ -1,4 +1,4 @@
-//! `underload fleet`: which program it starts, with what, and what becomes of its end.
+//! `underload fleet`: the program that it starts, the arguments, and the exit status.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! Every fuzz target over the inputs that are kept for it and over damaged copies of them.
+//! Runs every fuzz target on its stored inputs and on damaged copies of them.
 //!
 //! The targets are compiled here as ordinary tests. `cargo xtask fuzz` compiles them to count
 //! branches, and searches for new inputs.
@@ -62,7 +62,7 @@ const DAMAGED: usize = 400;
 fn no_kept_input_and_no_damaged_one_makes_a_target_panic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     for (name, run) in TARGETS {
-        // Shown where a target panics.
+        // The input that is printed if a target panics.
         eprintln!("{name}");
         let mut inputs: Vec<Vec<u8>> = match fs::read_dir(folder.join("corpus").join(name)) {
             Ok(kept) => kept.map(|it| fs::read(it.expect("a file").path()).expect(name)).collect(),

@@ -54,7 +54,8 @@ fn run_text(
     command.output().expect("the program starts")
 }
 
-/// The record without what differs between two runs of the same seed: the hour and the duration.
+/// Returns the record without the fields that differ between two runs with the same seed: the time
+/// of the start and the duration.
 fn record(folder: &Path, out: &str) -> RunRecord {
     let text = fs::read_to_string(folder.join(out).join("run.json")).expect("a record");
     let mut record: RunRecord = serde_json::from_str(&text).expect("a record");
@@ -293,7 +294,7 @@ fn guests(program: &Path) -> usize {
         .count()
 }
 
-/// Whether something becomes true within a minute.
+/// Waits up to a minute for a condition. Returns whether it became true.
 fn is_soon(is_so: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     while !is_so() && start.elapsed() < Duration::from_mins(1) {

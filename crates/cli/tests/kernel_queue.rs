@@ -1,4 +1,4 @@
-//! `underload kernel-queue`: what it refuses, and that it leaves nothing then.
+//! `underload kernel-queue`: what it refuses, and that a refused command changes nothing.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! `report --lines`: a study of runs that were taken one by one.
+//! `report --lines`: a study of many lines, with one measured run per line.
 
 use std::fs;
 use std::path::Path;

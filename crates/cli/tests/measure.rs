@@ -1,4 +1,4 @@
-//! `underload serve` and `underload measure` over loopback, as a user has them.
+//! `underload serve` and `underload measure` over loopback, as a user runs them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -70,7 +70,7 @@ fn a_measurement_leaves_a_run_and_one_document() {
     let finding = &document["findings"][0];
     assert_eq!(finding["step"], "up");
     assert_eq!(document["run"]["world"], "measured");
-    // On a busy machine the step may be uncertain; then that is the verdict.
+    // On a busy machine the step may be uncertain; the verdict then says so.
     let is_answered = finding["valid"] == true || finding["uncertain"] == true;
     assert_eq!(output.status.code(), Some(i32::from(!is_answered)), "{said}");
     let rate = finding["goodput_up_mbit_s"].as_f64().unwrap();
@@ -141,7 +141,7 @@ fn beyond_loopback_and_without_a_token_nobody_gets_in() {
     std::fs::write(home.path().join("token"), &token.stdout).unwrap();
     let exposed = measure(home.path(), &server, &["--token-file", "token"]);
     assert!(words(&exposed.stderr).contains("others can read it: chmod 600 token"), "{exposed:?}");
-    // Printed into a file it is its owner's alone.
+    // A token that is written to a file is readable only for its owner.
     let into = std::fs::File::create(home.path().join("token")).unwrap();
     let printed = underload(home.path())
         .args(["serve", "token", "new", "--keys", "keys"])
@@ -161,7 +161,7 @@ fn who_trickles_into_the_metrics_keeps_neither_readers_nor_the_end_waiting() {
     let home = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut server = serve(home.path(), &["--metrics", &port.to_string()]);
-    // Always a few that send a byte at a time, for as long as they are let.
+    // Keeps a few connections open that send one byte at a time, until the server closes them.
     let trickle = move || {
         while let Ok(mut client) = TcpStream::connect(port) {
             while client.write_all(b"G").is_ok() {

@@ -1,4 +1,5 @@
-//! `underload measure` against servers of other kinds leaves the same run as against our own.
+//! `underload measure` against servers of other projects stores runs in the same form as against
+//! `underload serve`.
 
 #[path = "../../compat/tests/ndt7_server/mod.rs"]
 mod ndt7_server;
@@ -29,7 +30,7 @@ fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Ends with its test.
+/// A process that is killed when its test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -66,7 +67,7 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
     let detail = &document["details"]["results"][0];
     assert_eq!(foreign["smallest_ms"], detail["round_trip_smallest_ms"]);
     assert_eq!(foreign["loaded"][0]["p50_ms"], 42.0);
-    // Equal words everywhere: printed, on the page, and in every later report.
+    // The sentences are equal in the output, on the page, and in every later report.
     let verdict: Vec<&str> =
         document["verdict"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
     assert!(verdict[0].starts_with("No grade: "), "{verdict:?}");
@@ -171,7 +172,7 @@ fn a_responsiveness_test_leaves_a_run_too() {
     BufReader::new(out).read_line(&mut listening).unwrap();
     let trust = listening.split_whitespace().last().unwrap();
     let host = format!("https://{}", at.unwrap());
-    // Nobody reads what it says from here on: it must not wait for that.
+    // The test does not read the program's output from here on; the program must not block on it.
     let reader = std::thread::spawn(move || lines.for_each(drop));
     let output = run(
         home.path(),
@@ -191,7 +192,7 @@ fn a_responsiveness_test_leaves_a_run_too() {
     reader.join().unwrap();
 }
 
-/// Refuses what M-Lab's rules forbid, and asks no server.
+/// A command that M-Lab's rules forbid is refused without a request to a server.
 #[test]
 fn m_labs_rules_for_repeated_tests_are_kept() {
     let home = tempfile::tempdir().unwrap();

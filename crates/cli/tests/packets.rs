@@ -135,7 +135,8 @@ fn packets_are_recorded_as_they_were_counted() {
         );
     }
 
-    // The capture of the arrivals, replayed through the same queue and link, meets the same fate.
+    // The captured arrivals, replayed through the same queue and link, have the same drops and
+    // departures.
     let arrivals = "out/captures/0000000-up.arrival.pcapng";
     let again =
         underload(&["replay", arrivals, "--queue", QUEUE, "--link", "5mbit"], folder.path());

@@ -19,7 +19,7 @@ use underload_emu::machine::{
     Clock, Lab, LabConfig, Namespace, NamespaceError, Process, SERVER_V4, SERVER_V6,
 };
 
-/// After which a program that should have ended counts as hung.
+/// A program that has not ended after this time counts as hung.
 const PATIENCE: Duration = Duration::from_mins(1);
 const CHAIN_V4: &str = "10.77.3.2";
 const CHAIN_V6: &str = "fd77:3::2";
@@ -38,7 +38,7 @@ table inet rewrite {
 struct Chain {
     client: Namespace,
     server: Namespace,
-    /// The one at the client, and the one at the server.
+    /// The router at the client, and the router at the server.
     routers: [Namespace; 2],
 }
 
@@ -107,7 +107,7 @@ fn underload(arguments: &[&str], folder: &Path) -> Command {
     command
 }
 
-/// Waits for its end and reads what it said.
+/// Waits for the end of the program and reads its output.
 fn finish(mut process: Process, name: &str) -> Output {
     let start = Instant::now();
     let status = process.wait_for(PATIENCE).expect("waiting");
@@ -126,7 +126,7 @@ fn finish(mut process: Process, name: &str) -> Output {
     Output { status, stdout, stderr }
 }
 
-/// A server that listens, without tokens: what they are for is tested elsewhere.
+/// Starts a server without tokens, which other tests cover.
 fn serve(place: &Namespace, folder: &Path) -> (Process, std::process::ChildStdout) {
     let arguments = ["serve", "--bind", "0.0.0.0", "--bind", "::", "--anonymous"];
     let mut server = place.spawn(underload(&arguments, folder)).expect("serve");
@@ -136,7 +136,8 @@ fn serve(place: &Namespace, folder: &Path) -> (Process, std::process::ChildStdou
     (server, pipe)
 }
 
-/// The output of `path` for each host. Side by side, because most of the time is waiting.
+/// Returns the output of `path` for each host. Runs the commands in parallel, because they mostly
+/// wait.
 fn examined(place: &Namespace, folder: &Path, hosts: [&str; 2]) -> [Value; 2] {
     let client = |host: &str| {
         let arguments = ["path", host, "--no-load", "--json"];
@@ -335,7 +336,7 @@ fn bad_input_is_told_from_failure() {
     assert!(said.contains("notaport"), "{said}");
     let (code, said) = status(&["path", "127.0.0.1", "--congestion-control"]);
     assert_eq!(code, Some(2), "{said}");
-    // Nobody there: port 9 of loopback.
+    // Port 9 of loopback has no server.
     let (code, said) = status(&["path", "127.0.0.1:9", "--no-load"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("127.0.0.1:9"), "{said}");

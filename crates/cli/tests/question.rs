@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The record without what differs between two runs of one scenario.
+/// Returns the record without the fields that differ between two runs of one scenario.
 fn record(directory: &Path) -> Value {
     let bytes = std::fs::read(directory.join("run.json")).expect("a record");
     let mut record: Value = serde_json::from_slice(&bytes).expect("JSON");

@@ -186,7 +186,7 @@ fn truncated_packets_count_with_their_original_length() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let whole = pcap(&[500, 600]);
     let mut short = whole.clone();
-    // The snap length of the file header: what is kept of each packet, at most.
+    // The snap length in the file header: the most bytes of a packet that are stored.
     short[16..20].copy_from_slice(&20_u32.to_le_bytes());
     let arguments = ["--queue", "fifo", "--link", "8mbit"];
     let of = |bytes: &[u8]| replay(&file(directory.path(), "in.pcap", bytes), &arguments);
@@ -222,8 +222,8 @@ fn pcap(times_us: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// A pcapng of raw IPv4 packets (link type 101), each of an interface of its own: what its
-/// `if_tsoffset` adds, s, and its time without that, us.
+/// Writes a pcapng of raw IPv4 packets (link type 101), each with its own interface. `packets` has
+/// the interface's `if_tsoffset`, s, and the packet's time without the offset, us.
 fn pcapng(packets: &[(i64, u64)]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let length = u32::try_from(body.len() + 12).expect("a short block").to_le_bytes();

@@ -1,5 +1,5 @@
-//! `underload run`, `scenarios` and `report` as a user meets them: what they print, what they
-//! leave, how they end. Some tests send traffic, between namespaces of their own.
+//! `underload run`, `scenarios` and `report` as a user runs them: their output, their files and
+//! their exit status. Some tests send traffic, between namespaces of their own.
 
 #![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use underload_record::schema::{Direction, LatencyMeasure, Phase, RunRecord, World};
 use underload_store::RunDir;
 
-/// After which a run that should have ended counts as hung.
+/// A run that has not ended after this time counts as hung.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A live trial of about two seconds, with a command beside the load.
@@ -131,7 +131,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder for the test")
 }
 
-/// Whether this machine let the run be live; says so where it did not.
+/// Returns whether this machine permits live runs; prints a skip if it does not.
 fn is_skipped(test: &str, output: &Output) -> bool {
     let text = stderr(output);
     let refused = ["refused", "cannot be created", "not permitted", "/dev/net/tun"];
@@ -376,7 +376,7 @@ fn an_interrupted_run_keeps_its_completed_trials() {
     assert!(folder.path().join("out/report.html").exists());
 }
 
-/// `run.json` without what only the machine and the hour decide.
+/// Returns `run.json` without the fields that depend on the machine and the time.
 fn without_provenance(run: &Path) -> String {
     let text = std::fs::read_to_string(run.join("run.json")).expect("a record");
     let mut record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -426,7 +426,7 @@ fn a_watched_run_ends_with_a_report_that_does_not_reload() {
 #[test]
 fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others() {
     let folder = folder();
-    // The second variant would take much longer than anybody's patience.
+    // The second variant would take far longer than the test may.
     let variants = "[[variant]]\nname = \"short\"\npath.up_queue = \"pie\"\nphases.load = \"10ms\"\n\
                 [[variant]]\nname = \"endless\"\npath.up = \"1gbit\"\nphases.load = \"3500s\"\n";
     let scenario = without_command(TINY) + variants;
@@ -456,7 +456,7 @@ fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others
     assert!(!captures.join("0000001-up.drop.pcapng").exists(), "half a capture was left");
 }
 
-/// Fleets of lines small enough for a test, more trials than it takes to be cached.
+/// A study of lines that is small enough for a test, with more trials than the cache requires.
 const COHORT: &str = r#"
 title = "Lines"
 repeats = 20
@@ -606,7 +606,7 @@ fn a_killed_sweep_resumes_and_repeats_nothing() {
     assert!(without_provenance(&resumed) == without_provenance(&fresh), "records differ");
 }
 
-/// Trials that `run.json` does not hold are everywhere all the same.
+/// Trials that are not in `run.json` are included in every output.
 #[test]
 fn a_run_of_many_trials_has_a_small_record_and_is_read_by_every_command() {
     let folder = folder();
@@ -629,7 +629,7 @@ fn a_run_of_many_trials_has_a_small_record_and_is_read_by_every_command() {
     let told: serde_json::Value =
         serde_json::from_slice(&done(&["report", "out", "--json"]).stdout).expect("JSON");
     assert_eq!(told[0]["trials"].as_array().map(Vec::len), Some(2_002));
-    // No file of each trial: it kept nothing to put there.
+    // There are no files per trial, because the run stored no samples or series.
     let exported = done(&["export", "out", "--format", "csv", "--out", "tables"]);
     assert!(stderr(&exported).contains("stored no samples or series"), "{}", stderr(&exported));
     let files: Vec<_> =

@@ -49,8 +49,8 @@ fn every_built_in_scenario_says_what_is_true_of_it() {
     insta::assert_snapshot!("results_of_every_variant", numbers);
 }
 
-/// A line for every latency under load, rate, queue and number of an application, by variant, and a
-/// checksum of everything else in the summaries.
+/// Returns a line for each latency under load, rate, queue and application metric, by variant, and
+/// a checksum of everything else in the summaries.
 fn results(summaries: &Value) -> String {
     let mut text = String::new();
     let rows = |value: &Value| value.as_array().cloned().unwrap_or_default();

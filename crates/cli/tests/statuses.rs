@@ -1,4 +1,4 @@
-//! Exit statuses and what is refused before anything is waited for.
+//! Exit statuses, and errors that are reported before the program waits for anything.
 
 #![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
 
@@ -26,7 +26,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder for the test")
 }
 
-/// Runs a scenario of two queues, or of their first one alone, before a line of that rate.
+/// Runs a scenario with two queues, or only the first of them, in front of a line of this rate.
 fn run(folder: &Path, out: &str, rate: &str, more: &[&str]) {
     let scenario = format!(
         r#"
@@ -79,7 +79,7 @@ fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
     assert!(errors.contains("no variant in common"), "{errors}");
 }
 
-/// Long for a machine that does a lot besides.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 #[test]
@@ -137,7 +137,7 @@ fn both_tables_are_exported_as_csv() {
 fn what_cannot_be_measured_is_refused_before_the_first_measurement() {
     let folder = folder();
     let measure = |more: &[&str]| {
-        // Nobody listens at port 1: what is refused for another reason was refused before.
+        // No server listens at port 1, so an error for another reason was found before connecting.
         outcome(&[&["measure", "127.0.0.1:1"], more].concat(), folder.path())
     };
     let (status, _, errors) = measure(&["--every", "10s"]);
@@ -179,7 +179,8 @@ fn a_server_without_its_keys_is_bad_input() {
     assert!(errors.contains("token rotate --keys"), "{errors}");
 }
 
-/// Status, output and errors of `underload link`; `None` where the machine has no links to give.
+/// Returns status, output and errors of `underload link`; `None` if this machine cannot emulate
+/// links.
 fn link(test: &str, arguments: &[&str]) -> Option<(Option<i32>, String, String)> {
     let folder = folder();
     let (status, output, errors) = outcome(&[&["link"], arguments].concat(), folder.path());
@@ -213,7 +214,8 @@ fn a_link_tells_a_script_what_it_did_and_nothing_else() {
         let sent = link["sent"]["packets"].as_u64().expect("a number");
         assert!(sent >= 2 || !errors.contains(", 0% packet loss"), "{output}\n{errors}");
     }
-    // Killed by a signal, and watched: lines of readings, and the document as the last one.
+    // With `--meter` and a command that a signal kills: each reading is a line, and the document is
+    // the last line.
     let arguments = ["--json", "--meter", "--", "sh", "-c", "kill -9 $$"];
     let Some((status, output, errors)) = link(name, &arguments) else { return };
     assert_eq!(status, Some(137), "{errors}");
@@ -443,7 +445,8 @@ fn colours_and_silence_are_as_asked_for() {
     assert!(version.starts_with("underload 0.1.0 ("), "{version}");
 }
 
-/// A line that became worse: fifteen days of a run every six hours, the last five bad.
+/// The history of a line that became worse: a run every six hours for fifteen days, the last five
+/// of which are bad.
 fn write_worse_line(folder: &Path) {
     let now = jiff::Timestamp::now();
     let line = |number: i64| {

@@ -1,4 +1,4 @@
-//! `underload sweep` as a user meets it: killed, stopped, refused, and the same tables in the end.
+//! `underload sweep` as a user runs it: killed, stopped or refused, it ends with the same tables.
 
 use std::fs;
 use std::io::Read as _;
@@ -52,7 +52,7 @@ fn stored(folder: &Path) -> u64 {
     fs::metadata(folder.join("rows.jsonl")).map_or(0, |journal| journal.len())
 }
 
-/// Starts it and waits until it has stored more, if it does before it ends.
+/// Starts the sweep and waits until it has stored more results, or has ended.
 fn until_stored(folder: &Path, arguments: &[&str]) -> (Child, bool) {
     let before = stored(&folder.join("out"));
     let mut child = command(folder, arguments)
@@ -79,7 +79,7 @@ fn a_sweep_that_is_killed_three_times_has_the_same_tables() {
     let folder = folder.path();
     let whole = run(folder, &["sweep.toml", "--output", "whole"]);
     assert!(whole.status.success(), "{}", text(&whole.stderr));
-    // One worker, so that it takes some seconds on any machine.
+    // With one worker the sweep takes some seconds on any machine.
     let arguments = ["sweep.toml", "--output", "out", "--workers", "1"];
     let mut kills = 0;
     for _ in 0..3 {
@@ -243,7 +243,7 @@ fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
     };
     let first = page("48 trials");
     assert!(first.contains("What this sweep shows") && first.contains("As sweep"), "{first}");
-    // Other pictures, one of them of half the cells; the rows are those that are there.
+    // The file has other pictures, one of half the cells; the stored rows are reused.
     let rest = [
         plot("heat", "x = \"path.up\"\nline = \"path.rtt\""),
         plot("box", "x = \"variant\""),
@@ -256,7 +256,7 @@ fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
     }
     assert!(!second.contains("As sweep"));
     assert!(second.contains("Each box is of 12 cells") && second.contains("A ring for each cell"));
-    // A metric that has no column is another sweep.
+    // A metric without a stored column needs another sweep.
     let new = plot("box", "x = \"variant\"").replace("load.rtt.p99", "load.rtt.p90");
     fs::write(folder.join("sweep.toml"), axes(12) + &new).expect("a file");
     let refused = run(folder, &["sweep.toml", "--output", "out"]);

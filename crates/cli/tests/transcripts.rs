@@ -1,5 +1,5 @@
-//! Commands print what the documentation shows: every `console` block of the README and of `docs/`
-//! is run, in order, in one empty folder per page.
+//! Commands print the output that the documentation shows: every `console` block of the README and
+//! of `docs/` is run, in order, in one empty folder per page.
 //!
 //! A line `$ COMMAND` is run by the shell, with this program on its path; the lines below are its
 //! output, errors included. `...` matches any text of a line, alone for any lines. A `toml` block
@@ -49,7 +49,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// The files that a page shows whole: name and text.
+/// Returns name and text of the files that a page shows completely.
 fn files(page: &str) -> Vec<(&str, &str)> {
     let blocks = page.split("```toml\n# ").skip(1);
     blocks

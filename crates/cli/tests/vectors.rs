@@ -1,4 +1,5 @@
-//! `underload replay` against the fates that independent implementations gave the same packets.
+//! Compares the fates of packets in `underload replay` with those that independent implementations
+//! recorded for the same packets.
 //!
 //! `cargo test -p underload --test vectors -- --show-output` prints the table.
 
@@ -42,8 +43,8 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../aqm/tests/vectors")
 }
 
-/// Returns what can be compared: id, sent or dropped, start, end, ECN. Implementations do not
-/// record how they dropped a packet, and the codepoint of a dropped packet has no meaning.
+/// Returns the comparable fields of a packet: id, sent or dropped, start, end, ECN. Implementations
+/// do not record how they dropped a packet, and the codepoint of a dropped packet has no meaning.
 fn comparable(row: &str) -> Option<[&str; 5]> {
     let fields: Vec<&str> = row.split(',').collect();
     let [id, _, fate, _, start, end, _, ecn] = fields.try_into().ok()?;

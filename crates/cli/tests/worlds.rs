@@ -9,7 +9,8 @@ use std::process::Command;
 use serde::Serialize;
 use underload_store::RunDir;
 
-/// A queue with gauges behind which the rate varies, and a load in both directions.
+/// A scenario with load in both directions, a queue that reports gauges, and a link whose rate
+/// varies.
 const SCENARIO: &str = r#"
 title = "The same in every world"
 [path]
@@ -37,8 +38,8 @@ kind = "probe"
 interval = "10ms"
 "#;
 
-/// Runs the scenario in `world`; the names of everything that the run recorded. `None`: this
-/// machine forbids that world.
+/// Runs the scenario in `world`. Returns the names of all recorded columns and curves; `None` if
+/// this machine cannot run the world.
 fn recorded(world: &str) -> Option<BTreeSet<String>> {
     let folder = tempfile::tempdir().expect("a folder for the test");
     std::fs::write(folder.path().join("same.toml"), SCENARIO).expect("writing the scenario");
@@ -55,7 +56,7 @@ fn recorded(world: &str) -> Option<BTreeSet<String>> {
         );
         return None;
     }
-    // A live trial on a busy machine is invalid, and recorded all the same.
+    // A live trial on a busy machine is invalid, but is recorded as well.
     Some(names(&folder.path().join("out")))
 }
 
@@ -80,8 +81,8 @@ fn names(run: &Path) -> BTreeSet<String> {
     names
 }
 
-/// Returns the fields of a record that have values, but for the one that only a trial with a lost
-/// probe has: which trial loses one is chance.
+/// Returns the fields of a record that have values, except the field that only trials with a lost
+/// probe have, because losses are random.
 fn fields(record: &impl Serialize) -> Vec<String> {
     let value = serde_json::to_value(record).expect("a record is JSON");
     let serde_json::Value::Object(fields) = value else { panic!("a record has fields") };

@@ -9,7 +9,7 @@ fn one(name: &str, content: &[u8]) -> Tree {
     Tree::from([(PathBuf::from(name), Some(content.to_vec()))])
 }
 
-/// The files that are not unfinished ones.
+/// Returns the files without the unfinished ones.
 fn finished(tree: &Tree) -> Tree {
     let is_finished = |path: &PathBuf| !path.to_string_lossy().contains(UNFINISHED);
     let kept = tree.iter().filter(|(path, _)| is_finished(path));

@@ -358,8 +358,8 @@ mod tests {
     #[test]
     fn the_round_trips_of_a_day_are_pooled_and_days_averaged_by_line() {
         let mut pools = StudyPools::default();
-        // Day 0: pooled 10..=109 of bulk, of which the 99th percentile is 108. Averaging the runs'
-        // own would give (59 + 109) / 2.
+        // Day 0: the pooled delays of `bulk` are 10 to 109 ms, whose 99th percentile is 108. The
+        // mean of the runs' 99th percentiles would be (59 + 109) / 2.
         let (first, second): (Vec<u64>, Vec<u64>) = ((10..60).collect(), (60..110).collect());
         add(&mut pools, (1, 0, "a"), 10, [(8, &[20; 50]), (8, &first)]);
         add(&mut pools, (1, 0, "a"), 10, [(8, &[20; 50]), (8, &second)]);

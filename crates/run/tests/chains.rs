@@ -71,7 +71,8 @@ fn hops_are_passed_in_the_order_of_the_way() {
     let path = &scenario.variants[0].path;
     assert_eq!(names(path, Direction::Up), ["wifi", "modem"]);
     assert_eq!(names(path, Direction::Down), ["modem", "wifi"]);
-    // The path's delay lies between the last hop and the server; a link's own adds to it.
+    // The path's delay is between the last hop and the server; the delay of the link there adds to
+    // it.
     assert_eq!(path.up[1].link.delay, Span::from_millis(10));
     assert_eq!(path.down[0].link.delay, Span::from_millis(10));
     assert_eq!(path.base_round_trip(), Span::from_millis(21));

@@ -51,7 +51,7 @@ fn behind_a_queue_per_flow_a_probe_sees_nothing_of_what_the_load_suffers() {
     let trial = download("fq-codel:target=1s,interval=10s,limit=200p");
     let (beside, inside) = beside_and_inside(&trial, Quantile::P50);
     assert!(beside < 25.0 && inside > 60.0, "{beside} {inside}");
-    // FQ-CoDel keeps the load's queues near 5 ms, four of which take turns.
+    // FQ-CoDel keeps the queue of each load flow near 5 ms. The four queues are served in turn.
     let trial = download("fq-codel");
     let (beside, inside) = beside_and_inside(&trial, Quantile::P50);
     assert!(beside < 25.0, "{beside}");

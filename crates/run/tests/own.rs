@@ -1,4 +1,5 @@
-//! Algorithms that the caller provides: they run like any other, and are refused where missing.
+//! Algorithms that the caller provides run like built-in ones; a scenario whose algorithm is
+//! missing is refused.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use underload_run::{Destination, Settings, WorldChoice, run};
 
 const SPEC: &str = "own:bode,limit=1000p";
 
-/// BoDe of 5 ms.
+/// BoDe with a bound of 5 ms.
 struct Bode;
 
 impl Judge for Bode {

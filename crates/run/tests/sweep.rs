@@ -288,7 +288,8 @@ fn a_cohort_draws_as_in_a_run() {
 
 #[test]
 fn a_cell_that_fails_is_listed_and_the_others_kept() {
-    // Each of them goes with the first of the other: both together make no path.
+    // Each second value is valid with the first value of the other axis; the two second values
+    // together are not a valid path.
     let text = r#"
         [[axis]]
         name = "delays"
@@ -435,7 +436,7 @@ fn settings_of_a_sweep_have_its_axes() {
     assert_eq!(of("path.up").0, Some("5mbit"));
 }
 
-/// Keys of a wrong type, and faults that only the scenario shows, hide none of the others.
+/// Keys of a wrong type and faults in the scenario do not hide other faults.
 #[test]
 fn all_faults_of_a_sweep_file_are_told_at_once() {
     let text = "repeats = \"3\"\nset = [\"path.up=fast\"]\nvariants = [\"pie\"]\n[[axis]]\nkey = 7\n\

@@ -193,7 +193,7 @@ fn kill_client(service: &Service, state: &str) {
     child.wait().unwrap();
 }
 
-/// Waits until nothing of the clients is left.
+/// Waits until no session and no flow of the clients is left.
 fn settle(service: &Service) {
     for _ in 0..200 {
         if service.sessions() == 0 && service.flows() == 0 {

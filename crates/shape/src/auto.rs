@@ -75,7 +75,8 @@ const ROUND_TRIP_MAX_US: i64 = 10_000_000;
 const STEP_MAX_MS: u64 = 2_000;
 /// Readings over which the delivered rate is measured: 300 ms.
 const RATE_READINGS: usize = 4;
-/// The reflector is judged by its last `JUDGED_MAX` answers, once there are `JUDGED_MIN`.
+/// The reflector is judged once `JUDGED_MIN` answers are counted. At `JUDGED_MAX` the counts are
+/// halved, so that recent answers weigh more.
 const JUDGED_MAX: u32 = 2_000;
 const JUDGED_MIN: u32 = 400;
 /// Shares of implausible answers, and of high delays without load, above which the reflector is not

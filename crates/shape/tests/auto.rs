@@ -157,7 +157,7 @@ fn under_load_without_delay_the_rate_grows_to_its_bound() {
 fn an_idle_direction_returns_to_its_base_rate() {
     let mut course = Course::new();
     course.steps(120, 100, BASE_US);
-    // The end of the load does not change the rate: nothing shows what the line carries.
+    // The end of the load does not change the rate, because an idle line does not show its rate.
     course.steps(90, 1, BASE_US);
     assert_eq!(course.rate(), 80 * MBIT);
     let last = course.steps(2_000, 1, BASE_US);
@@ -207,7 +207,7 @@ fn fewer_than_three_answers_decide_nothing() {
         course.time_ms += 100;
         course.sent_bytes += 250_000;
         let one = Answer { sent_us: 10, round_trip_us: if step < 25 { 20_000 } else { 900_000 } };
-        // The second one is the first again.
+        // The second answer is a duplicate of the first.
         let decision = course.read(&[one, one]);
         assert_eq!(decision.reason, Reason::Learning);
         assert_eq!(course.rate(), 20 * MBIT);

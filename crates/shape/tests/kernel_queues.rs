@@ -50,7 +50,7 @@ struct Logged {
     is_shaped: bool,
 }
 
-/// Packets that were dropped in one call.
+/// An observer that collects the packets dropped in one call.
 struct Drops<'a> {
     ids: Vec<(usize, DropReason)>,
     outer: &'a mut dyn Observer<usize>,

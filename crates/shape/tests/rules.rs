@@ -147,7 +147,8 @@ fn cake_with_several_parts_needs_a_device_with_several_queues() {
     assert!(text.contains("\toption qdisc 'cake'\n") && text.contains("\toption use_mq '1'\n"));
     assert!(!write("cake").expect("a file").contains("use_mq"));
     assert!(write("cake_mq:tins=diffserv4").is_err());
-    // A foreign one is restored by its root: the parts below it are the kernel's own.
+    // Another program's `cake_mq` is restored from its root alone: the kernel creates the parts
+    // below it.
     let tree =
         [qdisc("cake_mq", "1:"), Qdisc { parent: Some("1:1".to_owned()), ..qdisc("cake", "0:") }];
     let present = Present { device: "eth0", tree: &tree, filters: &[], devices: &[] };
@@ -169,7 +170,7 @@ fn cake_shapes_by_itself_and_others_below_a_token_bucket() {
          triple-isolate internet mpu 64 noatm overhead 18\n"
     );
     let text = commands(&request(Some(18), None, "fq-codel", "docsis"));
-    // The line's 18 bytes are on top of the IP packet, of which tbf counts 14 already.
+    // The line adds 18 bytes to the IP packet, and tbf already counts 14 of them.
     assert!(
         text.starts_with(
             "tc qdisc replace dev eth0 root handle 756c: tbf rate 18000000bit burst 3028b latency \

@@ -1,4 +1,5 @@
-//! Pages, films and calls of real browsers in live trials: what is recorded, and what a run leaves.
+//! Pages, films and calls of real browsers in live trials: what is recorded, and that no process is
+//! left.
 
 #![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
 
@@ -191,10 +192,10 @@ fn a_browser_loads_whole_pages_and_leaves_nothing() {
         if finished < 2 {
             return false;
         }
-        // Each object, and the HTML, has its connection; Chromium may open one more.
+        // Each object and the HTML use a separate connection; Chromium may open one more.
         assert!(value("page", "connections") >= Some(102.0));
-        // HTTP/2 has all objects in one. Chromium opens others where a handshake is slow, as on a
-        // busy machine.
+        // HTTP/2 transfers all objects over one connection. Chromium opens more if a handshake is
+        // slow, as on a busy machine.
         assert!(value("secure", "connections") <= Some(10.0));
         assert!(value("secure", "tls") > Some(0.0));
         true

@@ -89,7 +89,7 @@ struct Killed {
     name: &'static str,
     words: Vec<String>,
     moments_ms: [u32; 2],
-    /// Whether its change lasts until `off`.
+    /// Whether the command's change lasts until `off`.
     stays: bool,
 }
 
@@ -133,7 +133,7 @@ impl World {
         false
     }
 
-    /// Whether one of several pings is answered: full buffers drop some of them.
+    /// Returns whether one of several pings is answered: full buffers drop some pings.
     fn line_works(&self) -> bool {
         let ping = ["-c", "5", "-i", "0.2", "-W", "2", "10.9.0.2"];
         self.output(Command::new("ping").args(ping)).status.success()
@@ -247,7 +247,7 @@ fn full_disk(world: &World, killed: &Killed, home: &Path, before: &str) {
     assert!(is_same && !full.status.success(), "{}", world.state());
 }
 
-/// A second process while the first one shapes.
+/// Starts a second process while the first one shapes.
 fn second_process(world: &World, killed: &Killed) {
     // `suggest` and `trial` shape for an instant at first, to see whether they can.
     std::thread::sleep(Duration::from_millis(u64::from(killed.moments_ms[0].max(1_500))));

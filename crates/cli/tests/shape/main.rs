@@ -1,5 +1,5 @@
 //! `underload shape` with the machine's own `tc`, in a network namespace; and in a guest kernel
-//! that has all queues, where there is one.
+//! that has all queues, if one is built.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "tests print their tables, and why they were skipped")]
@@ -229,7 +229,7 @@ fn whatever_is_killed_the_network_is_as_before() {
         applying.wait().expect("it ends");
         world.wait_for(&before, &format!("killed after {} ms", moment * 4));
     }
-    // The watcher alone: the applying process undoes the change.
+    // Kills only the watcher: the process that applied the change undoes it.
     let mut applying = world.start(&["--within", "1s"]);
     world.wait_until_shaped();
     let own = watchers(applying.child().id());
@@ -237,7 +237,7 @@ fn whatever_is_killed_the_network_is_as_before() {
     own.into_iter().for_each(kill);
     assert_eq!(applying.wait().expect("it ends").code(), Some(1));
     assert_eq!(world.state(), before);
-    // Both: the next command undoes the change.
+    // Kills watcher and process: the next command undoes the change.
     let mut applying = world.start(&["--within", "1s"]);
     world.wait_until_shaped();
     let own = watchers(applying.child().id());
@@ -305,7 +305,7 @@ fn a_device_that_vanishes_leaves_nothing_behind() {
     assert_eq!(applying.wait().expect("it ends").code(), Some(1));
     assert!(!world.state().contains("ifb-u"), "{}", world.state());
     assert_eq!(world.records(), "");
-    // A confirmed one, whose name another device takes.
+    // A confirmed change, after which another device gets the shaped device's name.
     world.shell("ip link add v0 type veth peer name v1 && ip link set v0 up");
     assert!(world.apply(&["--yes"]).status.success());
     world.shell("ip link del v0 && ip link add v0 type veth peer name v1 && ip link set v0 up");
@@ -438,7 +438,7 @@ fn the_rates_of_a_followed_line_change_and_its_end_restores_the_queues() {
     assert!(world.shape(&["off"]).status.success());
     assert_eq!((world.state(), world.records()), (before.clone(), String::new()));
 
-    // `off` from elsewhere ends the follower, which changes nothing any more.
+    // `off` in another process ends the follower, which then makes no further change.
     let mut following = start_following(&world);
     assert!(world.shape(&["off"]).status.success());
     assert_eq!(following.wait().expect("it ends").code(), Some(0));
@@ -489,7 +489,7 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
         (&["suggest", "127.0.0.1:1", "--dev", "v0", "--limit", "0s"].to_vec(), 2, "--limit"),
         (&["suggest", "a", "--dev", "v0", "--queue", "bode"].to_vec(), 2, "no Linux queue `bode`"),
         (&["suggest", "a", "--dev", "v0", "--save", &path(&file)].to_vec(), 2, "the file exists"),
-        // Its queue was tried by then.
+        // The command has tried the queue by then.
         (&[&["suggest", "127.0.0.1:1", "--dev", "v0"][..], &queue].concat(), 1, "127.0.0.1:1"),
         (&[&["trial", "a", "--dev", "v0", "--hours", "5"][..], &up].concat(), 2, "12 hours"),
         (&["trial", "a", "--dev", "v0", "--days", "7"].to_vec(), 2, "--up RATE, --down RATE"),
@@ -515,7 +515,7 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
     assert!(!trial.exists(), "a plan that was never begun");
 }
 
-/// Nothing is measured: that begins two minutes after the hour.
+/// No measurement runs yet: measurements begin two minutes after the hour.
 #[test]
 fn a_trial_ends_with_its_process_and_is_continued_by_one() {
     let Some(world) = World::new("a_trial_ends_with_its_process_and_is_continued_by_one") else {
@@ -650,7 +650,7 @@ fn every_queue_shapes_in_the_guest_and_cake_shows_its_classes() {
     assert_eq!(out.matches("\n2\nv0: not shaped any more\n").count(), 8, "{out}");
     assert!(out.contains("v0: cake, confirmed\n  up    20.00 Mbit/s: "), "{out}");
     assert!(out.contains("    best effort  0.0 MB, 0 dropped, 0 marked, "), "{out}");
-    // The guest's clock needs no 30 s.
+    // The guest's virtual time passes without a real wait of 30 s.
     let undone = "v0 is as it was before: the change was not confirmed\nqdisc noqueue 0: ";
     assert!(out.contains(undone), "{out}");
 }
@@ -782,8 +782,8 @@ fn a_line_that_becomes_slower_is_followed() {
     eprintln!("{out}");
     let added = added_ms(&out);
     assert_eq!(added.len(), 4, "{out}");
-    // Unfollowed, the modem's buffers add 200 ms at these rates, and 500 ms at the lower ones. The
-    // third value has the fall from 20 to 8 Mbit/s in it.
+    // Without `shape auto`, the modem's buffers would add 200 ms at the first rates and 500 ms at
+    // the lower ones. The fall from 20 to 8 Mbit/s is within the third value.
     for (added, limit) in added.iter().zip([60, 60, 300, 60]) {
         assert!(*added <= limit, "{added} of {limit} ms: {out}");
     }

@@ -1,4 +1,4 @@
-//! The table of sessions with the browser of `harness`.
+//! Tests of the table of sessions, with the browser of `harness`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn what_is_lost_on_the_way_is_not_sent_again_and_is_missing_in_the_count() {
         browser.write(0, &probe(number));
         let said = browser.say(server.now);
         assert!(!said.is_empty());
-        // 3 is lost on the way there, 5 on the way back.
+        // Probe 3 is lost on the way to the server, probe 5 on the way back.
         for datagram in said.iter().filter(|_| number != 3) {
             for answer in server.hear(address(BROWSER), datagram) {
                 if number != 5 {

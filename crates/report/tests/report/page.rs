@@ -214,8 +214,8 @@ fn the_class_with_the_largest_effect_is_named() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let mut trials = synthetic::trials(&queues, 2, 10_000_000);
     for trial in &mut trials {
-        // A second class that waits for nothing in the second variant, and as long as the first in the
-        // other.
+        // A second class of probes, without delay in the second variant, and with the delay of the
+        // first class in the first variant.
         let mut flow = trial.record.flows[1].clone();
         flow.name = "probe-dscp-45".to_owned();
         trial.record.flows.push(flow);
@@ -353,7 +353,7 @@ fn no_link_of_a_run_directory_leads_to_other_files() -> Result<(), Box<dyn Error
         assert_eq!(underload_disk::faults::tree(&other), before, "{name}");
         std::fs::remove_dir_all(&run_directory)?;
     }
-    // The directory that the user names may be one.
+    // The directory that the user names may itself be a link.
     std::os::unix::fs::symlink(&other, &run_directory)?;
     write_report(&run_directory, &data)?;
     Ok(())

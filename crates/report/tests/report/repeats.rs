@@ -7,7 +7,8 @@ use underload_store::RunData;
 
 use crate::page::conclude_all;
 
-/// Six trials per variant; of the first variant they are all the first one.
+/// Returns a run of six trials per variant. If `is_same`, the trials of the first variant are
+/// identical.
 fn run(queues: &[Queue], is_same: bool) -> RunData {
     let mut trials = synthetic::trials(queues, 6, 20_000_000);
     if is_same {
@@ -19,7 +20,7 @@ fn run(queues: &[Queue], is_same: bool) -> RunData {
     conclude_all(record, trials)
 }
 
-/// Puts what another trial recorded in place of what this one did.
+/// Replaces the results of a trial by those of `first`.
 fn repeat(first: &Trial, trial: &mut Trial) {
     let own = trial.record.clone();
     *trial = first.clone();

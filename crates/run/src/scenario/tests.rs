@@ -435,7 +435,7 @@ fn one_more_draw_leaves_the_others_as_they_are() {
     assert_eq!(with, without);
 }
 
-/// Replaced in [`cohort_text`], one at a time.
+/// Replacements in [`cohort_text`], applied one at a time, that each cause a fault.
 const COHORT_FAULTS: &[(&str, &str)] = &[
     ("per = \"repeat\"", "per = \"day\""),
     ("weights = [1, 3]", "weights = [1]"),
@@ -461,7 +461,7 @@ fn every_fault_of_a_cohort_names_its_place() {
         let text = cohort_text();
         assert!(text.contains(from), "{from}");
         let error = parse(&text.replacen(from, to, 1)).expect_err(to).to_string();
-        // The list of links grows; what matters here is that one is offered.
+        // The list of known links grows, so the test only checks that a list is offered.
         let message = match error.split_once("known: ") {
             Some((message, _)) => format!("{message}known: ..."),
             None => error,
@@ -585,7 +585,7 @@ fn every_fault_names_its_place_and_what_is_accepted() {
             if from.is_empty() { format!("{GOOD}{to}\n") } else { GOOD.replacen(from, to, 1) };
         let message = match parse(&text) {
             Ok(_) => "ACCEPTED".to_owned(),
-            // The list of disciplines grows; what matters here is that one is offered.
+            // The list of known disciplines grows, so the test only checks that a list is offered.
             Err(error) => match error.to_string().split_once("known: ") {
                 Some((message, _)) => format!("{message}known: ..."),
                 None => error.to_string(),

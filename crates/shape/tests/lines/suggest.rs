@@ -24,7 +24,7 @@ const PROBE_MS: u64 = 10;
 /// Queues and links of a line, up and down.
 struct Line {
     queues: [&'static str; 2],
-    /// The rates in Mbit/s of one measurement after another; the last one stays.
+    /// The rates in Mbit/s of successive measurements; further measurements repeat the last one.
     mbit: &'static [[u64; 2]],
 }
 
@@ -239,7 +239,8 @@ fn a_delay_that_no_rate_removes_is_elsewhere_and_lost_probes_are_delay() {
     assert_eq!(outcome, Outcome::WaitsElsewhere);
     assert_eq!(trials.len(), 2 * SHARES_PERCENT.len());
     assert!(trials.iter().all(|trial| trial.rates.up.is_none()), "up was not judged");
-    // A measurement without a reading decides nothing for good, and is bounded by the caller.
+    // A direction without a reading is neither changed nor judged; the caller limits the number of
+    // measurements.
     assert_eq!(search(PerDirection::default(), 2, full).0, Outcome::NothingToMend);
 }
 
@@ -251,7 +252,7 @@ fn slow_lines_may_add_the_time_of_two_packets() {
     assert!(!LIMIT.accepts(&reading, Rate::from_megabits_per_second(10)));
 }
 
-/// A provider's queue that serves flows separately: probes beside the load see nothing of it.
+/// A provider's queue serves flows separately: probes beside the load do not experience its delay.
 #[test]
 fn a_queue_that_only_the_load_itself_sees_is_mended() {
     let of = |inside_ms: f64| Reading { inside_ms: Some(inside_ms), ..reading(100, 1.0) };

@@ -82,7 +82,7 @@ fn trial(seed: u64, slots: u32, factor: f64, hours: Hours) -> Contrast {
     Contrast::new(&with, &without).expect("enough hours")
 }
 
-/// A trial of nothing: 200 seeds, a week each.
+/// Trials of two equal sides: 200 seeds of up to three weeks each.
 #[test]
 fn a_trial_of_no_difference_calls_an_effect_in_at_most_one_of_twenty() {
     let calls = |slots: u32, hours: Hours| {
@@ -97,7 +97,7 @@ fn a_trial_of_no_difference_calls_an_effect_in_at_most_one_of_twenty() {
     }
 }
 
-/// The test can also find something: a shaper that halves the delay, and one that doubles it.
+/// The test finds real effects: a shaper that halves the delay, and one that doubles it.
 #[test]
 fn a_shaper_that_halves_the_delay_is_found_within_a_week() {
     let found = |factor: f64, is_more: bool| {

@@ -238,7 +238,7 @@ fn a_fast_recovery_is_undone_by_an_echo_from_before_it() {
 fn a_fast_recovery_is_undone_when_all_its_retransmissions_were_duplicates() {
     let mut script = Script::new(10);
     script.ack(100, ack(0, 0, &[(1, 4)]));
-    // The time stamp proves nothing.
+    // The echoed time stamp does not prove that the retransmission was spurious.
     script.ack(105, ack(4, 100, &[]));
     assert_eq!(script.undone(), 0);
     let mut duplicate = ack(4, 100, &[]);
