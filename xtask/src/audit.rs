@@ -12,7 +12,7 @@ struct Part {
     command: &'static [&'static str],
     /// The crate that contains the program.
     package: &'static str,
-    /// The part without network; `None` if it needs none.
+    /// The way to run without network; `None` if the part needs no network anyway.
     offline: Option<Offline>,
 }
 

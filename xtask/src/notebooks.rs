@@ -21,7 +21,7 @@ const QUICK: &str = "UNDERLOAD_QUICK";
 /// The line of the book's contents after which the pages are inserted.
 const ABOVE: &str = "- [Notebooks](notebooks.md)\n";
 
-/// Returns the folder of the made pages.
+/// Returns the folder into which the pages are written.
 fn pages() -> PathBuf {
     target().join("notebooks")
 }

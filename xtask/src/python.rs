@@ -22,7 +22,7 @@ const WHEEL_MOST: u64 = 15 << 20;
 /// Packages that are installed for other versions of Python; tests that need more are skipped
 /// there.
 const OTHERS_NEED: [&str; 4] = ["hypothesis", "numpy", "polars", "pytest"];
-/// Number of timed imports, of which the fastest counts: the others waited for other processes.
+/// Number of timed imports. The fastest counts, because the others waited for other processes.
 const IMPORTS: usize = 7;
 
 /// The variable of the environment that names the program whose server the tests measure against.
@@ -54,7 +54,7 @@ enum Profile {
     Test,
     /// As `Test`, from the artefacts of the workspace tests.
     AfterTests,
-    /// The build for users, by maturin.
+    /// Builds the wheel for users, with maturin.
     Release,
 }
 

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends with the program, whichever way.
+/// A process that is killed when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {

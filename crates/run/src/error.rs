@@ -35,7 +35,7 @@ pub enum RunError {
     Failed { source: Box<RunError>, remains: Remains },
 }
 
-/// What is left of an incomplete run.
+/// The finished part of an incomplete run.
 #[derive(Debug, Default)]
 pub struct Remains {
     /// Trials that were completed.

@@ -60,7 +60,7 @@ impl Default for Question {
     }
 }
 
-/// What most lines have, and the usual cure.
+/// The queue that most lines have, and the usual cure.
 const QUEUES: [&str; 2] = ["fifo", "cake"];
 const DEFAULT_CONTROL: &str = "cubic";
 

@@ -45,7 +45,7 @@ pub enum Fate {
     Sent,
     /// Sent with a CE mark.
     Marked(MarkReason),
-    /// Dropped in the queue, or lost behind the link.
+    /// The packet was dropped in the queue, or lost behind the link.
     Dropped(DropReason),
     /// Still in the queue after the last event.
     Queued,

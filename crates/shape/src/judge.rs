@@ -8,11 +8,12 @@ use underload_tc::restore::{self, Unrestorable};
 pub const HANDLE: &str = "756c:";
 /// The number of the queue below it, if the root only limits the rate.
 pub const CHILD_HANDLE: &str = "756d:";
-/// Kinds that limit a rate or distort a path, with their owners' intentions.
+/// Queues that limit a rate or emulate a path: another program set them on purpose, so they are not
+/// replaced.
 const SHAPERS: &[&str] =
     &["cake", "cake_mq", "tbf", "htb", "hfsc", "cbq", "netem", "taprio", "etf"];
 
-/// Why the queues of a device are left as they are.
+/// The reason why the queues of a device are not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("{device} is already shaped by underload: `underload shape off --dev {device}` first")]

@@ -45,7 +45,7 @@ pub struct Bucket {
 impl Bucket {
     pub fn new(request: &Request, rate: Rate, device: &Device) -> Self {
         let mut overhead = request.overhead;
-        // `tbf` cannot express that 64 of 65 bytes are left.
+        // `tbf` has no option for 64/65 encoding, so the rate is reduced instead.
         let bit_per_s = overhead.rate_of_data(rate).bits_per_second();
         // `tbf` counts the header of the device, the line's overhead begins at the IP packet.
         let counted = if device.link_type == "ether" { ETHERNET_BYTES } else { 0 };

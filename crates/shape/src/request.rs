@@ -265,7 +265,7 @@ pub const LINE_KINDS: &[LineKind] = &[
 ];
 
 impl Overhead {
-    /// What the device itself adds.
+    /// No overhead in addition to the bytes that the device itself counts.
     pub const NONE: Self = Self { bytes: 0, minimum_bytes: 0, framing: Framing::None };
 
     /// Parses the name of a kind of line, or a number of bytes such as `44B`.

@@ -124,7 +124,7 @@ fn download(folder: &Path, package: &str) -> anyhow::Result<PathBuf> {
     Ok(out.join(format!("usr/src/{package}.tar.xz")))
 }
 
-/// The line of the sources list: the machine's own mirror, with another suite.
+/// The line for the list of package sources: this machine's mirror, with another suite.
 fn source_line() -> anyhow::Result<String> {
     let output = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI)", "Identifier: Packages"])
@@ -151,7 +151,7 @@ fn newest(simulation: &mut Command) -> anyhow::Result<String> {
     Ok(package.with_context(|| format!("{SUITE} has no linux-source"))?.to_owned())
 }
 
-/// Unpacks the archive unless that was done, and changes the source.
+/// Unpacks the archive if it is not unpacked yet, and patches the source.
 fn unpack(folder: &Path, archive: &Path) -> anyhow::Result<PathBuf> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     let source = folder.join(name.trim_end_matches(".tar.xz"));

@@ -13,12 +13,12 @@ use crate::cargo::target;
 use crate::process::output;
 
 const FILE: &str = "budget.toml";
-/// A limit may exceed its count by one part of so many: 2 %.
+/// A limit may exceed its count by 1/50, which is 2 %.
 const SLACK: u64 = 50;
 /// Programs whose packages are counted, with the crates that have them.
 const PROGRAMS: [(&str, &str); 2] =
     [("underload", "underload"), ("underload-fleet", "underload-fleet-cli")];
-/// Crates that print and fail for the user: libraries are all others.
+/// Crates that may print and use errors without types; all other crates are libraries.
 const PROGRAM_CRATES: [&str; 4] = ["cli", "fleet-cli", "terminal", "playground"];
 
 #[derive(Deserialize)]
@@ -30,10 +30,10 @@ struct Limits {
     bans: BTreeMap<String, Ban>,
 }
 
-/// Code that is not to be written again.
+/// A pattern of code that must not be added again.
 #[derive(Deserialize)]
 struct Ban {
-    /// The number of lines that still have it.
+    /// The number of existing lines that may match the pattern.
     allowed: u64,
     scope: Scope,
     /// What to write instead.
@@ -52,7 +52,7 @@ enum Scope {
     Texts,
 }
 
-/// A count beside its limit. `limit` is `None` if the file has none.
+/// A count and its limit; `limit` is `None` if the file has no limit for it.
 struct Number {
     table: &'static str,
     key: String,

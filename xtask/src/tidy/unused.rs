@@ -81,7 +81,7 @@ fn declared(line: &str) -> Option<&str> {
         match words.next()? {
             "const" | "unsafe" | "async" | "extern" | "C" | "" => {}
             "fn" | "struct" | "enum" | "trait" | "type" | "static" => return words.next(),
-            // A constant, whose keyword is passed.
+            // The name of a constant, after its keyword.
             name if line.contains("const ") => return Some(name),
             _ => return None,
         }

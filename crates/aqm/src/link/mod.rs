@@ -42,7 +42,8 @@ pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
     trial.child("network").child(&format!("{direction} hop {hop}"))
 }
 
-/// A direction of a path, without I/O or clock, for a simulator's heap and an emulator's timer.
+/// A direction of a path without I/O or clock, driven by a simulator's events or an emulator's
+/// timer.
 ///
 /// # Contract
 /// * `send` and `poll` take times that never go backwards.

@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Signals are the draws of 32 bits that are below the probability.
+    /// A packet is signalled if a random number of 32 bits is below the probability.
     #[test]
     fn a_draw_equal_to_the_probability_does_not_signal() {
         let mut blue = blue("blue");

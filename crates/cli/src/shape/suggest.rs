@@ -83,7 +83,7 @@ pub struct Arguments {
 const QUEUES: [&str; 3] = ["cake", "fq-codel", "fq-pie"];
 /// After this time a trial is undone whatever happens.
 const TRIAL_MAX: Duration = Duration::from_mins(30);
-/// The longest load of a measurement, which [`TRIAL_MAX`] has to contain twice.
+/// The longest load of a measurement: twice this time must fit into [`TRIAL_MAX`].
 const LOAD_MAX: Duration = Duration::from_mins(1);
 /// Measurements of a direction while this machine is too busy for one.
 const ATTEMPTS: usize = 3;
@@ -207,7 +207,7 @@ impl Arguments {
         }
     }
 
-    /// Prints before and after, and what makes the choice permanent.
+    /// Prints the results before and after, and the command that makes the choice permanent.
     fn suggest(
         &self,
         before: PerDirection<Option<Reading>>,
@@ -249,7 +249,7 @@ impl Arguments {
     }
 }
 
-/// The line that is measured, and what its measurements moved.
+/// The measured line, and the bytes that its measurements moved.
 struct Line<'a> {
     arguments: &'a Arguments,
     interrupt: &'a Interrupt,

@@ -64,8 +64,8 @@ impl HmacProvider for Ring {
 
 impl HashProvider for Ring {
     fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
-        // The suites above ask for SHA-256 alone; an answer of the wrong length fails a handshake,
-        // where a panic would end the thread of all.
+        // The suites above use only SHA-256. For any other hash, a digest of the wrong length fails
+        // one handshake, whereas a panic would end the thread of all channels.
         let algorithm = match algorithm {
             HashAlgorithm::SHA384 => &digest::SHA384,
             _ => &digest::SHA256,

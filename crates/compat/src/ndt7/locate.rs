@@ -77,7 +77,7 @@ pub fn locate(url: &str) -> Result<Vec<Located>, Ndt7Error> {
 /// Parses a service's answer. The public service must name servers of M-Lab's domains.
 ///
 /// # Errors
-/// Returns why it names no server, for a message.
+/// Returns the reason why the answer names no usable server, as part of a message.
 pub fn read_located(json: &[u8], is_public: bool) -> Result<Vec<Located>, &'static str> {
     let wire: Wire =
         serde_json::from_slice(json).map_err(|_| "its answer is not the JSON expected")?;

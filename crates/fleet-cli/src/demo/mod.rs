@@ -100,7 +100,7 @@ const HOMES_WITH_PEOPLE: usize = 10;
 const LOADED_BYTES_PER_LOOK: u64 = 60_000;
 /// With fewer lines no line is cut.
 const MISHAPS_FROM: usize = 9;
-/// How long one of the cut lines stays cut.
+/// Duration for which a line is cut.
 const MENDED_AFTER: Duration = Duration::from_secs(20);
 /// When the operator removes the other one.
 const REMOVED_AFTER: Duration = Duration::from_secs(25);

@@ -343,7 +343,7 @@ impl<S: Value> Value for Raw<S> {
 /// the others.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables<S> {
-    /// Each with its position in the list. Items that are no tables are left out.
+    /// The tables of the list, each with its position. Other items are left out.
     pub items: Vec<(usize, Table)>,
     /// Length of the list in the file.
     pub len: usize,

@@ -35,7 +35,7 @@ struct DeviceView {
 struct Flow {
     /// The rate to which the direction is shaped, bit/s.
     limit_bit_per_s: u64,
-    /// The rate at which it was sent since the reading before; `None` for the first.
+    /// The rate sent since the previous reading, bit/s; `None` for the first reading.
     rate_bit_per_s: Option<u64>,
     counts: Counts,
     /// The classes of CAKE.
@@ -43,7 +43,8 @@ struct Flow {
 }
 
 impl Overview {
-    /// Returns what shaped devices do. Rates are those since `before`, which is `elapsed` ago.
+    /// Returns an overview of the shaped devices. Rates are averages since the overview `before`,
+    /// taken `elapsed` ago.
     pub fn new(shaped: Vec<Shaped>, before: Option<(Duration, &Self)>) -> Self {
         let devices = shaped.into_iter().map(|shaped| {
             let old = before.and_then(|(elapsed, overview)| {
@@ -158,7 +159,7 @@ impl DeviceView {
 }
 
 impl Flow {
-    /// Returns a direction out of its queues, root first; `None` if they are gone.
+    /// Creates a direction from the readings of its queues, root first; `None` without readings.
     fn new(
         limit_bit_per_s: u64,
         readings: Vec<Reading>,

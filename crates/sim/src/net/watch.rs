@@ -16,11 +16,11 @@ use super::Segment;
 /// Events of a packet on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An endpoint sent it.
+    /// An endpoint sent the packet.
     Sent,
     /// The packet reached a queue, which has not admitted it yet.
     Arrival,
-    /// The queue changed its ECN field to CE.
+    /// The queue changed the packet's ECN field to CE.
     Mark(MarkReason),
     /// The queue or the link dropped it.
     Drop(DropReason),

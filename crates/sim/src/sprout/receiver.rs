@@ -96,7 +96,8 @@ fn is_after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
-/// Limit of the packets within the reordering time: 10 ms at 12 Mbit/s are 10, a flight 240.
+/// Maximum number of stored packets. Within the reordering time of 10 ms, 12 Mbit/s carry 10
+/// packets; a flight has up to 240.
 const MAX_RECENT: usize = 1_024;
 
 #[cfg(test)]

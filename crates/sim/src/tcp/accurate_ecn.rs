@@ -86,7 +86,7 @@ mod tests {
             let (marked, reported) = exchange(10_000, 40, marked_of_8);
             assert!(reported >= marked, "{reported} of {marked}");
         }
-        // All marked: the safe assumption is exact.
+        // If all packets are marked, the safe assumption is exact.
         let (marked, reported) = exchange(10_000, 40, 8);
         assert_eq!(marked, reported);
     }

@@ -238,7 +238,7 @@ impl Receiver {
     }
 }
 
-/// RFC 5681 section 4.2, Linux: every second full-sized segment.
+/// Every second full-sized segment is acknowledged (RFC 5681 section 4.2, Linux).
 const SEGMENTS_PER_ACKNOWLEDGEMENT: u32 = 2;
 /// Linux `TCP_DELACK_MIN`, the value of its adaptive timeout while data arrives continuously.
 const DELAY: Span = Span::from_millis(40);

@@ -61,7 +61,7 @@ pub(super) struct Judgement {
 /// The change that a step of BLUE made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blue {
-    /// BLUE began to drop.
+    /// The probability rose from zero.
     Woke,
     Slept,
     Same,
@@ -149,7 +149,7 @@ impl Cobalt {
         self.blue_q32 == 0 && self.count == 0 && now >= self.drop_next
     }
 
-    /// Begins to signal, unless it does already.
+    /// Enters the signalling state, unless it is active already.
     fn enter(&mut self, now: Time, law: &Law) {
         if !self.dropping {
             self.drop_next = self.after(now, law);

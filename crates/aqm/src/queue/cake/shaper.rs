@@ -79,8 +79,9 @@ pub(super) const fn bytes_per_second(rate: Rate) -> u64 {
 pub(super) struct Shaper {
     pace: Pace,
     next: Time,
-    /// As `next`, at two thirds of the rate and without dropped packets: a queue that drops more
-    /// than it sends is not silent for longer than this.
+    /// A second schedule at 3/2 of the time per byte, which does not charge dropped packets. A
+    /// packet may leave at the earlier of both, so that a queue that drops more than it sends does
+    /// not fall silent.
     failsafe: Time,
 }
 

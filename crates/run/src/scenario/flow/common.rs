@@ -45,7 +45,7 @@ pub(crate) trait Properties {
     }
 }
 
-/// Returns why the live world cannot end a transfer of its own.
+/// Returns the reason why the live world cannot stop a flow before the end of the load phase.
 pub(super) fn stop_problem(activity: &Activity) -> Option<String> {
     activity.stop.map(|_| "stop: flows end with the load phase in the live world".to_owned())
 }

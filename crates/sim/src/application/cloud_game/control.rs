@@ -221,9 +221,9 @@ impl RateControl {
     }
 }
 
-/// As in TCP Prague.
+/// Minimum window in packets, as in TCP Prague.
 const LEAST_WINDOW: u32 = 2;
-/// Longer than the pauses between frames.
+/// The timeout must exceed the pauses between frames.
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ const MOST_VOTES: i32 = 10;
 mod tests {
     use super::*;
 
-    /// Returns the state after `rounds` votes, one each 25 ms, on marks at each depth, us.
+    /// Returns the state after `rounds` votes for each queue depth in microseconds, one vote every
+    /// 25 ms.
     fn after(depths: &[(u64, u64)]) -> Fallback {
         let mut fallback = Fallback::new();
         let mut now = Time::from_secs(1);

@@ -18,7 +18,7 @@ pub enum RateControl {
     /// Google congestion control: delay-based and loss-based.
     #[default]
     Gcc,
-    /// The loss-based half alone.
+    /// Only the loss-based part of Google congestion control.
     Loss,
 }
 

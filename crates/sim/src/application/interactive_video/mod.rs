@@ -43,7 +43,8 @@ pub struct InteractiveVideoConfig {
 }
 
 impl Default for InteractiveVideoConfig {
-    /// Down, Google congestion control, 2.5 Mbit/s: the peak of Skype in the BoDe paper's tests.
+    /// Downstream with Google congestion control, at most 2.5 Mbit/s: the peak rate of Skype in the
+    /// BoDe paper's tests.
     fn default() -> Self {
         let max_rate = Rate::from_bits_per_second(2_500_000);
         Self { direction: Direction::Down, control: RateControl::Gcc, max_rate }
@@ -88,7 +89,7 @@ pub(super) struct InteractiveVideo {
     waiting: VecDeque<Part>,
     waiting_bytes: u64,
     release: Time,
-    /// Packets sent and not reported on, from number `first_sent` on.
+    /// Packets sent that no report covers yet, from number `first_sent` on.
     sent: VecDeque<Sent>,
     first_sent: u32,
     /// Lost packets to be retransmitted.
@@ -192,7 +193,8 @@ impl InteractiveVideo {
         self.next_report = self.started + REPORT_INTERVAL * (u64::from(self.reports) + 1);
     }
 
-    /// Handles a report: arrivals up to its sending, of packets up to the newest then.
+    /// Handles a report, which covers all packets up to the newest that had arrived when it was
+    /// sent.
     fn on_report(&mut self, now: Time, report: &Message) {
         // The time stamp is in whole microseconds.
         let known = now - report.age(now) + Span::from_micros(1);

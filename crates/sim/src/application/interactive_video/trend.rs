@@ -152,7 +152,8 @@ const GAIN_DOWN: f64 = 0.039;
 mod tests {
     use super::*;
 
-    /// Usage after packets every 10 ms whose delay changes by that many microseconds each.
+    /// Returns the usage after packets every 10 ms, whose delay changes by `change_us` from one to
+    /// the next.
     fn usage(packets: u64, first_delay_us: i64, change_us: i64) -> Usage {
         let mut detector = Detector::new();
         for packet in 0..packets {

@@ -1,4 +1,5 @@
-//! Real browsers inside the lab: pages and films that one loads, and calls between two.
+//! Real browsers inside the lab: pages and films that a browser loads, and calls between two
+//! browsers.
 //!
 //! Each flow has browsers of its own. They start before the trial, so that their start does not
 //! disturb the measurement, and a thread controls them ([`control`]). Their profiles are in memory

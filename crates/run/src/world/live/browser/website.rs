@@ -1,4 +1,4 @@
-//! A site at the server's end, with how a browser reaches it.
+//! A site at the server, and the address and options by which a browser reaches it.
 
 use std::net::TcpListener;
 
