@@ -1,4 +1,4 @@
-//! Benchmarks of sweeps: against runs, killed or not, small and large.
+//! Benchmarks of sweeps: compared with runs, killed and resumed, and by size.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::outcome::{METRICS, Outcome};
 use super::{CASES, Outcomes, Results};
 
-/// Heading, decimals, and the difference from the reference that is within the goal: absolute, and
-/// in percent, whichever is larger.
+/// Heading, decimals, and the allowed difference from the reference: absolute or in percent,
+/// whichever is larger.
 const GOALS: [(&str, usize, f64, f64); METRICS] = [
     ("p50, ms", 1, 2.0, 5.0),
     ("p99, ms", 1, 5.0, 10.0),

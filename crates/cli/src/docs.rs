@@ -96,8 +96,8 @@ impl Page {
     }
 }
 
-/// Returns the page of that name; else those to which the glossary leads from the word; else those
-/// with the word, the most telling first.
+/// Returns the page with the name `wanted`; otherwise the pages to which the glossary refers from
+/// it; otherwise the pages that contain it, the most relevant first.
 fn find<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
     let name = wanted.trim_start_matches("docs/").trim_end_matches(".md");
     let called: Vec<&Page> = pages.iter().filter(|page| page.is_called(name)).collect();

@@ -1,4 +1,4 @@
-//! `underload docsis` as a user meets it: files, exit status, messages.
+//! `underload docsis` as a user runs it: files, exit status, messages.
 
 use std::path::Path;
 use std::process::{Command, Output};

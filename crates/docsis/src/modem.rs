@@ -194,7 +194,7 @@ mod tests {
         let mut absent = flow(None, None, None);
         let same = modem().select(&absent, None);
         absent.buffer = None;
-        assert_eq!(modem().select(&absent, None), same, "all absent is as if not there");
+        assert_eq!(modem().select(&absent, None), same, "an empty TLV equals an absent one");
         assert_eq!(modem().select(&absent, Some(50)), Ok(62_464), "50 ms: 62,500");
         assert_eq!(modem().select(&flow(None, None, Some(16_384)), None), Ok(16_384));
         assert_eq!(modem().select(&flow(Some(200_000), None, None), None), Ok(200_704));

@@ -56,7 +56,7 @@ pub enum Polls {
     Late,
     /// At the times that the link announces.
     WhenDue,
-    /// At every multiple of this time.
+    /// Polls at every multiple of this time.
     Every(Span),
     /// After random gaps of up to 1 ms.
     Random(Rng),

@@ -1,4 +1,5 @@
-//! Connects to `underload serve`: whom to trust, what to ask for, and which hints help.
+//! Connects to `underload serve`: verifies the server, requests a session, and adds hints to
+//! errors.
 
 use std::error::Error;
 use std::io;

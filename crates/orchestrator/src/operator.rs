@@ -109,8 +109,8 @@ pub fn who_shows(tx: &mut dyn Transaction, now_ms: u64, token: &str) -> Result<O
     who_has(tx, now_ms, name, &hash(token))
 }
 
-/// Returns the owner of the token with this name and hexadecimal SHA-256, which is what a session
-/// has of a token; `None` if no such token is valid.
+/// Returns the owner of the token with this name and hexadecimal SHA-256; `None` if no such token
+/// is valid. A session stores only the hash.
 pub fn who_has(
     tx: &mut dyn Transaction,
     now_ms: u64,

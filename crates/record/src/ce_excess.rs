@@ -325,7 +325,7 @@ mod tests {
         assert!(alarm.to_string().starts_with(
             "CE alarm: 1.1 % of 1000 ECN packets of game down arrived marked in 10 s while nothing"
         ));
-        assert_eq!(alarms(&[10], LOW), [], "one percent is not more than one");
+        assert_eq!(alarms(&[10], LOW), [], "1 % does not exceed the limit of 1 %");
     }
 
     #[test]

@@ -211,7 +211,7 @@ impl InsideFold {
 /// A queue in a phase.
 #[derive(Debug)]
 struct BottleneckFold {
-    /// Starts without intervals over repeats.
+    /// The summary; intervals over repeats are computed at the end.
     total: VariantBottleneck,
     link_bit_per_s: MeanInTwoPasses,
     utilisation_percent: MeanInTwoPasses,

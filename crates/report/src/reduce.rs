@@ -1,8 +1,8 @@
 //! Drops the parts of a trial that no report shows, for runs of thousands of trials: about nine
 //! tenths of the record.
 //!
-//! Pages, plots, tables and sentences are those of whole trials. Beside a run's summaries they use
-//! a trial's verdict, its alarms, the latencies that a sentence or a plot is about, and all of the
+//! Pages, plots, tables and sentences do not change. In addition to a run's summaries they use a
+//! trial's verdict, its alarms, the latencies that a sentence or a plot is about, and the complete
 //! trials that a page lists.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -21,8 +21,8 @@
 //! * The price has an upper bound, at which the probability is 1 - 2^-32.
 //!
 //! # Time
-//! Updates are replayed at their nominal instants with the backlog of that time. Without arrivals
-//! each update has the same step, so that all due updates are added at once.
+//! Updates are replayed at their nominal instants, with the backlog at each instant. Without
+//! arrivals each update has the same step, so that all due updates are added at once.
 //!
 //! # Validation
 //! Tests compare prices with the closed form, and check the paper's main claim: rate and queue

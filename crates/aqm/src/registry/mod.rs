@@ -1,4 +1,5 @@
-//! Every discipline and link by name: what exists, with which parameters, and how to build it.
+//! The registry of disciplines and links: their names, their parameters, and how to build them from
+//! text.
 //!
 //! To add a discipline or link: give it a [`Definition`](crate::config::Definition) and a
 //! `configure` function beside its code, then list both in `queues!`, with the type of its

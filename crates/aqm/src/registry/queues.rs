@@ -22,7 +22,7 @@ pub struct QueueEntry {
 }
 
 impl QueueEntry {
-    /// Returns the discipline with that name, or with that name in other programs.
+    /// Returns the discipline that has this name, here or in other programs.
     pub fn find(name: &str) -> Option<&'static Self> {
         QUEUES.iter().find(|entry| entry.definition.is_called(name))
     }
@@ -37,7 +37,8 @@ impl QueueEntry {
     }
 }
 
-/// Lists the disciplines, each once: the table of them, their configurations, and how to build one.
+/// Lists each discipline once, and generates the table, the enum of configurations, and the
+/// functions that build a discipline.
 macro_rules! queues {
     ($($Kind:ident($Config:ty): $($definition:path => $configure:expr),+;)*) => {
         /// Every discipline, in the order in which `underload queues` lists them.

@@ -26,7 +26,8 @@ pub fn packets(script: &str) -> Vec<(Time, Meta)> {
     let rows = rows(&format!("packets_{script}.csv.gz"), "time_ns,len,flow,dscp,ecn");
     let packet = |row: &Vec<String>| {
         let mut meta = Meta::new(number(&row[1]) as u32, number(&row[2]) as u32);
-        // Hosts that share sets of CAKE's tables; `hosts_9` has flows from sixteen to sixteen.
+        // Hosts whose hashes fall into the same sets of CAKE's tables; `hosts_9` has flows from
+        // sixteen hosts to sixteen others.
         meta.src = (meta.flow >> 28) * 1_024 + 8;
         meta.dst = (meta.flow >> 24 & 15) * 1_024 + 16;
         meta.dscp = Dscp::new(number(&row[3]) as u8).expect("a codepoint");

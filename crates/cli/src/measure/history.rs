@@ -22,8 +22,8 @@ use crate::present::refuse_occupied;
 const SHOWN: usize = 60;
 
 /// Measures until interrupted or `--times` is reached. A failed measurement is reported and does
-/// not end the series: the server may be back at the next one. An interruption is an error only
-/// with `--times`.
+/// not end the series: the server may be reachable again at the next one. An interruption is an
+/// error only with `--times`.
 ///
 /// The series does not measure while an interface of `unless_metered` is metered.
 pub fn run(

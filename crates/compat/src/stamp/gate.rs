@@ -198,6 +198,6 @@ mod tests {
         assert_eq!(count("192.0.2.N:40000"), 4, "a tenth of a second's");
         assert_eq!(count("[2001:db8:0:100::N]:40000"), 4, "of its /56");
         let others: usize = (0..50).map(|net| count(&format!("10.0.{net}.N:40000"))).sum();
-        assert_eq!(others, 2, "what is left of ten");
+        assert_eq!(others, 2, "the total is ten");
     }
 }

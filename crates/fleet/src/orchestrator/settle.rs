@@ -22,10 +22,9 @@ pub(super) struct Ended {
 }
 
 const DAY_MS: f64 = 86_400_000.0;
-/// Runs that a device may make without an assignment and have stored, for each run that its plan
-/// makes due.
+/// Maximum number of stored runs without an assignment, per run that the plan makes due.
 const OWN_EXCESS: f64 = 2.0;
-/// Runs without an assignment that may be stored at once beyond that rate.
+/// Runs without an assignment that may be stored at once in addition to the rate of [`OWN_EXCESS`].
 const OWN_BURST: u64 = 16;
 /// Runs without an assignment that may be stored at once after an absence: more than a device's
 /// spool holds.

@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(log.goodput_bit_per_s(150, 250), Some(40_000_000_000));
         assert_eq!(log.goodput_bit_per_s(0, 100), Some(0));
         assert_eq!(log.goodput_bit_per_s(300, 300), None);
-        assert_eq!(log.goodput_bit_per_s(400, 500), None, "nothing is known of that window");
+        assert_eq!(log.goodput_bit_per_s(400, 500), None, "no counter covers that window");
         assert_eq!(FlowLog::default().goodput_bit_per_s(0, 100), None);
     }
 }

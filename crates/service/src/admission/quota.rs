@@ -116,7 +116,7 @@ mod tests {
         quotas.refund(payer, 500);
         assert_eq!(quotas.left(HOUR / 4, payer, 1_000), 750);
         assert_eq!(quotas.left(HOUR, payer, 1_000), 1_000);
-        assert!(quotas.used.is_empty(), "who owes nothing is forgotten");
+        assert!(quotas.used.is_empty(), "networks without debt are removed");
     }
 
     #[test]

@@ -144,7 +144,7 @@ mod tests {
             }
             forecast.unwrap().packets[4]
         };
-        assert!(silent(500) > 0, "nothing was to be expected");
+        assert!(silent(500) > 0, "the sender announced the silence");
         assert_eq!(silent(0), 0, "packets were on their way");
     }
 }

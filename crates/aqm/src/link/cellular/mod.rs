@@ -136,7 +136,8 @@ impl Cellular {
 #[derive(Clone, Debug)]
 struct Process {
     config: CellularConfig,
-    /// The part of the distance from `centre` that one tick leaves, in Q32; one without reversion.
+    /// The share of the distance from `centre` that remains after one tick, in Q32; 1 without
+    /// reversion.
     keep_q32: u64,
     /// Standard deviation of one tick's step, with reversion of the stationary distribution.
     step_deviation: u64,

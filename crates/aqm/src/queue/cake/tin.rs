@@ -87,7 +87,8 @@ impl Linked for Flow {
 }
 
 impl Tin {
-    /// Returns an empty tin with that share of the rate (bytes per second; zero if nothing shapes).
+    /// Returns an empty tin with this share of the rate (bytes per second; zero if the queue does
+    /// not shape).
     pub fn new(share: Share, law: Law) -> Self {
         let flow = || Flow {
             cobalt: Cobalt::default(),

@@ -600,7 +600,7 @@ mod tests {
             queue.enqueue(Time::from_micros(at_us), packet(200, Ecn::NotEct, dscp), &mut told);
         }
         while let Dequeue::Packet(_) = queue.dequeue(Time::from_millis(1), &mut told) {}
-        assert_eq!(told.bins, [[2, 1], [0, 0]], "one waited for 1 ms");
+        assert_eq!(told.bins, [[2, 1], [0, 0]], "one packet waited for 1 ms");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct DualPi2LinuxConfig {
 /// The step above which the low latency queue marks natively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Marks packets whose delay exceeded this time.
+    /// Marks packets that waited for longer than this time.
     Sojourn(Span),
     /// Marks packets that leave more than this number of packets behind.
     Packets(u32),

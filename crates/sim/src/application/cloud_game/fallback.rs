@@ -78,7 +78,7 @@ mod tests {
         assert!(after(&[(5_000, 10)]).is_classic);
         assert!(after(&[(5_000, 500), (1_000, 19)]).is_classic, "from ten down to minus nine");
         assert!(!after(&[(5_000, 500), (1_000, 20)]).is_classic);
-        assert!(!after(&[(4_500, 500)]).is_classic, "what is not deeper is not deep");
+        assert!(!after(&[(4_500, 500)]).is_classic, "an equal depth is not a deep queue");
         assert!(after(&[(4_501, 10)]).is_classic);
     }
 

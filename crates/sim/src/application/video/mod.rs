@@ -37,7 +37,7 @@ pub struct VideoConfig {
 }
 
 impl Default for VideoConfig {
-    /// BB, a minute of buffer, CUBIC.
+    /// Returns a player with BB, a buffer of one minute, and CUBIC.
     fn default() -> Self {
         Self { player: Player::Bb, buffer: Span::from_secs(60), algorithm: Algorithm::Cubic }
     }
