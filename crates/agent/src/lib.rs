@@ -3,7 +3,7 @@
 //! [`underload_fleet::agent`] decides what to do next, without a socket, a clock or a file; this
 //! crate carries it out.
 //!
-//! - [`device`]: a device at work.
+//! - [`device`]: runs a device.
 //! - [`identity`], [`client`], [`address`]: its key, its requests, and where they may go.
 //! - [`spool`]: results on disk.
 //! - [`measure`]: a run, with the library of `underload measure`.

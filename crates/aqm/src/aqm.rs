@@ -10,7 +10,7 @@ use crate::time::Time;
 
 /// An active queue management algorithm.
 pub trait Aqm {
-    /// Judges an arrival. `backlog` is that of its queue without the arrival.
+    /// Judges an arrival. `backlog` is the backlog of its queue without the arrival.
     fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
         Verdict::Pass
     }

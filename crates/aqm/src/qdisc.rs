@@ -46,7 +46,7 @@ pub type BoxedQdisc<P> = Box<dyn Qdisc<P> + Send>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
     Queued,
-    /// The packet was dropped; the observer has it.
+    /// The packet was dropped, and passed to the observer.
     Refused,
 }
 

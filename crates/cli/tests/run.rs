@@ -195,7 +195,7 @@ fn published_numbers_are_markdown_pages_one_per_paper() {
     let page = read("figures/kernel.md").expect("the page of a paper");
     assert_eq!(page.matches("\n| load.rtt.p50 of ").count(), 3, "{page}");
 
-    // Once more over its own pages, and never over a stranger's.
+    // The command replaces its own pages, but never a file of the user.
     assert!(underload(&arguments, folder.path()).status.success());
     std::fs::write(folder.path().join("pages/figures/kernel.md"), "mine").expect("writing");
     let refused = underload(&arguments, folder.path());
@@ -227,7 +227,7 @@ fn published_figures_are_drawn_on_a_page_for_each_paper() {
     let left = std::fs::read_dir(folder.path().join("figures")).expect("the folder").count();
     assert_eq!(left, 3, "the runs behind the pages are gone");
 
-    // Once more over its own pages, and never over a stranger's.
+    // The command replaces its own pages, but never a file of the user.
     assert!(underload(&arguments, folder.path()).status.success());
     std::fs::write(folder.path().join("figures/index.html"), "mine").expect("writing");
     let refused = underload(&arguments, folder.path());

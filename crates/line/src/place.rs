@@ -28,7 +28,7 @@ impl Place<'_> {
         }
     }
 
-    /// Creates the run directory. `name` is that of the preset.
+    /// Creates the run directory. `name` is the preset's name.
     ///
     /// # Errors
     /// Returns an error if the directory is occupied or cannot be written.

@@ -19,7 +19,7 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-/// Returns the record of a run that begins. `commit` is that of the program.
+/// Returns the record of a run that begins. `commit` is the program's commit.
 pub fn new_record(request: &Request, plan: &Plan, commit: &str) -> RunRecord {
     let notes: Vec<&str> = plan.notes.iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {

@@ -41,7 +41,7 @@ fn queue_setup(py: Python<'_>, spec: &str, link: &LinkFacts) -> PyResult<QueueSe
     queue.or_raise(py, "SpecError")
 }
 
-/// Returns the queue of a SPEC, or that of an algorithm in Python.
+/// Returns the queue of a SPEC, or a queue with an algorithm in Python.
 fn any_queue(
     py: Python<'_>,
     spec: &str,
@@ -430,7 +430,7 @@ fn reason_names() -> Vec<&'static str> {
     names
 }
 
-/// Returns the index of the fate's reason in [`reason_names`]; `marks` has those of marks.
+/// Returns the index of the fate's reason in [`reason_names`]; `marks` has the reasons of marks.
 fn reason_key(fate: Fate, marks: [u8; MarkReason::ALL.len()]) -> Option<u8> {
     match fate {
         Fate::Sent | Fate::Queued => None,

@@ -181,7 +181,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Adds another window of the same link; the times become those of both.
+    /// Adds another window of the same link, so that the tally covers the time of both.
     pub fn merge(&mut self, other: &Self) {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
@@ -325,7 +325,7 @@ impl Tally {
         Window { start, end: now, counts, delays, sanctions }
     }
 
-    /// Ends a row of the curves at `now`. `backlog` is that of the queue.
+    /// Ends a row of the curves at `now`. `backlog` is the queue's backlog.
     pub fn end_row(&mut self, now: Time, backlog: Backlog) -> Row {
         let since = self.total - self.row_before;
         self.row_before = self.total;

@@ -161,7 +161,8 @@ impl Cache {
         Key(digest_text(content.as_bytes()))
     }
 
-    /// Finds the trial of that name, and sets its index, variant and repeat to those of `trial`.
+    /// Finds the trial with this name, and sets its index, variant and repeat to the values of
+    /// `trial`.
     pub fn find(&self, key: &Key, trial: &Trial<'_>) -> Found {
         let path = self.path(key);
         let read = match fs::symlink_metadata(&path) {

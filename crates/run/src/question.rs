@@ -148,7 +148,8 @@ impl QuestionFault {
         Self { part: Part::of_key(&key), key, problem }
     }
 
-    /// Returns the problem. Other parts that it mentions are called by `name`.
+    /// Returns the problem with the question. `name` returns the name by which the message mentions
+    /// a part.
     pub fn problem(&self, name: impl Fn(Part) -> &'static str) -> String {
         Part::KEYS.iter().fold(self.problem.clone(), |text, (key, part)| {
             let word = key.rsplit('.').next().unwrap_or_default();

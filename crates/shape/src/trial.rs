@@ -139,7 +139,7 @@ impl Log {
     /// Parses the lines of a log; `None` if there are none. Skips damaged hours.
     ///
     /// # Errors
-    /// Returns [`LogError`] if the first line is not that of a trial.
+    /// Returns [`LogError`] if the first line is not the header of a trial.
     pub fn parse<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Result<Option<Self>, LogError> {
         let Some(first) = lines.next() else { return Ok(None) };
         let settings: Settings = serde_json::from_slice(first).map_err(LogError::NotOurs)?;

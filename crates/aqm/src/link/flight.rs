@@ -86,7 +86,8 @@ pub struct RequestGrant {
 }
 
 impl RequestGrant {
-    /// Returns when a packet has been sent whose transmission would end at `end` without requests.
+    /// Returns the end of a packet's transmission, delayed by request and grant. Without requests
+    /// it would be `end`.
     fn sent(&self, end: Time, len: u32, granted_until: Time) -> Time {
         let serialisation = self.peak.time_for(u64::from(len)).unwrap_or_default();
         let asked = end.since(Time::ZERO + serialisation).as_nanos();

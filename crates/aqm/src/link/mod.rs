@@ -202,7 +202,8 @@ impl<P> Link<P> {
         self.flying.pop_front();
     }
 
-    /// Returns the packet before which `position` others in flight arrive, as far as is known.
+    /// Returns the packet in flight that arrives after `position` others, in the order known so
+    /// far.
     #[inline]
     pub fn in_flight_at(&self, position: usize) -> Option<&Packet<P>> {
         self.flying.get(position).map(|(_, packet)| packet)

@@ -117,7 +117,7 @@ impl Trace {
     }
 }
 
-/// Appends a step, unless its rate is that of the step before.
+/// Appends a step, unless the previous step has the same rate.
 fn push_step(steps: &mut Vec<Step>, start_ms: u32, rate: Rate) {
     if steps.last().is_none_or(|last| last.rate != rate) {
         steps.push(Step { start: Span::from_millis(u64::from(start_ms)), rate });

@@ -295,7 +295,7 @@ mod tests {
         ] {
             let mut avq = avq(spec);
             while offer(&mut avq, Time::ZERO, 1_000, ecn) == Verdict::Pass {}
-            // 100 packets fit: each has taken 0.15 * 8000 bit/s.
+            // 100 packets fit: each has reduced the capacity by 0.15 * 8000 bit/s.
             let before = 8e6 - 0.15 * 8_000.0 * if shrinks { 101.0 } else { 100.0 };
             assert!((capacity(&avq) - before).abs() < 1.0, "{spec}: {}", capacity(&avq));
             assert_eq!(offer(&mut avq, Time::ZERO, 1_000, ecn), verdict);

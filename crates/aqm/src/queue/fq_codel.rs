@@ -14,8 +14,8 @@
 //! | guard of the law | backlog of all flows | backlog of the flow |
 //! | a turn ends | at a credit of zero | below zero (section 4.2) |
 //!
-//! The RFC's text says "negative" where Linux and ns-3 test for zero or less. The RFC's guard is
-//! that of RFC 8289, which counts the bytes of one queue.
+//! The RFC's text says "negative" where Linux and ns-3 test for zero or less. The RFC refers to the
+//! guard of RFC 8289, which counts the bytes of one queue.
 //!
 //! # How it is validated
 //! Tests check the facts of ns-3's suite on credits and overflow, and apply the law suite; the

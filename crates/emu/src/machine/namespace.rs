@@ -28,7 +28,7 @@ use super::sys;
 pub enum NamespaceError {
     #[error("{step} in the {namespace} namespace")]
     Step {
-        /// As the message has it: "reading its address".
+        /// The step as it appears in the message: "reading its address".
         step: &'static str,
         namespace: String,
         source: io::Error,

@@ -105,7 +105,7 @@ impl Drop for Sampler {
 
 struct Worker {
     clock: Clock,
-    /// The `tc` of the near and that of the far router.
+    /// The `tc` processes of the near and of the far router.
     tools: [Tool; 2],
     /// The upstream and the downstream link.
     links: [Link; 2],

@@ -152,8 +152,9 @@ impl Orchestrator {
         Ok(pool)
     }
 
-    /// Dates leases that a clock granted which was ahead and has been set back: they would last for
-    /// as long as the clock was ahead. They begin now; no run that has begun lasts longer.
+    /// Restarts leases that were granted while the clock was ahead, after it was set back:
+    /// otherwise they would last longer by the difference. They begin now, which is long enough for
+    /// any run that has begun.
     pub(super) fn redate_future_leases(&self, tx: Tx<'_>, now_ms: u64) -> Result<()> {
         let latest_ms = now_ms + 2 * SKEW_MS;
         let lasts_ms = START_MS

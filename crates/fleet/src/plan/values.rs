@@ -51,7 +51,7 @@ pub(super) fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u6
 
 /// Parses a volume of traffic with its unit, such as `250MB` or `7.9GB`.
 pub fn traffic_bytes(text: &str) -> Option<u64> {
-    // Traffic is sold in larger units than those of a queue's limit.
+    // Traffic volumes have larger units than the limits of queues.
     let (number, scale) = match text.strip_suffix("GB") {
         Some(number) => (format!("{number}MB"), 1_000),
         None => (text.to_owned(), 1),

@@ -180,7 +180,7 @@ pub(super) fn marking_words(dscp: &str) -> String {
     }
 }
 
-/// The sums of one load: that of the query, or the first of [`LOADS`] that has results.
+/// The sums of one load: the query's, or the first of [`LOADS`] that has results.
 pub(super) struct Loaded {
     pub(super) kind: Kind,
     pub(super) sums: Vec<Sum>,

@@ -171,7 +171,7 @@ fn damaged(kind: &str) -> StoreError {
 /// Version of the tables.
 pub(super) const VERSION: i64 = 1;
 
-/// Returns an error if the tables are of another version. `place` is that of the tables.
+/// Returns an error if the tables have another version. `place` names the database in the error.
 pub(super) fn check_version(place: impl std::fmt::Display, version: i64) -> Result<(), StoreError> {
     if version == VERSION {
         return Ok(());

@@ -38,7 +38,7 @@ const WRITERS: usize = 4;
 const READERS: usize = 3;
 
 impl Place {
-    /// Opens the store for an orchestrator, and creates it if it is missing. `archive` is that of
+    /// Opens the store for an orchestrator, and creates it if it is missing. For `archive` see
     /// [`SqlStore::housekeeping`].
     pub fn open(&self, archive: Option<&Path>, retention: Retention) -> Result<Connections> {
         let (store, writers) = match self {

@@ -1,6 +1,6 @@
 //! Published numbers of studies that a built-in plan repeats.
 //!
-//! The bands are those of the scenarios that simulate these studies, `comcast/study` and
+//! The bands are the same as in the scenarios that simulate these studies, `comcast/study` and
 //! `low-latency/ull`.
 
 use underload_record::schema::{CohortSeries, CohortStudy, Expectation};

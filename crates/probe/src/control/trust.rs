@@ -71,7 +71,7 @@ impl Names {
         self.key
     }
 
-    /// Returns true if `fingerprint` is that of the key or of the certificate.
+    /// Returns true if `fingerprint` matches the key or the certificate.
     pub fn matches(&self, fingerprint: Fingerprint) -> bool {
         self.key == fingerprint || self.certificate == fingerprint
     }

@@ -70,7 +70,7 @@ pub struct ProbeLog {
     pub refused: u64,
     /// Datagrams that were not answers, and answers above the limit of records.
     pub ignored: u64,
-    /// Answers without a kernel time stamp; their time is that of the thread's wake-up.
+    /// Answers without a kernel time stamp; the time of the thread's wake-up is used instead.
     pub without_kernel_stamp: u64,
 }
 

@@ -26,7 +26,7 @@ pub struct FigurePage {
 }
 
 impl FigurePage {
-    /// Draws the figure of a run. `figure` and `description` are those of the scenario.
+    /// Draws the figure of a run. `figure` and `description` come from the scenario.
     pub fn of(run: &RunData, figure: &str, description: &str) -> Self {
         let runs = std::slice::from_ref(run);
         let plots = Plots::asked_for(&subjects(runs));

@@ -77,7 +77,7 @@ impl Scale {
         (self.range.start..=self.range.end).contains(&value)
     }
 
-    /// Returns the range in the scale's own measure: of a logarithmic one the exponents.
+    /// Returns the range as positions on the scale: for a logarithmic scale, the exponents.
     pub(super) fn placed_range(&self) -> Range<f64> {
         self.place(self.range.start)..self.place(self.range.end)
     }

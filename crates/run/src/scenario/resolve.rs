@@ -32,7 +32,7 @@ use crate::keys::{Fault, Faults, Raw, Tables, keys, read_table, schema};
 const MAX_REPEATS: u32 = 100_000;
 
 keys! {
-    /// The keys at the top of a file.
+    /// The top-level keys of a file.
     struct Root [lenient] {
         /// Heading of the scenario, one line.
         title: String = String::new(),

@@ -41,7 +41,7 @@ impl Sweep {
         own.chain(axes).chain(varied).collect()
     }
 
-    /// Returns the heading of the sweep file, or that of the scenario.
+    /// Returns the heading of the sweep file; if it has none, the scenario's.
     pub fn title(&self) -> &str {
         let own = self.file.title.as_str();
         if own.is_empty() { &self.scenario.title } else { own }

@@ -124,7 +124,7 @@ impl TokenKeys {
         Ok(format!("{PREFIX}.{claims}.{tag}"))
     }
 
-    /// Returns the claims of a token. A message's length bounds that of `text`.
+    /// Returns the claims of a token. The limit of a message's length also bounds `text`.
     fn verify(&self, text: &str) -> Result<Claims, &'static str> {
         const MALFORMED: &str = "this is no token of this server";
         let mut parts = text.trim().split('.');

@@ -233,8 +233,8 @@ impl Session {
         Ok(devices)
     }
 
-    /// Changes the rates of a shaped device from those of `before` to those of `request`. The
-    /// record keeps the first rates: the present ones are the kernel's.
+    /// Changes the rates of a shaped device from `before` to `request`. The record keeps the first
+    /// rates; the present rates are read from the kernel.
     ///
     /// # Errors
     /// Returns [`ChangeError::Ended`] if the device is not shaped any more.

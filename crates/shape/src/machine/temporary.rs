@@ -55,7 +55,7 @@ impl<'a> Temporary<'a> {
     /// Undoes the change.
     ///
     /// # Errors
-    /// Returns an error if that fails, or that of [`Temporary::check`].
+    /// Returns an error if undoing fails, or the error of [`Temporary::check`].
     pub fn end(mut self) -> Result<(), TemporaryError> {
         let checked = self.check();
         self.undo()?;

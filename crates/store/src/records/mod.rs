@@ -47,7 +47,7 @@ pub(crate) fn encode(path: &Path, record: &RunRecord, count: usize) -> Result<Ve
     files::encode(path, &Head { record, trials_in: TrialsIn { file: TRIALS.to_owned(), count } })
 }
 
-/// Returns the columns of every `trials.parquet`, and that of the records.
+/// Returns the columns of every `trials.parquet`, and the column of records.
 fn layout() -> Vec<(&'static str, Kind)> {
     let mut layout = Trials::LAYOUT.to_vec();
     layout.push((RECORDS, Kind::Text));

@@ -169,7 +169,7 @@ fn shared(last: Option<&ByteArray>, bytes: &[u8]) -> ByteArray {
     }
 }
 
-/// The values of a column, as [`values`](super::values) names their type for each kind.
+/// The values of a column, in the type that [`values`](super::values) defines for its kind.
 pub trait Values<'c>: Sized {
     /// Returns the values of a column of this type; `None` for a column of another type.
     fn of(column: &'c Column) -> Option<Self>;

@@ -46,8 +46,8 @@ impl Tins {
     }
 
     /// Returns the share of tin `tin` of `rate`. The tins of [`Tins::Three`] and [`Tins::Four`]
-    /// have fixed shares, and the one that goes first may use at most a quarter. Each of eight has
-    /// seven eighths of the one before it.
+    /// have fixed shares, and the tin with the highest priority may use at most a quarter. Each of
+    /// eight has seven eighths of the one before it.
     pub(super) fn share(self, tin: usize, rate: u64) -> Share {
         let part = |shift: u32| Share { rate: rate >> shift, weight: 1_024 >> shift };
         match self {

@@ -167,7 +167,8 @@ mod tests {
         assert!(protection.sanctions(Time::ZERO, 3, 1_001, Span::from_millis(2), p).is_some());
     }
 
-    /// A flow whose first bucket is another's takes the one that the next five bits name.
+    /// If the first bucket belongs to another flow, the flow uses the bucket that the next five
+    /// bits select.
     #[test]
     fn the_second_attempt_looks_elsewhere() {
         let first = |flow: u32| spread(flow) % 32;

@@ -47,7 +47,7 @@ impl Rollup {
         Ok(Some(folded))
     }
 
-    /// Adds a result. `number` is that of its device.
+    /// Adds a result. `number` is the number of its device.
     pub(crate) fn add(&mut self, stored: &StoredResult, device: u32) {
         let result = &stored.result;
         let line = LINE.map(|name| stored.attributes.get(name).unwrap_or_default());

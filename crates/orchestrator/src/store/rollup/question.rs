@@ -117,7 +117,7 @@ impl<'a> Question<'a> {
         Ok(())
     }
 
-    /// Adds a result. `number` is that of its device, if the store has numbered it.
+    /// Adds a result. `number` is the number of its device, if the store has one.
     pub(crate) fn add_result(&mut self, stored: &StoredResult, number: Option<u32>) {
         if !self.filter.meets(stored) {
             return;

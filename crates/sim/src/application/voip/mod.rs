@@ -127,7 +127,7 @@ impl Endpoint for Voip {
                 (worse, score) => worse.or(score),
             };
         }
-        // Each metric of one direction beside that of the other.
+        // Lists each metric of one direction next to the same metric of the other.
         let down = metrics.split_off(metrics.len() / 2);
         let both = metrics.into_iter().zip(down).flat_map(|(up, down)| [up, down]);
         std::iter::once(metric("mos", "MOS", worse)).chain(both).collect()

@@ -16,7 +16,8 @@ fn marked(marks: u8, ack: Acknowledgement) -> Acknowledgement {
     Acknowledgement { ce_count: (5 + marks) % 8, ..ack }
 }
 
-/// The window after each of a flight's acknowledgements, the first with one mark.
+/// Returns the window after each acknowledgement of a flight; the first acknowledgement reports one
+/// mark.
 fn answer_a_mark(script: &mut Script) -> Vec<u32> {
     let sizes = [(100, 2), (101, 4), (102, 6), (103, 8), (104, 10)].map(|(ms, cumulative)| {
         script.ack(ms, marked(1, ack(cumulative, 0, &[])));
