@@ -111,7 +111,7 @@ const CAPACITY_MAX: u64 = 1_000_000_000_000;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Longest and shortest interval between two answered heartbeats.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
-/// The longest interval, and that of a server that was removed: it may be enrolled again.
+/// The longest interval. A removed server uses it, too, because it may be enrolled again.
 const INTERVAL_REMOVED: Duration = Duration::from_mins(10);
 /// Longest wait for the last heartbeat.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);

@@ -153,7 +153,7 @@ fn busy(spec: &str, queue: &str, seconds: u64) -> [u64; 2] {
     bytes
 }
 
-/// No packet is moved, and drops are only those of a full queue.
+/// No packet is moved, and packets are dropped only because a queue is full.
 const GREEDY: &str = "docsis-lld:protection=off,classic-limit=1MB,low-latency-limit=1MB,target=1s";
 
 #[test]

@@ -60,7 +60,7 @@ impl DevTools {
     /// Sends a command without waiting for the answer. Returns the id of the answer.
     ///
     /// # Errors
-    /// Returns [`DevToolsError::Ended`] if the browser reads no longer.
+    /// Returns [`DevToolsError::Ended`] if the browser no longer reads.
     pub fn send(&mut self, session: &str, method: &str, parameters: &Value) -> Result<u64> {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": parameters });

@@ -170,7 +170,7 @@ impl Arguments {
         }
     }
 
-    /// Returns the name of the scenario: that of the saved file, or `try`.
+    /// Returns the name of the scenario: the saved file's, or `try`.
     fn name(&self) -> anyhow::Result<String> {
         let Some(file) = &self.save else { return Ok("try".to_owned()) };
         match file.to_str() {

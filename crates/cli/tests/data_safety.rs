@@ -273,7 +273,7 @@ fn an_interrupted_measurement_takes_nothing_with_it() {
     }
 }
 
-/// Free space on a disk, in addition to that of the user's files.
+/// Free space on a disk, in addition to the space of the user's files.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     pages: usize,

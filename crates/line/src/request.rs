@@ -21,7 +21,7 @@ pub struct Request {
     /// project's server.
     pub host: String,
     pub preset: Preset,
-    /// Settings that override those of the preset.
+    /// Settings that override the preset's.
     pub knobs: Knobs,
     /// The rates that the line is sold with.
     pub tier: Option<Tier>,
@@ -34,7 +34,8 @@ pub struct Request {
     pub family: Family,
     /// Stores the server's whole address in the record instead of its /24 or /48.
     pub keep_address: bool,
-    /// The only network interface that the measurement uses; `None` for those of the routes.
+    /// The only network interface that the measurement uses; `None` for the interfaces of the
+    /// routes.
     pub interface: Option<String>,
     /// Also finds where on the path the load adds delay.
     pub locate: Option<Locate>,

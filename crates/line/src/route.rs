@@ -19,7 +19,7 @@ pub(crate) const FINDING_MAX: Duration = Duration::from_secs(3);
 /// The hops to probe, nearest first, and the far end at last.
 pub(crate) struct ProbedRoute {
     targets: Vec<EchoTarget>,
-    /// The only network interface that echoes use; `None` for those of the routes.
+    /// The only network interface that echoes use; `None` for the interfaces of the routes.
     device: Option<String>,
 }
 

@@ -62,8 +62,8 @@ impl Sweep {
         Self::parse(py, name, &text, scenario, scenario_text, BTreeMap::new())
     }
 
-    /// Parses the text of a sweep, over that of a scenario; `files` has files that the texts name
-    /// and this machine lacks.
+    /// Parses the text of a sweep and of its scenario. `files` has files that the texts name and
+    /// this machine lacks.
     #[staticmethod]
     fn parse(
         py: Python<'_>,

@@ -120,7 +120,7 @@ struct Streak {
     windows: u32,
     ecn_packets: u64,
     ce_packets: u64,
-    /// Bits of all windows, and those of the equal shares.
+    /// Bits of all windows, and the bits that equal shares would have been.
     bits: Option<u128>,
     fair_bits: Option<u128>,
 }

@@ -130,7 +130,7 @@ fn sanctions(sanctions: &Sanctions, flow_name: &dyn Fn(u32) -> String) -> Vec<Sa
     named
 }
 
-/// Adds a sanction to that of the flow with the same name.
+/// Adds a sanction to the stored sanction of the flow with the same name.
 pub(crate) fn merge_sanction(all: &mut Vec<Sanction>, other: &Sanction) {
     let Some(known) = all.iter_mut().find(|known| known.flow == other.flow) else {
         all.push(other.clone());

@@ -183,7 +183,7 @@ impl Pool {
         }
     }
 
-    /// Returns the quantiles of the answered probes, and those of all `sent`.
+    /// Returns the quantiles of the answered probes, and the quantiles of all probes `sent`.
     fn quantiles(&self, sent: u64) -> (Option<Distribution>, BTreeMap<Quantile, Option<i64>>) {
         match self {
             Pool::Exact(values) => {

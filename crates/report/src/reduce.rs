@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// More trials than `run.json` holds, out of those of a made-up run: each has other numbers.
+    /// Returns a synthetic run with more trials than `run.json` stores, each with other numbers.
     fn many(plot: Option<&str>) -> RunRecord {
         let queues = [BUFFER_CONTROL, DOCSIS_PIE];
         let mut record = synthetic::record(World::Sim, &queues);

@@ -20,7 +20,7 @@ const LONGEST_LABEL: usize = 40;
 #[derive(Debug, Clone)]
 pub(crate) struct Subject<'a> {
     pub(crate) run: &'a RunData,
-    /// Position of the run among those of the report.
+    /// Position of the run among the report's runs.
     pub(crate) run_number: usize,
     pub(crate) variant: &'a VariantRecord,
     pub(crate) summary: &'a VariantSummary,

@@ -205,8 +205,8 @@ impl Grants {
         [low_latency.min(spare - classic), classic]
     }
 
-    /// Applies `change` to the proactive grants that begin before those of the next MAP. Buckets
-    /// account for them at boundaries, and an idle upstream has none.
+    /// Applies `change` to the proactive grants that begin before the grants of the next MAP.
+    /// Buckets account for them at boundaries, and an idle upstream has none.
     fn reserve_ahead(&mut self, change: impl Fn(&mut Bucket, u64)) {
         let Some(proactive) = &self.proactive else { return };
         let until = proactive.first_from(self.boundary() + self.timing.to_grant);

@@ -97,9 +97,9 @@ fn rates(lease: &HeldLease) -> Rates {
     Rates { up: lease.up_bit_per_s, down: lease.down_bit_per_s }
 }
 
-/// Rates that a run of this plan sends through a line at most: those of the line's own tier, but no
-/// more than the plan's largest tier, which also counts if the line's tier is unknown. Devices may
-/// report false tiers.
+/// Maximum rates of a run of this plan through a line: the rates of the line's tier, at most the
+/// plan's largest tier, which also applies if the line's tier is unknown. Devices may report false
+/// tiers.
 fn peak(plan: &Plan, device: &Device) -> Rates {
     let rate = |known: u64, of_tier: fn(&Tier) -> Rate| {
         let largest = plan.tiers.iter().map(|tier| of_tier(tier).bits_per_second()).max();

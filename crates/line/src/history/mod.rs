@@ -33,7 +33,7 @@ pub struct History {
 }
 
 impl History {
-    /// Compares the recent runs with those of the baseline. The sentences are about `metric`.
+    /// Compares the recent runs with the baseline. The sentences are about `metric`.
     pub fn new(collected: Collected, metric: Followed, windows: Windows) -> Self {
         let trends = collected.trends(windows);
         let marks = marked(&trends, &collected.marks);

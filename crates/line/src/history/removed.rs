@@ -32,7 +32,7 @@ pub struct RunNumbers {
     /// The user's words about it; empty if there were none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// The only network interface that it used; empty for those of the routes.
+    /// The only network interface that the run used; empty if it used the interfaces of the routes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
     /// Only the valid steps.

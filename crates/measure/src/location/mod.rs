@@ -460,7 +460,7 @@ fn interpolated(sorted: &[Answer], time: fn(&Answer) -> u64, wanted: u64) -> Opt
     }
 }
 
-/// Replaces each delay by a quantile of those of the answers sent within [`SMOOTHED_NS`] of it.
+/// Replaces each delay by a quantile of the delays of answers sent within [`SMOOTHED_NS`] of it.
 fn smoothed(answers: &[Answer], share: f64) -> Vec<Answer> {
     let mut first = 0;
     let smooth = |(index, answer): (usize, &Answer)| {

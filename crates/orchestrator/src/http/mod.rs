@@ -41,7 +41,7 @@ pub struct Config {
     /// `None` for plain HTTP, which is served on loopback only.
     pub tls: Option<Arc<ServerConfig>>,
     pub limits: Limits,
-    /// Routes beside those of the API.
+    /// Routes in addition to the API.
     pub pages: Option<Router>,
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-/// The network interfaces whose traffic counts as that of the access line.
+/// The network interfaces whose traffic counts as traffic of the access line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Line {
     /// No interface is read.

@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(session.step(1_090), ClosedLoopStep::Done);
         let (sent, replies) = session.into_records();
         assert_eq!((sent.len(), replies.len()), (3, 2));
-        // Decided at 121, delayed until 990: the phase is that of the decision.
+        // The packet was decided at 121 and delayed until 990: the time of the decision determines
+        // the phase.
         assert_eq!((sent[2].scheduled_ns, sent[2].sent_ns), (121, 990));
     }
 }

@@ -8,7 +8,7 @@ use super::Survey;
 pub struct Turn {
     /// Since the start of the survey.
     pub at: Duration,
-    /// Index of the address among those of all hosts, host by host.
+    /// Index of the address in the list of all hosts' addresses, host by host.
     pub target: usize,
 }
 

@@ -111,7 +111,7 @@ impl Interface {
 const MAX_PACKET: usize = 65_535 + 40;
 
 /// Parses the headers of a frame of `original_len` bytes, of which the capture may have only the
-/// start. A frame that is not IP belongs to flow 0. The length is that of the IP packet.
+/// start. A frame that is not IP belongs to flow 0. The length is the IP packet's.
 fn meta(link: DataLink, original_len: u32, data: &[u8]) -> Result<Meta, FrameError> {
     let (start, packet) = match link {
         DataLink::ETHERNET => {

@@ -70,7 +70,7 @@ impl Recording {
             return Err(RecordingError::Empty);
         }
         let word = magic.first_chunk().map_or(0, |magic| u32::from_be_bytes(*magic));
-        // The times of a capture are dates; those of a script start where its author likes.
+        // The times of a capture are dates; the times of a script may start anywhere.
         let (source, origin) = if word == 0x0a0d_0d0a {
             (capture::pcapng(bytes)?, None)
         } else if PCAP.contains(&word) || PCAP.contains(&word.swap_bytes()) {

@@ -183,7 +183,7 @@ path.up_queue = \"fq_codel\"
         assert_eq!(of(&all, "path.down_queue"), [(Some("fifo:limit=1000p"), "default", vec![])]);
     }
 
-    /// The order is that of the declarations, and no key of the format is missing.
+    /// The keys are in the order of their declarations, and no key of the format is missing.
     #[test]
     fn settings_are_in_the_order_of_the_format() {
         let all = settings(TEXT, &[]);

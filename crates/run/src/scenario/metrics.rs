@@ -23,7 +23,7 @@ pub(crate) struct Metrics {
     probes: BTreeSet<String>,
     /// `FLOW/METRIC` of applications, with units.
     own: BTreeMap<String, String>,
-    /// Whether the flows of every trial are those of the file.
+    /// Whether every trial has exactly the flows of the file.
     is_exact: bool,
     /// Whether any flow and study is accepted, because the scenario's are unknown.
     accepts_flows: bool,

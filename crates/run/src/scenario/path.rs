@@ -449,7 +449,8 @@ fn with_more(
     None
 }
 
-/// Reports the fault of each item of a SPEC that is wrong by itself, or else that of the whole.
+/// Reports the fault of each invalid item of a SPEC; if no item is invalid by itself, the fault of
+/// the whole SPEC.
 fn report<T>(
     spec: &Spec,
     whole: &ConfigError,

@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub value: Range<usize>,
 }
 
-/// Returns the place of each key; that of a flow's key both as `flow.bulk.count` and as
+/// Returns the place of each key. A flow's key is listed as `flow.bulk.count` and as
 /// `flow[0].count`.
 pub(super) fn place_of_keys(root: &DeTable<'_>) -> BTreeMap<String, Place> {
     let mut places = BTreeMap::new();

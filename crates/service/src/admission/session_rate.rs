@@ -65,7 +65,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Observes every second what was transferred; returns whether that was half of the rate.
+    /// A session whose transferred bytes are recorded once a second.
     struct Watch {
         rate: SessionRate,
         now_ns: u64,

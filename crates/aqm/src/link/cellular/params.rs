@@ -85,7 +85,7 @@ pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     Ok(LinkConfig::of_rate(RateProcess::Cellular(Box::new(process)), nominal))
 }
 
-/// Returns the process of the values, still without random numbers of a link's stream.
+/// Returns the process with these parameters. A link later gives it a random stream.
 fn process(values: &Values) -> Result<Cellular, ConfigError> {
     let above_zero = |key: Key<Span>| Some(values.get(key)).filter(|span| *span > Span::ZERO);
     let (centre, min, max) = (values.get(CENTRE), values.get(MIN), values.get(MAX));

@@ -26,9 +26,8 @@ pub struct DocsisLldConfig {
     pub target: Span,
     /// Grants that the low latency flow gets without a request, on a link with grants.
     pub proactive: Option<ProactiveGrants>,
-    /// The time from a request to its grant, if the delay of the low latency queue is that of a
-    /// virtual queue (annex O, `qdelayCoupledV`); `None` for that of its backlog
-    /// (`qdelayCoupledL`).
+    /// The time from a request to its grant, if a virtual queue determines the delay of the low
+    /// latency queue (annex O, `qdelayCoupledV`); `None` if its backlog does (`qdelayCoupledL`).
     pub virtual_loop: Option<Span>,
     pub classic_limit_bytes: u64,
     pub low_latency_limit_bytes: u64,

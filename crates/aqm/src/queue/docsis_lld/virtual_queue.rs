@@ -1,8 +1,8 @@
 //! The delay of a modem's low latency queue (`qdelayCoupledV`, MULPIv3.1 annex O).
 //!
-//! A modem's backlog waits for grants even without congestion. So the delay is that of a virtual
-//! queue that drains at the highest rate of the service flow, with or without grants. The mean
-//! backlog that the wait for grants does not explain is added to it.
+//! A modem's backlog waits for grants even without congestion. So the delay is computed from a
+//! virtual queue that drains at the highest rate of the service flow, with or without grants. The
+//! mean backlog that the wait for grants does not explain is added to it.
 
 use crate::queue::control::UpdateTimer;
 use crate::queue::docsis_pie::MAX_PACKET_BYTES;

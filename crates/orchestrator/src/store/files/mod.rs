@@ -140,7 +140,7 @@ impl Files {
         Ok(())
     }
 
-    /// Returns the days, among those of the filter, of which only sums remain.
+    /// Returns the days of the filter of which only sums remain.
     pub(super) fn summed(&self, filter: &Filter) -> Summed {
         let has_sums = |day: &&PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
         let days: BTreeSet<u32> = self.days(filter).filter(has_sums).map(|day| day.day).collect();

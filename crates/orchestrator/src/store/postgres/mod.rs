@@ -295,7 +295,7 @@ const LIMITS: &str = "SET idle_in_transaction_session_timeout = '10s';
     SET statement_timeout = '120s';
     SET jit = off";
 const TURN: &str = "SELECT 1 FROM turns WHERE name = 'admission' FOR UPDATE";
-/// Concurrent transactions commit in another order than that of their numbers, so results are
+/// Concurrent transactions do not commit in the order of their numbers, so results are
 /// folded by transaction, up to the oldest open one.
 const WORDS: &[(&str, &str)] = &[
     ("{numbers $7}", "SELECT unnest(string_to_array($7, ',')::bigint[])"),

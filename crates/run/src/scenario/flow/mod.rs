@@ -129,7 +129,7 @@ keys! {
     }
 }
 
-/// The keys of a flow: those of its kind, and those of every kind.
+/// The keys of a flow: the keys of its kind, and the keys that every kind has.
 struct Keys<K> {
     kind: K,
     extra_rtt: Span,
@@ -208,7 +208,7 @@ impl Flow {
                 let (listed, question) = (alternatives(known()), did_you_mean(kind, known()));
                 let problem = format!("`{kind}` is no kind of flow; expected {listed}{question}");
                 faults.add(Fault::new("kind", problem));
-                // Checks the flow's other keys as those of the kind with the closest name.
+                // Checks the flow's other keys as if the flow had the kind with the closest name.
                 let meant = of_kind(closest(kind, known())?)?;
                 (meant.read)(name, table, faults);
                 return None;
