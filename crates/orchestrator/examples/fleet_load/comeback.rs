@@ -216,7 +216,7 @@ impl Agent {
         }
         let is_later = matches!(status, 429 | 503);
         ensure!(is_later, "{what} {status}: {}", String::from_utf8_lossy(&body));
-        let seconds = retry_after_s.context("it says when to come back")?;
+        let seconds = retry_after_s.context("the answer has no Retry-After")?;
         Ok(Err(Away::Later(seconds)))
     }
 }

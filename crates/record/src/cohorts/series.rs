@@ -178,7 +178,8 @@ fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// Returns the steps of the distribution function; with many values those at evenly spaced shares.
+/// Returns the steps of the distribution function; if there are many, only steps at evenly spaced
+/// shares.
 fn curve(ecdf: &Ecdf) -> Vec<(f64, f64)> {
     let sorted = ecdf.sorted();
     if sorted.len() <= CURVE_POINTS {

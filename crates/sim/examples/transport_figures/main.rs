@@ -1,6 +1,6 @@
-//! Redraws the validation figures of `docs/contributing/transports.md` and updates its numbers;
-//! with the argument `shares` those of `docs/contributing/queues.md`, how Prague and CUBIC share a
-//! bottleneck.
+//! Redraws the validation figures of `docs/contributing/transports.md` and updates its numbers.
+//! With the argument `shares`, redraws the figure of `docs/contributing/queues.md` that shows how
+//! Prague and CUBIC share a bottleneck.
 //!
 //! ```text
 //! cargo run --release -p underload-sim --example transport_figures [TRACE...]
