@@ -1,6 +1,8 @@
 //! Tests the command lines for OpenWrt's settings: runs the init script in a shell, with
 //! replacements for OpenWrt's functions.
 
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
 use std::process::Command;
 
 /// OpenWrt's functions, on settings that are lines of `SECTION.OPTION=VALUE`, with `NEWLINE` for a

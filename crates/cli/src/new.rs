@@ -26,23 +26,35 @@ pub struct Arguments {
 type Asking = (&'static str, &'static str, fn(&mut Question, &str) -> anyhow::Result<()>);
 
 const QUESTIONS: [Asking; 7] = [
-    ("Rate up", "20mbit", |question, rate| set(&mut question.up, rate.to_owned())),
-    ("Rate down", "100mbit", |question, rate| set(&mut question.down, rate.to_owned())),
-    ("Round trip of the line", "30ms", |question, time| set(&mut question.rtt, time.to_owned())),
-    ("Queues, the first is today's", "fifo cake", |question, queues| {
-        set(&mut question.queues, words(queues))
+    ("Rate up", "20mbit", |question, rate| {
+        rate.clone_into(&mut question.up);
+        Ok(())
     }),
-    ("Uploads at once", "1", |question, count| set(&mut question.uploads, transfers(count)?)),
-    ("Downloads at once", "0", |question, count| set(&mut question.downloads, transfers(count)?)),
+    ("Rate down", "100mbit", |question, rate| {
+        rate.clone_into(&mut question.down);
+        Ok(())
+    }),
+    ("Round trip of the line", "30ms", |question, time| {
+        time.clone_into(&mut question.rtt);
+        Ok(())
+    }),
+    ("Queues, the first is today's", "fifo cake", |question, queues| {
+        question.queues = words(queues);
+        Ok(())
+    }),
+    ("Uploads at once", "1", |question, count| {
+        question.uploads = transfers(count)?;
+        Ok(())
+    }),
+    ("Downloads at once", "0", |question, count| {
+        question.downloads = transfers(count)?;
+        Ok(())
+    }),
     ("Uses: call game page video, or none", "call", |question, names| {
-        set(&mut question.uses, uses(names)?)
+        question.uses = uses(names)?;
+        Ok(())
     }),
 ];
-
-fn set<T>(part: &mut T, value: T) -> anyhow::Result<()> {
-    *part = value;
-    Ok(())
-}
 
 /// Returns the words of an answer; commas may be between them.
 fn words(answer: &str) -> Vec<String> {

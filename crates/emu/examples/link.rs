@@ -1,6 +1,5 @@
 //! Runs a command behind an emulated link: `cargo run -p underload-emu --example link -- --up 5mbit
 //! --down 20mbit:delay=10ms -- ping -c 3 1.1.1.1`
-#![expect(clippy::print_stderr, reason = "an example prints its progress")]
 #![expect(clippy::print_stderr, reason = "prose goes to stderr")]
 
 use std::ffi::OsString;

@@ -1,6 +1,8 @@
 //! Real packets through a real gateway: reachability, delay, loss, marks, integrity, both IP
 //! versions. Traffic stays in the namespaces of the test, and no test depends on speed.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};

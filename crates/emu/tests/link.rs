@@ -1,6 +1,8 @@
 //! Commands behind a link. Each test creates a namespace as the host and runs the `link` example in
 //! it, so that the machine's own network is not changed.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -81,11 +81,15 @@ pub(crate) fn connect_or_wait(
             Ok(remote) => return Ok(remote),
             Err(error) => error,
         };
-        let LineError::Connect { source: ServiceError::Busy { retry_after, .. }, .. } = &error
-        else {
-            return Err(error);
+        let busy_for = match &error {
+            LineError::Connect { source, .. } => match **source {
+                ServiceError::Busy { retry_after, .. } => Some(retry_after),
+                _ => None,
+            },
+            _ => None,
         };
-        let again = Instant::now() + *retry_after;
+        let Some(retry_after) = busy_for else { return Err(error) };
+        let again = Instant::now() + retry_after;
         if again > until {
             return Err(error);
         }
@@ -106,10 +110,12 @@ pub(crate) fn connect_or_wait(
 pub fn connect(target: &Target, options: &ConnectOptions) -> Result<Remote, LineError> {
     match Remote::connect(&target.name, &target.addresses, options) {
         Err(error @ ServiceError::NoAnswer { .. }) => Err(match hint(&error) {
-            Some(hint) => LineError::NoAnswer { error, hint },
+            Some(hint) => LineError::NoAnswer { error: Box::new(error), hint },
             None => error.into(),
         }),
-        Err(source) => Err(LineError::Connect { server: target.name.clone(), source }),
+        Err(source) => {
+            Err(LineError::Connect { server: target.name.clone(), source: Box::new(source) })
+        }
         Ok(remote) => Ok(remote),
     }
 }

@@ -30,9 +30,9 @@ pub enum LineError {
     #[error(transparent)]
     TokenFile(ServiceError),
     #[error("{server}")]
-    Connect { server: String, source: ServiceError },
-    #[error("{}; {hint}", in_full(error))]
-    NoAnswer { error: ServiceError, hint: &'static str },
+    Connect { server: String, source: Box<ServiceError> },
+    #[error("{}; {hint}", in_full(error.as_ref()))]
+    NoAnswer { error: Box<ServiceError>, hint: &'static str },
     #[error(transparent)]
     Service(#[from] ServiceError),
     #[error("finding the hops on the path")]
@@ -78,10 +78,8 @@ impl LineError {
 
     /// Whether a server has no session of the length that was requested.
     pub(crate) fn is_turned_away(&self) -> bool {
-        matches!(
-            self,
-            Self::Connect { source: ServiceError::Busy { .. } | ServiceError::Refused { .. }, .. }
-        )
+        let Self::Connect { source, .. } = self else { return false };
+        matches!(**source, ServiceError::Busy { .. } | ServiceError::Refused { .. })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Load flows over loopback: they carry payload, count it where it arrives, and end when asked to.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Prober and reflector over loopback: packets are answered, recorded and marked as requested.
 
+#![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
+
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 

@@ -2,6 +2,8 @@
 //! kinds, one and eight of them, under three grants, each in a network namespace without other
 //! traffic.
 
+#![expect(clippy::print_stderr, reason = "prints the rates, and why it was skipped")]
+
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

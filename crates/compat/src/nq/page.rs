@@ -45,9 +45,12 @@ pub(super) const JUDGEMENT_BYTES_MAX: usize = 32 << 10;
 const RESULTS_MAX: usize = 32;
 const STEPS_MAX: usize = 8;
 
+/// Writes the sentences of a judgement.
+pub type Wording = fn(&Judgement) -> Sentences;
+
 /// Returns the judgement of each result in `request` with its sentences; `None` if it is no list of
 /// results.
-pub(super) fn judgements(request: &[u8], sentences: fn(&Judgement) -> Sentences) -> Option<String> {
+pub(super) fn judgements(request: &[u8], sentences: Wording) -> Option<String> {
     #[derive(serde::Serialize)]
     struct Judged {
         judgement: Judgement,

@@ -34,7 +34,8 @@ use super::answer::{Content, InFlight, response, uncached_response};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
 use super::lease::Lease;
 use super::page::{
-    self, CHANNEL, Channels, JUDGEMENT, JUDGEMENT_BYTES_MAX, OFFER_BYTES_MAX, OfferError, Transfers,
+    self, CHANNEL, Channels, JUDGEMENT, JUDGEMENT_BYTES_MAX, OFFER_BYTES_MAX, OfferError,
+    Transfers, Wording,
 };
 use super::transfer::{Reader, Transfer};
 use crate::{CompatError, Place, Places, places};
@@ -66,7 +67,7 @@ struct Host {
     /// Loads of browsers; `None` without a page.
     page: Option<Transfers>,
     /// Words the judgements of the page's results.
-    sentences: fn(&Judgement) -> Sentences,
+    sentences: Wording,
     /// Opens channels for the page's probes.
     channels: Option<Arc<dyn Channels>>,
 }
@@ -118,13 +119,14 @@ impl NqServer {
 
     /// As [`NqServer::start`], but for browsers: the page that measures, and its resources. Without
     /// HTTP/2, by which probes would share a connection with the load. `sentences` words the
-    /// judgements of the page's results. With `channels`, the page's probes are datagrams if the browser and the network allow them.
+    /// judgements of the page's results. With `channels`, the page's probes are datagrams if the
+    /// browser and the network allow them.
     pub fn start_page(
         listener: TcpListener,
         identity: Identity,
         limits: NqLimits,
         ledger: CompatLedger,
-        sentences: fn(&Judgement) -> Sentences,
+        sentences: Wording,
         channels: Option<Arc<dyn Channels>>,
     ) -> Result<Self, NqStartError> {
         let page = Some(Transfers::default());
@@ -137,7 +139,7 @@ impl NqServer {
         limits: NqLimits,
         ledger: CompatLedger,
         page: Option<Transfers>,
-        (sentences, channels): (fn(&Judgement) -> Sentences, Option<Arc<dyn Channels>>),
+        (sentences, channels): (Wording, Option<Arc<dyn Channels>>),
     ) -> Result<Self, NqStartError> {
         let protocol = if page.is_some() { "web" } else { "nq" };
         let error = |step| move |source| CompatError::Socket { protocol, step, source };

@@ -51,7 +51,8 @@ impl World {
         // An operator wrote the segments of honest devices and nothing about hostile ones.
         for hostile in &self.hostile {
             let setting = line_setting(hostile.id);
-            tx.put_setting(&setting, br#"{"operator":{}}"#).expect("memory");
+            tx.put_setting(&setting, br#"{"operator":{},"changes_left":4,"day":0}"#)
+                .expect("memory");
         }
         tx.commit().expect("memory");
         for place in 0..self.devices.len() {

@@ -487,7 +487,6 @@ fn bloat_is_located_in_the_right_segment() {
 #[ignore = "half a minute: `cargo xtask bench where`"]
 fn five_hundred_places() {
     let (without, with) = both(0..500);
-    #[expect(clippy::print_stdout, reason = "the tables")]
     {
         println!("{}\nwith a peer that was loaded alone:\n{}", table(&without), table(&with));
     }

@@ -14,8 +14,8 @@ pub use uses::{PAGE_ROUND_TRIPS, STREAMS, Stream, Suitability, Use, UseJudgement
 
 use crate::quality::{StepConditions, application_scores};
 use crate::schema::{
-    Direction, Finding, InsideReadings, PathSegment, PerDirection, Phase, QualityOfOutcome,
-    Quantile, Vantage,
+    ClassLatency, Direction, Finding, InsideReadings, PathSegment, PerDirection, Phase,
+    QualityOfOutcome, Quantile, Vantage,
 };
 
 /// Share of the line's rate at which a router should send, so that the queue is the router's.
@@ -136,7 +136,7 @@ impl From<&Finding> for LoadedStep {
             valid: finding.valid,
             loaded: load.is_some(),
             idle_p50_ms: finding.headline(Phase::Idle).and_then(|idle| idle.p50_ms),
-            beside: load.and_then(|load| load.judged_ms()).map(percentile),
+            beside: load.and_then(ClassLatency::judged_ms).map(percentile),
             inside: inside.map(percentile),
             lost_percent: load.map_or(0.0, |load| load.lost_percent),
             mbit_s: PerDirection::new(finding.goodput_up_mbit_s, finding.goodput_down_mbit_s),

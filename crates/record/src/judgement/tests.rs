@@ -1,3 +1,5 @@
+//! Judgements of random measurements, evaluated a second time.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -53,12 +53,13 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     }
     if !finding.valid {
         let reasons = finding.invalid_because.join("; ");
-        let mut lines = vec![match finding.uncertain {
-            true => format!(
+        let mut lines = vec![if finding.uncertain {
+            format!(
                 "{name}: UNCERTAIN, no grade: {reasons}. This machine, not the line, may have been \
                  slow."
-            ),
-            false => format!("{name}: INVALID, no verdict: {reasons}."),
+            )
+        } else {
+            format!("{name}: INVALID, no verdict: {reasons}.")
         }];
         lines.extend(finding.headline(Phase::Load).map(|load| {
             let rates = rates(finding);

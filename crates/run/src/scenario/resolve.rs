@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
-use underload_record::schema::{Expectation, PlotRecord};
+use underload_record::schema::{Expectation, Headline, PlotRecord};
 
 use super::cohort::{Cohort, CohortKeys};
 use super::document::{COMMAND_LINE, Document, SHORT_OPTION};
@@ -141,18 +141,10 @@ impl Scenario {
             && !base.is_incomplete();
         let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
         let metrics = Metrics::of(&variants, cohort.as_ref(), is_exact).accepting_flows(!is_whole);
-        let variant_names = dimensions.variant_names();
-        let headline = root.headline.map(|keys| ("headline".to_owned(), Some(keys)));
-        let headline = headline.into_iter().collect();
-        let headline = variant_names.statements(headline, &metrics, faults).pop();
-        if root.plot.len > MOST_PLOTS {
-            faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
-        }
-        let plots: Vec<PlotRecord> = variant_names.statements(plots, &metrics, faults);
-        let mut published: Vec<Expectation> = variant_names.statements(published, &metrics, faults);
-        for number in &mut published {
-            number.short_form = options.short;
-        }
+        let (headline, plots) = (root.headline.take(), (plots, root.plot.len));
+        let names = (&dimensions.variant_names(), &metrics);
+        let (headline, plots, published) =
+            statements(headline, plots, published, names, options.short, faults);
         let variants: Vec<Variant> =
             variants.into_iter().filter(|variant| dimensions.runs(&variant.name)).collect();
         let seed = options.seed.or(has_seed.then_some(root.seed))?;
@@ -180,6 +172,31 @@ impl Scenario {
             document: Arc::clone(document),
         })
     }
+}
+
+/// A table with its place in the file; `None` if it is wrong.
+type Placed<K> = (String, Option<K>);
+
+/// Reads the headline, the pictures (of which the file has `plot_count`) and the published numbers.
+fn statements(
+    headline: Option<HeadlineKeys>,
+    (plots, plot_count): (Vec<Placed<PlotKeys>>, usize),
+    published: Vec<Placed<PublishedKeys>>,
+    (names, metrics): (&VariantNames<'_>, &Metrics),
+    is_short: bool,
+    faults: &mut Faults,
+) -> (Option<Headline>, Vec<PlotRecord>, Vec<Expectation>) {
+    let headline = headline.map(|keys| ("headline".to_owned(), Some(keys))).into_iter().collect();
+    let headline = names.statements(headline, metrics, faults).pop();
+    if plot_count > MOST_PLOTS {
+        faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
+    }
+    let plots = names.statements(plots, metrics, faults);
+    let mut published: Vec<Expectation> = names.statements(published, metrics, faults);
+    for number in &mut published {
+        number.short_form = is_short;
+    }
+    (headline, plots, published)
 }
 
 /// Takes the overrides of the short form. Rejects the option `--short` if the file has none.

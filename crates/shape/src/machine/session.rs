@@ -222,7 +222,7 @@ impl Session {
     fn clean_up(&self) -> Result<Vec<String>, UndoError> {
         let mut devices = Vec::new();
         for record in self.folder.records()? {
-            let is_gone = || self.shaped(record.clone()).is_ok_and(|shaped| is_lost(&shaped));
+            let is_gone = || Self::shaped(record.clone()).is_ok_and(|shaped| is_lost(&shaped));
             if record::is_abandoned(record.phase, now_ms()) {
                 self.undo(&record)?;
                 devices.push(record.device.clone());
@@ -311,7 +311,7 @@ impl Session {
     /// # Errors
     /// Returns an error if records or queues cannot be read.
     pub fn list(&self) -> Result<Vec<Shaped>, UndoError> {
-        self.folder.records()?.into_iter().map(|record| Ok(self.shaped(record)?)).collect()
+        self.folder.records()?.into_iter().map(|record| Ok(Self::shaped(record)?)).collect()
     }
 
     /// Whether underload shapes a device, once a command that changes it now has ended.
@@ -361,7 +361,7 @@ impl Session {
     }
 
     /// Returns the present state of a change.
-    fn shaped(&self, record: Record) -> Result<Shaped, SnapshotError> {
+    fn shaped(record: Record) -> Result<Shaped, SnapshotError> {
         let name = present_name(&record)?;
         let standing = standing(record.phase);
         let mut shaped = Shaped { standing, record, name, queues: PerDirection::default() };

@@ -232,7 +232,9 @@ fn damage(path: &Path, lines: &[usize]) {
     let journal = path.join(JOURNAL);
     let text = fs::read_to_string(&journal).unwrap();
     let mut all: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
-    lines.iter().for_each(|line| all[*line][40] ^= 1);
+    for line in lines {
+        all[*line][40] ^= 1;
+    }
     fs::write(&journal, [all.join(&b'\n'), b"\n".to_vec()].concat()).unwrap();
 }
 
