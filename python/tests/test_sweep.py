@@ -192,9 +192,9 @@ def test_a_disk_that_is_full_keeps_what_was_finished(tmp_path: Path) -> None:
         many = {"rtt": ul.linspace("5ms", "80ms", 40)}
         with pytest.raises(ul.StoreError, match="No space left"):
             ul.sweep(scenario(), many, repeats=30, out=place / "sweep")
-        # The manifest and complete parts, and no incomplete file.
-        names = {path.name.split("-")[0] for path in (place / "sweep").iterdir()}
-        assert "sweep.json" in names and names <= {"sweep.json", "part"}
+        # The manifest, and the journal of the rows that fitted.
+        names = {path.name for path in (place / "sweep").iterdir()}
+        assert "sweep.json" in names and names <= {"sweep.json", "rows.jsonl"}
         assert mount("remount,size=64m")
         assert ul.sweep(scenario(), many, repeats=30, out=place / "sweep").complete
     finally:

@@ -153,7 +153,7 @@ fn points_that_are_not_there_are_refused_by_name() {
     let cases: [(&[&str], &str); 4] = [
         (&["--pcap", "up.modem.drop"], "the up link has no name; expected none"),
         (&["--pcap", "sideways"], "for example up.departure"),
-        (&["--pcap", "client", "--world", "live"], "expected --world sim"),
+        (&["--pcap", "client", "--world", "live"], "expected the world sim"),
         (&["--pcap", "client", "--repeat", "1001"], "expected at most 1000, by --variant"),
     ];
     for (arguments, expected) in cases {

@@ -64,7 +64,8 @@ fn flow(goodput_up_bit_per_s: Option<u64>, goodput_down_bit_per_s: Option<u64>) 
 fn late_and_broken(it: &mut MeasurementResult) {
     it.incomplete.push(BROKE.to_owned());
     it.timeliness.cpu_pressure_percent = Some(61.0);
-    it.timeliness.prober_lateness = Some(Distribution { p99_ns: 2_500_000, ..<_>::default() });
+    it.timeliness.prober_lateness =
+        Some(Distribution { count: 1_200, p99_ns: 2_500_000, ..<_>::default() });
 }
 
 /// A load down of 40 Mbit/s that adds up to 80 ms and loses no probe.

@@ -404,7 +404,7 @@ mod tests {
             ("--peer nas.local", "--where"),
             ("--flows 4 --preset buffer-sweep", "--flows: the numbers of flows are what"),
         ] {
-            let error = checked(words).expect_err(words).to_string();
+            let error = format!("{:#}", checked(words).expect_err(words));
             assert!(error.contains(said), "{words}: {error}");
         }
         for words in ["--flows 64", "--flows 32 --both", "--class 46 --class 46/ect1"] {

@@ -1,4 +1,4 @@
-//! Parquet tables. A table is declared once, by [`table!`](crate::table): the names and kinds of
+//! Parquet tables. A table is declared once, by [`table!`](crate::table!): the names and kinds of
 //! its columns, the values of a row, and a struct with the values of each column for readers.
 //!
 //! | module | content |
@@ -20,7 +20,7 @@ pub use file::{TableReader, TableWriter};
 /// Names and kinds of a table's columns, in order.
 pub type Layout<S = &'static str> = [(S, Kind)];
 
-/// The columns of a table, declared by [`table!`](crate::table).
+/// The columns of a table, declared by [`table!`](crate::table!).
 pub trait Table {
     /// The item that one row stores, such as a trial.
     type Row<'a>;
@@ -64,8 +64,8 @@ pub fn push<'a>(columns: &mut [Column], cells: impl Iterator<Item = Cell<'a>>) {
 }
 
 /// Declares a table: `struct NAME of ROW: TYPE { COLUMN: KIND = VALUE; }`, where TYPE has a
-/// lifetime, KIND is one of [`Kind`](table::Kind), and VALUE is an expression that converts into a
-/// [`Cell`](table::Cell). Implements [`Table`](table::Table) for NAME, which has a field with the
+/// lifetime, KIND is one of [`Kind`](crate::table::Kind), and VALUE is an expression that converts into a
+/// [`Cell`](crate::table::Cell). Implements [`Table`](crate::table::Table) for NAME, which has a field with the
 /// values of each column, and `view`, which borrows them of columns.
 #[macro_export]
 macro_rules! table {
