@@ -589,7 +589,7 @@ fn a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up() {
     for row in result["summary"].as_array().unwrap() {
         assert!(row["held_up_ms"]["p95"].as_f64().unwrap() > 20.0, "{row}");
     }
-    let busy = browser.text("document.querySelector('#busy').textContent");
+    let busy = text_of(&mut browser, "busy");
     assert!(busy.starts_with("This device was busy") && busy.contains("up "), "{busy}");
     let how = browser.text("document.querySelector('#how').textContent");
     assert!(how.contains("not in a worker: probes."), "{how}");

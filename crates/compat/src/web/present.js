@@ -86,7 +86,7 @@ let newest = null;   // the rows that the page shows
 export async function tabulate(rows) {
   newest = rows;
   fill(rows, null);
-  say({ opening: "", uses: [], advice: "", unknown: "" }, "");
+  say({ opening: "", uses: [], advice: "", unknown: "" }, busy(rows));
   at("verdict").ariaBusy = "true";
   const [judged] = await judgements([rows]);
   if (newest !== rows) return;
