@@ -485,8 +485,8 @@ mod tests {
     fn a_queue_that_drops_has_no_better_grade_than_one_that_delays() {
         let drops = found(measured(|number| (number % 33 > 0).then_some(12)));
         let delays = found(measured(|_| Some(22)));
-        assert_eq!(delays.finding.added_beside_ms(), Some(10.0));
-        assert_eq!(drops.finding.added_beside_ms(), Some(f64::INFINITY));
+        let added_ms = |step: &Step| LoadedStep::from(&step.finding).judge().worst_ms();
+        assert_eq!((added_ms(&delays), added_ms(&drops)), (Some(10.0), Some(f64::INFINITY)));
         // The table of the answered probes has no trace of it but the loss.
         let load = drops.finding.headline(Phase::Load).unwrap();
         assert_eq!((load.p99_ms, load.of_sent_ms[&Quantile::P99]), (Some(12.0), None));
@@ -508,9 +508,9 @@ mod tests {
             result.inside = vec![InsideLatency { distribution, ..InsideLatency::default() }];
             result.flows[0].goodput_down_bit_per_s = Some(40_000_000);
             let step = found(result);
-            let added = step.finding.added().unwrap();
-            assert_eq!((added.vantage, added.ms), (Vantage::Beside, f64::INFINITY), "{answered}");
             let judged = LoadedStep::from(&step.finding).judge();
+            let worst = (judged.vantage, judged.worst_ms());
+            assert_eq!(worst, (Some(Vantage::Beside), Some(f64::INFINITY)), "{answered}");
             let scores = judged.qoo.iter().map(|it| (it.application.as_str(), it.score));
             assert_eq!(scores.take(2).collect::<Vec<_>>(), [("call", 0.0), ("game", 0.0)]);
             let p99 = followed(&step.outcome.trial).remove(0);

@@ -125,6 +125,7 @@ fn ns(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use underload_record::judgement::LoadedStep;
     use underload_record::schema::Readings;
 
     use super::*;
@@ -157,7 +158,7 @@ mod tests {
         let Step { outcome: kept, finding } = told.step(0);
         assert!(kept.samples.is_empty() && kept.trial.latencies.is_empty());
         assert!(finding.markings.is_empty() && finding.clock_offset_ms.is_none());
-        assert_eq!(finding.added(), None);
+        assert_eq!(LoadedStep::from(&finding).judge().worst(), None);
         assert_eq!(kept.trial.flows[0].goodput_down_bit_per_s, Some(8_000_000));
         assert_eq!(kept.trial.flows[0].goodput_up_bit_per_s, None);
         let phases: Vec<Phase> = kept.trial.phases.iter().map(|it| it.phase).collect();

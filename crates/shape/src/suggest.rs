@@ -16,6 +16,7 @@ use std::fmt::{self, Write as _};
 
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
+use underload_record::judgement::{AddedDelay, LoadedStep};
 use underload_record::schema::{Direction, Finding, PerDirection};
 
 /// The shares of the measured goodput that are tried, percent, largest first.
@@ -68,10 +69,15 @@ impl Reading {
             return Err(Unreadable::HeldBack { step });
         }
         let goodput = finding.goodput_up_mbit_s.or(finding.goodput_down_mbit_s);
-        let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(finding.added_beside_ms());
-        let (mbit, beside_ms) = goodput.ok_or(Unreadable::Unanswered { step })?;
+        let judged = LoadedStep::from(finding).judge();
+        let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(judged.beside);
+        let (mbit, beside) = goodput.ok_or(Unreadable::Unanswered { step })?;
         let goodput = Rate::from_bits_per_second((mbit * 1e6) as u64);
-        Ok(Self { goodput, beside_ms, inside_ms: finding.added_inside_ms() })
+        Ok(Self {
+            goodput,
+            beside_ms: beside.ms(),
+            inside_ms: judged.inside.as_ref().map(AddedDelay::ms),
+        })
     }
 
     /// Returns the latency that the load adds beside or inside itself, ms, whichever is more.

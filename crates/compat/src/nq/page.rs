@@ -48,8 +48,8 @@ const STEPS_MAX: usize = 8;
 /// Writes the sentences of a judgement.
 pub type Wording = fn(&Judgement) -> Sentences;
 
-/// Returns the judgement of each result in `request` with its sentences; `None` if it is no list of
-/// results.
+/// Returns the judgement of each result in `request` with its sentences. Returns `None` for a request
+/// that cannot be parsed, or that has too many results or steps.
 pub(super) fn judgements(request: &[u8], sentences: Wording) -> Option<String> {
     #[derive(serde::Serialize)]
     struct Judged {

@@ -12,26 +12,33 @@ export function timeOf({ started_s: startedS }) {
   return new Date(startedS * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
 
-// The steps under load as the server judges them (`LoadedStep` of the program).
-function steps(rows) {
-  const idle = rows.find((row) => row.phase === "idle")?.p50 ?? null;
-  const percentile = (quantile, ms) => ({ quantile, ms: Number.isFinite(ms) ? ms : null });
-  const here = (row, value) => ({ up: null, down: null, [row.phase]: value });
-  return rows.filter((row) => row.phase !== "idle" && !row.no_load && row.of_sent && row.rate !== null && idle !== null)
-    .map((row) => {
-      const inside = row.inside && highest(row.inside);
-      return {
-        step: row.phase, valid: true, loaded: true, idle_p50_ms: idle,
-        beside: percentile(row.of_sent.quantile, row.of_sent.ms),
-        inside: inside ? percentile(inside, row.inside[inside]) : null,
-        lost_percent: 100 * row.lost / row.probes, mbit_s: here(row, row.rate),
-        held_back: { up: false, down: false, [row.phase]: row.held_back },
-      };
-    });
+const idleOf = (rows) => rows.find((row) => row.phase === "idle")?.p50 ?? null;
+
+// The rows under load that have all numbers on which a grade depends.
+function gradable(rows) {
+  if (idleOf(rows) === null) return [];
+  return rows.filter((row) => row.phase !== "idle" && !row.no_load && row.of_sent && row.rate !== null);
 }
 
-// What the server says of results, each a list of rows: its judgement and the sentences, by the rules
-// of `underload measure`. `null` for each if it does not answer.
+// The rows under load as the server judges them (`LoadedStep` of the program).
+function steps(rows) {
+  const idle = idleOf(rows);
+  const percentile = (quantile, ms) => ({ quantile, ms: Number.isFinite(ms) ? ms : null });
+  const here = (row, value) => ({ up: null, down: null, [row.phase]: value });
+  return gradable(rows).map((row) => {
+    const inside = row.inside && highest(row.inside);
+    return {
+      step: row.phase, valid: true, loaded: true, idle_p50_ms: idle,
+      beside: percentile(row.of_sent.quantile, row.of_sent.ms),
+      inside: inside ? percentile(inside, row.inside[inside]) : null,
+      lost_percent: 100 * row.lost / row.probes, mbit_s: here(row, row.rate),
+      held_back: { up: false, down: false, [row.phase]: row.held_back },
+    };
+  });
+}
+
+// Requests the judgement and the sentences of each result, a list of rows, from the server, which has
+// the rules of `underload measure`. Returns `null` for each result if the server does not answer.
 async function judgements(results) {
   try {
     const body = JSON.stringify(results.map(steps));
@@ -46,7 +53,7 @@ function verdict(rows, judged) {
   const loaded = rows.filter((row) => row.phase !== "idle");
   const none = loaded.filter((row) => row.no_load).map((row) => (
     `Loaded ${row.phase}: no grade, because ${row.no_load}${row.refused ? `: ${row.refused}` : ""}.`));
-  const unknown = loaded.filter((row) => !row.no_load && !row.inside).map((row) => row.phase);
+  const unknown = gradable(rows).filter((row) => !row.inside).map((row) => row.phase);
   const { opening, uses, advice } = judged?.sentences ?? {
     opening: "The server did not answer, so this result has no grade.", uses: [], advice: null };
   return {

@@ -31,7 +31,7 @@ pub struct Judgement {
     pub steps: Vec<StepJudgement>,
     /// The uses for which numbers exist, each by the worst step.
     pub uses: Vec<UseJudgement>,
-    /// What to change; `None` if no load adds enough delay for it to matter.
+    /// The change that shortens the queue; `None` if no load adds 30 ms ([`ADVICE_FROM_MS`]).
     pub cure: Option<Cure>,
 }
 
@@ -77,7 +77,7 @@ pub struct AddedDelay {
     pub grade: Grade,
 }
 
-/// What to change.
+/// The change that shortens the queue of a line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cure {
     /// A shaper with queue management in front of the line.
@@ -184,9 +184,8 @@ impl LoadedStep {
     /// Judges the step by itself.
     pub fn judge(&self) -> StepJudgement {
         let (beside, inside) = (self.added(self.beside), self.added(self.inside));
-        let ms = |added: &AddedDelay| added.added_ms.unwrap_or(f64::INFINITY);
         let is_inside = match (&beside, &inside) {
-            (Some(beside), Some(inside)) => ms(inside) > ms(beside),
+            (Some(beside), Some(inside)) => inside.ms() > beside.ms(),
             (beside, _) => beside.is_none(),
         };
         let worst = if is_inside { inside } else { beside };
@@ -208,6 +207,13 @@ impl LoadedStep {
     }
 }
 
+impl AddedDelay {
+    /// Returns the added delay, ms; infinite if the percentile falls on a lost packet.
+    pub fn ms(&self) -> f64 {
+        self.added_ms.unwrap_or(f64::INFINITY)
+    }
+}
+
 impl StepJudgement {
     /// Returns the larger of both added delays.
     pub fn worst(&self) -> Option<&AddedDelay> {
@@ -219,7 +225,7 @@ impl StepJudgement {
 
     /// Returns the larger added delay, ms: infinite if its percentile is lost, `None` if unknown.
     pub fn worst_ms(&self) -> Option<f64> {
-        self.worst().map(|worst| worst.added_ms.unwrap_or(f64::INFINITY))
+        self.worst().map(AddedDelay::ms)
     }
 
     /// Returns the lowest Quality of Outcome of all applications, percent.
@@ -231,16 +237,19 @@ impl StepJudgement {
 impl Judgement {
     /// Returns the step whose load adds most.
     pub fn worst(&self) -> Option<&StepJudgement> {
-        let worst = self.worst_step.as_ref()?;
-        self.steps.iter().find(|step| step.step == *worst)
+        worst_of(&self.steps)
     }
+}
+
+fn worst_of(steps: &[StepJudgement]) -> Option<&StepJudgement> {
+    let graded = steps.iter().filter_map(|step| Some((step, step.worst_ms()?)));
+    graded.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(step, _)| step)
 }
 
 /// Judges the steps of a measurement.
 pub fn judge(steps: &[LoadedStep]) -> Judgement {
     let judged: Vec<StepJudgement> = steps.iter().map(LoadedStep::judge).collect();
-    let graded = judged.iter().filter_map(|step| Some((step, step.worst_ms()?)));
-    let worst = graded.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(step, _)| step);
+    let worst = worst_of(&judged);
     Judgement {
         grade: worst.and_then(|step| step.grade),
         worst_step: worst.map(|step| step.step.clone()),

@@ -46,6 +46,21 @@ fn limits_belong_to_the_worse_grade() {
     assert_eq!(letters, ["A+", "A+", "A", "A", "B", "C", "C", "D", "D", "F", "F"]);
 }
 
+#[test]
+fn steps_of_one_name_are_told_apart() {
+    let step = |ms| LoadedStep {
+        step: "up".to_owned(),
+        valid: true,
+        loaded: true,
+        idle_p50_ms: Some(10.0),
+        beside: Some(HighPercentile { quantile: Quantile::P99, ms: Some(ms) }),
+        ..LoadedStep::default()
+    };
+    let judgement = judge(&[step(12.0), step(900.0)]);
+    assert_eq!(judgement.grade, Some(Grade::F));
+    assert_eq!(judgement.worst().and_then(StepJudgement::worst_ms), Some(890.0));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 

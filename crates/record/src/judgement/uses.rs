@@ -74,8 +74,8 @@ pub struct UseJudgement {
     pub suits: Suitability,
     /// The step that decides.
     pub step: String,
-    /// From mouth to ear of a call, the round trip of a game, the load time of a page, ms. `None` if
-    /// too few probes came back, and for a stream.
+    /// The delay of a call from mouth to ear, the round trip of a game, or the load time of a page,
+    /// ms. `None` if too few probes came back, and for a stream.
     pub delay_ms: Option<f64>,
     /// Lost packets, percent, if they make the use worse than good.
     pub lost_percent: Option<f64>,
@@ -110,7 +110,7 @@ pub(super) fn judge(steps: &[LoadedStep], judged: &[StepJudgement]) -> Vec<UseJu
 }
 
 fn call((step, judged): Step<'_>) -> Option<UseJudgement> {
-    let added_ms = judged.beside?.added_ms.unwrap_or(f64::INFINITY);
+    let added_ms = judged.beside?.ms();
     let delay_ms = step.idle_p50_ms? / 2.0 + added_ms.max(0.0) + DEVICES_MS;
     Some(interactive(step, Use::Call, delay_ms, CALL_MS))
 }

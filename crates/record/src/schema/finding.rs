@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Added, CeAlarm, InsideReadings, Location, Phase, Quantile, Vantage};
+use super::{CeAlarm, InsideReadings, Location, Phase, Quantile, Vantage};
 
 /// The results of one step of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -235,35 +235,10 @@ impl Finding {
         self.is_held_back_up() || self.is_held_back_down()
     }
 
-    /// Returns the latency that the load adds to packets beside it, ms: the highest known
-    /// percentile of all probes sent under load, minus the idle median. Infinite if that
-    /// percentile is a lost probe; `None` if either of the two is unknown.
-    pub fn added_beside_ms(&self) -> Option<f64> {
-        let (idle, load) = (self.headline(Phase::Idle)?, self.headline(Phase::Load)?);
-        Some(load.judged_ms()?.1 - idle.p50_ms?)
-    }
-
-    /// Returns the latency that the load adds to its own packets, ms: the highest known percentile
-    /// of the round trips of its connections in the worse direction, minus the median of the idle
-    /// probes. `None` if either of the two is unknown.
-    pub fn added_inside_ms(&self) -> Option<f64> {
-        let idle_ms = self.headline(Phase::Idle)?.p50_ms?;
-        Some(self.worst_inside()?.highest_ms()?.1 - idle_ms)
-    }
-
     /// Returns the direction whose connections have the longest round trips.
     pub fn worst_inside(&self) -> Option<&InsideReadings> {
         let highest_ms = |it: &&InsideReadings| it.highest_ms().map_or(0.0, |(_, ms)| ms);
         self.inside.iter().max_by(|a, b| highest_ms(a).total_cmp(&highest_ms(b)))
-    }
-
-    /// Returns the worse latency that the load adds, beside or inside itself; `None` if unknown.
-    pub fn added(&self) -> Option<Added> {
-        let at = |vantage| move |ms| Added { vantage, ms };
-        let beside = self.added_beside_ms().map(at(Vantage::Beside));
-        let inside = self.added_inside_ms().map(at(Vantage::Inside));
-        let both = beside.into_iter().chain(inside);
-        both.reduce(|worst, other| if other.ms > worst.ms { other } else { worst })
     }
 }
 

@@ -104,14 +104,6 @@ pub enum Vantage {
     Inside,
 }
 
-/// The latency that a load adds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Added {
-    pub vantage: Vantage,
-    /// Infinite if the percentile is a lost probe.
-    pub ms: f64,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,7 +46,7 @@ pub use finding::{
     ClassLatency, Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Rpm,
 };
 pub use headline::Headline;
-pub use inside::{Added, InsideLatency, InsideReadings, Vantage};
+pub use inside::{InsideLatency, InsideReadings, Vantage};
 pub use location::{HopReadings, Location, PathHop, PathSegment, SegmentDelay};
 pub use measure::{
     Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow, Quantile,

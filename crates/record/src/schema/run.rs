@@ -40,7 +40,7 @@ pub struct RunRecord {
     pub study: Option<StudyRecord>,
     /// Published numbers and how this run compares with them.
     pub expectations: Vec<Expectation>,
-    /// What a measurement says of the line; `None` for runs of other worlds.
+    /// Grade, added delay, uses and cure of a measured line; `None` in other worlds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
     /// The findings of `underload measure` in sentences; for other runs they are computed.

@@ -188,7 +188,7 @@ fn loaded(
     format!(
         "{name}: {rates}; working latency {}{idle}. The load {}: grade {}{lost}.",
         quantiles(load),
-        added_words(added.added_ms.unwrap_or(f64::INFINITY)),
+        added_words(added.ms()),
         added.grade
     )
 }
@@ -202,7 +202,7 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     let of_direction = |it: &InsideReadings| {
         let added = judged.inside.filter(|_| finding.inside.len() == 1);
         let grade = added.map_or(String::new(), |added| {
-            let adds = added_words(added.added_ms.unwrap_or(f64::INFINITY));
+            let adds = added_words(added.ms());
             format!(". There the load {adds}: grade {}", added.grade)
         });
         format!("{name}: inside the load {} {}{grade}.", it.direction, inside_quantiles(it))
