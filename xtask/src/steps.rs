@@ -24,7 +24,7 @@ pub const ALL: [Step; 7] = [
 /// The steps that are part of another one in [`ALL`], or stricter alone.
 const ALONE: [Step; 3] = [("audit", crate::audit::run), ("doc", doc), ("features", features)];
 
-/// Returns the steps with these names; `None` if there is no name, or one that no step has.
+/// Returns the steps with these names; `None` if `names` is empty or has an unknown name.
 pub fn named(names: &[&str]) -> Option<Vec<Step>> {
     let steps = || ALONE.into_iter().chain(ALL);
     let find = |name: &&str| steps().find(|(known, _)| known == name);

@@ -39,7 +39,7 @@ underload_record::named! {
     }
 }
 
-/// One measurement of a preset; a variant of the run.
+/// A step of a preset, which is a variant of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Short name, unique in the run, for example `down`.

@@ -30,7 +30,7 @@ pub enum Allowed {
     Apart(f64),
 }
 
-/// One number of a variant in both runs.
+/// A metric of a variant as each of two runs has it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
     pub variant: String,

@@ -36,7 +36,7 @@ struct Ban {
     /// The number of existing lines that may match the pattern.
     allowed: u64,
     scope: Scope,
-    /// What to write instead.
+    /// The replacement, for the message.
     instead: String,
 }
 
@@ -58,7 +58,7 @@ struct Number {
     key: String,
     count: u64,
     limit: Option<u64>,
-    /// What to do if the count is above the limit.
+    /// Advice if the count is above the limit.
     hint: String,
 }
 

@@ -58,7 +58,7 @@ pub fn items(sources: &[Source]) -> Unused {
         }
     }
     let mut unused = Unused::default();
-    // What Python and browsers call has no use in Rust.
+    // Python and browsers call the items of these crates, so no Rust file does.
     let is_called = |source: &&Source| {
         source.shipped_crate().is_some_and(|name| !["py", "playground"].contains(&name))
     };

@@ -35,7 +35,7 @@ export function inPage(Part, hear) {
   return { where: "page", ask: ([name, ...values]) => { part[name](...values); }, end: () => {} };
 }
 
-// In a worker, creates the part and executes the requests of the page. Does nothing in the page.
+// Creates the part and executes the page's requests, in a worker; does nothing in the page itself.
 export function serve(Part) {
   if (typeof DedicatedWorkerGlobalScope === "undefined") return;
   const part = new Part((told) => postMessage(told));

@@ -47,10 +47,10 @@ impl Ndt7 {
         host == Self::TEST || host.starts_with("ndt7://")
     }
 
-    /// Rejects a host that is no ndt7 server.
+    /// Checks that the host is `ndt7`, or names an ndt7 server.
     ///
     /// # Errors
-    /// Returns what is accepted.
+    /// Returns an error that names the accepted forms.
     pub fn check(host: &str) -> Result<(), Ndt7Error> {
         if host == Self::TEST { Ok(()) } else { Ndt7Target::of_host(host).map(drop) }
     }

@@ -31,10 +31,10 @@ impl Responsiveness {
         host.starts_with("https://")
     }
 
-    /// Rejects a host that is no URL of such a server.
+    /// Checks that the host is the URL of a responsiveness server.
     ///
     /// # Errors
-    /// Returns what is accepted.
+    /// Returns an error that names the accepted forms.
     pub fn check(host: &str) -> Result<(), NqError> {
         NqTarget::parse(host).map(drop)
     }

@@ -61,6 +61,52 @@ fn steps_of_one_name_are_told_apart() {
     assert_eq!(judgement.worst().and_then(StepJudgement::worst_ms), Some(890.0));
 }
 
+/// A step of 40 Mbit/s down with these 99th percentiles, ms.
+fn loaded(beside_ms: Option<f64>, inside_ms: Option<f64>) -> LoadedStep {
+    let p99 =
+        |ms: Option<f64>| ms.map(|ms| HighPercentile { quantile: Quantile::P99, ms: Some(ms) });
+    LoadedStep {
+        step: "down".to_owned(),
+        valid: true,
+        loaded: true,
+        idle_p50_ms: Some(20.0),
+        beside: p99(beside_ms),
+        inside: p99(inside_ms),
+        mbit_s: PerDirection::new(None, Some(40.0)),
+        ..LoadedStep::default()
+    }
+}
+
+fn scores(step: &LoadedStep) -> Vec<(String, f64)> {
+    step.judge().qoo.into_iter().map(|it| (it.application, it.score.round())).collect()
+}
+
+#[test]
+fn a_page_is_scored_inside_the_load_and_a_call_beside_it() {
+    let of = |call, game, page| {
+        [("call", call), ("game", game), ("web page", page)]
+            .map(|(name, score): (&str, f64)| (name.to_owned(), score))
+    };
+    assert_eq!(scores(&loaded(Some(250.0), Some(250.0))), of(90.0, 50.0, 75.0));
+    assert_eq!(scores(&loaded(Some(20.0), Some(400.0))), of(100.0, 100.0, 0.0));
+    let lossy = LoadedStep {
+        lost_percent: 2.0,
+        beside: Some(HighPercentile { quantile: Quantile::P99, ms: None }),
+        ..loaded(None, Some(20.0))
+    };
+    assert_eq!(scores(&lossy), of(0.0, 0.0, 50.0), "a lost probe is at the 99th percentile");
+}
+
+#[test]
+fn applications_without_measured_conditions_have_no_score() {
+    assert!(scores(&loaded(None, None)).is_empty());
+    let mut slow = loaded(Some(20.0), Some(20.0));
+    slow.mbit_s.down = Some(0.5);
+    assert_eq!(scores(&slow)[2].1.to_bits(), 0.0_f64.to_bits(), "too slow for a page");
+    slow.held_back.down = true;
+    assert_eq!(scores(&slow).len(), 2, "the line may carry more than the server granted");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 

@@ -65,7 +65,8 @@ pub(crate) fn student_t_within(share: f64, freedom: f64) -> f64 {
     z * (1.0 + correction)
 }
 
-/// From here on the expansion in powers of 1/`freedom` is exact, and the finite sum is long.
+/// Least degrees of freedom for the expansion in powers of 1/`freedom`, which is exact there; the
+/// finite sum would be long.
 const LARGE_FREEDOM: f64 = 1_000.0;
 
 /// Returns the probability that the size of a variable of Student's t is below `t`, for a whole

@@ -62,24 +62,24 @@ fn top(study: &CohortStudy, title: &str) -> Markup {
 }
 
 fn series(series: &SeriesStudy, plots: &[Plot]) -> Markup {
-    type Of<'c> = Column<'c, CohortSeries>;
+    type Cells<'c> = Column<'c, CohortSeries>;
     let mut columns = vec![
-        Of::words("group", |own| cohort_name(&own.cohort)),
-        Of::numbers("devices", |own| thousands(own.devices)),
-        Of::numbers("tests", |own| thousands(own.tests)),
-        Of::units("mean", "ms, over devices", |own| {
+        Cells::words("group", |own| cohort_name(&own.cohort)),
+        Cells::numbers("devices", |own| thousands(own.devices)),
+        Cells::numbers("tests", |own| thousands(own.tests)),
+        Cells::units("mean", "ms, over devices", |own| {
             mean(own.mean.average.as_ref(), 1.0, Least::Zero)
         }),
-        Of::units("median", "ms, of means", |own| significant(own.mean.median)),
-        Of::units("median", "ms, of maxima", |own| significant(own.maximum.median)),
-        Of::units("above idle", "ms", |own| mean(own.above_idle.as_ref(), 1.0, Least::None)),
+        Cells::units("median", "ms, of means", |own| significant(own.mean.median)),
+        Cells::units("median", "ms, of maxima", |own| significant(own.maximum.median)),
+        Cells::units("above idle", "ms", |own| mean(own.above_idle.as_ref(), 1.0, Least::None)),
     ];
     columns.extend(["p50", "p90", "p95", "p99"].iter().enumerate().map(|(number, share)| {
-        Of::units(share, "ms, of round trips", move |own: &CohortSeries| {
+        Cells::units(share, "ms, of round trips", move |own: &CohortSeries| {
             own.quantiles.get(number).map_or(html! {}, |found| quantile(own, found))
         })
     }));
-    columns.push(Of::units("lost", "%", |own| {
+    columns.push(Cells::units("lost", "%", |own| {
         significant(own.lost as f64 * 100.0 / own.sent.max(1) as f64)
     }));
     html! {
@@ -99,23 +99,23 @@ fn quantile(own: &CohortSeries, found: &QuantileEstimate) -> Markup {
 
 fn comparisons(comparisons: &[Comparison]) -> Markup {
     type Row<'a> = (&'a Comparison, &'static str, &'a Compared);
-    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    type Cells<'c, 'r> = Column<'c, Row<'r>>;
     let rows_of = |it| compared_values(it).map(move |(name, found)| (it, name, found));
     let rows: Vec<Row<'_>> = comparisons.iter().flat_map(rows_of).collect();
     if rows.is_empty() {
         return html! {};
     }
     let columns = [
-        Of::wide_words("group", |(it, ..)| {
+        Cells::wide_words("group", |(it, ..)| {
             format!("{} against {}", cohort_name(&it.cohort), cohort_name(&it.against))
         }),
-        Of::words("value of a device", |(_, name, _)| *name),
-        Of::units("less", "times", |(.., found)| estimate(found.ratio.as_ref())),
-        Of::units("less", "ms", |(.., found)| estimate(found.shift_ms.as_ref())),
-        Of::units("pairs with less", "%", |(.., found)| significant(found.less * 100.0)),
-        Of::units("p-value", "ranks", |(.., found)| p_words(found.rank_p_value)),
-        Of::units("distance", "of the curves", |(.., found)| significant(found.distance)),
-        Of::units("p-value", "distance", |(.., found)| p_words(found.distance_p_value)),
+        Cells::words("value of a device", |(_, name, _)| *name),
+        Cells::units("less", "times", |(.., found)| estimate(found.ratio.as_ref())),
+        Cells::units("less", "ms", |(.., found)| estimate(found.shift_ms.as_ref())),
+        Cells::units("pairs with less", "%", |(.., found)| significant(found.less * 100.0)),
+        Cells::units("p-value", "ranks", |(.., found)| p_words(found.rank_p_value)),
+        Cells::units("distance", "of the curves", |(.., found)| significant(found.distance)),
+        Cells::units("p-value", "distance", |(.., found)| p_words(found.distance_p_value)),
     ];
     table_of(&columns, &rows)
 }
@@ -130,7 +130,7 @@ fn estimate(found: Option<&Estimate>) -> Markup {
 }
 
 fn strata(stratified: &Stratified) -> Markup {
-    type Of<'c> = Column<'c, Stratum>;
+    type Cells<'c> = Column<'c, Stratum>;
     let (cohort, against) = (cohort_name(&stratified.cohort), cohort_name(&stratified.against));
     let summary = match &stratified.ratio {
         Some(ratio) => format!(
@@ -141,14 +141,14 @@ fn strata(stratified: &Stratified) -> Markup {
         None => format!("{cohort} against {against} within like {}: no lines alike", stratified.by),
     };
     let columns = [
-        Of::wide_words(&stratified.by, |it| match it.value.as_str() {
+        Cells::wide_words(&stratified.by, |it| match it.value.as_str() {
             "" => "(not known)".to_owned(),
             value => value.to_owned(),
         }),
-        Of::units("devices", &cohort, |it| thousands(it.devices[0])),
-        Of::units("devices", &against, |it| thousands(it.devices[1])),
-        Of::units("weight", "%", |it| significant(it.weight * 100.0)),
-        Of::units("less", "times", |it| estimate(Some(&it.ratio))),
+        Cells::units("devices", &cohort, |it| thousands(it.devices[0])),
+        Cells::units("devices", &against, |it| thousands(it.devices[1])),
+        Cells::units("weight", "%", |it| significant(it.weight * 100.0)),
+        Cells::units("less", "times", |it| estimate(Some(&it.ratio))),
     ];
     let content = html! {
         p.note {
@@ -165,24 +165,24 @@ fn strata(stratified: &Stratified) -> Markup {
 }
 
 fn classes(classes: &[ClassStudy]) -> Markup {
-    type Of<'c> = Column<'c, ClassStudy>;
+    type Cells<'c> = Column<'c, ClassStudy>;
     if classes.is_empty() {
         return html! {};
     }
     let columns = [
-        Of::words("group", |it| cohort_name(&it.cohort)),
-        Of::words("step", |it| it.step.clone()),
-        Of::numbers("DSCP", |it| it.dscp),
-        Of::units("measured", "devices, days", |it| {
+        Cells::words("group", |it| cohort_name(&it.cohort)),
+        Cells::words("step", |it| it.step.clone()),
+        Cells::numbers("DSCP", |it| it.dscp),
+        Cells::units("measured", "devices, days", |it| {
             format!("{}, {}", thousands(it.devices), thousands(it.days))
         }),
-        Of::units("idle p50", "ms", |it| mean(it.idle_p50_ms.as_ref(), 1.0, Least::Zero)),
-        Of::units("loaded p99", "ms", |it| {
+        Cells::units("idle p50", "ms", |it| mean(it.idle_p50_ms.as_ref(), 1.0, Least::Zero)),
+        Cells::units("loaded p99", "ms", |it| {
             let loaded = mean(it.loaded_p99_ms.as_ref(), 1.0, Least::Zero);
             html! { (loaded) (lost_days(it.days_lost)) }
         }),
-        Of::units("lag", "ms", |it| mean(it.lag_ms.as_ref(), 1.0, Least::None)),
-        Of::units("cut", "%", |it| mean(it.cut_percent.as_ref(), 1.0, Least::None)),
+        Cells::units("lag", "ms", |it| mean(it.lag_ms.as_ref(), 1.0, Least::None)),
+        Cells::units("cut", "%", |it| mean(it.cut_percent.as_ref(), 1.0, Least::None)),
     ];
     html! {
         h2 { "Lag of each class" } "\n"
@@ -200,15 +200,15 @@ fn classes(classes: &[ClassStudy]) -> Markup {
 }
 
 fn uses(uses: &[TierUse]) -> Markup {
-    type Of<'c> = Column<'c, TierUse>;
+    type Cells<'c> = Column<'c, TierUse>;
     if uses.is_empty() {
         return html! {};
     }
     let columns = [
-        Of::words("group", |it| cohort_name(&it.cohort)),
-        Of::words("step", |it| it.step.clone()),
-        Of::units("of the tier", "%", |it| mean(it.percent.as_ref(), 1.0, Least::Zero)),
-        Of::units("95 % or more", "% of devices", |it| significant(it.full)),
+        Cells::words("group", |it| cohort_name(&it.cohort)),
+        Cells::words("step", |it| it.step.clone()),
+        Cells::units("of the tier", "%", |it| mean(it.percent.as_ref(), 1.0, Least::Zero)),
+        Cells::units("95 % or more", "% of devices", |it| significant(it.full)),
     ];
     html! {
         h2 { "Of what is sold" } "\n"
@@ -217,16 +217,16 @@ fn uses(uses: &[TierUse]) -> Markup {
 }
 
 fn qualities(qualities: &[QualityStudy]) -> Markup {
-    type Of<'c> = Column<'c, QualityStudy>;
+    type Cells<'c> = Column<'c, QualityStudy>;
     if qualities.is_empty() {
         return html! {};
     }
     let columns = [
-        Of::words("group", |it| cohort_name(&it.cohort)),
-        Of::words("step", |it| it.step.clone()),
-        Of::numbers("devices", |it| thousands(it.devices)),
-        Of::units("lowest QoO", "%", |it| mean(it.percent.as_ref(), 1.0, Least::Zero)),
-        Of::units("apart", "points", |it| estimate(it.gain.as_ref())),
+        Cells::words("group", |it| cohort_name(&it.cohort)),
+        Cells::words("step", |it| it.step.clone()),
+        Cells::numbers("devices", |it| thousands(it.devices)),
+        Cells::units("lowest QoO", "%", |it| mean(it.percent.as_ref(), 1.0, Least::Zero)),
+        Cells::units("apart", "points", |it| estimate(it.gain.as_ref())),
     ];
     html! {
         h2 { "Quality of Outcome" } "\n"
@@ -241,17 +241,17 @@ fn qualities(qualities: &[QualityStudy]) -> Markup {
 }
 
 fn outcomes(study: &CohortStudy) -> Markup {
-    type Of<'c> = Column<'c, OutcomeStudy>;
+    type Cells<'c> = Column<'c, OutcomeStudy>;
     if study.outcomes.is_empty() {
         return html! {};
     }
     let columns = [
-        Of::words("outcome", |it| it.outcome.clone()),
-        Of::words("group", |it| cohort_name(&it.cohort)),
-        Of::numbers("runs", |it| thousands(it.runs)),
-        Of::units("share", "%", |it| significant(it.percent)),
-        Of::units("apart", "points", |it| estimate(it.difference.as_ref())),
-        Of::numbers("p-value", |it| it.p_value.map_or(NOTHING.to_owned(), p_words)),
+        Cells::words("outcome", |it| it.outcome.clone()),
+        Cells::words("group", |it| cohort_name(&it.cohort)),
+        Cells::numbers("runs", |it| thousands(it.runs)),
+        Cells::units("share", "%", |it| significant(it.percent)),
+        Cells::units("apart", "points", |it| estimate(it.difference.as_ref())),
+        Cells::numbers("p-value", |it| it.p_value.map_or(NOTHING.to_owned(), p_words)),
     ];
     html! {
         h2 { "Runs that are missing" } "\n"

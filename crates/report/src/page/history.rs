@@ -148,33 +148,33 @@ fn percent(change: Option<f64>) -> String {
 
 fn changes(marks: &[Marked]) -> Markup {
     type Row<'a> = (&'a Marked, &'a Change);
-    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    type Cells<'c, 'r> = Column<'c, Row<'r>>;
     let runs = |level: Option<Level>| level.map_or(0, |it| it.runs);
     let median = |level: Option<Level>| or_nothing(level.map(|it| significant(it.p50)));
     let columns = [
-        Of::names("mark", |(marked, _)| marked.mark.text.clone()),
-        Of::words("date, UTC", |(marked, _)| date(marked.mark.at_s)),
-        Of::words("number", |(_, it)| number_words(it.followed)),
-        Of::words("step", |(_, it)| it.step.clone()),
-        Of::units("before", "runs", |(_, it)| runs(it.before)),
-        Of::units("before", "median", |(_, it)| median(it.before)),
-        Of::units("after", "runs", |(_, it)| runs(it.after)),
-        Of::units("after", "median", |(_, it)| median(it.after)),
-        Of::units("change", "%", |(_, it)| percent(it.change_percent)),
+        Cells::names("mark", |(marked, _)| marked.mark.text.clone()),
+        Cells::words("date, UTC", |(marked, _)| date(marked.mark.at_s)),
+        Cells::words("number", |(_, it)| number_words(it.followed)),
+        Cells::words("step", |(_, it)| it.step.clone()),
+        Cells::units("before", "runs", |(_, it)| runs(it.before)),
+        Cells::units("before", "median", |(_, it)| median(it.before)),
+        Cells::units("after", "runs", |(_, it)| runs(it.after)),
+        Cells::units("after", "median", |(_, it)| median(it.after)),
+        Cells::units("change", "%", |(_, it)| percent(it.change_percent)),
     ];
     let rows = marks.iter().flat_map(|marked| marked.changes.iter().map(move |it| (marked, it)));
     table_of(&columns, &rows.collect::<Vec<Row<'_>>>())
 }
 
 fn by_label(labels: &[Labelled]) -> Markup {
-    type Of<'c> = Column<'c, Labelled>;
+    type Cells<'c> = Column<'c, Labelled>;
     let columns = [
-        Of::names("label", |it| it.label.clone()),
-        Of::words("number", |it| number_words(it.followed)),
-        Of::words("step", |it| it.step.clone()),
-        Of::numbers("runs", |it| it.level.runs),
-        Of::numbers("median", |it| significant(it.level.p50)),
-        Of::numbers("p10 to p90", |it| range(it.level)),
+        Cells::names("label", |it| it.label.clone()),
+        Cells::words("number", |it| number_words(it.followed)),
+        Cells::words("step", |it| it.step.clone()),
+        Cells::numbers("runs", |it| it.level.runs),
+        Cells::numbers("median", |it| significant(it.level.p50)),
+        Cells::numbers("p10 to p90", |it| range(it.level)),
     ];
     table_of(&columns, labels)
 }
@@ -184,31 +184,31 @@ fn range(level: Level) -> String {
 }
 
 fn levels(trends: &[Trend]) -> Markup {
-    type Of<'c> = Column<'c, Trend>;
+    type Cells<'c> = Column<'c, Trend>;
     let columns = [
-        Of::names("number", |it| number_words(it.followed)),
-        Of::words("step", |it| it.step.clone()),
-        Of::numbers("runs", |it| it.points.len()),
-        Of::units("baseline", "median", |it| {
+        Cells::names("number", |it| number_words(it.followed)),
+        Cells::words("step", |it| it.step.clone()),
+        Cells::numbers("runs", |it| it.points.len()),
+        Cells::units("baseline", "median", |it| {
             or_nothing(it.baseline.map(|level| significant(level.p50)))
         }),
-        Of::units("baseline", "p10 to p90", |it| or_nothing(it.baseline.map(range))),
-        Of::units("latest", "median", |it| {
+        Cells::units("baseline", "p10 to p90", |it| or_nothing(it.baseline.map(range))),
+        Cells::units("latest", "median", |it| {
             or_nothing(it.recent.map(|level| significant(level.p50)))
         }),
-        Of::units("change", "%", |it| percent(it.change_percent)),
+        Cells::units("change", "%", |it| percent(it.change_percent)),
     ];
     table_of(&columns, trends.iter().filter(|trend| !trend.points.is_empty()))
 }
 
 fn weekdays(trends: &[Trend]) -> Markup {
-    type Of<'c> = Column<'c, Trend>;
+    type Cells<'c> = Column<'c, Trend>;
     let mut columns = vec![
-        Of::names("number", |it| number_words(it.followed)),
-        Of::words("step", |it| it.step.clone()),
+        Cells::names("number", |it| number_words(it.followed)),
+        Cells::words("step", |it| it.step.clone()),
     ];
     columns.extend(DAY_NAMES.iter().enumerate().map(|(day, name)| {
-        Of::numbers(name, move |it: &Trend| {
+        Cells::numbers(name, move |it: &Trend| {
             or_nothing(it.days.get(day).copied().flatten().map(|level| significant(level.p50)))
         })
     }));

@@ -73,7 +73,7 @@ fn application_row(flow: &str, metrics: &[&VariantMetric]) -> Markup {
     html! {
         tr {
             td.text { (flow) }
-            // On a phone the words wrap at the screen's edge, not at the table's.
+            // On a narrow screen this text wraps at the screen's edge, not at that of the wider table.
             td.text colspan=(COLUMNS) { div.fit {
                 @if let Some(first) = metrics.first() {
                     b { (metric_words(first)) }

@@ -24,23 +24,23 @@ struct Row<'a> {
 }
 
 fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
-    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    type Cells<'c, 'r> = Column<'c, Row<'r>>;
     let has_variants = record.variants.len() > 1;
     let of_first = |row: &Row<'_>, text: String| if row.is_first { text } else { String::new() };
     let ms = |interval: &Option<_>| mean(interval.as_ref(), 1e6, Least::None);
     let columns = [
-        Of::wide_words("lines", |row| of_first(row, group_name(row.group, has_variants))),
-        Of::words("class", |row| row.name.clone()),
-        Of::units("measured", "lines", |row| of_first(row, row.group.lines.to_string())),
-        Of::units("runs", "that count, void", |row| {
+        Cells::wide_words("lines", |row| of_first(row, group_name(row.group, has_variants))),
+        Cells::words("class", |row| row.name.clone()),
+        Cells::units("measured", "lines", |row| of_first(row, row.group.lines.to_string())),
+        Cells::units("runs", "that count, void", |row| {
             of_first(row, format!("{}, {}", row.group.runs, row.group.runs_void))
         }),
-        Of::units("idle p50", "ms", |row| ms(&row.class.idle_p50_ns)),
-        Of::units("loaded p99", "ms", |row| {
+        Cells::units("idle p50", "ms", |row| ms(&row.class.idle_p50_ns)),
+        Cells::units("loaded p99", "ms", |row| {
             html! { (ms(&row.class.loaded_p99_ns)) (lost_days(row.class.days_lost)) }
         }),
-        Of::units("lag", "ms", |row| ms(&row.class.lag_ns)),
-        Of::units("cut", "%", |row| {
+        Cells::units("lag", "ms", |row| ms(&row.class.lag_ns)),
+        Cells::units("cut", "%", |row| {
             if *row.name == study.class {
                 mean(row.group.cut_percent.as_ref(), 1.0, Least::None)
             } else {

@@ -47,28 +47,28 @@ struct Row<'a> {
 }
 
 fn columns<'a>(runs: &[RunData]) -> Vec<Column<'static, Row<'a>>> {
-    type Of<'c, 'r> = Column<'c, Row<'r>>;
+    type Cells<'c, 'r> = Column<'c, Row<'r>>;
     let mut columns = vec![
-        Of::numbers("trial", |row| row.trial.index),
-        Of::words("variant", |row| row.variant.clone()),
-        Of::numbers("repeat", |row| row.trial.repeat),
+        Cells::numbers("trial", |row| row.trial.index),
+        Cells::words("variant", |row| row.variant.clone()),
+        Cells::numbers("repeat", |row| row.trial.repeat),
     ];
     // A measurement of a real line has no seed.
     if runs.iter().any(|run| run.record.world != World::Measured) {
-        columns.push(Of::numbers("seed", |row| row.trial.seed));
+        columns.push(Cells::numbers("seed", |row| row.trial.seed));
     }
     columns.extend([
-        Of::units("load p50", "ms", |row: &Row<'_>| {
+        Cells::units("load p50", "ms", |row: &Row<'_>| {
             load(row.trial).map_or(NOTHING.to_owned(), |load| ms(load.p50_ns))
         }),
-        Of::units("load p99", "ms", |row| highest(load(row.trial))),
-        Of::units("goodput up/down", "Mbit/s", |row| {
+        Cells::units("load p99", "ms", |row| highest(load(row.trial))),
+        Cells::units("goodput up/down", "Mbit/s", |row| {
             let flows = || row.trial.flows.iter();
             let up: Vec<u64> = flows().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
             let down: Vec<u64> = flows().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
             format!("{} / {}", sum(&up), sum(&down))
         }),
-        Of::units("lateness p99", "emulator/prober, ms", |row| {
+        Cells::units("lateness p99", "emulator/prober, ms", |row| {
             let timeliness = &row.trial.timeliness;
             let late = [timeliness.emulator_lateness, timeliness.prober_lateness].map(highest);
             late.join(" / ")
@@ -77,9 +77,9 @@ fn columns<'a>(runs: &[RunData]) -> Vec<Column<'static, Row<'a>>> {
     let mut trials = runs.iter().flat_map(|run| &run.record.trials);
     let verdict = |row: &Row<'_>| verdict(&row.trial.validity);
     columns.push(if trials.any(|trial| !trial.validity.is_valid()) {
-        Of::wide_words("counts?", verdict)
+        Cells::wide_words("counts?", verdict)
     } else {
-        Of::words("counts?", verdict)
+        Cells::words("counts?", verdict)
     });
     columns
 }

@@ -139,7 +139,7 @@ fn round_numbers(range: &Range<f64>, most: usize) -> Vec<f64> {
     let power = 10_f64.powf(span.log10().floor() + 1.0);
     let steps = (0..4).flat_map(|decade| [1.0, 2.0, 5.0].map(|part| part * 10_f64.powi(decade)));
     let multiples = |parts: f64| {
-        // A little wider than the range, which may end at a multiple that is no binary number.
+        // The tolerance includes multiples at the ends of the range, which rounding may put outside of it.
         let first = (range.start / power * parts - 1e-9).ceil();
         let last = (range.end / power * parts + 1e-9).floor();
         (first, (last - first + 1.0).max(0.0) as usize)

@@ -103,8 +103,7 @@ fn directories_of_two_worlds_become_one_table() -> Result<(), Box<dyn Error>> {
 #[test]
 fn two_runs_are_compared_variant_by_variant() {
     let measured = [BUFFER_CONTROL, DOCSIS_PIE];
-    // Of 24 ms, 17 ms are the delay of the path: an increase of 8 ms by 6 ms is a quarter of the
-    // whole.
+    // The path has 17 ms of the 24 ms of round trip; 6 ms more are a quarter of the whole.
     let foretold = [FQ_CODEL, Queue { delay_ms: 14.0, ..DOCSIS_PIE }];
     let live = run(World::Live, &measured, 2, 10_000_000).record;
     let sim = run(World::Sim, &foretold, 2, 10_000_000).record;

@@ -1,7 +1,7 @@
 //! `[[published]]`: published numbers that a run is compared with.
 //!
-//! One table may make several: `values` has a number per variant, `pairs` the same ratio of several
-//! pairs of variants.
+//! One table may declare several numbers: `values` has one per variant, `pairs` the same ratio of
+//! several pairs of variants.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -44,9 +44,9 @@ pub struct Settings {
 pub enum Lasts {
     /// Until it is undone.
     Confirmed,
-    /// For this time, unless the user confirms the change.
+    /// The change is undone after this time unless the user confirms it.
     UnlessConfirmed(Duration),
-    /// For this time, and not longer than the process that applies it.
+    /// The change is undone after this time, or when the process that applied it ends.
     WithProcess(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! What the queues of shaped devices do: rates, backlogs, delays, drops and marks, as data, as text
+//! The state of the queues of shaped devices: rates, backlogs, delays, drops and marks, as data, as text
 //! and in Prometheus' format.
 
 use std::fmt::Write as _;

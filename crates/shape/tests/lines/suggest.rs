@@ -170,7 +170,7 @@ fn one_lucky_measurement_chooses_nothing() {
     assert_eq!(choice.percent, PerDirection::new(Some(95), Some(85)));
 }
 
-/// What each direction of a line carries.
+/// Capacity of the line in each direction, Mbit/s.
 const MBIT: PerDirection<u64> = PerDirection::new(10, 100);
 
 fn reading(mbit: u64, added_ms: f64) -> Reading {

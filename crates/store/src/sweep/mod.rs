@@ -398,7 +398,7 @@ fn open_journal(path: &Path) -> io::Result<GrowingFile> {
 struct JournalLines {
     file: BufReader<File>,
     line: Vec<u8>,
-    /// Where the next line begins.
+    /// Offset of the next line in the file.
     offset: u64,
 }
 

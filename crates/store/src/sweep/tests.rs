@@ -250,7 +250,7 @@ fn damaged_lines_are_reported_and_computed_again() {
     damage(directory.path(), &[3, 4, 20]);
     let journal = directory.path().join(JOURNAL);
     let length = fs::metadata(&journal).unwrap().len();
-    // The last line is incomplete, as after a kill: that is no damage.
+    // An incomplete last line is what a kill leaves, so it is not reported as damage.
     fs::File::options().write(true).open(&journal).unwrap().set_len(length - 9).unwrap();
     let (sweep, notes) = open(directory.path(), &manifest);
     assert_eq!(notes.len(), 1, "{notes:?}");

@@ -145,7 +145,7 @@ const CAKE: &[Row] = &[
     MTU,
 ];
 
-/// To `tc`, `interplanetary` means 1000 s.
+/// `interplanetary` is 3600 s in SPECs, but 1000 s in `tc`.
 const PATH: Form = Form::Word { others: &[("interplanetary", "rtt 3600s")] };
 
 const PIE: &[Row] = &[

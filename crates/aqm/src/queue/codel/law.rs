@@ -10,7 +10,7 @@ use crate::time::{Span, Time};
 
 /// The clock and the square root of a profile.
 pub trait Arithmetic {
-    /// A point in time; the default value means that there is none.
+    /// A point in time; the default value stands for "never".
     type Instant: Copy + Debug + Default + PartialEq;
     type Length: Copy + Debug + Default;
     /// The state from which the profile computes the next square root.

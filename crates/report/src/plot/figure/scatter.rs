@@ -1,4 +1,4 @@
-//! One metric against another, a point per variant: throughput over delay, with lines of equal power.
+//! Scatter plots: a point per variant, such as throughput over delay with lines of equal power.
 
 use underload_record::schema::{PlotAxis, names_variant};
 

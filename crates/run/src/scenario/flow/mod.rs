@@ -51,7 +51,7 @@ pub struct Flow {
     pub extra_rtt: Span,
 }
 
-/// What a flow sends.
+/// The traffic that a flow sends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlowKind {
     /// Bulk transfer over TCP.

@@ -18,7 +18,7 @@ pub(super) enum Between {
     Linux(Box<(Routers, Sampler)>),
 }
 
-/// What a trial's queues and links recorded.
+/// The records of a trial's queues and links.
 pub(super) struct Report {
     /// How late the gateway was with packets; `None` for Linux's queues, which need none of ours.
     pub lateness: Option<Distribution>,

@@ -1,6 +1,5 @@
-// One page of a call, as a function whose argument says whether it sends picture and sound. It
-// defines `call`, `describe`, `limitVideo` and `readStatistics`, which the program calls to connect
-// two pages.
+// Sets up one page of a call; `sends` says whether the page sends picture and sound. Defines `call`,
+// `describe`, `limitVideo` and `readStatistics`, which the program calls to connect two pages.
 async (sends) => {
     // Two browsers encode and decode on one machine: a larger picture would need faster processors.
     const picture = { width: 640, height: 360, frameRate: 30 };
