@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_in_both_documents_and_are_missing_where_they_are() {
+    fn numbers_are_read_from_both_documents_and_missing_ones_are_none() {
         let page = serde_json::json!({ "summary": [
             { "phase": "idle", "p50": 1.0, "p99": null },
             { "phase": "down", "p50": 2.0, "p99": 3.0, "rate": 4.0, "held_up_ms_p99": 8.0,

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_is_not_there_is_told_with_what_helps() {
+    fn a_missing_target_is_reported_with_how_to_install_it() {
         let told = cargo("z80-unknown-none").unwrap_err();
         assert!(told.contains("rustup target add z80-unknown-none"), "{told}");
         assert!(told.contains("UNDERLOAD_CARGO_Z80_UNKNOWN_NONE="), "{told}");

@@ -64,7 +64,7 @@ fn told(settings: &str) -> String {
 }
 
 #[test]
-fn settings_become_arguments_each_a_word_of_its_own() {
+fn each_setting_becomes_one_argument() {
     let told = told(
         "home.enabled=1\nhome.host=server.example\nhome.out=/mnt/my disk/$(reboot)\nhome.every=2h\n\
          home.direction=up\nhome.tier=40mbit/10mbit\nhome.class=0\nhome.class=45\n\

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_is_bold_one_of_seeds_slanted_and_what_linux_lacks_has_its_reason() {
+    fn misses_are_bold_seed_spread_is_italic_and_queues_absent_from_linux_have_a_reason() {
         let both = Outcomes::from([
             ("kernel", numbers([40.0, 60.0, 19.0, 100.0], "Linux 7")),
             ("sim", numbers([42.0, 67.0, 18.0, 120.0], "")),

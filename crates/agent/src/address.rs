@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_goes_to_another_machine_in_the_clear() {
+    fn only_loopback_is_contacted_without_tls() {
         for plain in [
             "http://192.0.2.2:18999",
             "http://fleet.example",
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orchestrators_network_is_certain_for_an_address_alone() {
+    fn the_reach_of_an_orchestrator_follows_its_address_and_names_are_global() {
         for (text, reach) in [
             ("http://127.0.0.1:4870", Reach::Loopback),
             ("http://localhost", Reach::Loopback),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_later_does_not_move_a_connection() {
+    fn a_connection_stays_with_the_first_resolved_address() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let first = listener.local_addr().expect("bound");
         std::thread::spawn(move || {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_is_not_asked_in_the_clear() {
+    fn plain_http_to_a_name_that_resolves_beyond_loopback_is_refused() {
         let find = |text: &str| {
             let uri: Uri = text.parse().expect("a URL");
             let timeout = NextTimeout {

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_have_units_and_plain_numbers_mean_what_they_did() {
+    fn rates_with_and_without_units_are_accepted() {
         assert_eq!(quiet_rate(QUIET_DEFAULT), Ok(BUSY_DEFAULT));
         assert_eq!(quiet_rate("1gbit"), Ok(1_000_000_000));
         assert_eq!(quiet_rate("250"), Ok(250_000));

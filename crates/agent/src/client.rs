@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_because_an_orchestrator_says_so() {
+    fn redirects_of_an_orchestrator_are_not_followed() {
         let bind = || TcpListener::bind("127.0.0.1:0").expect("a port");
         let (here, there) = (bind(), bind());
         let address = |of: &TcpListener| format!("http://{}", of.local_addr().expect("bound"));
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_read_as_it_is_written() {
+    fn formatted_dates_parse_to_the_same_time() {
         for (text, seconds) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777),
             ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_orchestrators_code_gives_a_status_its_effect() {
+    fn a_status_without_an_orchestrators_error_code_is_no_verdict() {
         for status in (300..600).filter(|status| ![429, 503].contains(status)) {
             assert_eq!(meaning(status, "", Some(7)), Trouble::NoAnswer, "{status}");
         }

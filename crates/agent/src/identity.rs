@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_is_its_owners_alone() {
+    fn a_key_is_created_once_and_only_its_owner_can_read_it() {
         let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let first = Identity::load_or_create(directory.path()).expect("a key");
         let path = directory.path().join(KEY);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_signs_is_what_the_messages_say() {
+    fn signatures_cover_the_bytes_of_the_messages() {
         let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let identity = Identity::load_or_create(directory.path()).expect("a key");
         let verify = |text: &str, signature: &str| {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enrolment_is_of_its_key() {
+    fn an_enrolment_belongs_to_one_key() {
         let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let mut identity = Identity::load_or_create(directory.path()).expect("a key");
         assert!(!identity.is_enrolled() && identity.removal().is_none());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_is_believed_only_if_signed_for_this_enrolment() {
+    fn a_removal_must_be_signed_for_this_enrolment() {
         let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let mut identity = Identity::load_or_create(directory.path()).expect("a key");
         let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");

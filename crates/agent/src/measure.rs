@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_late_with_more_than_a_hundredth_is_doubted() {
+    fn a_run_with_more_than_one_percent_late_packets_is_doubtful() {
         let before = Carried { packets: 1_000, late: 500, lost: 7 };
         let after = |packets, late, lost| {
             let so_many = |of: u64, more: u64| of + more;

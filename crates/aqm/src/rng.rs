@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn below_stays_below_and_reaches_both_ends() {
+    fn below_returns_every_value_under_the_bound() {
         let mut rng = Rng::new(1);
         let draws: alloc::vec::Vec<u32> = (0..1_000).map(|_| rng.below(10)).collect();
         assert!(draws.iter().all(|&draw| draw < 10));

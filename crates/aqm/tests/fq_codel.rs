@@ -57,7 +57,7 @@ fn marks_of_each_flow_depend_on_whose_backlog_the_guard_sees() {
 }
 
 #[test]
-fn what_cannot_be_marked_is_dropped_and_with_ecn_off_nothing_is_marked() {
+fn not_ect_packets_are_dropped_and_without_ecn_no_packet_is_marked() {
     for (spec, ecn) in [
         ("fq-codel:profile=rfc,mtu=1500B", Ecn::NotEct),
         ("fq-codel:profile=rfc,mtu=1500B,ecn=off", Ecn::Ect0),
@@ -70,7 +70,7 @@ fn what_cannot_be_marked_is_dropped_and_with_ecn_off_nothing_is_marked() {
 /// An overflow counts as a signal in the victim's CoDel (Linux `fq_codel_drop`), so that the law
 /// signals more often from the start.
 #[test]
-fn victims_of_an_overflow_make_the_law_press_harder() {
+fn overflow_drops_raise_the_count_of_the_law() {
     let drops_within_a_second = |limit: &str| {
         let mut queue = queue(&format!("fq-codel:profile=linux,ecn=off,limit={limit}"));
         for _ in 0..600 {

@@ -79,7 +79,7 @@ fn us(micros: u64) -> Time {
 }
 
 #[test]
-fn a_packet_is_asked_for_at_the_next_boundary_and_leaves_with_its_grant() {
+fn a_packet_is_requested_at_the_next_boundary_and_leaves_with_its_grant() {
     let (mut link, mut log) = (link(LINK, "docsis-lld"), Log::default());
     for (id, at) in [300, 2_000, 2_001].into_iter().enumerate() {
         link.send(us(at), packet(id, 1_000, true), &mut log);
@@ -157,7 +157,7 @@ fn busy(spec: &str, queue: &str, seconds: u64) -> [u64; 2] {
 const GREEDY: &str = "docsis-lld:protection=off,classic-limit=1MB,low-latency-limit=1MB,target=1s";
 
 #[test]
-fn while_both_ask_bytes_divide_by_weight_and_fill_the_rate() {
+fn while_both_flows_request_bytes_divide_by_weight_and_fill_the_rate() {
     // 2.5 MB per second.
     let [low_latency, classic] = busy(LINK, GREEDY, 3);
     let total = low_latency + classic;
@@ -222,7 +222,7 @@ fn without_requests_the_low_latency_flow_gets_no_more_than_guaranteed() {
 }
 
 #[test]
-fn what_is_granted_is_sent_or_counted_as_unused() {
+fn every_granted_byte_is_sent_or_counted_as_unused() {
     let queue = "docsis-lld:grant-rate=8mbit,grant-interval=1ms";
     let (mut link, mut log) = (link(LINK, queue), Log::default());
     for id in 0..50 {

@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn order_is_kept_unless_an_option_frees_it(
+    fn order_is_kept_unless_an_option_allows_reordering(
         script in prop::collection::vec((0_u64..1_000, 40_u32..1_400), 50..150),
     ) {
         for spec in LINKS {
@@ -212,7 +212,7 @@ fn drained_by_events(spec: &str, queue: &str) -> Fates {
 /// A queue that is asked for one packet may drop several and answer that it is empty. If it still
 /// stores packets, the link must ask again without another arrival.
 #[test]
-fn no_queue_keeps_a_packet_that_its_link_never_asks_for() {
+fn no_packet_waits_for_a_request_that_its_link_never_makes() {
     let names = QUEUES.iter().map(|entry| entry.definition.name.to_owned());
     let eager = [
         "codel:target=10us,interval=20us",
@@ -239,7 +239,7 @@ fn no_queue_keeps_a_packet_that_its_link_never_asks_for() {
 }
 
 #[test]
-fn a_freed_order_is_not_kept() {
+fn the_reordering_option_reorders_packets() {
     let script: Vec<(u64, u32)> = vec![(500, 100); 500];
     for spec in ["3mbit:jitter=5ms,jitter-order=free", "3mbit:reorder=10%,reorder-by=7ms"] {
         let out = outcome(spec, "fifo:limit=20p", &script, None);

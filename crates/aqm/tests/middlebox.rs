@@ -80,7 +80,7 @@ fn marks_fall_on_ect_packets_alone_with_the_probability_asked_for() {
 }
 
 #[test]
-fn certain_marks_are_all_and_none_are_none() {
+fn probability_one_marks_all_packets_and_zero_marks_none() {
     let sent = [0, 1, 2, 3];
     let fields = |spec: &str| deliver(spec, &sent).0.iter().map(|(_, tos)| *tos).collect();
     let (all, none): (Vec<u8>, Vec<u8>) = (fields("1gbit:mark=100%"), fields("1gbit:mark=0%"));
@@ -96,7 +96,7 @@ fn marking_shifts_no_other_random_number() {
 }
 
 #[test]
-fn every_profile_changes_what_it_is_known_for() {
+fn every_middlebox_profile_changes_its_field() {
     for (profile, changed) in [
         ("comcast-edge", &[(40, 45), (46, 45), (56, 45)][..]),
         ("peer-45", &[(45, 0)]),
@@ -152,7 +152,7 @@ fn a_share_is_of_the_delivered_packets_and_shifts_no_other_random_number() {
 }
 
 #[test]
-fn a_spec_says_its_rules_in_full_and_errors_name_them() {
+fn a_spec_prints_all_rules_and_errors_name_them() {
     let setup = LinkSetup::parse("20mbit:remark=peer-45+ecn:bleach@0%..30%").expect("a link");
     assert_eq!(setup.rule_names(), ["dscp:45>0", "ecn:bleach@0..0.3"]);
     let cellular = LinkSetup::parse("unlimited:remark=peer-45").expect("a link");

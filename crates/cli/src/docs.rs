@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_people_type_find_their_page() {
+    fn common_search_words_find_their_page() {
         for (word, page) in [
             ("bufferbloat", "explain/why-aqm"),
             ("lag", "tutorials/my-line"),

@@ -191,7 +191,7 @@ fn named_options(prose: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_command_of_the_documentation_is_one() {
+fn every_documented_command_parses() {
     let (mut count, mut problems) = (0, Vec::new());
     for (name, page) in pages() {
         // A line continues after a backslash. A usage with `<COMMAND>` is skipped.
@@ -226,7 +226,7 @@ const SEARCHED: [(&str, &str); 14] = [
 ];
 
 #[test]
-fn words_that_people_type_lead_to_their_page() {
+fn common_search_words_lead_to_their_page() {
     let pages = pages();
     let text = |wanted: &str| {
         let page = pages.iter().find(|(name, _)| name == wanted);
@@ -281,7 +281,7 @@ fn every_command_has_examples_that_can_be_typed() {
 }
 
 #[test]
-fn every_command_that_is_packaged_is_one() {
+fn every_packaged_command_parses() {
     let mut commands = 0;
     for (name, text) in packaged() {
         for command in text.lines().filter_map(started) {
@@ -316,7 +316,7 @@ fn variables(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn what_the_compose_file_needs_is_what_its_head_tells_to_write() {
+fn the_compose_files_variables_are_those_of_its_header() {
     let files = packaged();
     let (_, text) = files.iter().find(|(name, _)| name == "compose.yaml").expect("it is there");
     let (head, services) = text.split_once("\n\n").expect("a head");
@@ -345,7 +345,7 @@ fn every_option_that_prose_names_exists() {
 }
 
 #[test]
-fn what_cannot_be_typed_is_noticed() {
+fn the_check_of_commands_finds_invalid_ones() {
     assert_eq!(
         command("there:  underload serve --bind ::  # all"),
         Some("underload serve --bind ::")

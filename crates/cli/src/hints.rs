@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_word_keeps_the_suggestion_of_its_nearest() {
+    fn a_misspelt_word_suggests_the_nearest_one() {
         assert!(printed("underload mesure").contains("'measure'"));
         assert!(printed("underload measure host --donw").contains("'--down'"));
     }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_waits_far_longer_than_any_trial_took() {
+    fn a_page_waits_three_trials_and_thirty_seconds() {
         assert_eq!(patience(Duration::ZERO), Duration::from_secs(30));
         assert_eq!(patience(Duration::from_secs(100)), Duration::from_secs(330));
     }

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_between_two_looks() {
+    fn rates_are_computed_between_two_readings() {
         let links = ["10mbit".to_owned(), "unlimited".to_owned()];
         let mut meter = Meter { links, before: None, rows: 0, backlogs: [Vec::new(), Vec::new()] };
         let start = Instant::now();

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_remaining_time_goes_by_what_was_computed() {
+    fn the_remaining_time_is_estimated_from_computed_trials() {
         let ten_seconds = Duration::from_secs(10);
         assert_eq!(remaining(ten_seconds, 100, 50), Some(Duration::from_secs(5)));
         assert_eq!(remaining(ten_seconds, 9, 50), None);

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kept_pages_say_what_the_program_says() {
+    fn the_reference_pages_match_the_program() {
         for page in Page::value_variants() {
             let name = page.to_possible_value().expect("it has a name");
             let file = format!("docs/reference/{}.md", name.get_name());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_stays_one() {
+    fn a_cell_with_a_pipe_stays_one_cell() {
         assert_eq!(cell("a|b <T>\nc."), "a\\|b &lt;T> c");
     }
 }

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kept_probes_from_being_sent_is_told() {
+    fn the_reason_for_unsent_probes_is_printed() {
         let answers = |trouble: Option<&str>| Answers {
             host: 0,
             address: ([127, 0, 0, 1], 0).into(),

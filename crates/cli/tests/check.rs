@@ -36,7 +36,7 @@ fn errors(output: &Output) -> String {
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once_with_their_lines() {
+fn all_mistakes_of_a_file_are_printed_with_their_lines() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("my.toml"), WRONG).expect("a file");
     for arguments in [&["check", "my.toml"][..], &["run", "my.toml", "--world", "sim"]] {
@@ -117,7 +117,7 @@ metric = "goodput.up"
 "#;
 
 #[test]
-fn mistakes_of_every_kind_are_told_in_one_pass_each_at_its_line() {
+fn mistakes_of_every_kind_are_printed_in_one_pass_with_their_lines() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("my.toml"), MANY).expect("a file");
     let told = errors(&underload(&["check", "my.toml"], folder.path()));
@@ -148,7 +148,7 @@ fn mistakes_of_every_kind_are_told_in_one_pass_each_at_its_line() {
 }
 
 #[test]
-fn a_mistake_is_told_once_and_nothing_of_what_the_program_tried() {
+fn a_mistake_is_printed_once_without_internal_attempts() {
     let folder = tempfile::tempdir().expect("a folder");
     let right = "[path]\nup = \"10mbit\"\nup_queue = \"codel\"\n[phases]\nload = \"7s\"\n\
                  [[flow]]\nkind = \"probe\"\ninterval = \"10ms\"\n";
@@ -178,7 +178,7 @@ fn a_mistake_is_told_once_and_nothing_of_what_the_program_tried() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_and_one_that_is_right() {
+fn invalid_toml_fails_and_a_valid_file_passes() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("no.toml"), "[path\nup = 1\n[phases]\nload = 7s\n").unwrap();
     let output = underload(&["check", "no.toml"], folder.path());

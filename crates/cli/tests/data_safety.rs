@@ -128,7 +128,7 @@ fn asks_for_interrupts(pid: u32) -> bool {
 }
 
 #[test]
-fn a_folder_with_other_things_in_it_is_refused_before_anything_else() {
+fn a_directory_with_other_files_is_refused_first() {
     let folder = workplace();
     let at = folder.path();
     let made = run(at, &["run", "tiny.toml", "--world", "sim", "--out", "done"]);
@@ -249,7 +249,7 @@ impl Running {
 }
 
 #[test]
-fn an_interrupted_measurement_takes_nothing_with_it() {
+fn an_interrupted_measurement_deletes_no_other_file() {
     let folder = workplace();
     let at = folder.path();
     let mut command = underload(at, &["serve", "--bind", "127.0.0.1", "--port", "0"]);

@@ -24,7 +24,7 @@ fn underload(folder: &Path, path: &Path, words: &[&str]) -> Output {
 }
 
 #[test]
-fn the_program_beside_comes_first_then_the_path_and_its_status_is_ours() {
+fn the_program_beside_ours_comes_before_the_path_and_its_status_is_returned() {
     let folder = tempfile::tempdir().expect("a folder");
     let (here, there) = (folder.path().join("here"), folder.path().join("there"));
     fs::create_dir(&here).expect("a folder");

@@ -59,7 +59,7 @@ pub(crate) use fuzz_target;
 const DAMAGED: usize = 400;
 
 #[test]
-fn no_kept_input_and_no_damaged_one_makes_a_target_panic() {
+fn no_stored_or_damaged_input_makes_a_target_panic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     for (name, run) in TARGETS {
         // The input that is printed if a target panics.

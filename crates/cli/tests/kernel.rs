@@ -126,8 +126,8 @@ fn the_simulator_and_the_kernel_agree() {
 }
 
 #[test]
-fn dctcp_is_told_of_each_mark_beside_a_flow_without_ecn() {
-    let Some(kernel) = guest::kernel("dctcp_is_told_of_each_mark_beside_a_flow_without_ecn") else {
+fn dctcp_receives_each_mark_beside_a_flow_without_ecn() {
+    let Some(kernel) = guest::kernel("dctcp_receives_each_mark_beside_a_flow_without_ecn") else {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory");
@@ -267,7 +267,7 @@ fn a_killed_run_leaves_no_guest() {
 }
 
 #[test]
-fn what_is_no_kernel_is_refused() {
+fn a_file_that_is_no_kernel_is_refused() {
     let folder = tempfile::tempdir().expect("a directory");
     let missing = folder.path().join("missing");
     let output = run(folder.path(), &missing, ("kernel", "out"), &[]);

@@ -111,7 +111,7 @@ fn a_measurement_leaves_a_run_and_one_document() {
 }
 
 #[test]
-fn beyond_loopback_and_without_a_token_nobody_gets_in() {
+fn clients_beyond_loopback_need_a_token() {
     let home = tempfile::tempdir().unwrap();
     let open = underload(home.path()).args(["serve", "--bind", "0.0.0.0"]).output().unwrap();
     assert_eq!(open.status.code(), Some(2));
@@ -157,7 +157,7 @@ fn beyond_loopback_and_without_a_token_nobody_gets_in() {
 }
 
 #[test]
-fn who_trickles_into_the_metrics_keeps_neither_readers_nor_the_end_waiting() {
+fn a_slow_metrics_client_delays_neither_readers_nor_shutdown() {
     let home = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut server = serve(home.path(), &["--metrics", &port.to_string()]);
@@ -190,7 +190,7 @@ fn who_trickles_into_the_metrics_keeps_neither_readers_nor_the_end_waiting() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_stops_and_says_how_it_was() {
+fn a_stopped_server_prints_its_totals() {
     let home = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut server = serve(home.path(), &["--metrics", &port.to_string()]);
@@ -260,7 +260,7 @@ fn a_quiet_server_prints_only_its_addresses() {
 }
 
 #[test]
-fn a_port_of_something_else_is_told_as_such() {
+fn a_port_of_another_service_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

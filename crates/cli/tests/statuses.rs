@@ -83,7 +83,7 @@ fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
 const PATIENCE: Duration = Duration::from_mins(2);
 
 #[test]
-fn who_is_stopped_by_a_signal_says_by_which_and_keeps_what_was_finished() {
+fn a_program_stopped_by_a_signal_names_it_and_stores_finished_work() {
     let folder = folder();
     run(folder.path(), "whole", "10mbit", &[]);
     for (signal, expected) in [("-INT", 130), ("-TERM", 143)] {
@@ -193,8 +193,8 @@ fn link(test: &str, arguments: &[&str]) -> Option<(Option<i32>, String, String)>
 }
 
 #[test]
-fn a_link_tells_a_script_what_it_did_and_nothing_else() {
-    let name = "a_link_tells_a_script_what_it_did_and_nothing_else";
+fn a_link_prints_only_its_result_to_a_script() {
+    let name = "a_link_prints_only_its_result_to_a_script";
     let script = "echo hello; ping -q -c 2 -i 0.2 $UNDERLOAD_BASE; sleep 0.3; exit 7";
     let arguments = ["--up", "10mbit", "--json", "--", "sh", "-c", script];
     let Some((status, output, errors)) = link(name, &arguments) else { return };
@@ -238,7 +238,7 @@ fn a_command_that_does_not_exist_ends_a_link_as_it_ends_a_shell() {
 }
 
 #[test]
-fn a_reader_that_has_enough_is_no_failure() {
+fn a_closed_output_pipe_is_no_failure() {
     let folder = folder();
     run(folder.path(), "run", "10mbit", &[]);
     let run = ["run", "x.toml", "--world", "sim", "--json", "--out", "again"];
@@ -269,7 +269,7 @@ fn a_reader_that_has_enough_is_no_failure() {
 }
 
 #[test]
-fn a_foreign_files_words_do_not_drive_the_terminal() {
+fn text_of_imported_files_cannot_control_the_terminal() {
     let folder = folder();
     let text = r#"{"metadata":{"NAME":"a","TITLE":"\u001b]0;own\u0007\u001b[2J","LENGTH":1,
         "TOTAL_LENGTH":1},"x_values":[0.0],"results":{"Ping (ms) ICMP":[1.0]}}"#;
@@ -283,7 +283,7 @@ fn a_foreign_files_words_do_not_drive_the_terminal() {
 }
 
 #[test]
-fn no_key_no_code_and_no_token_goes_to_another_machine_in_the_clear() {
+fn no_key_code_or_token_leaves_the_machine_without_tls() {
     let folder = folder();
     let token = folder.path().join("token");
     underload_disk::write_new(&token, b"secret\n", underload_disk::Access::Owner).unwrap();
@@ -390,7 +390,7 @@ fn a_row_per_trial_is_in_the_run_and_in_its_exports() {
 }
 
 #[test]
-fn the_cache_is_told_and_pruned() {
+fn the_cache_is_reported_and_pruned() {
     let folder = folder();
     run(folder.path(), "run", "10mbit", &["--repeat", "16"]);
     let usage = |arguments: &[&str]| {
@@ -404,7 +404,7 @@ fn the_cache_is_told_and_pruned() {
 }
 
 #[test]
-fn a_published_number_that_is_missed_fails_where_that_is_asked_for() {
+fn a_missed_published_number_fails_only_on_request() {
     let folder = folder();
     let published = |high: &str, more: &[&str]| {
         run(folder.path(), high, "10mbit", &["--variant", "plain"]);
@@ -464,7 +464,7 @@ fn write_worse_line(folder: &Path) {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_keeps_no_alert_back() {
+fn an_unwritable_page_does_not_suppress_alerts() {
     let folder = folder();
     write_worse_line(&folder.path().join("line"));
     let history = ["history", "line", "--alert", "50"];

@@ -102,7 +102,7 @@ fn a_sweep_that_is_killed_three_times_has_the_same_tables() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_was_computed_and_says_how_to_go_on() {
+fn ctrl_c_stores_finished_cells_and_prints_how_to_resume() {
     let folder = folder(&axes(2_000));
     let folder = folder.path();
     let (mut child, is_running) =
@@ -143,7 +143,7 @@ fn a_result_is_a_table_or_a_document() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_anything_begins() {
+fn mistakes_are_reported_before_the_sweep_starts() {
     let folder = folder(&axes(3).replace("path.rtt", "path.rtd"));
     let folder = folder.path();
     let wrong = run(folder, &["sweep.toml"]);
@@ -184,7 +184,7 @@ fn what_is_wrong_is_told_before_anything_begins() {
 }
 
 #[test]
-fn a_metric_that_nobody_has_is_told() {
+fn an_unknown_metric_is_reported() {
     let folder = folder(&format!("metrics = [\"load.queuing.up.p99\"]\n{}", axes(2)));
     let dry = run(folder.path(), &["sweep.toml", "--dry-run"]);
     let said = text(&dry.stderr);
@@ -196,7 +196,7 @@ fn a_metric_that_nobody_has_is_told() {
 
 /// 80 probes in each trial.
 #[test]
-fn a_ranking_by_a_percentile_of_too_few_samples_is_told() {
+fn a_ranking_by_a_percentile_of_too_few_samples_is_reported() {
     let said = |best: &str| {
         let folder = folder(&format!("{best}{}", axes(2)));
         text(&run(folder.path(), &["sweep.toml"]).stderr)

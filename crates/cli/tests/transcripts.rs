@@ -120,7 +120,7 @@ fn what_the_documentation_shows_is_what_is_printed() {
 }
 
 #[test]
-fn what_is_not_printed_is_noticed() {
+fn the_check_of_transcripts_finds_missing_output() {
     let shown = |lines: &[&str]| lines.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
     assert!(matches(&shown(&["a", "...", "d"]), &["a", "b", "c", "d"]));
     assert!(matches(&shown(&["a", "...", "d"]), &["a", "d"]));

@@ -89,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_goes_to_this_machine_and_a_refusal_is_told() {
+    fn a_request_reaches_loopback_and_a_refusal_is_an_error() {
         for wrong in ["http://192.0.2.1/", "ftp://a/", "", "http://localhost/x"] {
             assert!(check_url(wrong).is_err(), "{wrong}");
         }
         if rustls_native_certs::load_native_certs().certs.is_empty() {
             eprintln!(
-                "SKIPPED a_message_goes_to_this_machine_and_a_refusal_is_told: no authorities"
+                "SKIPPED a_request_reaches_loopback_and_a_refusal_is_an_error: no authorities"
             );
             return;
         }

@@ -34,7 +34,7 @@ fn run(
 }
 
 #[test]
-fn both_directions_are_measured_with_what_the_server_tells() {
+fn both_directions_are_measured_with_the_servers_counters() {
     let down = run(Manner::Honest, Direction::Down, Duration::from_secs(10)).unwrap();
     assert_eq!(down.end, End::Server, "{down:?}");
     assert!(down.elapsed >= Duration::from_secs(2), "{down:?}");
@@ -61,7 +61,7 @@ fn both_directions_are_measured_with_what_the_server_tells() {
 }
 
 #[test]
-fn what_this_kernel_cannot_send_with_is_told_and_not_passed_over() {
+fn an_unavailable_congestion_control_is_reported() {
     let (address, fingerprint) = server(Manner::Honest);
     let target = Ndt7Target::of_host(&format!("ndt7://{address}")).unwrap();
     let test = Ndt7Test {
@@ -76,7 +76,7 @@ fn what_this_kernel_cannot_send_with_is_told_and_not_passed_over() {
 }
 
 #[test]
-fn a_server_that_tells_nothing_is_measured_all_the_same() {
+fn a_server_without_counters_is_measured() {
     for direction in [Direction::Down, Direction::Up] {
         let result = run(Manner::Silent, direction, Duration::from_secs(1)).unwrap();
         assert!(result.goodput_bit_per_s > 1e6, "{result:?}");
@@ -93,7 +93,7 @@ fn a_narrow_line_is_loaded_to_the_end() {
 }
 
 #[test]
-fn servers_that_do_not_mean_well_are_told_and_cost_little() {
+fn hostile_servers_are_reported_and_cost_little() {
     let second = Duration::from_secs(1);
     let (down, up) = (Direction::Down, Direction::Up);
     let error = run(Manner::LoadsInstead, up, second).unwrap_err();

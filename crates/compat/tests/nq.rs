@@ -25,7 +25,7 @@ fn server_within(limits: NqLimits, ledger: CompatLedger) -> (NqServer, String, F
 }
 
 #[test]
-fn both_directions_are_measured_and_the_formulas_are_told_apart() {
+fn both_directions_are_measured_with_both_formulas() {
     let (server, url, fingerprint) = server(NqLimits::default());
     let client = NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
     for direction in [Direction::Down, Direction::Up] {
@@ -69,7 +69,7 @@ fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
 }
 
 #[test]
-fn no_bytes_keep_a_place_for_long() {
+fn incomplete_requests_do_not_hold_a_connection() {
     let (server, url, _) = server(NqLimits::default());
     let address = url.trim_start_matches("https://");
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 0xff, 0xff, 1], &[0; 64]] {
@@ -131,7 +131,7 @@ fn silent_connections_of_other_networks_take_no_place_from_a_client() {
 
 /// A slow handshake is closed at its time limit, and at once when the server ends.
 #[test]
-fn bytes_that_trickle_in_keep_no_place() {
+fn slowly_sent_bytes_do_not_hold_a_connection() {
     let (server, url, _) = server(NqLimits::default());
     let mut stream = std::net::TcpStream::connect(url.trim_start_matches("https://")).unwrap();
     let mut hello = vec![0x16, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3];

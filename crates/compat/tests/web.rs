@@ -91,7 +91,7 @@ fn request(method: &str, path: &str, more: &str) -> String {
 }
 
 #[test]
-fn the_page_is_strict_and_its_resources_are_for_it_alone() {
+fn the_page_has_a_strict_policy_and_its_resources_refuse_other_origins() {
     let (server, fingerprint) = server(CompatLedger::unlimited());
     let get = |path: &str, more: &str| {
         ask(server.address(), fingerprint, &request("GET", path, more)).to_lowercase()
@@ -261,7 +261,7 @@ fn offers_of_eight_networks_leave_channels_to_a_ninth() {
 }
 
 #[test]
-fn datagrams_of_nobody_get_no_answer() {
+fn datagrams_of_unknown_senders_get_no_answer() {
     let channels = channels(CompatLedger::unlimited());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(channels.address()).unwrap();
@@ -571,8 +571,8 @@ fn workers_are_the_servers_own_and_one_that_fails_ends_the_measurement() {
 /// A browser that allows no channel in a worker. A thread that computes for half of the time delays
 /// its probes, and the page says so.
 #[test]
-fn a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up() {
-    let test = "a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up";
+fn a_page_without_workers_reports_delays_of_its_thread() {
+    let test = "a_page_without_workers_reports_delays_of_its_thread";
     let Some(mut browser) = browser(test) else { return };
     let (_service, server, _channels) = limited_server(IpAddr::V4(Ipv4Addr::LOCALHOST));
     browser.open(&format!("https://{}/?probes=channel", server.address()));

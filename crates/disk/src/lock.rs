@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holds_it_and_then_another() {
+    fn a_released_lock_can_be_taken_by_another() {
         let directory = tempfile::tempdir().expect("a directory");
         let held = Lock::from_file(directory.path(), "a").expect("free");
         assert!(Lock::from_file(directory.path(), "a").is_none());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_dead_process_left_is_free() {
+    fn a_lock_file_of_a_dead_process_is_free() {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("a.lock"), "").expect("a file");
         assert!(Lock::from_file(directory.path(), "a").is_some());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_never_hold_it_at_once() {
+    fn two_threads_never_hold_the_lock_at_once() {
         use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
         let directory = tempfile::tempdir().expect("a directory");
         let (holders, takes) = (AtomicU32::new(0), AtomicU32::new(0));

@@ -198,8 +198,8 @@ fn remarked_tcp_arrives_intact_over_both_ip_versions() {
 
 /// Unmarked packets count as marked here, so that TCP keeps the low latency queue long.
 #[test]
-fn flows_that_queue_protection_sends_away_are_named_by_their_ports() {
-    let Some(lab) = lab("flows_that_queue_protection_sends_away_are_named_by_their_ports") else {
+fn flows_redirected_by_queue_protection_are_named_by_ports() {
+    let Some(lab) = lab("flows_redirected_by_queue_protection_are_named_by_ports") else {
         return;
     };
     let queue = "docsis-lld:dscp=0,sanctioned-dscp=8,low-latency-histogram=1ms";

@@ -87,8 +87,8 @@ fn commands_and_their_children_end_with_the_lab() {
 }
 
 #[test]
-fn a_lab_may_end_before_its_commands_are_let_go() {
-    let Some(lab) = lab("a_lab_may_end_before_its_commands_are_let_go") else { return };
+fn a_lab_may_end_before_its_commands_are_dropped() {
+    let Some(lab) = lab("a_lab_may_end_before_its_commands_are_dropped") else { return };
     let mut command = Command::new("sleep");
     command.arg("60");
     let mut process = lab.client().spawn(command).expect("sleep");

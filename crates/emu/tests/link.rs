@@ -264,10 +264,10 @@ fn a_command_that_cannot_be_run_has_the_status_that_shells_give() {
 }
 
 #[test]
-fn a_socket_of_somebody_else_does_not_hold_a_link_up() {
+fn a_foreign_socket_does_not_block_a_link() {
     use std::os::linux::net::SocketAddrExt as _;
     use std::os::unix::net::{SocketAddr, UnixListener};
-    let test = "a_socket_of_somebody_else_does_not_hold_a_link_up";
+    let test = "a_foreign_socket_does_not_block_a_link";
     let Some((host, program)) = host(test) else { return };
     let _sockets: Vec<UnixListener> = host
         .enter(|| {
@@ -311,8 +311,8 @@ fn reaches(from: &Namespace, to: &str) -> bool {
 }
 
 #[test]
-fn a_host_that_was_no_router_becomes_one_for_the_command_alone() {
-    let test = "a_host_that_was_no_router_becomes_one_for_the_command_alone";
+fn a_host_forwards_packets_only_while_the_command_runs() {
+    let test = "a_host_forwards_packets_only_while_the_command_runs";
     let Some((host, program)) = host(test) else { return };
     let (left, right) = (neighbour(&host, "left", 1), neighbour(&host, "right", 2));
     let script = "ping -q -c 1 -W 30 10.99.2.2 >&2 && echo ready; read line";

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named_and_the_same_one_is_not() {
+    fn a_different_version_is_reported() {
         assert_eq!(other_version(None), None);
         assert_eq!(other_version(Some(VERSION.into())), None);
         let told = other_version(Some("0.0.9 (abc)".into())).expect("it differs");

@@ -123,7 +123,7 @@ fn processes_of(group: u32) -> usize {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_made() {
+fn impossible_demos_are_refused_before_files_are_created() {
     let refused = |arguments: &[&str]| {
         let output = Command::new(PROGRAM).args(["demo"]).args(arguments).output();
         let output = output.expect("it runs");

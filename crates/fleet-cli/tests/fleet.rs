@@ -188,7 +188,7 @@ fn a_plan_is_applied_measured_and_studied() {
 }
 
 #[test]
-fn a_folder_that_others_can_enter_holds_no_secret() {
+fn secrets_are_not_written_to_a_directory_open_to_others() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let (running, _) = orchestrator(home);
@@ -265,7 +265,7 @@ fn operators_viewers_and_strangers_have_different_rights() {
 }
 
 #[test]
-fn what_was_not_started_or_written_here_is_said() {
+fn a_missing_orchestrator_and_missing_results_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let said = refused(home, &["fleet", "plan", "apply", "low-latency-trial"]);
@@ -315,7 +315,7 @@ fn a_server_raises_the_descriptors_that_a_shell_gives() {
 }
 
 #[test]
-fn beyond_loopback_it_speaks_tls_with_a_key_that_stays() {
+fn beyond_loopback_the_orchestrator_uses_tls_with_a_stored_key() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let arguments = ["fleet", "orchestrator", "--store", "sqlite:store", "--listen", "0.0.0.0:0"];

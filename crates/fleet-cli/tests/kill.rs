@@ -366,13 +366,14 @@ const SHORT: Duration = Duration::from_secs(15);
 const LONG: Duration = Duration::from_mins(2);
 
 #[test]
-fn whatever_is_killed_each_run_has_one_outcome() {
+fn each_run_has_one_outcome_after_any_kill() {
     run("SQLite", None, SHORT, 1);
 }
 
 #[test]
-fn with_postgresql_too_each_run_has_one_outcome() {
-    let Some(database) = Scratch::start("with_postgresql_too_each_run_has_one_outcome") else {
+fn each_run_has_one_outcome_after_any_kill_with_postgresql() {
+    let Some(database) = Scratch::start("each_run_has_one_outcome_after_any_kill_with_postgresql")
+    else {
         return;
     };
     run("PostgreSQL", Some(database), SHORT, 2);

@@ -81,7 +81,7 @@ fn study(arguments: &[&str], folder: &Path) -> Output {
 }
 
 #[test]
-fn a_store_becomes_sentences_a_page_and_json() {
+fn a_study_is_written_as_sentences_page_and_json() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(&folder.path().join("fleet"));
     let of_store = ["comcast-study", "--store", "sqlite:fleet"];

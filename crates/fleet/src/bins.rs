@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bin_is_as_the_formula_says_and_a_value_within_one_percent() {
+    fn bins_follow_the_formula_and_values_are_within_one_percent() {
         assert_eq!([0.0, 1.0, 1.01, 1.02, 1.03, f64::NAN].map(bin_of), [0, 0, 1, 1, 2, 0]);
         assert_eq!(bin_of(f64::INFINITY), BIN_MAX);
         for micros in (1..2_000_000).step_by(97) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_of_bins_is_refused() {
+    fn invalid_sets_of_bins_are_refused() {
         for bad in ["[[1,0]]", "[[2,1],[1,1]]", "[[1,1],[1,1]]", "[[932,1]]", "[[1,-1]]"] {
             assert!(serde_json::from_str::<Bins>(bad).is_err(), "{bad}");
         }

@@ -58,7 +58,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn erlangs_tables() {
+    fn blocking_equals_erlangs_tables() {
         // Tables of Erlang B: 1 % blocking at 4.46 erlang and 10 trunks, 29.0 and 40, 84.1 and 100.
         for (erlang, slots) in [(4.46, 10), (29.0, 40), (84.1, 100)] {
             close(erlang_b(erlang, slots), 0.01, 0.0002);
@@ -70,14 +70,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn thousands_of_erlang_stay_numbers() {
+    fn thousands_of_erlang_do_not_overflow() {
         let busy = erlang_b(20_000.0, 10_000);
         close(busy, 0.5, 0.001);
         assert!(erlang_b(1_000.0, 10_000) < 1e-9);
     }
 
     #[test]
-    fn two_sizes_as_every_state_counted_says() {
+    fn blocking_of_two_sizes_equals_the_sum_over_all_states() {
         // All states (n1, n2) with n1 + 3 n2 <= 7 weighted by a^n / n!: the product form.
         let (small, large) = (2.0, 0.7);
         let factorial = |n: u32| (1..=n).map(f64::from).product::<f64>();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn good_at_its_server_in_its_time_only() {
+    fn a_lease_is_valid_only_at_its_server_until_it_expires() {
         let (key, public) = pair(1);
         let lease = claims().sign(&key);
         let at = |server, now| Claims::verify(&lease, &[pair(2).1, public], server, now);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_sign_or_change_one() {
+    fn only_the_orchestrator_can_sign_a_lease() {
         let (key, public) = pair(1);
         let lease = claims().sign(&key);
         let other = Claims { up_bit_per_s: 1 << 40, ..claims() }.sign(&pair(2).0);

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_that_differ_in_numbers_are_of_one_kind() {
+    fn reasons_that_differ_only_in_numbers_are_one_kind() {
         for (reason, kind) in [
             ("waited for a CPU 33 % of the time", "waited for a CPU … % of the time"),
             ("waited for a CPU 4.5 % of the time", "waited for a CPU … % of the time"),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_series_are_of_its_bins() {
+    fn numbers_of_a_series_follow_from_its_bins() {
         let series = |bins: Vec<(u16, u64)>, numbers: [Option<u64>; 4]| {
             let bins = Bins::try_from(bins).expect("they are bins");
             let [p50_us, p99_us, mean_us, max_us] = numbers;

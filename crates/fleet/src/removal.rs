@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removal_holds_for_its_device_enrolment_time_and_key() {
+    fn a_removal_is_bound_to_device_enrolment_time_and_key() {
         let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");
         let public = |pair: &Ed25519KeyPair| pair.public_key().as_ref().try_into().expect("32");
         let key = pair(1);

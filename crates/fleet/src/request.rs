@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_believed_as_it_was_sent_and_while_it_is_fresh() {
+    fn a_request_is_valid_unchanged_and_while_fresh() {
         let opened = open_session(&SECRET, DEVICE, 10_000_000);
         let tag = authenticate(&opened.key, "POST", "/v1/next", 5_000_000, b"{}");
         let good = signed(&opened.session, &tag);

@@ -156,7 +156,7 @@ mod tests {
     use crate::store::{Archive as _, Dimension, Filter, Memory, Needs, Store as _};
 
     #[test]
-    fn a_day_ages_from_form_to_form() {
+    fn a_day_passes_through_every_form_of_retention() {
         let rules = Retention::default();
         let forms = [100, 94, 93, 11, 10, 0].map(|day| rules.form(day, 100));
         assert_eq!(forms, [Form::Raw, Form::Raw, Form::Bins, Form::Bins, Form::Sums, Form::Sums]);

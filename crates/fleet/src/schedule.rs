@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_asked_for_and_memoryless() {
+    fn runs_have_the_planned_rate_and_exponential_gaps() {
         let runs = runs(Window::ALWAYS, 6.0, 5_000);
         let mean = runs.len() as f64 / 5_000.0;
         assert!((mean - 6.0).abs() < 0.15, "{mean} runs a day");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_within_the_window_and_as_often_there() {
+    fn runs_are_inside_the_window_at_the_planned_daily_rate() {
         let window = Window { from: HOUR * 19, until: HOUR * 23 };
         let runs = runs(window, 2.0, 3_000);
         let of_day = |time: &Time| Span::from_nanos(time.as_nanos() % DAY.as_nanos());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_refused_together_comes_back_apart_and_later() {
+    fn devices_refused_together_retry_at_spread_later_times() {
         let mut rng = Rng::new(2);
         let mut mean = |refusals| {
             let waits = (0..2_000).map(|_| retry_after(&mut rng, refusals).as_nanos());

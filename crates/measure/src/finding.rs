@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_of_valid_steps_and_its_echoes_are_charged() {
+    fn a_location_uses_valid_steps_and_its_echoes_are_charged() {
         let hop = |hop, idle_ms: u64, loaded_ms: u64| {
             let probe = |slot: u64| PathProbe {
                 sent_ns: slot * 20 * MS,
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn bleaching_is_told_per_direction() {
+    fn bleaching_is_reported_per_direction() {
         let sent = Marking::from_byte(0xb5);
         let sample = |far: u8, near: u8| Sample {
             marking_far: Some(Marking::from_byte(far)),

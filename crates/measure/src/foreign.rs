@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_has_what_was_told_and_nothing_that_was_not() {
+    fn a_step_has_only_reported_numbers() {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
             smallest_ms: Some(20.0),

@@ -143,7 +143,7 @@ mod tests {
 
     #[expect(clippy::float_cmp, reason = "golden numbers")]
     #[test]
-    fn plain_tcp_has_two_exchanges_and_nothing_gives_nothing() {
+    fn plain_tcp_has_two_exchanges_and_no_samples_have_no_rate() {
         let trips = RoundTrips {
             foreign_tcp_ns: vec![10 * MS],
             foreign_http_ns: vec![30 * MS],

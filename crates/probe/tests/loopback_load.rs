@@ -230,7 +230,7 @@ fn a_lease_ends_on_the_servers_clock() {
 }
 
 #[test]
-fn silence_and_nonsense_do_not_hold_a_place() {
+fn silent_and_invalid_connections_are_closed() {
     use std::io::{Read, Write};
     let server = server(LoadServerConfig::default());
     let mut nonsense = std::net::TcpStream::connect(server.address()).unwrap();

@@ -164,7 +164,7 @@ fn a_steady_load_ends_the_ramp_and_an_unsteady_one_does_not() {
 }
 
 #[test]
-fn a_cancelled_measurement_keeps_what_it_has() {
+fn a_cancelled_measurement_returns_its_results() {
     let far_end = far_end(LoadServerConfig::default(), FarClock::Shared);
     let config = MeasurementConfig { load: Duration::from_mins(1), ..config() };
     let cancel = AtomicBool::new(false);
@@ -187,7 +187,7 @@ fn a_cancelled_measurement_keeps_what_it_has() {
 }
 
 #[test]
-fn a_load_ends_when_its_bytes_are_spent() {
+fn a_load_ends_at_its_byte_limit() {
     let far_end = far_end(LoadServerConfig::default(), FarClock::Shared);
     let long = Duration::from_secs(40);
     let base = MeasurementConfig { load: long, ..config() };
@@ -244,7 +244,7 @@ fn a_broken_flow_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn nobody_at_the_load_server_is_an_error() {
+fn an_unreachable_load_server_is_an_error() {
     let mut far_end = far_end(LoadServerConfig::default(), FarClock::Shared);
     // A port that was free a moment ago.
     let unused: SocketAddr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

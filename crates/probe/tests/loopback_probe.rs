@@ -156,7 +156,7 @@ fn without_a_reflector_everything_is_lost_and_nothing_hangs() {
 }
 
 #[test]
-fn a_reflector_limits_its_rate_and_refuses_what_is_no_probe() {
+fn a_reflector_limits_its_rate_and_ignores_invalid_packets() {
     let (Some(near), Some(far)) = (bind("127.0.0.1:0"), bind("127.0.0.1:0")) else { return };
     near.connect(far.local_addr().unwrap()).unwrap();
     near.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

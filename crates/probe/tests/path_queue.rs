@@ -34,7 +34,7 @@ fn recorded_queues_are_recognised() {
 }
 
 #[test]
-fn without_the_overload_it_is_less_sure_but_not_wrong() {
+fn without_overload_the_classifier_is_less_certain_but_not_wrong() {
     let (mut told, mut wrong) = (0, 0);
     let recorded = recorded();
     for cell in &recorded {
@@ -58,7 +58,7 @@ fn an_idle_path_is_no_bottleneck() {
 }
 
 #[test]
-fn what_no_queue_does_is_not_given_a_name() {
+fn evidence_that_no_queue_explains_is_classified_as_unlike() {
     // A delay of a minute at a tenth of a kilobit per second, which no kind of queue explains.
     let mut evidence = recorded().remove(0).evidence;
     evidence.rate_bit_per_s = 100.0;
@@ -71,7 +71,7 @@ fn what_no_queue_does_is_not_given_a_name() {
 }
 
 #[test]
-fn the_plateau_gives_the_buffers_size() {
+fn the_delay_plateau_gives_the_buffer_size() {
     let fifo = recorded().into_iter().find(|cell| cell.cell.starts_with("fifo:limit="));
     let fifo = fifo.expect("a recorded fifo");
     let digits = fifo.cell.trim_start_matches("fifo:limit=").split('B').next();

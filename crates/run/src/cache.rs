@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_a_trial_changes_its_name() {
+    fn every_input_of_a_trial_changes_its_cache_key() {
         let folder = tempfile::tempdir().expect("a folder");
         let (first, other) = (variant(SCENARIO), variant(&SCENARIO.replace("64KiB", "65KiB")));
         let cache = open(folder.path(), "1", MOST_BYTES);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_left_alone_and_the_cache_goes_on() {
+    fn directories_links_and_pipes_in_the_cache_are_ignored() {
         let folder = tempfile::tempdir().expect("a folder");
         let variant = variant(SCENARIO);
         let mut cache = open(folder.path(), "1", MOST_BYTES);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_whole_or_not_believed_after_any_fault() {
+    fn after_any_disk_fault_an_entry_is_complete_or_rejected() {
         let variant = variant(SCENARIO);
         let action = |root: &Path| {
             let mut cache = open(&root.join("cache"), "1", MOST_BYTES);
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_within_its_bounds_and_earlier_runs_make_room() {
+    fn the_cache_stays_within_its_limit_by_removing_older_runs() {
         let folder = tempfile::tempdir().expect("a folder");
         let variant = variant(SCENARIO);
         let mut cache = open(folder.path(), "1", MOST_BYTES);

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_are_named_by_no_more_than_tells_them_apart() {
+    fn names_of_loads_have_only_distinguishing_parts() {
         assert_eq!(names(FlowDirection::Down, 1), ["down bulk"]);
         assert_eq!(names(FlowDirection::Up, 2), ["up bulk-0", "up bulk-1"]);
         assert_eq!(names(FlowDirection::Both, 1), ["up bulk-up", "down bulk-down"]);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_spec_says_wins() {
+    fn the_spec_overrides_the_modem_file() {
         let queue = "docsis-lld:weight=200,config=modem.bin,classic-limit=90kB";
         let [_, queue] = parsed("20mbit", queue).expect("both");
         assert!(queue.contains("weight=200") && queue.contains("classic-limit=90000B"), "{queue}");

@@ -127,7 +127,7 @@ mod tests {
 
     /// Each refusal of a world is known before it runs.
     #[test]
-    fn what_a_world_refuses_is_known_before_a_run() {
+    fn refusals_of_a_world_come_before_the_run() {
         let of = |flows: &str, phases: &str| {
             let scenario = scenario(flows, phases);
             let words = |problem: Option<String>| problem.unwrap_or_default();

@@ -420,7 +420,7 @@ mod cloud_game_l4s {
     }
 
     #[test]
-    fn a_line_that_goes_away_and_comes_back_is_survived() {
+    fn an_outage_of_the_line_is_survived() {
         let text = "[path]\nup = \"30mbit\"\nrtt = \"20ms\"\nup_queue = \"fifo:limit=100p\"\n\
                     down = \"steps:0s=30mbit,4s=10kbit,8s=30mbit\"\ndown_queue = \"dualpi2\"\n\
                     [phases]\nidle = \"0s\"\nramp = \"0s\"\nload = \"16s\"\ndrain = \"1s\"\n\

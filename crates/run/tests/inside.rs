@@ -32,7 +32,7 @@ fn beside_and_inside(trial: &TrialRecord, quantile: Quantile) -> (f64, f64) {
 }
 
 #[test]
-fn in_a_shared_queue_both_are_equal() {
+fn in_a_shared_queue_probe_and_load_have_equal_latency() {
     let trial = download("fifo:limit=250KiB");
     let inside = &trial.inside[0];
     // Four flows, 100 values per second, 20 s.

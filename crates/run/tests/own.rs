@@ -45,7 +45,7 @@ fn brought() -> Settings {
 }
 
 #[test]
-fn what_is_brought_along_decides_as_what_is_built_in() {
+fn a_custom_queue_gives_the_fates_of_the_built_in_one() {
     let record = run(&scenario(), &brought(), &mut ()).expect("a run").record;
     let [own, built_in] = [&record.trials[0], &record.trials[1]];
     assert_eq!(own.latencies, built_in.latencies);
@@ -56,7 +56,7 @@ fn what_is_brought_along_decides_as_what_is_built_in() {
 }
 
 #[test]
-fn what_nobody_brings_along_is_refused_before_anything_begins() {
+fn a_missing_custom_algorithm_is_refused_before_the_run() {
     let scenario = scenario();
     let error = run(&scenario, &Settings::default(), &mut ()).expect_err("nobody has it");
     assert!(error.is_refusal());
@@ -75,7 +75,7 @@ fn what_nobody_brings_along_is_refused_before_anything_begins() {
 }
 
 #[test]
-fn a_sweep_takes_none() {
+fn a_sweep_refuses_custom_algorithms() {
     let source = Source { name: "own".to_owned(), text: scenario().text };
     let text = "[[axis]]\nkey = \"path.up\"\nvalues = [\"5mbit\"]\n";
     let error = Sweep::parse(text, "a sweep", Some(source), "test").expect_err("not swept");

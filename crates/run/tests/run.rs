@@ -60,7 +60,7 @@ fn the_record_is_the_same_in_memory_and_on_disk() {
 }
 
 #[test]
-fn a_caller_gets_what_a_directory_would_hold() {
+fn a_run_in_memory_equals_its_directory() {
     let settings = Settings { destination: Destination::Caller, ..Settings::default() };
     let whole = run(&two_queues(), &settings, &mut ()).expect("a run");
     assert_eq!(whole.directory, None);
@@ -111,7 +111,7 @@ impl Progress for Listener {
 }
 
 #[test]
-fn progress_is_told_in_the_order_of_the_trials() {
+fn progress_is_reported_in_the_order_of_trials() {
     let mut listener = Listener::default();
     run(&two_queues(), &Settings::default(), &mut listener).expect("a run");
     let trials = ["fifo #0", "pie #0", "fifo #1", "pie #1"];
@@ -121,7 +121,7 @@ fn progress_is_told_in_the_order_of_the_trials() {
 }
 
 #[test]
-fn a_stopped_run_keeps_what_it_finished_or_nothing_at_all() {
+fn a_stopped_run_returns_its_finished_trials_if_it_has_any() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run");
     let stop = Arc::new(AtomicBool::new(true));
@@ -146,7 +146,7 @@ fn a_stopped_run_keeps_what_it_finished_or_nothing_at_all() {
 }
 
 #[test]
-fn a_stopped_run_is_resumed_to_the_same_end() {
+fn a_resumed_run_equals_an_uninterrupted_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run");
     let mut scenario = two_queues();
@@ -177,7 +177,7 @@ fn a_stopped_run_is_resumed_to_the_same_end() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_before_anything_begins() {
+fn impossible_requests_are_refused_before_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let occupied = folder.path().join("run");
     std::fs::create_dir(&occupied).expect("a folder");

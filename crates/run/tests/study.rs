@@ -64,7 +64,7 @@ fn the_cut_is_found_and_vanishes_where_the_marking_does() {
 }
 
 #[test]
-fn a_run_says_its_line_its_day_and_its_minute() {
+fn a_run_has_its_line_day_and_minute() {
     let mut scenario = short();
     scenario.repeats = 3;
     let record = run(&scenario, &Settings::default(), &mut ()).expect("a run").record;

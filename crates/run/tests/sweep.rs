@@ -342,7 +342,7 @@ fn a_million_cells_cost_nothing_until_they_are_computed() {
 }
 
 #[test]
-fn what_is_built_in_code_is_a_file() {
+fn a_sweep_built_in_code_equals_its_file() {
     let axis = AxisKeys {
         key: Some("path.rtt".to_owned()),
         values: Some(vec!["5ms".into(), "7ms".into()]),
@@ -357,7 +357,7 @@ fn what_is_built_in_code_is_a_file() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn mistakes_of_a_sweep_name_their_place() {
     let fault = |text: &str| {
         let error = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
         let error = error.map(|_| ()).expect_err(text);
@@ -438,7 +438,7 @@ fn settings_of_a_sweep_have_its_axes() {
 
 /// Keys of a wrong type and faults in the scenario do not hide other faults.
 #[test]
-fn all_faults_of_a_sweep_file_are_told_at_once() {
+fn all_faults_of_a_sweep_file_are_reported_at_once() {
     let text = "repeats = \"3\"\nset = [\"path.up=fast\"]\nvariants = [\"pie\"]\n[[axis]]\nkey = 7\n\
          [[axis]]\nkey = \"path.rtt\"\nvalues = []\n[stop]\nmetric = \"load.loss\"\nwithin = -1.0";
     let all = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");

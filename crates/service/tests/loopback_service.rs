@@ -163,7 +163,7 @@ fn without_a_session_not_one_byte_comes_back() {
 }
 
 #[test]
-fn a_session_that_closes_takes_its_flows_along() {
+fn a_closed_session_ends_its_flows() {
     let service = service(Limits::default());
     let remote = connect(&service, &options(&service)).unwrap();
     let network = current_network();
@@ -185,7 +185,7 @@ fn a_session_that_closes_takes_its_flows_along() {
 }
 
 #[test]
-fn a_volume_that_is_used_up_ends_the_flow_and_says_so() {
+fn an_exhausted_volume_ends_the_flow_with_a_reason() {
     // The network's quota ends the session long before its rate does.
     let rate = Some(900_000_000);
     let limits = Limits { network_bytes_per_hour: 40 << 20, ..Limits::default() };
@@ -213,7 +213,7 @@ fn a_volume_that_is_used_up_ends_the_flow_and_says_so() {
 }
 
 #[test]
-fn who_does_not_fit_is_told_when_or_why() {
+fn a_refused_session_gets_a_time_or_a_reason() {
     let limits = Limits { sessions_per_network_max: 1, ..Limits::default() };
     let service = service(limits);
     let right = options(&service);
@@ -259,7 +259,7 @@ fn without_a_good_token_there_is_no_session() {
 }
 
 #[test]
-fn a_session_is_held_to_its_rate_and_told_so() {
+fn a_session_is_limited_to_its_rate_and_notified() {
     let service = service(Limits::default());
     let ask = Ask { down_bit_per_s: Some(80_000_000), ..options(&service).ask };
     let mut remote = connect(&service, &ConnectOptions { ask, ..options(&service) }).unwrap();
@@ -282,7 +282,7 @@ fn a_session_is_held_to_its_rate_and_told_so() {
 }
 
 #[test]
-fn another_certificate_than_the_first_is_noticed() {
+fn a_changed_certificate_is_reported() {
     let directory = underload_disk::faults::private_tempdir().unwrap();
     let known_servers = directory.path().join("known");
     let trust = Trust::FirstUse { known_servers: known_servers.clone() };
@@ -367,7 +367,7 @@ fn a_token_goes_only_to_the_server_that_it_names() {
 }
 
 #[test]
-fn a_server_that_drips_its_handshake_keeps_no_client() {
+fn a_slow_handshake_does_not_block_the_client() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -418,7 +418,7 @@ fn lasting_service(home: &Path) -> Service {
 }
 
 #[test]
-fn a_used_token_stays_used_and_without_keys_nobody_gets_in() {
+fn a_used_token_stays_used_and_without_keys_no_client_is_admitted() {
     let home = underload_disk::faults::private_tempdir().unwrap();
     let path = home.path().join("keys");
     let keys = TokenKeys::rotate(&path).unwrap();

@@ -77,10 +77,10 @@ fn measures(service: &Service, address: Ipv4Addr) {
 const DESCRIPTORS: u64 = 4_000;
 
 #[test]
-fn one_address_at_its_worst_does_not_keep_others_out() {
+fn one_hostile_address_does_not_block_others() {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if soft < DESCRIPTORS && setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, hard).is_err() {
-        eprintln!("SKIPPED one_address_at_its_worst_does_not_keep_others_out: {hard} descriptors");
+        eprintln!("SKIPPED one_hostile_address_does_not_block_others: {hard} descriptors");
         return;
     }
     let identity = Identity::generate().unwrap();

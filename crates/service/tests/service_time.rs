@@ -218,7 +218,7 @@ fn all_kinds(server: SocketAddr) -> Vec<Drip> {
 }
 
 #[test]
-fn who_drips_is_gone_in_time_and_holds_nothing_up() {
+fn slow_clients_are_disconnected_and_delay_no_other() {
     let baseline = descriptors();
     let service = service();
     let own = descriptors() - baseline;

@@ -243,7 +243,7 @@ fn shapers_of_others_are_refused_by_name() {
 }
 
 #[test]
-fn nobody_confirms_and_the_change_is_undone() {
+fn without_confirmation_the_change_is_undone() {
     let applying = Phase::Applying { since_ms: 1_000 };
     let pending = Phase::Pending { deadline_ms: 31_000 };
     assert_eq!(watch(Some(applying), true, 2_000), Action::Wait);
@@ -355,7 +355,7 @@ impl Kernel {
 proptest! {
     /// Commands stop anywhere; the undoing stops anywhere, too, and is repeated.
     #[test]
-    fn wherever_a_change_stops_undoing_restores_the_device(
+    fn undoing_an_interrupted_change_restores_the_device(
         up in proptest::option::of(1_u64..1000),
         down in proptest::option::of(1_u64..1000),
         queue in prop_oneof![Just("cake"), Just("fq-codel"), Just("fifo")],

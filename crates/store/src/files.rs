@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_large_or_has_no_end_is_refused_unread() {
+    fn oversized_and_endless_files_are_refused_unread() {
         let folder = tempfile::tempdir().unwrap();
         let large = folder.path().join("large");
         // A sparse file, which uses no space on the disk.

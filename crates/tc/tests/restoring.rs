@@ -80,7 +80,7 @@ fn classes_of_cake_have_names_and_rates() {
 }
 
 #[test]
-fn what_is_no_output_of_tc_is_an_error() {
+fn invalid_output_of_tc_is_an_error() {
     for text in ["{", "[1]", "[{\"kind\":\"fq\"}]", "{[Unknown qdisc", "Error: no"] {
         assert!(parse_readings(text).is_err(), "{text}");
     }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_singular() {
+    fn a_count_of_one_is_singular() {
         assert_eq!(count(1, "error"), "1 error");
         assert_eq!((count(0, "flow"), count(2, "flow")), ("0 flows".into(), "2 flows".into()));
     }

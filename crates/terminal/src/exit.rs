@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_words_do_not_drive_the_terminal() {
+    fn foreign_text_cannot_control_the_terminal() {
         let error = anyhow!("scenario x: unknown key \u{1b}]0;own\u{7}");
         assert_eq!(message(&error), "scenario x: unknown key \u{fffd}]0;own\u{fffd}");
     }

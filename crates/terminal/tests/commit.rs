@@ -23,7 +23,7 @@ fn write(root: &Path, name: &str, text: &str) {
 /// An uncommitted change of the sources makes another program, and Cargo watches everything that
 /// can change: otherwise caches would mix its results with those of the previous program.
 #[test]
-fn a_changed_source_is_seen_and_a_glance_at_the_checkout_builds_nothing() {
+fn a_changed_source_is_noticed_and_git_status_rebuilds_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     for name in ["Cargo.toml", "Cargo.lock", "scenarios/a.toml", "crates/aqm/src/queue/a.rs"] {

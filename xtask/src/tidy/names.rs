@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_found() {
+    fn existing_names_are_found() {
         let page = "| `service::token::tests::holds` | `probe::service::token::{LIMIT, tests}` |\n\
                     `tests/flood.rs`, `a_flood_is_no_flow`, `flood::a_flood_is_no_flow`, `fmt::x`\n\
                     `token::Fate::Spent`, `std::time::Instant`, `cargo xtask tidy|fmt`, `a_b`\n\
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_told() {
+    fn missing_names_are_reported() {
         let page = "`service::token::tests::held`, `service::ledger::LIMIT`, `tests/blood.rs`,\n\
                     `a_flood_is_a_flow`, `token::{LIMIT, MOST}`, `cargo xtask tidyup`\n\
                     ```\ncargo run -p underload-probe --example flood\n```\n";

@@ -78,7 +78,7 @@ fn results_wait_until_they_are_stored_and_over_a_restart() {
 }
 
 #[test]
-fn what_a_device_was_doing_is_known_after_a_restart() {
+fn the_started_run_survives_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut spool = open(directory.path());
     spool.note_request(7).expect("noted");
@@ -94,7 +94,7 @@ fn what_a_device_was_doing_is_known_after_a_restart() {
 }
 
 #[test]
-fn it_stays_below_its_limit_and_counts_what_it_drops() {
+fn the_spool_stays_below_its_limit_and_counts_dropped_results() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut spool = open(directory.path());
     for run in 1..=200 {
@@ -118,7 +118,7 @@ fn it_stays_below_its_limit_and_counts_what_it_drops() {
 }
 
 #[test]
-fn two_agents_do_not_share_one() {
+fn a_second_agent_cannot_open_the_spool() {
     let directory = tempfile::tempdir().expect("a directory");
     let _first = open(directory.path());
     let error = Spool::open(directory.path(), BYTES_MIN, NOW_S).expect_err("it is in use");
@@ -222,12 +222,12 @@ fn holds_after_every_fault(count: u64, padding: usize) {
 }
 
 #[test]
-fn no_result_that_was_kept_is_lost_by_any_fault() {
+fn no_disk_fault_loses_a_stored_result() {
     holds_after_every_fault(4, 0);
 }
 
 #[test]
-fn what_is_dropped_for_want_of_room_is_counted_whatever_happens() {
+fn dropped_results_are_counted_after_any_disk_fault() {
     holds_after_every_fault(18, 3_300);
 }
 
@@ -245,7 +245,7 @@ fn a_clock_far_ahead_leaves_numbers_for_later_epochs() {
 }
 
 #[test]
-fn runs_and_traffic_outlive_a_restart() {
+fn counts_of_runs_and_traffic_survive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut spool = open(directory.path());
     let usage: Usage = serde_json::from_str(

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_want_divides_by_weight_and_what_one_leaves_is_the_others() {
+    fn contended_grants_divide_by_weight_and_unused_ones_go_to_the_other_flow() {
         assert_eq!(grants(230, [9_000, 9_000]).divide(0), [1_796, 204]);
         assert_eq!(grants(230, [9_000, 100]).divide(0), [1_900, 100]);
         assert_eq!(grants(230, [700, 9_000]).divide(0), [700, 1_300]);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn proactive_grants_are_part_of_the_weight_or_all_there_is() {
+    fn proactive_grants_count_towards_the_weight_and_never_exceed_the_interval() {
         // Of 1796 bytes, 1000 are already granted and cover 1000 of the requested bytes.
         assert_eq!(grants(230, [9_000, 9_000]).divide(1_000), [796, 204]);
         assert_eq!(grants(230, [1_200, 9_000]).divide(1_000), [200, 800]);
@@ -404,7 +404,7 @@ mod tests {
     proptest! {
         /// No capacity stays idle while a flow wants it, and no flow gets more than it requested.
         #[test]
-        fn nothing_is_left_idle_while_a_flow_asks(
+        fn no_capacity_is_idle_while_a_flow_has_requests(
             weight in 1_u8..=255,
             low_latency in 0_u64..5_000,
             classic in 0_u64..5_000,

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_starts_over_and_far_times_are_found_at_once() {
+    fn a_repeat_restarts_the_schedule_and_distant_times_are_found_without_stepping() {
         let mut schedule = millis(&[(0, 8_000), (10, 0)], Some(20)).unwrap();
         let far = Time::from_secs(100_000_000) + Span::from_millis(15);
         assert_eq!(schedule.next_start(far), Time::from_secs(100_000_000) + Span::from_millis(20));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_work_is_refused_by_name() {
+    fn invalid_schedules_are_refused_with_the_reason() {
         for (steps, repeat, expected) in [
             (vec![], None, "at least one step"),
             (vec![(1, 8)], None, "must start at 0s"),

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn far_times_are_found_at_once_also_at_the_wrap() {
+    fn distant_times_are_found_without_stepping_also_at_the_wrap() {
         let mut link = link("0\n5\n10\n");
         let day = Time::from_secs(86_400);
         assert_eq!(link.next_start(day), day);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_wanted_utilisation_there_is_no_signal_and_the_capacity_is_the_links() {
+    fn below_the_wanted_utilisation_no_packet_is_signalled() {
         let mut avq = avq("avq");
         for number in 0..50_000_u64 {
             // 1000 bytes every 1.03 ms: 97 %.
@@ -261,7 +261,7 @@ mod tests {
     /// Senders that do not react offer 125 %: the queue admits `gamma` of the link's rate and stays
     /// short.
     #[test]
-    fn lets_in_what_is_wanted_and_keeps_no_queue() {
+    fn passes_the_wanted_utilisation_and_builds_no_queue() {
         for (spec, gamma) in [("avq", 0.98), ("avq:gamma=90%", 0.9), ("avq:gamma=50%", 0.5)] {
             let mut queue: Single<Avq, ()> =
                 Single::new(avq(spec), Limit::packets(1_000), Overflow::Tail);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_shrinks_the_capacity_and_what_is_dropped_does_not() {
+    fn marked_packets_shrink_the_capacity_and_dropped_ones_do_not() {
         for (spec, ecn, verdict, shrinks) in [
             ("avq", Ecn::Ect0, Verdict::Drop, false),
             ("avq:ecn=on", Ecn::NotEct, Verdict::Signal, false),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_of_silence_and_huge_packets_are_nothing() {
+    fn an_idle_hour_and_huge_packets_do_not_overflow() {
         let mut avq = avq("avq:alpha=100,rate=1000gbit,ecn=on");
         for hour in 0..10 {
             let now = Time::from_secs(3_600 * hour);

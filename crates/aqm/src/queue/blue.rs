@@ -302,7 +302,7 @@ mod tests {
     /// steps of 0.25 % per 100 ms it reaches that in 8 s. From then on, losses because of a full
     /// buffer only compensate the steps down.
     #[test]
-    fn settles_where_the_senders_just_fit() {
+    fn settles_where_accepted_packets_fill_the_link() {
         let blue = blue("blue");
         let mut queue: Single<Blue, ()> = Single::new(blue, Limit::packets(50), Overflow::Tail);
         let (mut arrival, mut early, mut refused, mut served) = (Time::ZERO, 0, 0, 0);

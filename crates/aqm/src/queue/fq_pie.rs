@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_draw_from_streams_of_their_own() {
+    fn each_flow_has_its_random_stream() {
         let mut queue = config("fq-pie:flows=2").unwrap().build::<u32>(&Rng::new(2));
         let mut losses = [alloc::vec::Vec::new(), alloc::vec::Vec::new()];
         for ms in 0..5_000_u32 {

@@ -75,7 +75,7 @@ fn blue_and_sfb_show_what_a_loss_or_a_full_bin_has_raised() {
 }
 
 #[test]
-fn rem_shows_its_price_and_what_it_means() {
+fn rem_shows_its_price_and_probability() {
     let spec = "rem:gamma=0.5,alpha=0.1,phi=2,target=0p,interval=10ms,mean-packet=1000B";
     let mut rem = Subject::new(spec);
     rem.offer(5_000, 12, Ecn::NotEct);

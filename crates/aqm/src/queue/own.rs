@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_mean_on_arrival_and_at_the_head_what_they_say() {
+    fn verdicts_apply_on_arrival_and_at_the_head() {
         let mut queue = own(|_| Box::new(ByFlow));
         let mut told = Recorder::default();
         let mut number = 0;
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_judge_is_told_of_refusals_and_its_stream_is_the_seeds_own() {
+    fn a_judge_is_notified_of_refusals_and_draws_from_the_seed() {
         struct Refused(Rng, u32);
         impl Judge for Refused {
             fn on_refused(&mut self, _now: Time, _meta: &Meta, backlog: Backlog) {

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_below_the_band_everything_above_and_gentle_in_between() {
+    fn no_drop_below_the_thresholds_certain_drop_above_and_gentle_between() {
         assert_eq!(signals(&mut red("red"), packets(4), 1_000, Ecn::NotEct), [1_000, 0, 0]);
         assert_eq!(signals(&mut red("red"), packets(31), 1_000, Ecn::NotEct), [0, 0, 1_000]);
         let hard = signals(&mut red("red:gentle=off"), packets(16), 1_000, Ecn::NotEct);

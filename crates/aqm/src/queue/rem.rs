@@ -247,7 +247,7 @@ mod tests {
     /// 8 Mbit/s are 2 packets of 1000 bytes per update: with those coming, the price follows from
     /// the queue alone, 0.001 * 0.1 * (1020 - 20) per update.
     #[test]
-    fn the_price_rises_with_the_queue_where_the_rate_matches() {
+    fn at_the_link_rate_the_price_rises_with_the_queue() {
         let mut rem = rem("rem");
         for update in 0..=100 {
             rem.advance(ms(2 * update), stored(1_020));
@@ -264,7 +264,7 @@ mod tests {
     /// Arrivals beyond the rate raise the price at the target: 0.001 per packet and update. Dropped
     /// packets count as arrivals.
     #[test]
-    fn the_price_rises_with_the_rate_where_the_queue_matches() {
+    fn at_the_target_queue_the_price_rises_with_the_rate() {
         let mut rem = rem("rem");
         for update in 0..1_000 {
             rem.on_enqueue(ms(2 * update), &Meta::new(2_500, 0), stored(20));

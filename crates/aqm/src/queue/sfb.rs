@@ -339,7 +339,7 @@ mod tests {
 
     /// `sfb_rate_limit`: without a rate or without a burst no packet gets a token.
     #[test]
-    fn a_penalty_box_without_a_rate_or_a_burst_lets_nobody_pass() {
+    fn a_penalty_box_without_rate_or_burst_passes_no_packet() {
         for (spec, punished) in
             [("sfb", false), ("sfb:penalty-rate=0", true), ("sfb:penalty-burst=0p", true)]
         {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn another_hash_takes_over_and_has_learnt_who_does_not_react() {
+    fn the_second_hash_takes_over_with_the_unresponsive_flows_known() {
         let mut sfb = sfb("sfb:max=65535p,target=2p,decrement=0%,rehash=10s,warmup=4s");
         set_probability(&mut sfb, 1, CERTAIN);
         offer(&mut sfb, 6_000, 1, Ecn::Ect0, 5);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_is_counted_out_of_the_bins_it_was_counted_into() {
+    fn a_departure_lowers_the_bins_that_its_arrival_raised() {
         let mut queue: Single<Sfb, ()> = Single::new(
             sfb("sfb:max=65535p,target=2p,increment=30%,rehash=10ms,warmup=9ms,penalty-rate=1000"),
             Limit::packets(1_000),

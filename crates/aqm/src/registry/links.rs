@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_mean_the_same_say_the_same() {
+    fn equal_links_print_equal_specs() {
         let meaning = |text: &str| LinkSetup::parse(text).expect(text).meaning().to_string();
         for (one, other) in [
             ("10mbit", "10000kbit"),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_known_by_the_names_that_other_programs_give_it() {
+    fn queues_are_found_by_the_names_of_other_programs() {
         let label = |text: &str| {
             let link = LinkFacts::of_rate(Rate::from_megabits_per_second(10));
             QueueSetup::parse(text, &link).map(|setup| setup.label.to_string())
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_each_key_once_and_those_that_it_points_to() {
+    fn a_parameter_table_has_unique_keys_and_its_references_exist() {
         for definition in definitions() {
             let keys: Vec<&str> = definition.all_params().map(|param| param.key).collect();
             for (index, key) in keys.iter().enumerate() {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_becomes_a_rate_process_of_its_own_kind() {
+    fn every_link_kind_builds_its_rate_process() {
         let mut seen: Vec<(String, LinkSetup)> = Vec::new();
         for entry in LINKS {
             let spec = minimal(entry.definition);

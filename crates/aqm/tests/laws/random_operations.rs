@@ -33,7 +33,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 #[test]
-fn every_subject_keeps_its_books_under_random_operations() {
+fn every_queue_conserves_packets_under_random_operations() {
     for subject in subjects() {
         let config = Config { cases: 48, failure_persistence: None, ..Config::default() };
         let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);

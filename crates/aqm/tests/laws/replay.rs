@@ -5,7 +5,7 @@ use underload_laws as laws;
 use crate::subject::subjects;
 
 #[test]
-fn the_same_seed_gives_the_same_fates_and_every_subject_signals() {
+fn equal_seeds_give_equal_fates_and_every_queue_signals() {
     subjects().iter().for_each(laws::repeats_itself);
 }
 

@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_sizes_and_ages_are_told_apart() {
+    fn retention_by_runs_size_or_age_is_parsed() {
         assert_eq!(keep("200"), Ok(Keep::Runs(200)));
         assert_eq!(keep("500MiB"), Ok(Keep::Bytes(500 << 20)));
         assert_eq!(keep("90d"), Ok(Keep::Age(Duration::from_hours(24 * 90))));

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_no_hop_answers_nothing_is_said_of_hops() {
+    fn without_answering_hops_no_hop_is_printed() {
         let sent = Marking { dscp: 45, ecn: Ecn::Ect1 };
         let trace = HopTrace { markings: vec![sent], hops: Vec::new(), target_at: None };
         let marks = FamilyMarks {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_within_chance_and_loads_that_fill_nothing_are_told() {
+    fn shares_within_chance_and_loads_below_the_rate_are_reported() {
         let told = |nqb_mbit: f64, best_effort_mbit: f64, path_mbit: Option<f64>| {
             let treatment = Treatment {
                 nqb_bit_per_s: (nqb_mbit * 1e6) as u64,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_held_up_is_no_rate_of_the_line() {
+    fn a_load_limited_by_the_server_reports_no_line_rate() {
         let examination = Examination {
             direction: Direction::Up,
             congestion_control: "cubic".to_owned(),

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_for_tokens_is_not_opened_to_strangers_by_the_way() {
+    fn compatible_tools_do_not_bypass_required_tokens() {
         let open = listeners(&["--compat", "nq,stamp"]);
         let error = open.check_access(false, false).unwrap_err().to_string();
         assert!(
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_its_owners_alone_and_one_line() {
+    fn a_key_file_is_private_and_has_one_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         let read = |bytes: &[u8], mode| {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silent_clients_keep_nobody_waiting_and_the_oldest_loses_its_place() {
+    fn silent_clients_block_no_reader_and_the_oldest_is_disconnected() {
         let page: Page = Arc::new(|| "underload_sessions 0\n".to_owned());
         let metrics = Metrics::start((Ipv4Addr::LOCALHOST, 0).into(), page).unwrap();
         let connect = || TcpStream::connect(metrics.address()).unwrap();

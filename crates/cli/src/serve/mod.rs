@@ -424,7 +424,7 @@ mod tests {
 
     /// Clients of other tools show neither tokens nor leases.
     #[test]
-    fn a_server_of_a_fleet_is_not_opened_to_strangers_by_the_way() {
+    fn compatible_tools_do_not_bypass_a_fleets_leases() {
         let home = underload_disk::faults::private_tempdir().unwrap();
         let identity = home.path().to_str().unwrap();
         let config = |more: &[&str]| {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_to_connect_to_no_address() {
+    fn an_unspecified_address_is_never_printed_as_a_target() {
         let command = |address: &str| measure_command(address.parse().unwrap());
         for any in ["0.0.0.0:4862", "[::]:4862"] {
             let said = command(any);

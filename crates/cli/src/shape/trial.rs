@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn of_processes_that_begin_a_trial_at_once_one_has_it() {
+    fn only_one_of_several_processes_starts_a_trial() {
         let folder = tempfile::tempdir().expect("a folder");
         let directory = folder.path().join("trial");
         let new = |seed| {
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_of_few_hours_helps_nobody() {
+    fn a_trial_of_few_hours_has_no_verdict() {
         let settings = log(|_, _| 1.0).settings;
         let (lines, helps) = sentences(&Log::new(settings));
         assert!(!helps && lines[0].starts_with("0 hours with the shaper and 0 without"));

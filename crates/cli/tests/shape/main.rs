@@ -184,8 +184,8 @@ fn a_confirmed_change_lasts_until_off_which_restores_the_queues() {
 }
 
 #[test]
-fn a_change_that_nobody_confirms_is_undone() {
-    let Some(world) = World::new("a_change_that_nobody_confirms_is_undone") else { return };
+fn an_unconfirmed_change_is_undone() {
+    let Some(world) = World::new("an_unconfirmed_change_is_undone") else { return };
     let before = world.state();
     let output = world.apply(&["--within", "1s"]);
     assert_fails(&output, 1, "v0 is as it was before: the change was not confirmed");
@@ -317,8 +317,8 @@ fn a_device_that_vanishes_leaves_nothing_behind() {
 }
 
 #[test]
-fn of_several_processes_one_shapes() {
-    let Some(world) = World::new("of_several_processes_one_shapes") else { return };
+fn only_one_of_several_processes_shapes() {
+    let Some(world) = World::new("only_one_of_several_processes_shapes") else { return };
     let before = world.state();
     let mut all: Vec<_> = (0..4).map(|_| world.start(&["--yes"])).collect();
     let statuses = all.iter_mut().map(|process| process.wait().expect("it ends").code());
@@ -716,9 +716,8 @@ fn a_bloated_modem_is_cured() {
 
 /// Measures before and after, applies what is suggested, and ends a search in three ways.
 #[test]
-fn what_is_suggested_mends_a_bloated_modem_and_a_search_that_ends_early_leaves_nothing() {
-    let test =
-        "what_is_suggested_mends_a_bloated_modem_and_a_search_that_ends_early_leaves_nothing";
+fn the_suggestion_cures_a_bloated_modem_and_an_aborted_search_leaves_nothing() {
+    let test = "the_suggestion_cures_a_bloated_modem_and_an_aborted_search_leaves_nothing";
     let Some(kernel) = guest::kernel(test) else { return };
     let script = format!(
         "program={PROGRAM_PATH}\n{BLOATED_MODEM}{SEARCHES}\

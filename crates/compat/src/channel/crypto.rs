@@ -321,7 +321,7 @@ mod tests {
 
     /// `dimpl` checks hashes, signatures, key exchanges and ciphers against known answers.
     #[test]
-    fn all_of_it_gives_the_known_answers() {
+    fn cryptography_matches_known_answers() {
         provider().validate().unwrap();
     }
 

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_offer_of_a_channel_is_refused_in_words() {
+    fn invalid_channel_offers_are_refused_with_a_reason() {
         for (from, to, word) in [
             ("m=application", "m=audio", "medium"),
             (
@@ -219,7 +219,7 @@ mod tests {
 
         /// Fields of an offer go into the answer and must not add lines to it.
         #[test]
-        fn what_is_read_fits_in_a_line(at in 0..600usize, put in "[\\x00-\\x7f]{0,6}") {
+        fn parsed_values_fit_in_a_line(at in 0..600usize, put in "[\\x00-\\x7f]{0,6}") {
             let at = at.min(CHROMIUM.len());
             let text = format!("{}{put}{}", &CHROMIUM[..at], &CHROMIUM[at..]);
             if let Ok(offer) = Offer::parse(&text) {

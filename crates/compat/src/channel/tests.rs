@@ -46,7 +46,7 @@ fn probes_come_back_with_how_many_have_arrived() {
 }
 
 #[test]
-fn what_is_lost_on_the_way_is_not_sent_again_and_is_missing_in_the_count() {
+fn lost_probes_are_not_resent_and_missing_in_the_count() {
     let (mut server, mut browser) = open();
     for number in 0..10 {
         browser.write(0, &probe(number));
@@ -76,7 +76,7 @@ fn what_is_lost_on_the_way_is_not_sent_again_and_is_missing_in_the_count() {
 }
 
 #[test]
-fn nobody_gets_more_than_he_sent_before_he_has_shown_that_he_receives() {
+fn answers_never_exceed_received_bytes_before_the_address_is_verified() {
     let mut server = Server::new();
     let fingerprint = server.shown.fingerprint;
     let secrets = server.signal("ours", fingerprint);
@@ -124,7 +124,7 @@ fn strangers_and_other_addresses_get_no_answer() {
 /// Another session sends valid checks of that session with this browser's address as their sender,
 /// before and after the channel is open, and then ends. The channel must stay open.
 #[test]
-fn nobody_takes_the_address_of_anothers_channel() {
+fn a_channels_address_cannot_be_taken_over() {
     let mut server = Server::new();
     let fingerprint = server.shown.fingerprint;
     let [own, others] = ["ours", "others"].map(|name| server.signal(name, fingerprint));
@@ -160,7 +160,7 @@ fn another_certificate_than_the_announced_one_ends_the_session() {
 }
 
 #[test]
-fn who_falls_silent_half_way_loses_the_place_and_so_does_who_stays_too_long() {
+fn stalled_handshakes_and_overlong_channels_are_closed() {
     let mut server = Server::new();
     let fingerprint = server.shown.fingerprint;
     let secrets = server.signal("ours", fingerprint);
@@ -201,7 +201,7 @@ fn who_falls_silent_half_way_loses_the_place_and_so_does_who_stays_too_long() {
 }
 
 #[test]
-fn a_channel_that_is_silent_or_closed_is_over() {
+fn silent_and_closed_channels_are_removed() {
     let (mut server, _) = open();
     server.wait(Duration::from_secs(9));
     assert_eq!(server.table.len(), 1);
@@ -216,7 +216,7 @@ fn a_channel_that_is_silent_or_closed_is_over() {
 }
 
 #[test]
-fn what_is_no_probe_or_comes_too_fast_gets_no_answer() {
+fn invalid_and_excess_probes_get_no_answer() {
     let (mut server, mut browser) = open();
     for length in [1, 7, 9, 200] {
         browser.write(0, &vec![0; length]);

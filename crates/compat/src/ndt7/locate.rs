@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_with_tls_are_taken_and_the_public_service_names_only_its_own() {
+    fn only_tls_servers_are_accepted_and_only_m_labs_from_its_locate_service() {
         let public = "ndt-mlab1-ham01.mlab-oti.measurement-lab.org";
         let found = read_located(answer(public).as_bytes(), true).unwrap();
         assert_eq!(found.len(), 1);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_without_tls_but_this_machine() {
+    fn only_loopback_is_queried_without_tls() {
         for url in ["http://127.0.0.1:1/x", "http://[::1]/x", "https://a.example/x"] {
             assert!(host_of(url).is_ok(), "{url}");
         }
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn no_answer_of_the_locate_service_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = read_located(&bytes, true);
         }
     }

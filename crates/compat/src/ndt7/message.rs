@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_believed_that_a_line_cannot_have() {
+    fn impossible_numbers_of_a_server_are_rejected() {
         for wrong in ["-1", "1e300", "61000000", "0"] {
             let text = format!("{{\"TCPInfo\":{{\"RTT\":{wrong},\"ElapsedTime\":{wrong}}}}}");
             assert_eq!(Measurement::decode(&text).unwrap(), Measurement::default(), "{wrong}");
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_is_within_its_limits(
+        fn parsed_numbers_are_within_their_limits(
             text in "\\PC{0,200}",
             rtt in any::<f64>(), sent in any::<i64>(), again in any::<i64>(), us in any::<i64>(),
         ) {

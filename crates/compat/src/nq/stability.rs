@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_stable_when_the_averages_of_four_intervals_agree() {
+    fn stable_when_the_averages_of_four_intervals_agree() {
         let mut stability = Stability::default();
         let mut push = |value| stability.push(value);
         assert!(![10.0, 50.0, 100.0, 100.0, 100.0].map(&mut push).contains(&true));

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_padded_packets_are_answered_to_the_list_alone() {
+    fn short_and_padded_packets_are_answered_only_to_listed_senders() {
         let mut padded = request();
         padded[16..].fill(0xa5);
         let mut guard = guard(listing("192.0.2.0/24"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_demanded_where_there_is_one() {
+    fn with_a_key_unsigned_packets_are_rejected() {
         let key = Some(StampKey::new(b"secret"));
         let mut guard = guard(StampConfig { key: key.clone(), ..StampConfig::default() });
         let here = sender("192.0.2.1:40000");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn one_network_cannot_take_the_answers_of_all() {
+    fn one_network_cannot_use_the_answers_of_others() {
         let config = StampConfig {
             packets_per_second_max: 100,
             packets_per_second_per_network_max: 40,

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_its_first_bits() {
+    fn addresses_with_equal_prefixes_are_one_network() {
         let network: Source = "192.0.2.0/25".parse().unwrap();
         let holds = |source: Source, address: &str| source.contains(address.parse().unwrap());
         assert!(holds(network, "192.0.2.127") && holds(network, "::ffff:192.0.2.1"));

@@ -358,7 +358,7 @@ mod tests {
     use super::{Before, via};
 
     #[test]
-    fn the_neighbour_of_a_default_route_is_told() {
+    fn the_neighbour_of_a_default_route_is_found() {
         let told = |routes: &str| via(routes).unwrap_or_default();
         assert_eq!(told("default via 192.0.2.1 dev eth0 proto dhcp metric 100\n"), "192.0.2.1");
         assert_eq!(told("default dev tun0 scope link\n"), "");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_remembers_the_switches() {
+    fn a_table_restores_its_switches() {
         for before in [Before { v4: true, v6: false }, Before { v4: false, v6: true }] {
             let text =
                 format!("table inet underload-3 {{\n comment \"{}\"\n}}", before.to_comment());

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_takes_is_counted_not_waited_for() {
+    fn records_without_a_reader_are_counted_and_do_not_block() {
         let (mut journal, receiver) = Journal::new();
         for n in 0..(BATCHES_MAX + 2) * BATCH {
             journal.write(Time::from_nanos(n as u64), Event::Arrival { bytes: 1 });

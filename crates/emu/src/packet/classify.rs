@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_tell_flows_apart_but_fragments_stay_together() {
+    fn ports_distinguish_flows_but_fragments_stay_together() {
         let flow = |packet: &[u8]| classify(packet, KEY).unwrap().meta.flow;
         assert_ne!(flow(&udp4(1000, 0)), flow(&udp4(1001, 0)));
         // More fragments set, then the last fragment.
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_packet_is_refused() {
+    fn bytes_that_are_no_packet_are_refused() {
         let refusal = |bytes: &[u8]| classify(bytes, KEY).unwrap_err();
         assert_eq!(refusal(&[]), NotAPacket::Truncated);
         assert_eq!(refusal(&[0x50; 60]), NotAPacket::Version);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overhead_that_is_not_the_devices_is_corrected() {
+    fn an_overhead_different_from_the_devices_is_corrected() {
         let first = |hop: &Hop| hop.queue("d").lines().next().map(str::to_owned);
         let expected = "qdisc add dev d root handle 1: stab overhead -14 linklayer ethernet htb \
                         default 1";
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_shapes_stands_alone_and_a_wide_link_has_none() {
+    fn a_shaping_queue_has_no_token_bucket_and_a_wide_link_no_queue() {
         let mut cake = hop(14);
         if let Some(shaping) = &mut cake.shaping {
             shaping.is_shaper = true;

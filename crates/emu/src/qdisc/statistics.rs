@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_malformed_counts_nothing() {
+    fn missing_queues_and_malformed_counters_count_as_zero() {
         let queues = parse_readings(PRINTED).expect("JSON");
         assert_eq!(QueueCounters::find(&queues, "to-server", "20:"), None);
         let odd = r#"[{"dev":"d","handle":"10:","kind":"x","drops":"x","qlen":99999999999}]"#;

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_line_is_in_the_cohorts_that_its_plans_compare() {
+    fn every_kind_of_line_is_in_the_compared_cohorts() {
         let [study, trial] = super::super::PLANS.map(|text| Plan::parse(text).expect("a plan"));
         let cohort = |plan: &Plan, kind: Kind| {
             let configured = kind.facts()[1].to_owned();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_names_every_outcome_that_there_was() {
+    fn an_account_names_every_outcome() {
         let outcomes = BTreeMap::from([(Outcome::Measured, 5), (Outcome::Refused, 2)]);
         let account = Account { outcomes, owed: 1 };
         assert_eq!((account.stored(), account.count(Outcome::Missed)), (7, 0));

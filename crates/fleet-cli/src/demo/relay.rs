@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_is_passed_on_and_answered() {
+    fn the_relay_forwards_requests_and_answers() {
         let host = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = door.local_addr().expect("an address");

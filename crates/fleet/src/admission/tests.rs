@@ -35,7 +35,7 @@ fn run(line: u32, segment: u32) -> Request {
 }
 
 #[test]
-fn of_many_that_race_for_one_server_only_as_many_as_fit_get_in() {
+fn concurrent_requests_for_one_server_are_admitted_up_to_its_capacity() {
     let mut admission = admission(1, Rules::default());
     let mut rng = Rng::new(1);
     let asked = (0..64).map(|line| admission.reserve(at(1), &run(line, line), &mut rng));
@@ -46,7 +46,7 @@ fn of_many_that_race_for_one_server_only_as_many_as_fit_get_in() {
 }
 
 #[test]
-fn all_or_nothing_with_the_reason() {
+fn a_reservation_is_complete_or_refused_with_a_reason() {
     let mut admission = admission(1, Rules::default());
     let mut rng = Rng::new(1);
     let mut ask = |request: Request| admission.reserve(at(1), &request, &mut rng);
@@ -64,7 +64,7 @@ fn all_or_nothing_with_the_reason() {
 }
 
 #[test]
-fn a_line_that_vanished_frees_all_it_held_when_its_lease_ends() {
+fn a_vanished_lines_reservation_is_freed_when_its_lease_expires() {
     let mut admission = admission(1, Rules::default());
     let mut rng = Rng::new(1);
     let lease = admission.reserve(at(1), &run(1, 7), &mut rng).expect("room");
@@ -84,7 +84,7 @@ fn a_line_that_vanished_frees_all_it_held_when_its_lease_ends() {
 }
 
 #[test]
-fn a_server_that_is_not_heard_of_gets_nobody() {
+fn a_silent_server_gets_no_leases() {
     let mut admission = Admission::new(Rules::default());
     let mut rng = Rng::new(1);
     assert_eq!(admission.reserve(at(0), &run(1, 1), &mut rng), Err(Refusal::NoServer));
@@ -100,7 +100,7 @@ fn a_server_that_is_not_heard_of_gets_nobody() {
 }
 
 #[test]
-fn a_few_choices_spread_well() {
+fn few_random_choices_balance_the_load() {
     let mut admission = admission(100, Rules::default());
     let mut rng = Rng::new(1);
     for line in 0..500 {
@@ -133,7 +133,7 @@ proptest! {
     /// Any order of requests, releases and expiries reserves nothing twice, and in the end
     /// everything is free.
     #[test]
-    fn nothing_is_ever_taken_twice(
+    fn no_capacity_is_reserved_twice(
         steps in prop::collection::vec(step(), 1..200),
         limit in 1..3_u32,
     ) {

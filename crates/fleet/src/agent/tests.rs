@@ -135,7 +135,7 @@ impl Driven {
 }
 
 #[test]
-fn asks_runs_keeps_gives_back_and_hands_in() {
+fn an_agent_polls_measures_spools_releases_and_uploads() {
     let mut driven = Driven::begin(Memory::default());
     let Task::Ask { orchestrator: 0, request } = driven.next(&IDLE) else { panic!() };
     assert_eq!((request.epoch, request.request), (7, 1));
@@ -234,7 +234,7 @@ fn a_busy_home_or_a_run_that_is_too_late_is_an_outcome_and_no_run() {
 }
 
 #[test]
-fn a_device_that_is_sent_away_comes_back_later_at_random() {
+fn a_refused_device_retries_at_a_random_later_time() {
     for _ in 0..100 {
         let mut driven = Driven::begin(Memory::default());
         driven.next(&IDLE);
@@ -343,7 +343,7 @@ fn without_an_answer_a_batch_shrinks_and_nothing_is_dropped() {
 }
 
 #[test]
-fn a_result_that_nobody_takes_does_not_hold_up_the_others() {
+fn a_rejected_result_does_not_block_the_others() {
     let mut driven = Driven::begin(Memory::default());
     let mut sizes = Vec::new();
     while let Task::HandIn { most, .. } = driven.next(&WAITING) {
@@ -357,7 +357,7 @@ fn a_result_that_nobody_takes_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn what_was_interrupted_failed_and_is_not_made_again() {
+fn an_interrupted_run_failed_and_is_not_repeated() {
     let began = Began {
         request: 5,
         plan: "a-plan".to_owned(),
@@ -420,7 +420,7 @@ fn trouble(random: &mut Rng) -> News {
 }
 
 #[test]
-fn whatever_is_heard_each_run_has_one_end() {
+fn each_run_has_one_outcome_for_all_answers() {
     for seed in 0..300 {
         let mut random = Rng::new(seed);
         let mut driven = Driven::begin(Memory::default());
@@ -505,7 +505,7 @@ fn a_run_tries_four_servers_with_a_pause_between() {
 /// An orchestrator that assigns a run with each answer, for ten days and over restarts: no 24 hours
 /// exceed the runs and bytes that the home allows.
 #[test]
-fn no_answer_lifts_the_limits_of_a_home() {
+fn no_answer_can_raise_the_limits_of_a_home() {
     let home = Limits {
         runs_per_day: 20,
         bytes_per_day: 15 * RUN_BYTES,
@@ -597,7 +597,7 @@ fn a_run_that_no_home_allows_is_an_outcome_and_no_run() {
 }
 
 #[test]
-fn what_is_measured_alone_is_within_the_limits_of_the_home() {
+fn measurements_without_an_orchestrator_respect_the_homes_limits() {
     let kept = |alone: Alone| {
         let mut driven = Driven::begin(Memory::default());
         driven.next(&IDLE);
@@ -642,7 +642,7 @@ fn what_is_measured_alone_is_within_the_limits_of_the_home() {
 }
 
 #[test]
-fn an_instant_before_the_clock_was_last_looked_at_is_told_right() {
+fn an_instant_before_the_last_clock_reading_converts_correctly() {
     let settings = Settings {
         orchestrators: 1,
         start_within: Span::ZERO,
@@ -660,7 +660,7 @@ fn an_instant_before_the_clock_was_last_looked_at_is_told_right() {
 }
 
 #[test]
-fn no_instant_that_an_answer_names_is_too_far_away() {
+fn instants_far_in_the_future_do_not_overflow() {
     let mut driven = Driven::begin(Memory::default());
     driven.next(&IDLE);
     let run = Assignment { not_before_ms: u64::MAX, not_after_ms: u64::MAX, ..assignment() };

@@ -431,7 +431,7 @@ capacity = "10gbit"
 "#;
 
     #[test]
-    fn what_is_not_said_has_a_default() {
+    fn omitted_keys_have_defaults() {
         let plan = Plan::parse(SMALL).expect("a plan");
         assert_eq!(plan.lines, Lines { count: 1000, sample: 1000, per_segment: 1, busy: 0.0 });
         assert_eq!((plan.window, plan.start_within), (Window::ALWAYS, Span::from_secs(3_600)));
@@ -442,7 +442,7 @@ capacity = "10gbit"
     }
 
     #[test]
-    fn built_in_plans_are_plans() {
+    fn built_in_plans_are_valid() {
         for (name, text) in BUILT_IN {
             assert!(Plan::parse(text).is_ok(), "{name}: {:?}", Plan::parse(text));
         }
@@ -496,7 +496,7 @@ capacity = "10gbit"
     }
 
     #[test]
-    fn lines_are_in_cohorts_by_what_they_are_or_by_chance_and_stay_there() {
+    fn lines_join_cohorts_by_attributes_or_chance_and_stay() {
         use crate::device::DeviceId;
         let with = |cohorts: &str| {
             let text = SMALL.replace("[[tier]]", &format!("{cohorts}\n[[tier]]"));
@@ -550,7 +550,7 @@ capacity = "10gbit"
     }
 
     #[test]
-    fn a_fault_is_told_with_its_key_or_line() {
+    fn a_fault_names_its_key_or_line() {
         let cases = [
             (("up = \"35mbit\"", "up = \"35\""), "line 7: `35`: expected a rate"),
             (("up = \"35mbit\"", "up = \"0mbit\""), "line 7: `0mbit`: expected a rate"),
@@ -605,7 +605,7 @@ capacity = "10gbit"
     }
 
     #[test]
-    fn all_faults_of_a_plan_are_told_at_once() {
+    fn all_faults_of_a_plan_are_reported_at_once() {
         let told = change(
             "count = 2\ncapacity = \"10gbit\"",
             "count = 0\ncapacity = \"10gbit\"\n[[cohort]]\nname = \"A\"\nshare_percent = 7",

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_of_ten_million_lines_six_times_a_day() {
+    fn six_uploads_a_day_by_ten_million_lines_have_the_computed_load() {
         let load = load("kind = \"upload\"\nduration = \"7s\"\nwarm_up = \"3s\"", TIER);
         // 10,000,000 * 6 / 86,400 s = 694.4 runs per second, times 10 s, times 35 Mbit/s.
         near(load.runs_per_s, 694.4);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_download_of_them_and_latency_alone() {
+    fn downloads_and_latency_only_runs_have_the_computed_load() {
         let down = load("kind = \"download\"\nduration = \"11s\"\nwarm_up = \"3s\"", TIER);
         near(down.steps[0].concurrent, 9_722.0);
         near(down.steps[0].bit_per_s, 7_778e9);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_makes_the_same_runs_denser() {
+    fn a_daily_window_concentrates_the_load() {
         let mut plan = plan("kind = \"upload\"\nduration = \"10s\"", TIER);
         let whole = Load::of(&plan);
         plan.window =
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn as_few_servers_as_suffice() {
+    fn the_number_of_servers_is_the_smallest_sufficient_one() {
         // 694.4 runs a second of 10 s and 35 Mbit/s: 243 Gbit/s, of which a large pool is filled
         // to 98 % and more at 1 % blocking.
         let mut plan = plan("kind = \"upload\"\nduration = \"10s\"", TIER);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_exceeded_by_name() {
+    fn errors_name_the_exceeded_budget() {
         let mut plan = plan("kind = \"upload\"\nduration = \"7s\"\nwarm_up = \"3s\"", TIER);
         let load = Load::of(&plan);
         assert_eq!(load.excesses(&plan), []);

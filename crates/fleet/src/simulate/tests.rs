@@ -96,7 +96,7 @@ fn busy_homes_and_lines_that_vanish_are_counted() {
 }
 
 #[test]
-fn a_sample_meets_its_neighbours_as_seldom_as_it_is_small() {
+fn a_sample_has_neighbour_overlap_in_proportion_to_its_size() {
     let servers = "count = 10\ncapacity = \"100gbit\"";
     let plan = plan("count = 600_000\nsample = 20_000\nper_segment = 300", servers);
     let predicted = Load::of(&plan).segment_overlap_percent.expect("it loads");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_in_the_order_of_time_also_those_that_are_added_on_the_way() {
+    fn events_are_in_time_order_including_those_added_meanwhile() {
         let mut wheel = Wheel::new(3);
         for (millis, event) in [(1_900, 4), (100, 1), (1_100, 3), (100, 2)] {
             wheel.add(Time::from_millis(millis), event);

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_says_what_the_load_adds_and_what_cannot_be_told() {
+    fn a_result_has_the_added_latency_and_names_what_is_unknown() {
         let readings = [90_000.0, 230_000.0, 110_000.0];
         let finding = |direction, result: &Ndt7Result, index| {
             foreign_load(direction, result, None).step(index).finding

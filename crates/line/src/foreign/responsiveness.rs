@@ -171,7 +171,7 @@ mod tests {
     use underload_probe::rpm;
 
     #[test]
-    fn a_result_has_no_more_than_the_test_told() {
+    fn a_result_has_only_what_the_test_reported() {
         let responsiveness = Some(rpm::Responsiveness {
             draft_09: 2_000.4,
             goresponsiveness_p90: 1_500.0,

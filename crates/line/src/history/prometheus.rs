@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_strangers_stay_within_their_labels() {
+    fn foreign_names_cannot_leave_their_labels() {
         let collected = collected();
         let trends = collected.trends(Windows { baseline_s: 60, recent_s: 60 });
         let text = prometheus(&collected, &trends);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_a_step_that_is_measured_no_longer_is_not_told_as_one_of_now() {
+    fn numbers_of_steps_no_longer_measured_are_not_exported_as_current() {
         let mut collected = collected();
         let steps = vec![("down".to_owned(), vec![(Followed::LoadP99, 20.0)])];
         collected.runs.push(Run { at_s: 1_790_000_000 + 61, label: String::new(), steps });
@@ -110,7 +110,7 @@ mod tests {
 
     /// The dashboard asks for numbers that are written.
     #[test]
-    fn the_dashboard_names_numbers_that_there_are() {
+    fn every_metric_of_the_dashboard_exists() {
         let text = include_str!("../../../../packaging/grafana-history.json");
         let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
         let panels = dashboard["panels"].as_array().unwrap();

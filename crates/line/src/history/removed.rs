@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_they_were_kept_and_half_a_line_costs_no_other() {
+    fn stored_numbers_read_back_and_a_torn_line_harms_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         assert_eq!(read(at).unwrap(), []);
@@ -193,7 +193,7 @@ mod tests {
 
     /// A full disk, a kill or a power cut at any step leaves all earlier numbers intact.
     #[test]
-    fn at_every_step_what_was_kept_stays_kept() {
+    fn no_interrupted_step_loses_stored_numbers() {
         let few = 3;
         let text: String = (0..few).map(|at| line(&kept(&at.to_string())).unwrap()).collect();
         let before = Tree::from([(PathBuf::from(FILE), Some(text.into_bytes()))]);

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_months_begin_at_zero_and_a_clock_set_back_gives_nothing_back() {
+    fn days_and_months_start_at_zero_bytes_and_a_clock_set_back_refunds_none() {
         let account = Account::of(date(2026, 11, 30), 500, 100);
         let used = |day| {
             let account = account.on(day);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_measurement_has_used_what_the_last_one_did() {
+    fn a_killed_measurement_is_charged_like_the_last_one() {
         let directory = faults::private_tempdir().unwrap();
         let (path, day) = (directory.path(), date(2026, 11, 24));
         assert_eq!(Account::reserve(path, day, 500).unwrap(), 500, "the first one is unknown");

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_kept_and_one_that_is_too_small_refused() {
+    fn a_budget_is_respected_and_one_that_is_too_small_refused() {
         let account =
             |used| Account::of(jiff::Timestamp::now().to_zoned(TimeZone::UTC).date(), used, 100);
         let waits = |per_day, per_month, used| {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_do_not_measure_within_one_budget_and_each_has_what_is_left() {
+    fn two_processes_never_measure_at_once_and_share_one_budget() {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let path = directory.path();
         fs::write(path.join(LOCKED), "{}").unwrap();

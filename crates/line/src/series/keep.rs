@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_and_their_numbers_stay() {
+    fn the_oldest_runs_are_removed_and_their_numbers_remain() {
         let directory = tempfile::tempdir().unwrap();
         let keeper = series(directory.path(), &[1, 2, 3, 4], Keep::Runs(2));
         std::fs::create_dir(directory.path().join("mine")).unwrap();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stays_whatever_is_asked_for() {
+    fn the_newest_run_is_never_removed() {
         for limit in [Keep::Runs(1), Keep::Bytes(1), Keep::Age(SHORTEST_AGE)] {
             let directory = tempfile::tempdir().unwrap();
             series(directory.path(), &[1, 2, 3], limit).prune();
@@ -310,7 +310,7 @@ mod tests {
 
     /// A clock without a battery starts at the same time at each boot.
     #[test]
-    fn a_run_that_has_the_name_of_one_that_is_gone_is_another() {
+    fn a_new_run_with_the_name_of_a_removed_one_is_separate() {
         let directory = tempfile::tempdir().unwrap();
         let keeper = series(directory.path(), &[1, 2], Keep::Runs(1));
         keeper.prune();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_kept_keep_the_run() {
+    fn a_run_whose_numbers_cannot_be_stored_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let keeper = series(directory.path(), &[1, 2], Keep::Runs(1));
         std::fs::write(directory.path().join("removed-runs.jsonl"), "my notes\n").unwrap();

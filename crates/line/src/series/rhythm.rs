@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_pauses_are_what_was_asked_for() {
+    fn steady_pauses_equal_the_requested_interval() {
         let mut random = Rng::new(1);
         let every = Duration::from_secs(400);
         assert_eq!(Rhythm::Steady { every, jitter: false }.pause(&mut random), every);

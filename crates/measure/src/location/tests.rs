@@ -142,7 +142,7 @@ fn the_local_network_loaded_alone_replaces_a_silent_router() {
 }
 
 #[test]
-fn a_peer_tells_the_wifi_from_the_router() {
+fn a_peer_separates_the_delay_of_the_wifi_from_the_routers() {
     for (peer_is_late, segment) in [(true, PathSegment::Local), (false, PathSegment::Router)] {
         let (near, far) = path(PathHop::Router);
         let [router, provider] = near;
@@ -157,7 +157,7 @@ fn a_peer_tells_the_wifi_from_the_router() {
 }
 
 #[test]
-fn without_a_router_of_its_own_a_machine_has_no_local_network() {
+fn a_machine_without_a_router_has_no_local_network() {
     let ([_, provider], far) = path(PathHop::Provider);
     let location = located(&[provider], &far);
     assert_eq!(location.verdict, Some(PathSegment::Access));

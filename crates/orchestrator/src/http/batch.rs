@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_together_is_committed_together() {
+    fn waiting_transactions_are_committed_together() {
         let scene = scene(100);
         let ask = |number: usize| {
             let name = format!("{number}");
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_or_panics_spoils_no_other() {
+    fn a_failing_or_panicking_transaction_harms_no_other() {
         let scene = scene(100);
         let ask = |number: usize| {
             let name = format!("{number}");
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_may_wait_are_sent_away_at_once() {
+    fn transactions_beyond_the_limit_are_refused_at_once() {
         let scene = scene(4);
         let ask = |number: usize| {
             let name = format!("{number}");

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_was_replaced_is_used_and_half_a_one_is_not() {
+    fn a_replaced_certificate_is_loaded_and_an_incomplete_one_is_not() {
         let directory = tempfile::tempdir().expect("a directory");
         let (certificate, key) = put(directory.path());
         let reloaded = Reloaded::new(&certificate, &key).expect("it is one");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_with_its_file() {
+    fn an_unusable_certificate_is_reported_with_its_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let (certificate, key) = put(directory.path());
         let told = |certificate: &Path, key: &Path| {

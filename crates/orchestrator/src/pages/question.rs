@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_what_is_meant_and_empty_fields_say_nothing() {
+    fn a_query_string_parses_and_empty_fields_are_ignored() {
         let asked = read("plan=trial&tier=35%2F800&hour=7&from=2026-11-01&until=2026-11-03&model=");
         let filter = &asked.filter;
         assert_eq!(filter.plan.as_deref(), Some("trial"));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_are_of_the_newest_plan_that_runs_unless_another_or_all_are_asked_for() {
+    fn charts_show_the_newest_running_plan_by_default() {
         let plan = |name: &str, applied_ms, stopped_ms| PlanRow {
             name: name.to_owned(),
             text: String::new(),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_query_parameters_are_refused() {
         for bad in [
             "modell=x",
             "hour=24",

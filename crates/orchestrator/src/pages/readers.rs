@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_frees_no_reader_that_is_still_at_work() {
+    fn a_cancelled_request_does_not_free_its_busy_reader() {
         let (runtime, readers) = readers(1);
         let (begin, begun) = mpsc::channel();
         let (end, question) = long(begin);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_much_leaves_a_reader_to_others() {
+    fn one_client_cannot_occupy_all_readers() {
         let (runtime, readers) = readers(2);
         let (begin, begun) = mpsc::channel();
         let (end, first) = long(begin.clone());

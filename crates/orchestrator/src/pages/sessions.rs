@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_as_it_was_written_and_until_its_end() {
+    fn a_cookie_is_valid_unchanged_and_until_it_expires() {
         let (sessions, text) = (sessions(), sessions().text(&claim()));
         assert_eq!(sessions.claim(&text, 999_999), Some(claim()));
         assert_eq!(sessions.claim(&text, 1_000_000), None);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_good_in_its_session_only() {
+    fn a_form_token_is_valid_only_in_its_session() {
         let sessions = sessions();
         let token = sessions.form_token("one");
         assert!(sessions.is_form_token("one", &token));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn who_somebody_is_is_looked_up_again_and_memory_is_bounded() {
+    fn a_users_role_is_queried_again_and_memory_is_bounded() {
         let sessions = sessions();
         sessions.remember(claim(), None, 10_000);
         let seen = sessions.remembered(&claim(), 10_000 + REMEMBERED_MS - 1);

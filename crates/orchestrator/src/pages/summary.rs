@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_never_taken_for_none() {
+    fn a_value_equal_to_the_placeholder_is_quoted() {
         let of = |name: &str, value: &str| {
             let sum = Sum { key: vec![value.to_owned()], ..Sum::default() };
             group_words(&[Dimension::Attribute(name.to_owned())], &sum, 0)
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_rises_to_what_was_not_lost() {
+    fn a_distribution_ends_at_the_share_of_answered_probes() {
         let bins = bins([10.0, 10.0, 20.0]);
         let points = cumulative(&bins, 1);
         assert!(points.is_sorted_by(|before, after| before.0 <= after.0 && before.1 <= after.1));

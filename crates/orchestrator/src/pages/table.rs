@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spreadsheet_computes_what_a_stranger_wrote() {
+    fn formulas_in_foreign_text_are_not_computed_by_spreadsheets() {
         for (text, line) in [
             ("=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\",-12.3457"),
             ("+1", "'+1,-12.3457"),

@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_is_new_once(sequences in prop::collection::vec(0_u64..2_000, 1..400)) {
+        fn a_sequence_number_is_accepted_once(sequences in prop::collection::vec(0_u64..2_000, 1..400)) {
             let mut rows = Rows::default();
             let mut seen = std::collections::BTreeSet::new();
             for sequence in sequences {

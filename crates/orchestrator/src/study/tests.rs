@@ -212,7 +212,7 @@ fn a_run_that_does_not_fill_its_own_line_has_no_lag() {
 }
 
 #[test]
-fn results_may_come_late_by_two_days_and_later_ones_are_told() {
+fn results_up_to_two_days_late_count_and_later_ones_are_reported() {
     let day = |day: u64, ms: f64| run(2, day * DAY_MS, 35, &[ms; 50], &[ms; 50]);
     let orderly = study_of(&[day(0, 20.0), day(1, 40.0), day(2, 60.0), day(9, 80.0)]);
     let late = study_of(&[day(2, 60.0), day(1, 40.0), day(0, 20.0), day(9, 80.0)]);
@@ -273,7 +273,7 @@ fn cohorts_are_compared_with_the_one_that_is_named() {
 }
 
 #[test]
-fn what_was_measured_before_an_update_is_of_the_lines_before_it() {
+fn runs_before_an_attribute_change_belong_to_the_old_attributes() {
     // The latency of `aqm` is an eighth with the old firmware, and equal with the new one.
     let results: Vec<StoredResult> = (0..24_u8)
         .flat_map(|line| (0..6_u64).map(move |test| (line, test)))
@@ -300,7 +300,7 @@ fn what_was_measured_before_an_update_is_of_the_lines_before_it() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_by_halves_of_the_lines() {
+fn beyond_the_memory_limit_half_of_the_lines_are_left_out() {
     let plan = Plan::parse(PLAN).expect("a plan");
     let mut rng = Rng::new(2);
     let mut collector = Collector::new(&plan, &[]).with_room_for(60_000);
@@ -318,7 +318,7 @@ fn what_does_not_fit_is_left_out_by_halves_of_the_lines() {
 }
 
 #[test]
-fn what_was_not_due_or_not_planned_counts_nowhere() {
+fn unscheduled_and_unplanned_results_are_not_counted() {
     let mut alone = run(2, 0, 35, &[20.0; 5], &[20.0; 5]);
     alone.result.run = 0;
     alone.result.steps.truncate(1);
@@ -336,7 +336,7 @@ fn what_was_not_due_or_not_planned_counts_nowhere() {
 }
 
 #[test]
-fn published_numbers_stand_beside_those_of_the_plan_that_repeats_their_study() {
+fn published_numbers_are_shown_beside_the_plan_that_repeats_their_study() {
     let results: Vec<StoredResult> = (0..40_u8)
         .map(|line| {
             let ms = if line.is_multiple_of(2) { 20.0 } else { 250.0 } + f64::from(line % 5);
@@ -362,7 +362,7 @@ fn published_numbers_stand_beside_those_of_the_plan_that_repeats_their_study() {
 }
 
 #[test]
-fn a_run_of_its_own_counts_for_its_device_and_weighs_nothing_in_pooled_numbers() {
+fn an_unscheduled_run_counts_for_its_device_and_not_in_pooled_numbers() {
     let at = |day: u64| (20_000 + day) * DAY_MS;
     let mut results: Vec<_> =
         (1..=6).map(|line| run(line, at(0), 30, &[20.0; 10], &[20.0; 10])).collect();
@@ -383,7 +383,7 @@ fn a_run_of_its_own_counts_for_its_device_and_weighs_nothing_in_pooled_numbers()
 }
 
 #[test]
-fn steps_that_the_plan_does_not_have_take_no_memory_and_repeated_ones_no_weight() {
+fn unplanned_steps_use_no_memory_and_repeated_steps_have_no_weight() {
     let plan = Plan::parse(PLAN).expect("a plan");
     let mut collector = collect::Collector::new(&plan, &[]);
     let mut one = run(1, 20_000 * DAY_MS, 30, &[20.0; 10], &[20.0; 10]);
@@ -406,7 +406,7 @@ fn steps_that_the_plan_does_not_have_take_no_memory_and_repeated_ones_no_weight(
 }
 
 #[test]
-fn a_median_that_a_few_devices_make_is_not_that_of_the_devices() {
+fn a_few_busy_devices_can_shift_the_pooled_median() {
     let at = |run: u64| 20_000 * DAY_MS + run;
     let mut results: Vec<_> =
         (0..20).map(|line| run(2 * line, at(0), 30, &[20.0; 10], &[20.0; 10])).collect();
@@ -423,7 +423,7 @@ fn a_median_that_a_few_devices_make_is_not_that_of_the_devices() {
 }
 
 #[test]
-fn a_cohort_with_nothing_but_runs_of_its_own_has_no_pooled_quantiles() {
+fn a_cohort_with_only_unscheduled_runs_has_no_pooled_quantiles() {
     let mut results: Vec<_> =
         (0..10).map(|line| run(line, 20_000 * DAY_MS, 30, &[20.0; 10], &[20.0; 10])).collect();
     for kept in &mut results {

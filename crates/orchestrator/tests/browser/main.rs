@@ -78,8 +78,8 @@ fn save(path: &Path, picture: &[u8]) {
 }
 
 #[test]
-fn filters_and_values_come_without_loading_the_page_again() {
-    let test = "filters_and_values_come_without_loading_the_page_again";
+fn filters_and_values_update_without_a_reload() {
+    let test = "filters_and_values_update_without_a_reload";
     let Some(mut browser) = Browser::launch(test) else { return };
     let (served, _) = served(SIZE);
     browser.screen(Screen::Desktop, false);
@@ -134,8 +134,8 @@ fn filters_and_values_come_without_loading_the_page_again() {
 }
 
 #[test]
-fn a_page_follows_what_happens() {
-    let Some(mut browser) = Browser::launch("a_page_follows_what_happens") else { return };
+fn a_page_shows_new_events() {
+    let Some(mut browser) = Browser::launch("a_page_shows_new_events") else { return };
     let (served, mut store) = served(Size { devices: 20, days: 2, probes: 20 });
     browser.screen(Screen::Desktop, false);
     log_in(&mut browser, &served);
@@ -155,8 +155,8 @@ fn a_page_follows_what_happens() {
 }
 
 #[test]
-fn pages_are_whole_without_a_script() {
-    let Some(mut browser) = Browser::launch("pages_are_whole_without_a_script") else { return };
+fn pages_work_without_javascript() {
+    let Some(mut browser) = Browser::launch("pages_work_without_javascript") else { return };
     let (served, _) = served(SIZE);
     browser.screen(Screen::Desktop, false);
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));

@@ -35,7 +35,7 @@ fn ask_from(fleet: &Fleet, last: u8, bytes: &[u8]) -> Answer {
 }
 
 #[test]
-fn ten_thousand_connections_of_one_address_keep_no_other_out() {
+fn ten_thousand_connections_of_one_address_do_not_block_others() {
     let limits = Limits { connections: 64, connections_per_network: 32, ..patient() };
     let fleet = Fleet::new(Limits { idle_max: Duration::from_mins(10), ..limits });
     let describe = request("GET", "/v1/openapi.json", &[], "");
@@ -117,7 +117,7 @@ fn a_batch_of_200_results_is_read_while_others_drip_theirs() {
 }
 
 #[test]
-fn requests_that_are_not_what_they_say_reach_no_rule() {
+fn malformed_requests_are_rejected_before_the_fleet_rules() {
     let fleet = Fleet::new(patient());
     let code = fleet.code(CodeFor::Device, 1, 1_000);
     let body = json(&enrol(&code, &key(1), None));
@@ -172,7 +172,7 @@ fn a_second_request_cannot_be_hidden_in_the_first() {
 }
 
 #[test]
-fn what_was_seen_before_changes_nothing_in_any_order() {
+fn replayed_requests_change_nothing_in_any_order() {
     let fleet = Fleet::new(patient());
     let server = with_plan(&fleet);
     let device = fleet.enrolled(1, None);
@@ -204,7 +204,7 @@ fn what_was_seen_before_changes_nothing_in_any_order() {
 }
 
 #[test]
-fn a_clock_may_be_five_minutes_off_in_both_directions() {
+fn a_device_clock_may_differ_by_five_minutes() {
     let fleet = Fleet::new(patient());
     let device = fleet.enrolled(1, None);
     let at = |offset_ms: i64| {
@@ -228,7 +228,7 @@ fn a_clock_may_be_five_minutes_off_in_both_directions() {
 }
 
 #[test]
-fn a_lease_is_moved_and_seen_by_its_holder_alone() {
+fn only_the_holder_sees_or_moves_a_lease() {
     let fleet = Fleet::new(patient());
     let server = with_plan(&fleet);
     let (one, other) = (fleet.enrolled(1, None), fleet.enrolled(2, None));
@@ -247,7 +247,7 @@ fn a_lease_is_moved_and_seen_by_its_holder_alone() {
 }
 
 #[test]
-fn another_session_is_no_second_allowance() {
+fn a_second_session_shares_the_allowance() {
     let fleet = Fleet::new(Limits { device_per_minute: 4, ..patient() });
     let device = fleet.enrolled(1, None);
     fleet.pass(1);
@@ -264,7 +264,7 @@ fn another_session_is_no_second_allowance() {
 }
 
 #[test]
-fn guessing_costs_the_guesser_alone() {
+fn guessed_codes_exhaust_only_the_guessers_limit() {
     let fleet = Fleet::new(Limits { strangers_per_minute: 20, ..Limits::default() });
     let code = fleet.code(CodeFor::Device, 1, 1_000);
     let bytes = |code: &str| request("POST", "/v1/enrol", &[], &json(&enrol(code, &key(1), None)));
@@ -288,7 +288,7 @@ fn guessing_costs_the_guesser_alone() {
 }
 
 #[test]
-fn what_nobody_may_read_is_not_read() {
+fn unauthorised_bodies_are_not_read() {
     let fleet = Fleet::new(patient());
     let viewer = fleet.token("viewer", Role::Viewer);
     // The request announces a megabyte, and the answer arrives before any of it is sent.

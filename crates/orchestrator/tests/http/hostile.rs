@@ -30,7 +30,7 @@ fn altered(fleet: &Fleet, sender: &Sender, change: &[(usize, &str)]) -> (u16, St
 }
 
 #[test]
-fn a_request_is_believed_as_its_session_signed_it_and_in_its_time() {
+fn a_request_needs_its_sessions_signature_and_a_fresh_time() {
     let fleet = Fleet::new(patient());
     let (one, other) = (fleet.enrolled(1, None), fleet.enrolled(2, None));
     let (body, now_ms) = (json(&next(1)), fleet.now_ms());
@@ -65,7 +65,7 @@ fn a_request_is_believed_as_its_session_signed_it_and_in_its_time() {
 }
 
 #[test]
-fn a_session_is_for_who_has_the_key() {
+fn a_session_requires_the_devices_key() {
     let fleet = Fleet::new(patient());
     let device = fleet.enrolled(1, None);
     let now_ms = fleet.now_ms();
@@ -82,7 +82,7 @@ fn a_session_is_for_who_has_the_key() {
 }
 
 #[test]
-fn codes_are_good_once_for_one_key_and_for_a_while() {
+fn codes_are_valid_once_for_one_key_until_they_expire() {
     let fleet = Fleet::new(patient());
     let code = fleet.code(CodeFor::Device, 1, 1_000);
     let with = |code: &str, seed, server| {
@@ -133,7 +133,7 @@ fn devices_cannot_use_leases_or_results_of_others() {
 }
 
 #[test]
-fn what_is_too_large_or_no_request_is_refused() {
+fn oversized_and_malformed_requests_are_refused() {
     let fleet = Fleet::new(patient());
     let device = fleet.enrolled(1, None);
     let head = |path: &str, length: usize| {
@@ -174,7 +174,7 @@ fn what_is_too_large_or_no_request_is_refused() {
 }
 
 #[test]
-fn who_is_slow_is_not_waited_for() {
+fn slow_clients_are_disconnected() {
     let brief = Duration::from_millis(300);
     let limits = Limits { idle_max: brief, body_max: brief, ..patient() };
     let fleet = Fleet::new(limits);
@@ -197,7 +197,7 @@ fn who_is_slow_is_not_waited_for() {
 }
 
 #[test]
-fn a_thousand_idle_connections_keep_nobody_out() {
+fn a_thousand_idle_connections_do_not_block_others() {
     let limits = Limits { connections: 1_010, connections_per_network: 1_005, ..patient() };
     let fleet = Fleet::new(limits);
     let idle: Vec<TcpStream> = (0..1_000).map(|_| fleet.connect()).collect();
@@ -230,7 +230,7 @@ impl Store for Unsteady {
 }
 
 #[test]
-fn while_the_store_is_away_nothing_is_acknowledged() {
+fn without_the_store_no_result_is_acknowledged() {
     let (memory, is_away) = (Memory::new(), Arc::new(AtomicBool::new(false)));
     let store = Unsteady { memory: memory.clone(), is_away: Arc::clone(&is_away) };
     let fleet = Fleet::with(memory, Box::new(store), patient());

@@ -103,7 +103,7 @@ pub fn run_of(fleet: &Fleet, server: &Sender, device: &Sender) -> (u64, NextAnsw
 }
 
 #[test]
-fn a_device_enrols_asks_runs_and_hands_in() {
+fn a_device_enrols_polls_measures_and_uploads() {
     let fleet = Fleet::new(Limits::default());
     let server = with_plan(&fleet);
     let device = fleet.enrolled(1, None);
@@ -129,7 +129,7 @@ fn a_device_enrols_asks_runs_and_hands_in() {
 }
 
 #[test]
-fn operators_make_codes_apply_and_stop_plans_and_remove_devices() {
+fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
     let fleet = Fleet::new(Limits::default());
     let server = with_plan(&fleet);
     let chief = fleet.token("chief", Role::Operator);
@@ -188,7 +188,7 @@ fn operators_make_codes_apply_and_stop_plans_and_remove_devices() {
 }
 
 #[test]
-fn who_asks_too_often_is_told_when_to_come_back() {
+fn excess_requests_get_retry_after() {
     let limits = Limits { device_per_minute: 3, strangers_per_minute: 6, ..Limits::default() };
     let fleet = Fleet::new(limits);
     let (one, other) = (fleet.enrolled(1, None), fleet.enrolled(2, None));
@@ -223,7 +223,7 @@ fn two_orchestrators_of_one_store_are_one_fleet() {
 }
 
 #[test]
-fn plain_http_is_for_this_machine_alone() {
+fn plain_http_is_served_on_loopback_only() {
     let memory = Box::new(underload_fleet::store::Memory::new());
     let limits = Limits::default();
     let core = Core::start(vec![memory], system_clock(), &limits, &nobody()).expect("it starts");
@@ -233,7 +233,7 @@ fn plain_http_is_for_this_machine_alone() {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_before_the_end() {
+fn requests_in_flight_are_answered_before_shutdown() {
     let fleet = Fleet::new(Limits::default());
     let code = fleet.code(CodeFor::Device, 1, 1_000);
     let body = json(&enrol(&code, &key(1), None));

@@ -8,7 +8,7 @@ use underload_orchestrator::http::Limits;
 use super::client::Fleet;
 
 #[test]
-fn what_is_described_is_there_and_what_is_named_is_described() {
+fn every_described_path_exists_and_every_reference_resolves() {
     let fleet = Fleet::new(Limits::default());
     let answer = fleet.send(&super::client::request("GET", "/v1/openapi.json", &[], ""));
     let document: Value = answer.good();

@@ -34,8 +34,8 @@ fn session(sender: &Sender) -> String {
 }
 
 #[test]
-fn schemathesis_finds_nothing_that_is_not_as_described() {
-    let test = "schemathesis_finds_nothing_that_is_not_as_described";
+fn schemathesis_finds_no_deviation_from_the_description() {
+    let test = "schemathesis_finds_no_deviation_from_the_description";
     let Some(python) = python(test) else { return };
     let (device_per_minute, strangers_per_minute) = (u32::MAX, u32::MAX);
     let limits = Limits { device_per_minute, strangers_per_minute, ..Limits::default() };

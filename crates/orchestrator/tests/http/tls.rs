@@ -13,7 +13,7 @@ use underload_orchestrator::http::{Config, Core, Limits, Running, serve, system_
 use super::client::{nobody, request};
 
 #[test]
-fn who_is_slow_with_its_handshake_is_not_waited_for() {
+fn slow_tls_handshakes_are_disconnected() {
     let brief = Duration::from_millis(300);
     let limits = Limits { idle_max: brief, ..Limits::default() };
     let (running, client) = served(limits);

@@ -70,7 +70,7 @@ fn hostile() -> Served {
 }
 
 #[test]
-fn what_strangers_wrote_is_text_everywhere() {
+fn foreign_text_is_escaped_on_every_page() {
     let served = hostile();
     let session = Session::new(&served, &served.operator);
     let mut shown = 0;
@@ -102,7 +102,7 @@ fn what_strangers_wrote_is_text_everywhere() {
 }
 
 #[test]
-fn no_filters_of_a_viewer_lead_to_few_homes() {
+fn viewers_cannot_filter_down_to_few_homes() {
     let served = served();
     let viewer = Session::new(&served, &served.viewer);
     let (mut shown, mut refused) = (0, 0);
@@ -174,7 +174,7 @@ fn addresses_that_are_too_long_or_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn a_session_is_none_that_somebody_else_chose() {
+fn login_replaces_a_planted_session_cookie() {
     let served = served();
     let to = served.address;
     let form = ask(to, "GET", "/login", "", "");
@@ -192,7 +192,7 @@ fn a_session_is_none_that_somebody_else_chose() {
 }
 
 #[test]
-fn a_thousand_who_wait_for_events_keep_nobody_from_reading() {
+fn a_thousand_event_streams_do_not_block_readers() {
     let served = served();
     let session = Session::new(&served, &served.viewer);
     let mut waiting = Vec::new();

@@ -64,7 +64,7 @@ fn says(session: &Session<'_>, path: &str) -> String {
 }
 
 #[test]
-fn a_viewer_learns_nothing_of_a_home_that_did_not_measure() {
+fn a_viewer_sees_no_name_of_a_home_without_results() {
     let served = served();
     let (viewer, operator) =
         (Session::new(&served, &served.viewer), Session::new(&served, &served.operator));
@@ -85,7 +85,7 @@ fn a_viewer_learns_nothing_of_a_home_that_did_not_measure() {
 }
 
 #[test]
-fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
+fn no_data_and_withheld_data_have_different_sentences() {
     let served = served();
     let (viewer, operator) =
         (Session::new(&served, &served.viewer), Session::new(&served, &served.operator));
@@ -109,7 +109,7 @@ fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
 }
 
 #[test]
-fn what_is_kept_as_sums_only_is_told() {
+fn data_retained_only_as_sums_is_marked() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     synthetic::fill(&mut store, SIZE).expect("it is kept");

@@ -195,7 +195,7 @@ fn the_same_filters_give_the_same_numbers_as_page_json_and_csv() {
 }
 
 #[test]
-fn a_list_of_devices_goes_on_where_it_ended() {
+fn a_list_of_devices_continues_after_its_last_row() {
     let served = served();
     let session = Session::new(&served, &served.operator);
     let first = session.get("/devices");
@@ -213,7 +213,7 @@ fn a_list_of_devices_goes_on_where_it_ended() {
 }
 
 #[test]
-fn a_viewer_sees_groups_and_no_homes() {
+fn a_viewer_sees_groups_and_no_single_home() {
     let served = served();
     let (viewer, operator) =
         (Session::new(&served, &served.viewer), Session::new(&served, &served.operator));
@@ -238,7 +238,7 @@ fn a_viewer_sees_groups_and_no_homes() {
 }
 
 #[test]
-fn nobody_gets_in_without_a_token_or_with_a_forged_cookie() {
+fn missing_tokens_and_forged_cookies_are_refused() {
     let served = served();
     let to = served.address;
     let stranger = ask(to, "GET", "/study?by=tier", "", "");
@@ -277,7 +277,7 @@ fn nobody_gets_in_without_a_token_or_with_a_forged_cookie() {
 }
 
 #[test]
-fn another_sites_page_uses_up_no_attempts_of_its_visitor() {
+fn forms_of_other_sites_use_no_login_attempts() {
     let served = served();
     let to = served.address;
     let form = ask(to, "GET", "/login", "", "");
@@ -293,7 +293,7 @@ fn another_sites_page_uses_up_no_attempts_of_its_visitor() {
 }
 
 #[test]
-fn only_an_operator_acts_and_only_from_a_form_of_his_own() {
+fn actions_need_an_operator_and_a_form_of_their_session() {
     let served = served();
     let operator = Session::new(&served, &served.operator);
     let viewer = Session::new(&served, &served.viewer);
@@ -399,7 +399,7 @@ fn questions_that_make_no_sense_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_fleet_without_anything_is_shown_as_such() {
+fn an_empty_fleet_has_pages() {
     let store = Memory::new();
     let served = serve(store.clone(), vec![Box::new(store)], 0).expect("memory keeps it");
     let session = Session::new(&served, &served.viewer);

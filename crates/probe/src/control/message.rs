@@ -135,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_survive_the_round_trip_and_strangers_do_not() {
+    fn messages_decode_as_encoded_and_unknown_ones_are_refused() {
         let question = Question {
             protocol: 2,
             token: Some("open sesame".to_owned()),

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_within_their_range_and_gone_once_taken() {
+    fn quantiles_are_within_their_range_and_reset_when_read() {
         let recent = RecentDelays::default();
         assert_eq!(recent.take(), None);
         for delay_ns in 1..=1_000_u64 {

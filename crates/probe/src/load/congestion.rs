@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stranger_names_only_what_is_loaded() {
+    fn a_client_can_name_only_loaded_congestion_controls() {
         assert!(may_load_modules("Name:\tx\nCapEff:\t000001ffffffffff\n"));
         assert!(may_load_modules("CapEff:\t0000000000001000"));
         assert!(!may_load_modules("CapInh:\t0000000000001000\nCapEff:\t0000000000000400"));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_what_there_is() {
+    fn an_unknown_congestion_control_lists_the_available_ones() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let error = set_congestion_control(&SockRef::from(&socket), "no-such-thing").unwrap_err();
         let text = error.to_string();

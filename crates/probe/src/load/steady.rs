@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_anything_that_moves_is_not() {
+    fn empty_and_changing_series_are_not_steady() {
         assert_eq!(steady_after(&[0; 20]), None);
         assert_eq!(steady_after(&[10, 20, 40, 80, 160, 320]), None);
         assert_eq!(steady_after(&[100, 100, 100, 0, 100, 100, 0, 100, 100]), None);
     }
 
     #[test]
-    fn windows_nobody_saw_are_not_taken_for_level() {
+    fn missing_windows_are_not_level() {
         let mut detector = SteadyDetector::new(0);
         assert!(!detector.observe(10 * SteadyDetector::WINDOW_NS, 1_000));
         assert!(!detector.observe(11 * SteadyDetector::WINDOW_NS, 1_100));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledged_is_what_the_other_end_has_and_not_what_waits_here() {
+    fn acknowledged_bytes_exclude_the_send_buffer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();

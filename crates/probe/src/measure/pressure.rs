@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_number_is_the_waiting() {
+    fn the_second_field_of_schedstat_is_the_waiting_time() {
         assert_eq!(waited_ns("146597 6284598 2\n"), Some(6_284_598));
         assert_eq!(waited_ns("none"), None);
     }

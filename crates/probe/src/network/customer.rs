@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_customer_and_strangers_are_not() {
+    fn addresses_of_one_prefix_are_one_customer() {
         let of = |text: &str| CustomerNetwork::of(text.parse().unwrap());
         assert_eq!(of("192.0.2.1"), of("192.0.2.254"));
         assert_ne!(of("192.0.2.1"), of("192.0.3.1"));

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phone_names_itself_in_the_lease() {
+    fn an_android_hotspot_is_recognised_by_its_dhcp_lease() {
         let lease = "# This is private data. Do not parse.\nADDRESS=192.168.43.17\n";
         assert!(!is_of_phone(lease));
         let of_phone = format!("{lease}VENDOR_SPECIFIC=414e44524f49445f4d455445524544\n");

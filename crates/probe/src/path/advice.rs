@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bleached_ecn_field_is_told_for_its_direction_alone() {
+    fn a_bleached_ecn_field_is_reported_for_its_direction_only() {
         let bleached = Fate::Seen { dscp: Change::Kept, ecn: Change::Bleached };
         let lines = advised(|sent| {
             let up = if sent.ecn == Ecn::Ect1 { bleached } else { KEPT };
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_not_said_of_both_directions() {
+    fn loss_is_reported_for_its_direction_only() {
         let lost_ecn = |sent: Marking| if sent.ecn == Ecn::Ect1 { Fate::Lost } else { KEPT };
         let lines = advised(|sent| [lost_ecn(sent); 2]);
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_refuses_is_no_damage_of_the_path() {
+    fn markings_refused_by_this_machine_are_no_damage_of_the_path() {
         let refused = |sent: Marking| if sent.dscp == Marking::NQB { Fate::Refused } else { KEPT };
         let lines = advised(|sent| [refused(sent); 2]);
         assert_eq!(lines.len(), 1, "{lines:?}");

@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_yield_on_the_mean_show_the_rate_at_their_best() {
+    fn flows_with_a_low_mean_show_the_rate_in_their_best_second() {
         let slow =
             |tenth: u64| if (40..90).contains(&tenth) { GOODPUT / 2.0 } else { GOODPUT / 4.0 };
         let series = [goodput("bulk-0", 12, slow), goodput("bulk-1", 12, slow)];
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_of_an_overload_is_the_rate() {
+    fn the_bytes_received_under_overload_give_the_rate() {
         let series = [goodput("bulk-0", 12, |_| GOODPUT * 0.97)];
         let (tcp_phases, udp_phases) = (phases(3, 8), phases(1, 3));
         let tcp = stage(&series, &tcp_phases);
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_have_their_part_of_the_rate() {
+    fn probes_count_towards_the_rate() {
         let phases = phases(1, 4);
         // 200 probes of 80 bytes per second.
         let samples: Vec<Sample> = (0..800_u64)

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_decides_whether_marking_pays() {
+    fn the_share_of_goodput_decides_whether_marking_helps() {
         let verdict = |best_effort, nqb| Treatment::judge(best_effort, nqb).map(|t| t.verdict);
         assert_eq!(verdict(10, 9), Some(TreatmentVerdict::BestEffort));
         assert_eq!(verdict(3, 17), Some(TreatmentVerdict::Priority));

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_tells_the_marking_as_it_arrived() {
+    fn a_quoted_header_shows_the_marking_on_arrival() {
         let quote = Quote::from_icmp_v4(&icmp_v4(0xb5)).unwrap();
         let expected = Quote {
             marking: SENT,
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn every_probe_has_a_length_of_its_own() {
+    fn every_probe_has_a_distinct_length() {
         let all = (1..=TTL_MAX).flat_map(|ttl| (0..TRACED_MAX).map(move |index| (ttl, index)));
         for (position, (ttl, index)) in all.enumerate() {
             assert_eq!(length_code(ttl, index), position);

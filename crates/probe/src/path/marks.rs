@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_marks_are_no_damage_and_lost_ones_are() {
+    fn congestion_marks_are_no_damage_and_their_loss_is() {
         let sent = marking(0, Ecn::Ect0);
         let marked = up_fate(sent, &[exchange(sent, 3, 2, false)]);
         assert!(marked.is_intact(), "{marked}");

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_survives_its_file_and_ranks_the_cases() {
+    fn a_learned_model_reads_back_and_ranks_the_cases() {
         let model = Model::learn(cases());
         let read = Model::read(&model.write()).unwrap();
         for (kind, control, _, vector) in cases() {

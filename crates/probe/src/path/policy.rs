@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_is_told_from_the_others() {
+    fn each_policy_is_distinguished_from_the_others() {
         assert_eq!(found_up(|byte| byte), []);
         assert_eq!(found_up(|_| 0), [Policy::ByteCleared]);
         assert_eq!(found_up(|byte| byte & 3), [Policy::DscpCleared]);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_marks_and_what_is_not_known_are_no_policy() {
+    fn congestion_marks_and_unknown_changes_are_no_policy() {
         let marked = |byte: u8| if Ecn::from_bits(byte) == Ecn::NotEct { byte } else { byte | 3 };
         assert_eq!(found_up(marked), []);
         for fate in [Fate::Lost, Fate::Unknown, Fate::Refused] {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_duplicates_reordering_and_late_answers_are_told_apart() {
+    fn loss_duplicates_reordering_and_late_answers_are_distinguished() {
         let packets: Vec<_> = (0..6).map(|i| sent(i, 100 + u64::from(i) * 10)).collect();
         let replies = [
             reply(0, 150),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_the_far_host_is_not_the_networks() {
+    fn time_in_the_reflector_does_not_count() {
         let mut answer = reply(0, 400);
         (answer.far_received_ns, answer.far_sent_ns) = (Some(180), Some(250));
         let sample = matched(&[sent(0, 100)], &[answer]).samples[0];

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_early() {
+    fn no_packet_is_due_early() {
         let mut schedule = Schedule::new(100, 30, 1);
         assert_eq!(schedule.take_due(99), None);
         assert_eq!(schedule.planned(0), 0);

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quic_server_is_known_and_noise_is_passed_over() {
+    fn a_quic_server_is_recognised_and_noise_ignored() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(SHORT)).unwrap();
         let address = server.local_addr().unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_should_not_be_asked_is_refused() {
+    fn invalid_surveys_are_refused() {
         let good = survey(&["127.0.0.1:1", "127.0.0.2:1"]);
         assert_eq!(good.check(), Ok(()));
         assert!(good.is_local() && !survey(&["192.0.2.1:1"]).is_local());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_asks_everybody_once_and_tells_who_is_silent() {
+    fn one_round_probes_every_host_once_and_reports_silent_ones() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap().to_string();
         let closed = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().to_string();

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_known_by_its_names() {
+    fn a_negotiation_is_recognised_by_its_connection_ids() {
         assert_eq!(opening(NAMES).len(), 1200);
         assert!(is_negotiation(&answer(), NAMES));
         assert!(!is_negotiation(&answer(), [[1; 8], [3; 8]]));

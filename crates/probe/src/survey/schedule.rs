@@ -44,7 +44,7 @@ mod tests {
         /// In every survey, no host is probed twice within its pause, and each address is probed
         /// `probes` times.
         #[test]
-        fn no_host_is_asked_more_often_than_it_may_be(
+        fn no_host_is_probed_above_its_rate_limit(
             families in prop::collection::vec(1_usize..3, 1..40),
             probes in 1_u32..20,
             more_s in 0_u64..100,

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_with_any_bit_changed_is_none() {
+    fn a_packet_with_any_flipped_bit_is_rejected() {
         let request = request(&[]);
         for bit in 0..KEYED_LEN * 8 {
             let mut changed = request.clone();

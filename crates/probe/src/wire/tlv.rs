@@ -149,7 +149,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_terminate_the_parser(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(Tlvs::new(&bytes).count() <= bytes.len() / HEADER_LEN + 1);
         }
     }

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_are_paired_by_what_their_stars_stand_for() {
+    fn variants_are_paired_by_the_text_that_stars_match() {
         let variants = ["fifo/lte", "fifo/subway", "bode/lte", "bode/subway"];
         let pairs = |variant: &str, baseline: &str, baseline_metric: &str| {
             let [variant, baseline, baseline_metric] =

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_counts_like_so_many_equal_values() {
+    fn a_weight_counts_like_repeated_values() {
         let mut pairs = [(40, 3), (10, 5), (30, 0), (20, 992)];
         let mut repeated: Vec<i64> = pairs
             .iter()

@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_interval_of_the_list_to_the_last_bit(
+        fn two_passes_equal_the_interval_of_the_list_bit_for_bit(
             values in prop::collection::vec(-1e12..1e12_f64, 0..40),
             scale in prop::sample::select(vec![1e-12, 1.0, 1e9]),
         ) {

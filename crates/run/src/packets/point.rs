@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_needs_the_name_of_a_link_that_is_there() {
+    fn a_capture_point_must_name_an_existing_link() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let one = HopNames::named([names(&[""]), names(&["modem"])]);
         let two = HopNames::named([names(&["", ""]), names(&[])]);

@@ -455,7 +455,7 @@ mod tests {
         /// Any number of sessions, flows between taking and moving, probes, lent and returned
         /// rates: no window has more bytes than granted for it.
         #[test]
-        fn in_no_window_is_more_moved_than_granted(steps in steps()) {
+        fn no_window_transfers_more_than_granted(steps in steps()) {
             let (running, over) = (Vec::new(), Vec::new());
             let mut model = Model { now_ns: 0, ledger: Ledger::new(limits()), running, over };
             for step in steps {

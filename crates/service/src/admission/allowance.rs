@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_already_is_counted_and_told() {
+    fn received_bytes_beyond_the_rate_count_as_limited() {
         let allowance = Allowance::new(8_000);
         assert_eq!(allowance.charge(0, BURST_BYTES), Duration::ZERO);
         assert!(!allowance.has_limited());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_granted_is_nothing_moved() {
+    fn without_a_grant_no_byte_is_transferred() {
         let allowance = Allowance::new(0);
         for second in 0..1_000 {
             assert_eq!(allowance.take(second * SECOND, 1), Err(NEVER));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_so_many_places() {
+    fn each_network_has_a_limit_of_connections() {
         let quota = 1 << 60;
         let limits = Limits {
             anonymous_bytes_per_hour: quota,

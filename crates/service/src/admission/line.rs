@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_needs_two_looks() {
+    fn a_rate_needs_two_readings() {
         let mut meter = LineMeter::new(Line::Ignored);
         assert_eq!(meter.note(0, [1_000, 0]), None);
         assert_eq!(meter.note(2_000_000_000, [3_000, 500]), Some([8_000, 2_000]));

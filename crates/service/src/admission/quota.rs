@@ -105,7 +105,7 @@ mod tests {
     const HOUR: u64 = HOUR_NS as u64;
 
     #[test]
-    fn what_was_used_comes_back_with_time() {
+    fn used_quota_is_restored_over_time() {
         let mut quotas = Quotas::default();
         let payer = Payer::Token([1; 16]);
         assert_eq!(quotas.left(0, payer, 1_000), 1_000);

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_rate_keeps_the_whole_for_fifteen_seconds() {
+    fn using_half_of_a_rate_reserves_all_of_it_for_fifteen_seconds() {
         let mut watch = Watch::new(1_600);
         assert!(!watch.second(99), "792 bit/s");
         assert!(watch.second(100), "800 bit/s");
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_used_is_free_after_fifteen_seconds() {
+    fn an_unused_rate_is_freed_after_fifteen_seconds() {
         let rate = SessionRate::new(SECOND, 1_600);
         assert_eq!(rate.spare(16 * SECOND - 1), 0);
         assert_eq!(rate.spare(16 * SECOND), 1_500);
     }
 
     #[test]
-    fn twice_the_most_of_the_last_fifteen_seconds_stays() {
+    fn twice_the_peak_of_fifteen_seconds_stays_reserved() {
         let mut watch = Watch::new(1_600);
         watch.seconds(13, 10);
         watch.second(50);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_what_was_moved_since_the_last_look_in_the_time_between() {
+    fn a_rate_is_bytes_since_the_last_reading_over_the_time() {
         let mut rate = SessionRate::new(0, 1_600);
         assert!(rate.observe(SECOND / 2, SECOND / 2, 50), "800 bit/s");
         assert!(!rate.observe(2 * SECOND, 3 * SECOND / 2, 50 + 149), "795 bit/s");

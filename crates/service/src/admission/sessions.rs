@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_have_places_per_session_and_per_network() {
+    fn flows_are_limited_per_session_and_per_network() {
         let sessions = Arc::new(Sessions::new(Limits::default()));
         let tokens: Vec<Token> = (1..=4).map(|number| Token([number; 16])).collect();
         let held: Vec<Granted> = tokens

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_receives_the_challenge_joins_and_only_for_a_while() {
+    fn only_receivers_of_the_challenge_join_until_it_expires() {
         let proof = AddressProof::new(&[1; 32]);
         let hello = Message::new(Kind::Hello).encode();
         let (challenge, _) = answered(&proof, &hello, "192.0.2.1:5", 0).unwrap();
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_draw_more_than_themselves(
+        fn an_answer_is_never_longer_than_its_request(
             bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..7, cut in 0usize..60,
         ) {
             let proof = AddressProof::new(&[1; 32]);

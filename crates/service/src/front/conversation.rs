@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_does_not_hold_up_the_end() {
+    fn a_client_that_reads_nothing_does_not_delay_shutdown() {
         // The question arrives at once; the client receives the server's bytes at one per 99 ms.
         let takes = vec![(1, 99)];
         let plan = Plan { takes, stop_ms: 60_000, ..Plan::even(Phase::Held, 0) };
@@ -439,7 +439,7 @@ mod tests {
 
     /// `UNDERLOAD_FUZZ_SECONDS=60` continues with other seeds for that time; CI sets it.
     #[test]
-    fn no_pauses_between_bytes_stretch_a_limit() {
+    fn pauses_between_bytes_do_not_extend_a_limit() {
         let seconds = std::env::var("UNDERLOAD_FUZZ_SECONDS").ok();
         let seconds = seconds.map_or(0, |text| text.parse().expect("a number of seconds"));
         let (tls, start) = (tls(), Instant::now());

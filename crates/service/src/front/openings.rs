@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_its_rate_and_all_have_theirs() {
+    fn openings_are_limited_per_network_and_in_total() {
         let openings = Openings::new();
         let admitted = |now_ns: u64, network: u32| {
             let address = IpAddr::from((network << 8 | 1).to_be_bytes());

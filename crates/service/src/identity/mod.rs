@@ -197,7 +197,7 @@ mod tests {
     use underload_disk::faults::{self, Tree};
 
     #[test]
-    fn an_identity_is_made_once_and_kept_private() {
+    fn an_identity_is_created_once_and_private() {
         let directory = faults::private_tempdir().unwrap();
         let home = directory.path().join("a/b");
         let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()]).unwrap();

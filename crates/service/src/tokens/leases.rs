@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_good_once_over_restarts_too() {
+    fn a_lease_is_valid_once_even_over_restarts() {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let open = || {
             let (desk, warning) =
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_has_what_the_lease_says_and_no_more_than_it_asks() {
+    fn a_session_gets_the_smaller_of_lease_and_request() {
         let (mut desk, _) = LeaseDesk::open(Arc::new(One), None, 1_000).unwrap();
         let mut asked = |ask| desk.check("lease 7", ask).unwrap().unwrap().ask;
         let all = Ask {

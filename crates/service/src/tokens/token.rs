@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_for_its_server_its_time_its_use_and_its_terms() {
+    fn a_token_is_valid_for_its_server_time_uses_and_limits() {
         let (_directory, mut desk, server) = desk();
         let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
         let refused = |desk: &mut TokenDesk, token: &str, ask, now| {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_counts_from_now() {
+    fn a_token_is_valid_from_its_creation() {
         let (_directory, mut desk, server) = desk();
         let token = keys(&desk).issue(server, &terms()).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_hears_once_that_uses_cannot_be_noted() {
+    fn the_operator_is_warned_once_that_uses_cannot_be_recorded() {
         let (directory, ..) = desk();
         let path = directory.path().join("keys");
         let names = Identity::generate().unwrap().names();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_is_read_that_no_message_could_carry() {
+    fn tokens_longer_than_a_message_are_rejected() {
         let (_directory, desk, server) = desk();
         let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
         let claims = token.split('.').nth(1).unwrap();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bearer_reads_for_whom_a_token_is() {
+    fn the_bearer_can_read_the_server_of_a_token() {
         let (_directory, desk, server) = desk();
         let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
         assert_eq!(server_of(&format!("{token}\n")), Some(server));
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_be_read_admit_nobody_until_they_can() {
+    fn unreadable_keys_admit_no_client() {
         let (directory, mut desk, server) = desk();
         let path = directory.path().join("keys");
         let many = TokenTerms { uses: 99, ..terms() };
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_the_old_ones_or_those_with_a_new_one_after_any_fault() {
+    fn after_any_disk_fault_the_key_file_is_the_old_or_the_new_one() {
         let (directory, ..) = desk();
         let before = faults::tree(directory.path());
         let old = TokenKeys::load(&directory.path().join("keys")).unwrap();
@@ -513,7 +513,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn no_change_of_a_token_passes(place in 4usize..400, digit in 0u8..16) {
+        fn every_changed_token_is_rejected(place in 4usize..400, digit in 0u8..16) {
             let (_directory, mut desk, server) = desk();
             let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
             let digit = char::from_digit(u32::from(digit), 16).unwrap();
@@ -525,7 +525,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_refused_and_no_more(text in "(ul1\\.)?[0-9a-f.]{0,60}|\\PC{0,40}") {
+        fn any_text_is_refused_without_a_panic(text in "(ul1\\.)?[0-9a-f.]{0,60}|\\PC{0,40}") {
             let (_directory, mut desk, _) = desk();
             prop_assert!(desk.check_at(&text, ask(), NOW).is_err());
         }

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_off_or_flipped_no_use_is_forgotten() {
+    fn truncated_or_flipped_records_lose_no_use() {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let path = directory.path().join(NAME);
         let mut uses = open(directory.path());
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_noted_does_not_count_and_harms_nothing() {
+    fn a_use_that_cannot_be_recorded_is_not_counted() {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let mut uses = open(directory.path());
         uses.note(ID, SOON).unwrap();

@@ -110,7 +110,7 @@ fn a_shaper_that_halves_the_delay_is_found_within_a_week() {
 }
 
 #[test]
-fn few_hours_say_nothing() {
+fn few_hours_have_no_verdict() {
     assert_eq!(Contrast::new(&[1.0, 2.0], &[5.0, 6.0, 7.0]), None);
     assert_eq!(Contrast::new(&[1.0, 2.0, f64::NAN], &[5.0, 6.0, 7.0]), None);
     // Three hours on each side cannot exclude chance, however large the difference is.

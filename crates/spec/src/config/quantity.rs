@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_its_unit_is_told_so() {
+    fn a_number_without_a_unit_is_an_error_that_says_so() {
         for (kind, text, told) in [
             (Kind::Rate, "20", "`20` has no unit; expected a rate such as 20mbit (bit, "),
             (Kind::Span, "1.5", "`1.5` has no unit; expected a time such as 5ms (ns, "),

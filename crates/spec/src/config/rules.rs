@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_changes_what_it_names_and_nothing_else() {
+    fn each_rule_changes_only_its_field() {
         for (text, changed) in [
             ("dscp:45>0", &[(45 << 2, 0), (45 << 2 | 3, 3)][..]),
             ("dscp:40/46/56>45", &[(40 << 2 | 1, 45 << 2 | 1), (46 << 2, 45 << 2), (0xe0, 0xb4)]),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_part_the_packets() {
+    fn shares_divide_the_packets() {
         let rules = read("dscp:*>1@0%..25%+dscp:*>2@25%..100%").expect("two rules");
         assert!(rules.draw() && !read("tos>0").expect("a rule").draw());
         for draw in [0, 1 << 20, (1 << 30) - 1, 1 << 30, u32::MAX] {

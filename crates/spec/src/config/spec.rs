@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_as_it_reads() {
+    fn a_printed_spec_parses_to_itself() {
         for text in [
             "fq-codel",
             "codel:profile=linux,target=5ms",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_spec() {
+    fn text_that_is_no_spec_is_refused() {
         for text in ["", ":", "codel:", "codel:=5ms", "codel:a=", "codel:a=[", "codel:a=]", "a=b"] {
             assert!(Spec::parse(text).is_err(), "{text}");
         }

@@ -68,7 +68,7 @@ fn a_run_is_the_same_wherever_its_trials_are() {
 }
 
 #[test]
-fn run_json_holds_no_more_trials_than_it_is_to_and_the_table_has_all() {
+fn run_json_has_trials_up_to_the_limit_and_the_table_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run");
     let mut run = RunDir::create(&path, record()).unwrap().summaries_only();
@@ -90,7 +90,7 @@ fn run_json_holds_no_more_trials_than_it_is_to_and_the_table_has_all() {
 }
 
 #[test]
-fn a_journal_that_somebody_changes_ends_no_run() {
+fn a_modified_journal_does_not_end_a_run() {
     type Change = fn(&[u8]) -> Vec<u8>;
     let directory = tempfile::tempdir().unwrap();
     let changes: [(&str, Change); 4] = [

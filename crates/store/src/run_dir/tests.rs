@@ -153,7 +153,7 @@ fn a_run_begins_in_an_empty_directory_only() {
 }
 
 #[test]
-fn an_abandoned_run_takes_nothing_of_others_with_it() {
+fn an_abandoned_run_deletes_only_its_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new/run");
     let run = RunDir::create(&path, record()).unwrap();
@@ -175,7 +175,7 @@ fn an_abandoned_run_takes_nothing_of_others_with_it() {
 }
 
 #[test]
-fn runs_that_begin_in_the_same_second_have_directories_of_their_own() {
+fn runs_started_in_the_same_second_have_separate_directories() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs/comcast-20261121T013500Z");
     let start = || RunDir::create_unused(&path, &record()).unwrap().path().to_owned();
@@ -215,7 +215,7 @@ fn cut_short(path: &Path, count: u32) {
 }
 
 #[test]
-fn a_cut_short_run_is_read_without_what_is_damaged_and_says_so() {
+fn a_truncated_run_is_read_without_damaged_trials_and_warns() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     cut_short(root, 6);
@@ -270,7 +270,7 @@ fn timeless(root: &Path) -> (RunData, Vec<u8>) {
 }
 
 #[test]
-fn a_resumed_run_is_what_it_had_been_without_a_break() {
+fn a_resumed_directory_equals_that_of_an_uninterrupted_run() {
     let directory = tempfile::tempdir().unwrap();
     let [broken, whole] = ["broken", "whole"].map(|name| directory.path().join(name));
     cut_short(&broken, 2);
@@ -438,7 +438,7 @@ fn a_run_that_keeps_no_samples_is_not_resumed() {
 }
 
 #[test]
-fn trials_from_the_first_damaged_one_on_are_done_again() {
+fn trials_from_the_first_damaged_one_are_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     cut_short(root, 4);
@@ -456,7 +456,7 @@ fn trials_from_the_first_damaged_one_on_are_done_again() {
 }
 
 #[test]
-fn a_directory_without_a_run_says_what_it_is() {
+fn a_directory_without_a_run_is_described() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let told = || RunDir::read(path).unwrap_err().to_string();

@@ -44,7 +44,7 @@ fn reason(series: &Series, name: &str) -> String {
 }
 
 #[test]
-fn a_run_is_removed_whole_and_nothing_beside_it() {
+fn only_the_directory_of_a_run_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let series = two_runs(directory.path());
     let members = series.members().unwrap();
@@ -65,7 +65,7 @@ fn a_run_is_removed_whole_and_nothing_beside_it() {
 }
 
 #[test]
-fn whoever_opens_it_again_finds_the_same_series() {
+fn a_reopened_series_is_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     assert!(Series::find(root).unwrap().is_none());
@@ -82,7 +82,7 @@ fn whoever_opens_it_again_finds_the_same_series() {
 }
 
 #[test]
-fn what_is_not_a_run_of_this_series_alone_is_left() {
+fn only_runs_of_this_series_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let series = two_runs(root);
@@ -199,7 +199,7 @@ fn nothing_is_removed_through_a_link() {
 }
 
 #[test]
-fn what_cannot_be_kept_of_a_run_keeps_the_run() {
+fn a_run_without_stored_numbers_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();
     let series = two_runs(directory.path());
     let run = series.members().unwrap().runs[0].clone();
@@ -217,7 +217,7 @@ fn what_cannot_be_kept_of_a_run_keeps_the_run() {
 /// A full disk, a kill and a power cut at each step: foreign files stay byte for byte, the numbers
 /// of a run are stored before its directory stops being a run, and the rest can be finished.
 #[test]
-fn at_every_step_a_removal_can_be_gone_on_with() {
+fn an_interrupted_removal_can_be_continued() {
     let start = tempfile::tempdir().unwrap();
     two_runs(start.path());
     write(start.path(), "kept", "");

@@ -53,7 +53,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(inserted in vec((0_u64..60, 0_u64..12), 0..20), from in 0_u64..70) {
+        fn ranges_behave_as_a_set(inserted in vec((0_u64..60, 0_u64..12), 0..20), from in 0_u64..70) {
             const LIMIT: u64 = 65;
             let (mut ranges, mut plain) = (Ranges::default(), BTreeSet::new());
             for (start, length) in inserted {

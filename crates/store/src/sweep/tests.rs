@@ -94,7 +94,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_tables_are_the_same_however_the_rows_came() {
+fn tables_do_not_depend_on_the_order_of_rows() {
     for whole_cells in [false, true] {
         let manifest = manifest(whole_cells);
         let (plain, mixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -127,7 +127,7 @@ fn the_tables_are_the_same_however_the_rows_came() {
 }
 
 #[test]
-fn cells_tell_what_their_trials_come_to() {
+fn cells_summarise_their_trials() {
     let manifest = manifest(false);
     let directory = tempfile::tempdir().unwrap();
     let cells = |sweep: &SweepDir| {
@@ -287,7 +287,7 @@ fn a_stopped_merge_leaves_the_journal_and_can_be_called_again() {
 }
 
 #[test]
-fn after_any_fault_it_goes_on_to_the_same_tables() {
+fn after_any_fault_a_resumed_merge_gives_the_same_tables() {
     let manifest = manifest(false);
     let whole = tempfile::tempdir().unwrap();
     complete(whole.path(), &manifest, 1_000).unwrap();

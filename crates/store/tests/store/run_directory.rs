@@ -51,7 +51,7 @@ fn a_finished_run_reads_back_as_written() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn a_run_from_elsewhere_is_written_as_it_was() -> Result<(), Box<dyn Error>> {
+fn a_copied_run_is_written_unchanged() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let at = |name: &str| folder.path().join(name);
     let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
@@ -167,7 +167,7 @@ fn a_run_is_never_overwritten() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn what_does_not_belong_is_refused_by_name() -> Result<(), Box<dyn Error>> {
+fn unexpected_trials_are_refused_by_name() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
     let mut run = write(directory.path(), &[])?;

@@ -76,7 +76,7 @@ fn each_queue_of_linux_has_its_arguments() {
 }
 
 #[test]
-fn what_linux_has_not_is_refused_by_name() {
+fn queues_that_linux_lacks_are_refused_by_name() {
     for (spec, expected) in [
         (
             "bode:bound=20ms",

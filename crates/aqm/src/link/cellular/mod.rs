@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_motion_gathers_its_volatility_with_the_square_root_of_time() {
+    fn the_spread_of_the_rate_grows_with_the_square_root_of_time() {
         // Far from the bounds: 100 s, steps of 20 ms.
         let wide = Rate::from_megabits_per_second(100_000);
         let centre = Rate::from_megabits_per_second(50_000);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pulled_motion_has_the_long_run_of_its_theory() {
+    fn mean_reversion_gives_the_theoretical_distribution() {
         let out = ticks(config(), 200_000);
         let (mean, deviation) = mean_and_deviation(out.iter().map(|tick| tick.0));
         // volatility * sqrt(reversion / 2) is 2, and the bounds are two and a half deviations from
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_pull_the_rate_is_uniform_in_the_long_run() {
+    fn without_mean_reversion_the_rate_is_uniform_in_the_long_run() {
         let volatility = Rate::from_megabits_per_second(20);
         let out = ticks(CellularConfig { volatility, reversion: None, ..config() }, 200_000);
         let (mean, deviation) = mean_and_deviation(out.iter().map(|tick| tick.0));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_of_centuries_is_passed_over_and_the_link_goes_on() {
+    fn the_link_skips_an_idle_time_of_centuries() {
         let outages = Some(Outages {
             gap: Span::from_secs(2),
             length: Span::from_millis(500),
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_within_the_longest_silence_are_played_one_by_one() {
+    fn ticks_within_the_longest_idle_time_are_computed_one_by_one() {
         let mut once = Process::new(config(), &Rng::new(7));
         let mut often = once.clone();
         let end = Time::ZERO + TICK * 100_000;

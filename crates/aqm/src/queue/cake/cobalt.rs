@@ -234,7 +234,7 @@ mod tests {
     const NOTHING: Judgement = Judgement { drop: false, mark: false };
 
     #[test]
-    fn the_law_looks_at_the_target_the_turns_and_four_packets() {
+    fn the_threshold_is_the_largest_of_target_flow_turns_and_four_packets() {
         let exceeded = |micros, turns| LAW.is_exceeded(Span::from_micros(micros), turns);
         assert!(!exceeded(5_000, 0) && exceeded(5_001, 0));
         assert!(exceeded(6_001, 6) && !exceeded(6_000, 6));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_without_a_past_signals_with_its_second_late_packet() {
+    fn a_new_flow_signals_with_its_second_late_packet() {
         let mut cobalt = Cobalt::default();
         assert_eq!(judge(&mut cobalt, at(1_000), LATE, false), NOTHING);
         assert!(judge(&mut cobalt, at(1_001), LATE, false).drop);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_goes_down_as_it_went_up() {
+    fn the_count_falls_in_the_steps_in_which_it_rose() {
         let mut cobalt = seasoned();
         (0..400).for_each(|ms| {
             judge(&mut cobalt, at(ms), LATE, false);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_takes_one_step_down_at_a_time() {
+    fn an_empty_queue_lowers_the_count_by_one_step_at_a_time() {
         let mut cobalt = seasoned();
         (0..400).for_each(|ms| {
             judge(&mut cobalt, at(ms), LATE, false);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn blue_drops_by_its_probability_whatever_ecn_says() {
+    fn blue_drops_by_its_probability_with_and_without_ecn() {
         let mut cobalt = Cobalt { blue_q32: 1 << 30, ..Cobalt::default() };
         let mut rng = Rng::new(1);
         let mut judge = |ms| cobalt.judge(at(ms), Span::ZERO, true, 0, &LAW, &mut rng);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_at_its_end_stays_there() {
+    fn the_count_saturates_at_its_maximum() {
         let mut cobalt = Cobalt { count: u32::MAX, dropping: true, ..Cobalt::default() };
         assert!(judge(&mut cobalt, at(1), LATE, false).drop);
         assert_eq!(cobalt.count, u32::MAX);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heap_is_kept_for_65535_packets_and_built_again_then() {
+    fn a_heap_is_rebuilt_after_65535_packets() {
         let mut index = Longest::new(8);
         index.add(2, 100);
         index.add(5, 100);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_by_name_is_a_round_trip_and_the_target_its_twentieth() {
+    fn a_named_path_sets_the_round_trip_and_a_target_of_a_twentieth() {
         let times = |spec| {
             let config = config(spec);
             (config.rtt, config.target())

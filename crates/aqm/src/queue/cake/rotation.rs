@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_leaves_nothing() {
+    fn removing_the_last_flow_empties_the_rotation() {
         let mut flows = [Links::LOOSE; 1];
         let mut list = Rotation::EMPTY;
         list.push(0, &mut flows);

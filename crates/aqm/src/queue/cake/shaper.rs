@@ -125,7 +125,7 @@ mod tests {
     /// The cells of 48 bytes that a packet fills on a line with ATM, and the bytes that VDSL2's
     /// 64/65 coding makes of it.
     #[test]
-    fn a_packet_costs_what_the_line_makes_of_it() {
+    fn a_packet_is_charged_the_bytes_that_the_line_sends() {
         assert_eq!(PLAIN.charged(1_500), 1_500);
         let ethernet = Overhead { bytes: 38, minimum_bytes: 84, framing: Framing::None };
         assert_eq!(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shaper_spaces_packets_and_saves_up_nothing() {
+    fn a_shaper_spaces_packets_and_idle_time_earns_no_credit() {
         let mut shaper = Shaper::new(Pace::new(1_000_000));
         shaper.wake(Time::from_millis(10));
         assert_eq!(shaper.wait(Time::from_millis(10)), None);

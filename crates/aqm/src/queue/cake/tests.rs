@@ -78,7 +78,7 @@ fn hosts_share_before_flows() {
 }
 
 #[test]
-fn a_destination_counts_as_a_source_does() {
+fn destinations_are_isolated_like_sources() {
     let turned: Vec<(u32, Meta)> = two_sources()
         .into_iter()
         .map(|(kind, meta)| (kind, Meta { src: meta.dst, dst: meta.src, ..meta }))
@@ -96,7 +96,7 @@ fn a_destination_counts_as_a_source_does() {
 }
 
 #[test]
-fn pairs_of_hosts_are_flows_of_their_own() {
+fn each_pair_of_hosts_is_a_flow() {
     let mut cake = cake("cake:isolation=hosts,rtt=100s");
     let pair = |number: u32, dst: u32| (dst, Meta { src: 1, dst, ..Meta::new(1_000, number) });
     let kinds: Vec<_> = (0..3).map(|number| pair(number, 4)).chain([pair(3, 6)]).collect();
@@ -111,7 +111,7 @@ fn four_classes() -> [(u32, Meta); 4] {
 }
 
 #[test]
-fn shaped_tins_have_their_part_of_the_rate_and_best_effort_what_is_left() {
+fn shaped_tins_get_their_share_of_the_rate_and_best_effort_the_rest() {
     let mut cake = cake("cake:rate=10mbit,tins=diffserv4,rtt=100s");
     let sent = shares(&mut cake, &four_classes(), 10_000, Span::from_millis(1));
     // Shares 1/4 voice, 1/2 video, 1/16 background.
@@ -181,7 +181,7 @@ fn overloaded(spec: &str, seconds: u64) -> (u64, u64) {
 }
 
 #[test]
-fn for_ingress_a_drop_takes_the_time_of_a_packet() {
+fn in_ingress_mode_a_dropped_packet_costs_transmission_time() {
     let (sent, _) = overloaded("cake:rate=10mbit,memory=100000B", 20);
     assert!(sent.abs_diff(25_000_000) < 10_000, "{sent}");
     let (sent, dropped) = overloaded("cake:rate=10mbit,memory=100000B,ingress=on", 20);
@@ -222,7 +222,7 @@ fn packets_without_bytes_are_bounded_too() {
 /// A sender that never slows down fills the memory: BLUE begins to drop, and stops once the sender
 /// has ended.
 #[test]
-fn blue_wakes_for_a_flow_that_does_not_listen_and_sleeps_when_it_is_gone() {
+fn blue_drops_packets_of_an_unresponsive_flow_and_stops_after_it_ends() {
     let mut cake = cake("cake:memory=100000B,tins=besteffort");
     let unresponsive = |cake: &Cake<u32>| {
         let mut value = -1.0;

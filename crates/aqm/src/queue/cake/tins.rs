@@ -127,7 +127,7 @@ mod tests {
 
     /// Codepoints of RFC 4594 and their tins according to `tc-cake(8)`.
     #[test]
-    fn codepoints_go_where_the_manual_says() {
+    fn codepoints_map_to_the_tins_of_the_manual() {
         for (codepoint, three, four, eight) in [
             (0, 0, 0, 2),
             (LE, 1, 1, 0),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_parts_of_the_whole_or_sevenths_of_eighths() {
+    fn tin_rates_are_fractions_of_the_whole_or_seven_eighths_of_the_tin_before() {
         let rates = |tins: Tins| -> alloc::vec::Vec<u64> {
             (0..tins.count()).map(|tin| tins.share(tin, 1_600_000).rate).collect()
         };

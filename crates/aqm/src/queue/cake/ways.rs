@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_walked_from_the_home_and_around() {
+    fn a_set_is_searched_from_the_home_slot_and_wraps_around() {
         let walked: Vec<usize> = places(1_024 + 21).collect();
         assert_eq!(walked, [21, 22, 23, 16, 17, 18, 19, 20]);
     }

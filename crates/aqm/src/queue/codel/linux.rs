@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn re_entry_forgets_the_old_rate_except_on_the_far_side_of_the_clock() {
+    fn re_entry_restarts_the_drop_rate_except_after_half_a_clock_wrap() {
         let resumed = |idle: Span| {
             let mut codel = Linux::new(CodelConfig::default());
             (codel.count, codel.last_count) = (40, 1);

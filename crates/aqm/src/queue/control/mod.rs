@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_skip_lands_where_stepping_would() {
+    fn skipping_updates_equals_stepping_through_them() {
         for now_ms in [0, 14, 15, 16, 29, 30, 1_000] {
             let now = Time::from_millis(now_ms);
             let mut stepped = UpdateTimer::new(Time::from_millis(15), Span::from_millis(15));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_end_with_time() {
+    fn no_update_is_due_after_the_end_of_time() {
         let first = Time::from_nanos(u64::MAX - 20_000_000);
         let mut timer = UpdateTimer::new(first, Span::from_millis(15));
         let mut skipped = timer.clone();

@@ -53,7 +53,7 @@ fn punctual_and_late(prepare: impl Fn(&mut DocsisLld<()>), from_ms: u64, to_ms: 
 }
 
 #[test]
-fn a_late_caller_finds_the_coupling_where_a_punctual_one_does() {
+fn late_and_punctual_polls_see_the_same_coupling() {
     let prepare = |queue: &mut DocsisLld<()>| {
         offer(queue, 0, 60, Ecn::NotEct);
         for at_ms in 0..160 {
@@ -68,7 +68,7 @@ fn a_late_caller_finds_the_coupling_where_a_punctual_one_does() {
 }
 
 #[test]
-fn a_late_caller_knows_when_the_low_latency_flow_fell_silent() {
+fn late_polls_know_when_the_low_latency_flow_became_idle() {
     let prepare = |queue: &mut DocsisLld<()>| {
         offer(queue, 0, 1, Ecn::NotEct);
         // Equal shares of each of three intervals.
@@ -114,7 +114,7 @@ impl Observer<()> for Marks {
 }
 
 #[test]
-fn a_mark_names_the_queue_that_asked_for_it() {
+fn a_mark_names_the_queue_whose_law_caused_it() {
     let reasons = |coupled_q56, stored| {
         let mut queue = build(config());
         offer(&mut queue, 0, stored, Ecn::Ect1);

@@ -445,7 +445,7 @@ mod tests {
     /// 31,250 of 125,000 bytes are less than a third, so DOCSIS-PIE sleeps, however long the
     /// packets wait.
     #[test]
-    fn the_coupling_runs_on_while_pie_sleeps_unless_told_otherwise() {
+    fn the_coupling_continues_while_pie_is_inactive_by_default() {
         assert!(under_pressure(CoupledWhile::Always).coupled_q56 > ONE_Q56 / 100);
         let mut awake = under_pressure(CoupledWhile::Awake);
         assert!(awake.classic.is_asleep() && awake.classic.probability_q56() > 0);
@@ -462,7 +462,7 @@ mod tests {
     /// 2 ms of packets arrive at once, and 3 ms more after 1 ms in which nothing left: 5 ms are
     /// stored, and the virtual queue has 4 ms.
     #[test]
-    fn a_virtual_queue_marks_by_its_own_delay() {
+    fn a_virtual_queue_marks_by_the_delay_that_it_computes() {
         let marks = |virtual_loop| {
             let config = DocsisLldConfig {
                 virtual_loop,
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_flow_is_kept_to_its_own_rate() {
+    fn each_service_flow_is_limited_to_its_rate() {
         let limited = |kilobits: u64| FlowRates {
             sustained: Some(Rate::from_bits_per_second(kilobits * 1_000)),
             ..FlowRates::UNLIMITED
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_nqb_flow_stays_and_a_greedy_one_is_sent_away() {
+    fn queue_protection_redirects_a_greedy_nqb_flow_and_no_sparse_one() {
         let mut queue = queue(true);
         let mut greedy_lost = 0;
         for millisecond in 0..2_000 {
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_away_is_told_and_can_be_remarked() {
+    fn redirected_packets_are_reported_and_can_be_remarked() {
         let config = DocsisLldConfig {
             sanctioned_dscp: Dscp::new(7),
             ..DocsisLldConfig::for_rate(Rate::from_megabits_per_second(10))
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_counts_what_leaves_of_its_own_queue_by_its_sojourn() {
+    fn a_histogram_counts_departures_of_its_queue_by_sojourn() {
         let config = DocsisLldConfig {
             histograms: [LatencyEdges::new(&[100]), None],
             ..DocsisLldConfig::for_rate(Rate::from_megabits_per_second(10))

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flows_buffer_is_taken_at_its_own_rate() {
+    fn a_buffer_in_milliseconds_uses_the_rate_of_its_flow() {
         let config = parsed("docsis-lld:low-latency-rate=40mbit,classic-rate=16mbit").unwrap();
         assert_eq!(config.low_latency_limit_bytes, 50_000);
         assert_eq!(config.classic_limit_bytes, 200_000);

@@ -152,7 +152,7 @@ mod tests {
 
     /// RFC 9957 requires more than the critical delay and more than the critical product.
     #[test]
-    fn what_is_critical_is_not_yet_too_much() {
+    fn a_score_at_the_critical_bound_is_not_sanctioned() {
         let mut protection = protection();
         for _ in 0..9 {
             // The score alone exceeds every bound, but the delay does not.
@@ -170,7 +170,7 @@ mod tests {
     /// If the first bucket belongs to another flow, the flow uses the bucket that the next five
     /// bits select.
     #[test]
-    fn the_second_attempt_looks_elsewhere() {
+    fn the_second_attempt_uses_other_buckets() {
         let first = |flow: u32| spread(flow) % 32;
         let second = |flow: u32| spread(flow) / 32 % 32;
         let mut tried = 0;

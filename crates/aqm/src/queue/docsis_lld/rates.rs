@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_low_latency_flow_sends_slows_the_classic_one() {
+    fn bytes_of_the_low_latency_flow_slow_the_classic_flow() {
         assert_eq!(delay_ms(NONE, NONE, 0), 10);
         // Half of the rate over 16 ms is 80,000 bits.
         assert_eq!(delay_ms(NONE, NONE, 80_000), 20);
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_its_own_bounds_what_the_low_latency_flow_is_taken_to_use() {
+    fn a_configured_rate_bounds_the_assumed_use_of_the_low_latency_flow() {
         // The low latency flow counts with at most 2 of 10 Mbit/s, whatever it sent: 8 are left.
         assert_eq!(delay_ms(sustained(2), NONE, 1_600_000), 12);
         assert_eq!(delay_ms(sustained(2), NONE, 16_000), 11, "1 Mbit/s was counted");
     }
 
     #[test]
-    fn a_rate_of_its_own_bounds_what_the_classic_flow_gets() {
+    fn a_configured_rate_bounds_the_share_of_the_classic_flow() {
         assert_eq!(delay_ms(NONE, sustained(4), 0), 25);
         assert_eq!(delay_ms(NONE, sustained(4), 128_000), 50, "8 Mbit/s were counted, 2 are left");
         assert_eq!(delay_ms(NONE, sustained(40), 0), 10, "never more than the aggregate");

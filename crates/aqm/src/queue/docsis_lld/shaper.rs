@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_beyond_all_numbers_is_paid_in_the_end() {
+    fn a_saturated_debt_is_repaid_in_time() {
         let mut shaper = shaper(8_000, None, 3_000);
         (0..9).for_each(|_| shaper.take(u32::MAX));
         assert!(shaper.wait(Time::ZERO, 1) > Span::from_secs(1_000));

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn it_drains_at_the_highest_rate_whether_packets_leave_or_not() {
+    fn the_virtual_queue_drains_at_the_highest_rate_without_departures() {
         let mut queue = queue(None);
         assert_eq!(queue.arrive(us(1_000), 1_000), Span::from_micros(1_000));
         assert_eq!(queue.arrive(us(1_000), 500), Span::from_micros(1_500));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_or_sent_away_counts_for_nothing() {
+    fn refused_and_redirected_packets_do_not_count() {
         let mut queue = queue(None);
         queue.arrive(us(0), 1_000);
         queue.arrive(us(100), 300);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_beyond_that_is_delay() {
+    fn backlog_beyond_the_wait_for_grants_is_delay() {
         let mut queue = queue(None);
         queue.advance(us(10_000_000), 6_000);
         let stored = queue.mean_q16 >> 16;
@@ -174,14 +174,14 @@ mod tests {
 
     /// Half of the rate is granted proactively, every 2 ms: 4 Mbit/s x 4 ms and 4 Mbit/s x 2 ms.
     #[test]
-    fn proactive_grants_explain_less() {
+    fn with_proactive_grants_more_of_the_backlog_is_delay() {
         let rate = Rate::from_megabits_per_second(4);
         let queue = queue(Some(ProactiveGrants { rate, interval: Span::from_millis(2) }));
         assert_eq!(queue.allowed_bytes, 2_000 + 1_000);
     }
 
     #[test]
-    fn updates_come_out_alike_however_often_they_are_asked_for() {
+    fn updates_do_not_depend_on_the_number_of_polls() {
         for stored in [0, 5_000, 60_000] {
             let (mut often, mut once) = (queue(None), queue(None));
             for both in [&mut often, &mut once] {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn room_ends_with_the_virtual_queue_or_with_memory() {
+    fn the_virtual_queue_and_memory_both_limit_the_backlog() {
         let mut queue = queue(None);
         assert!(queue.has_room(us(0), 41_999) && !queue.has_room(us(0), 42_000));
         queue.arrive(us(0), 37_999);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_too_large() {
+    fn extreme_numbers_do_not_overflow_the_virtual_queue() {
         let mut queue = queue(None);
         let late = Time::from_nanos(1 << 63);
         queue.advance(late, u64::MAX);

@@ -259,7 +259,7 @@ mod tests {
     /// A tail drop counts like a random drop: it resets the sum of probabilities since the last
     /// drop. Two packets of one half each must add up to 0.85 before any can be dropped.
     #[test]
-    fn a_refused_packet_lets_probability_add_up_afresh() {
+    fn a_refused_packet_resets_the_accumulated_probability() {
         let drops = |refuses: bool| {
             let mut pie = active(crate::queue::control::ratio_q56(1, 2));
             let stored = Backlog { packets: 100, bytes: 100_000 };

@@ -56,7 +56,7 @@ fn a_spec_is_read_into_the_units_of_its_profile() {
 }
 
 #[test]
-fn a_signal_marks_what_is_capable_and_drops_the_rest() {
+fn a_signal_marks_ecn_capable_packets_and_drops_others() {
     for (ecn, marked, dropped) in [(Ecn::Ect0, 16, 0), (Ecn::NotEct, 0, 16)] {
         let mut queue = queue(SPEC);
         let sent = offer_and_take(&mut *queue, 100, ecn, 16);

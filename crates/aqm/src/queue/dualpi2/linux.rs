@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_signalled_below_two_packets_but_the_step() {
+    fn below_two_packets_only_the_step_signals() {
         let mut controller = DualPi2Linux::new(config(), Rng::new(1));
         controller.probability = u32::MAX;
         let short = Backlog { packets: 2, bytes: 3_027 };
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn its_limit_is_that_of_all_packets_and_its_probability_a_share() {
+    fn the_limit_counts_all_packets_and_the_gauge_shows_probability_as_a_share() {
         let controller = coupled_at(1 << 31, 2);
         assert!((controller.probability() - 0.5).abs() < 1e-9);
         assert!(controller.admits(Backlog { packets: 9_999, bytes: 1 }, 1_500));
@@ -390,7 +390,7 @@ mod tests {
 
     /// Updates may be skipped if each would change nothing but the remembered delay.
     #[test]
-    fn an_update_says_whether_the_next_ones_matter() {
+    fn an_update_reports_whether_later_updates_can_change_the_state() {
         for (probability, old_ms, new_ms, nothing_more) in [
             (0, 0, 0, true),
             (0, 10, 10, true),
@@ -433,7 +433,7 @@ mod tests {
     const BY_STEP: Decision = Decision::Mark(MarkReason::Threshold);
 
     #[test]
-    fn arrivals_are_noted_for_the_step_where_it_looks_at_their_number() {
+    fn the_step_in_packets_records_the_backlog_at_arrival() {
         for (step_min_packets, side, noted) in
             [(2, Side::LowLatency, 1), (2, Side::Classic, 0), (0, Side::LowLatency, 0)]
         {
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_early_judges_arrivals_and_leaves_the_step_for_later() {
+    fn early_dropping_decides_at_arrival_and_the_step_at_departure() {
         let config = DualPi2LinuxConfig { drop: DropAt::Enqueue, ..config() };
         let (mut early, l4s) = controller_at(u32::MAX, config);
         let plain = Meta::new(1_500, 1);
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_passes_over_packets_that_found_a_short_queue() {
+    fn the_step_ignores_packets_that_arrived_to_a_short_queue() {
         let drop = DropAt::Enqueue;
         let config = DualPi2LinuxConfig { step_min_packets: 2, drop, ..config() };
         let (mut controller, l4s) = controller_at(0, config);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_low_latency_queue_takes_what_the_mask_says() {
+    fn the_ecn_mask_selects_the_low_latency_queue() {
         let sides = |ecn| {
             let (controller, _) = controller_at(0, DualPi2LinuxConfig { ecn, ..config() });
             [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce].map(|of| controller.side_of(of))
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_a_limit_of_its_own() {
+    fn memory_is_a_separate_limit() {
         let limit = Limit::packets(3);
         let (controller, _) =
             controller_at(0, DualPi2LinuxConfig { limit, memory_bytes: Some(3_000), ..config() });

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_judged_on_arrival_are_dropped_before_they_are_stored() {
+    fn early_drops_happen_before_the_packet_is_stored() {
         let (stats, told, left) = overloaded("drop=enqueue,limit=100000p");
         assert!(stats.dropped_enqueue.packets > 100, "{stats:?}");
         assert_eq!(stats.dropped_dequeue.packets, 0, "{stats:?}");

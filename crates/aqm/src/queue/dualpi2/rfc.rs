@@ -234,7 +234,7 @@ mod tests {
 
     /// Updates may be skipped if each would change nothing but the remembered delay.
     #[test]
-    fn an_update_says_whether_the_next_ones_matter() {
+    fn an_update_reports_whether_later_updates_can_change_the_state() {
         for (percent, old_ms, new_ms, nothing_more) in [
             (0, 0, 0, true),
             (0, 10, 10, true),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn in_overload_both_queues_lose_the_square_and_ect_protects_nobody() {
+    fn in_overload_both_queues_drop_by_the_squared_probability_including_ect() {
         let mut controller = controller_at(60);
         let meta = Meta { ecn: Ecn::Ect1, ..Meta::new(1_500, 0) };
         let low = (0..10_000).map(|_| controller.judge_low_latency(Time::ZERO, &meta, 9, STORED));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_profile_has_built_in_cannot_be_changed() {
+    fn fixed_parameters_of_a_profile_cannot_be_set() {
         for (spec, expected) in [
             ("pie:profile=linux,burst=100ms", "expected 150ms, fixed in this profile"),
             ("pie:profile=linux,alpha=0.13", "whole sixteenths up to 2"),

@@ -235,7 +235,7 @@ mod tests {
     /// Sections 4.1, 4.4 and 5.4, with an accumulated probability so large that the result is
     /// certain.
     #[test]
-    fn what_spares_an_arrival_ends_at_its_edge() {
+    fn exemptions_from_dropping_end_exactly_at_their_thresholds() {
         let signals = |percent: u64, old_delay_ns, bytes, burst_ns| {
             let mut pie = at_probability(percent, true);
             pie.accumulated_q56 = SPREAD_HIGH_Q56;

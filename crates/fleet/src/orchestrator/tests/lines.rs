@@ -26,7 +26,7 @@ impl Fleet {
 }
 
 #[test]
-fn what_an_operator_wrote_of_a_line_stays_and_a_device_changes_the_rest_rarely() {
+fn an_operators_attributes_stay_and_a_device_changes_others_rarely() {
     let mut fleet = Fleet::ready();
     let written = Attributes {
         firmware: "operator's".to_owned(),

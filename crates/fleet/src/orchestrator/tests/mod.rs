@@ -285,7 +285,7 @@ fn a_run_from_the_plan_to_its_outcome() {
 }
 
 #[test]
-fn a_code_is_good_once_and_for_what_it_was_made_for() {
+fn a_code_is_valid_once_and_for_its_purpose() {
     let mut fleet = Fleet::new();
     let operator = Attributes { region: "north".to_owned(), ..Attributes::default() };
     let code = fleet.code(CodeFor::Device, 1, operator);
@@ -368,7 +368,7 @@ fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
 }
 
 #[test]
-fn agents_are_sent_where_an_operator_says_and_not_where_a_server_says() {
+fn agents_use_the_address_of_the_operator_not_of_the_server() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     let at = |fleet: &mut Fleet| {
@@ -403,7 +403,7 @@ fn agents_are_sent_where_an_operator_says_and_not_where_a_server_says() {
 }
 
 #[test]
-fn a_server_has_its_name_and_key_alone() {
+fn server_names_and_keys_are_unique() {
     let mut fleet = Fleet::ready();
     let taken = fleet.enrol_server(201, "east").expect_err("the name is taken");
     assert_eq!((taken.kind.status(), taken.code), (409, "name-taken"));
@@ -422,7 +422,7 @@ fn a_server_has_its_name_and_key_alone() {
 }
 
 #[test]
-fn a_session_is_for_who_has_the_key() {
+fn a_session_requires_the_devices_key() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     let mut open = |seed: u8, device: DeviceId, at_ms: u64| {
@@ -446,7 +446,7 @@ fn a_session_is_for_who_has_the_key() {
 }
 
 #[test]
-fn the_same_request_again_gets_the_same_and_an_older_one_nothing() {
+fn a_repeated_request_gets_the_same_answer_and_an_older_one_an_error() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "cmts-1");
     let run = fleet.given(device);
@@ -474,7 +474,7 @@ fn the_same_request_again_gets_the_same_and_an_older_one_nothing() {
 }
 
 #[test]
-fn what_is_held_back_is_tried_again_and_ends_with_its_reason() {
+fn a_delayed_run_is_retried_and_ends_with_its_reason() {
     let mut fleet = Fleet::ready();
     let (first, second) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
     fleet.until_due(second);
@@ -518,7 +518,7 @@ fn what_is_held_back_is_tried_again_and_ends_with_its_reason() {
 }
 
 #[test]
-fn who_is_silent_is_spoken_for() {
+fn runs_of_silent_devices_get_an_outcome() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     let run = fleet.given(device);
@@ -547,7 +547,7 @@ fn who_is_silent_is_spoken_for() {
 }
 
 #[test]
-fn a_plan_that_is_stopped_ends_what_was_due_and_does_not_come_back() {
+fn a_stopped_plan_ends_due_runs_and_cannot_restart() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     let run = fleet.given(device);
@@ -580,7 +580,7 @@ fn a_plan_that_is_stopped_ends_what_was_due_and_does_not_come_back() {
 }
 
 #[test]
-fn plans_that_cost_too_much_or_are_no_plans_are_refused() {
+fn invalid_plans_and_those_beyond_the_budget_are_refused() {
     let mut fleet = Fleet::new();
     for (from, to, code) in [
         ("name = \"trial\"", "", "no-name"),
@@ -608,7 +608,7 @@ fn plans_that_cost_too_much_or_are_no_plans_are_refused() {
 }
 
 #[test]
-fn a_lease_moves_with_all_it_holds_or_ends() {
+fn a_lease_moves_with_its_whole_reservation_or_ends() {
     let mut fleet = Fleet::ready();
     fleet.enrol_server(202, "west").expect("it is new");
     let device = fleet.enrol(1, "cmts-1");
@@ -653,7 +653,7 @@ fn a_lease_moves_with_all_it_holds_or_ends() {
 }
 
 #[test]
-fn a_silent_servers_leases_are_void_once_none_can_begin() {
+fn leases_of_a_silent_server_end_once_none_can_start() {
     let mut fleet = Fleet::ready();
     let (first, second) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
     fleet.enrol_server(202, "west").expect("it is new");
@@ -677,7 +677,7 @@ fn a_silent_servers_leases_are_void_once_none_can_begin() {
 }
 
 #[test]
-fn a_server_heard_by_a_clock_that_was_set_back_is_silent_until_it_is_heard_again() {
+fn after_the_clock_is_set_back_a_server_is_silent_until_its_next_report() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     fleet.until_due(device);
@@ -695,7 +695,7 @@ fn a_server_heard_by_a_clock_that_was_set_back_is_silent_until_it_is_heard_again
 }
 
 #[test]
-fn a_clock_that_was_ahead_and_is_set_back_holds_up_nobody() {
+fn a_clock_set_back_delays_no_device() {
     let mut fleet = Fleet::ready();
     let now = fleet.now;
     fleet.now += 30 * 24 * 60 * MINUTE;

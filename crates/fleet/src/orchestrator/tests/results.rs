@@ -103,7 +103,7 @@ fn own_runs(fleet: &mut Fleet, device: DeviceId, from: u64, count: u64) -> u64 {
 }
 
 #[test]
-fn runs_of_its_own_are_stored_at_the_plans_rate_and_none_is_lost_of_who_was_away() {
+fn unscheduled_runs_are_limited_to_the_plans_rate_and_kept_after_absence() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     assert_eq!(own_runs(&mut fleet, device, 1, 5), 0, "it takes part in no plan yet");
@@ -164,7 +164,7 @@ fn a_tenth_of_the_devices_has_at_most_two_elevenths_of_the_weight() {
 }
 
 #[test]
-fn what_a_device_hands_in_is_bounded_and_its_own() {
+fn uploads_of_a_device_are_bounded_and_only_for_its_runs() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     let run = fleet.given(device);

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_of_their_plan_and_day_and_stay_below_the_archive() {
+    fn directory_names_have_plan_and_day_and_stay_in_the_archive() {
         let mut manifest = Manifest::new("a".to_owned());
         let first = manifest.name("../Straße", 20_454, Rows::Runs);
         assert_eq!(first, "plan=%2E%2E%2FStra%C3%9Fe/day=2026-01-01/runs-00000001.parquet");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_of_plans_are_told_apart() {
+    fn long_names_of_plans_give_different_directories() {
         let mut manifest = Manifest::new("a".to_owned());
         let names = ["ä".repeat(64), format!("{}b", "ä".repeat(63))];
         let files = names.map(|name| manifest.name(&name, 1, Rows::Runs));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_in_it_by_plan_day_and_number() {
+    fn a_manifest_finds_a_result_by_plan_day_and_number() {
         let mut manifest = Manifest::new("a".to_owned());
         manifest.day_mut("b", 2).up_to = 7;
         manifest.day_mut("a", 2).up_to = 5;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_its_folder_or_is_newer_is_refused() {
+    fn a_manifest_with_outside_paths_or_a_newer_version_is_refused() {
         let folder = underload_disk::faults::private_tempdir().expect("a folder");
         let mut manifest = Manifest::new("a".to_owned());
         let written = Written { rows: 1, bytes: 1, sha256: String::new() };

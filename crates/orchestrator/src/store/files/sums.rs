@@ -174,7 +174,7 @@ mod tests {
     use crate::store::testing::many;
 
     #[test]
-    fn sums_are_read_as_they_were_written() {
+    fn sums_read_back_as_written() {
         let folder = underload_disk::faults::private_tempdir().expect("a folder");
         let path = folder.path().join("sums");
         let (mut fold, mut sums) = (Fold::default(), Sums::default());

@@ -116,7 +116,7 @@ fn after_days(days: u64) -> u64 {
 }
 
 #[test]
-fn answers_are_the_same_after_days_were_moved() {
+fn answers_do_not_change_when_days_are_moved() {
     let folder = faults::private_tempdir().expect("a folder");
     // Thirty runs of each device, six per day: five days.
     let mut store = sqlite(&folder, &many(40, 30));
@@ -157,7 +157,7 @@ fn added_up(mut runs: Vec<StoredResult>) -> Sums {
 }
 
 #[test]
-fn an_old_day_is_added_up_and_its_runs_are_gone() {
+fn an_old_day_is_summed_and_its_runs_are_deleted() {
     let folder = faults::private_tempdir().expect("a folder");
     let all = many(40, 12);
     let mut store = sqlite(&folder, &all);
@@ -215,7 +215,7 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
 }
 
 #[test]
-fn while_somebody_reads_nothing_goes_away() {
+fn files_are_not_deleted_while_a_study_reads_them() {
     let folder = faults::private_tempdir().expect("a folder");
     let store = sqlite(&folder, &many(20, 30));
     let mut housekeeping = keeper(&store, HALF);
@@ -267,7 +267,7 @@ fn an_archive_of_another_store_or_in_another_place_is_refused() {
 }
 
 #[test]
-fn a_damaged_file_is_told_and_neither_read_nor_merged() {
+fn a_damaged_file_is_reported_and_neither_read_nor_merged() {
     let folder = faults::private_tempdir().expect("a folder");
     let mut store = sqlite(&folder, &many(10, 10));
     let mut housekeeping = keeper(&store, HALF);
@@ -304,7 +304,7 @@ fn a_damaged_file_is_told_and_neither_read_nor_merged() {
 }
 
 #[test]
-fn a_store_restored_from_a_copy_counts_on_behind_its_archive() {
+fn a_store_restored_from_a_backup_numbers_results_after_its_archive() {
     let folder = faults::private_tempdir().expect("a folder");
     let mut store = sqlite(&folder, &many(20, 10));
     drop(keeper(&store, HALF));
@@ -626,7 +626,7 @@ fn stop_flag_ends_folding_and_moving() {
 }
 
 #[test]
-fn a_device_is_found_in_files_by_the_newest_results() {
+fn archived_results_are_found_by_the_devices_newest_attributes() {
     let folder = faults::private_tempdir().expect("a folder");
     let mut store = sqlite(&folder, &many(5, 30));
     // The result that arrived last belongs to the oldest day.

@@ -56,8 +56,8 @@ fn puts_together(keeper: &mut Keeper, limit: usize, expected: usize) {
 }
 
 #[test]
-fn it_does_what_every_store_does() {
-    if database("it_does_what_every_store_does").is_none() {
+fn store_passes_the_conformance_tests() {
+    if database("store_passes_the_conformance_tests").is_none() {
         return;
     }
     let mut made = 0;
@@ -139,8 +139,8 @@ fn one_of_many_orchestrators_creates_the_secret() {
 }
 
 #[test]
-fn sums_are_the_same_however_much_was_put_together_by_several() {
-    let Some(url) = database("sums_are_the_same_however_much_was_put_together_by_several") else {
+fn sums_do_not_depend_on_batch_sizes_or_orchestrators() {
+    let Some(url) = database("sums_do_not_depend_on_batch_sizes_or_orchestrators") else {
         return;
     };
     let mut store = SqlStore::postgres(&url).expect("it connects");
@@ -173,8 +173,8 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
 }
 
 #[test]
-fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
-    let name = "a_database_restored_elsewhere_goes_on_within_a_transaction";
+fn a_database_restored_elsewhere_continues_its_transaction_numbers() {
+    let name = "a_database_restored_elsewhere_continues_its_transaction_numbers";
     let Some(url) = database(name) else { return };
     let mut store = SqlStore::postgres(&url).expect("it connects");
     append(&mut store, &many(10, 1));
@@ -193,8 +193,8 @@ fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
 }
 
 #[test]
-fn tables_are_created_by_one_of_many_after_the_server_was_killed_meanwhile() {
-    let test = "tables_are_created_by_one_of_many_after_the_server_was_killed_meanwhile";
+fn tables_are_created_once_although_the_server_is_killed_meanwhile() {
+    let test = "tables_are_created_once_although_the_server_is_killed_meanwhile";
     let Some(mut server) = Scratch::start(test) else { return };
     let url = server.database("killed");
     // When the server is killed, all steps of the creation but the commit are done.
@@ -249,7 +249,7 @@ fn orchestrate(url: &str, folder: &Path, results: &[StoredResult], start: &Barri
 }
 
 #[test]
-fn two_orchestrators_at_once_lose_nothing_and_count_nothing_twice() {
+fn two_orchestrators_neither_lose_nor_double_count_results() {
     let Some(url) = database("two_orchestrators_at_once") else { return };
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let results = many(12, 24);
@@ -296,8 +296,8 @@ fn orchestrators_that_start_at_once_create_one_archive() {
 }
 
 #[test]
-fn a_slow_change_is_not_passed_over_when_sums_are_made() {
-    let Some(url) = database("a_slow_change_is_not_passed_over_when_sums_are_made") else { return };
+fn a_slow_transaction_is_included_in_sums() {
+    let Some(url) = database("a_slow_transaction_is_included_in_sums") else { return };
     let mut store = SqlStore::postgres(&url).expect("it connects");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let mut slow = client.transaction().expect("it begins");
@@ -333,8 +333,8 @@ const RETENTION: Retention = Retention { raw_days: 3, bins_days: 90 };
 const DAY_MS: u64 = 86_400_000;
 
 #[test]
-fn answers_are_the_same_after_days_were_moved_by_several() {
-    let test = "answers_are_the_same_after_days_were_moved_by_several";
+fn answers_do_not_change_when_several_orchestrators_move_days() {
+    let test = "answers_do_not_change_when_several_orchestrators_move_days";
     let Some(url) = database(test) else { return };
     let mut store = SqlStore::postgres(&url).expect("it connects");
     many(10, 30).chunks(100).for_each(|results| drop(append(&mut store, results)));
@@ -376,8 +376,8 @@ fn answers_are_the_same_after_days_were_moved_by_several() {
 }
 
 #[test]
-fn a_slow_change_is_not_passed_over_when_days_are_moved() {
-    let Some(url) = database("a_slow_change_is_not_passed_over_when_days_are_moved") else {
+fn a_slow_transaction_is_included_in_moved_days() {
+    let Some(url) = database("a_slow_transaction_is_included_in_moved_days") else {
         return;
     };
     let store = SqlStore::postgres(&url).expect("it connects");
@@ -491,8 +491,8 @@ fn race(store: &mut SqlStore, id: u64) -> Result<bool, StoreError> {
 }
 
 #[test]
-fn of_64_that_race_for_10_places_10_get_one() {
-    let Some(url) = database("of_64_that_race_for_10_places_10_get_one") else { return };
+fn of_64_concurrent_claims_for_10_sessions_10_succeed() {
+    let Some(url) = database("of_64_concurrent_claims_for_10_sessions_10_succeed") else { return };
     let mut store = SqlStore::postgres(&url).expect("it connects");
     let mut change = store.begin(&Needs::default()).expect("it begins");
     change.put_server(&server(0)).expect("put");

@@ -109,7 +109,7 @@ mod tests {
     use crate::store::testing;
 
     #[test]
-    fn every_level_has_all_of_it_and_each_device_once() {
+    fn every_level_counts_all_results_and_each_device_once() {
         let mut rollup = Rollup::default();
         let results: Vec<StoredResult> =
             (0..300).map(|n| testing::result(n % 20, n / 20)).collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_comes_back_as_it_was() {
+    fn an_encoded_cell_decodes_to_an_equal_one() {
         let mut rollup = Rollup::default();
         (0..50).for_each(|n| rollup.add(&testing::result(n, 1), n as u32 * 7_919));
         for cell in rollup.finish().into_values() {

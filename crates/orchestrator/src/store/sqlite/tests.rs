@@ -15,7 +15,7 @@ fn file(folder: &Path) -> Connection {
 }
 
 #[test]
-fn it_does_what_every_store_does() {
+fn store_passes_the_conformance_tests() {
     let folders = underload_disk::faults::private_tempdir().expect("a folder");
     let mut made = 0;
     conformance::run(|| {
@@ -30,7 +30,7 @@ fn it_does_what_every_store_does() {
 }
 
 #[test]
-fn what_is_committed_is_there_once_and_what_is_not_is_gone() {
+fn committed_results_exist_once_and_others_do_not_exist() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     let results = many(10, 3);
@@ -112,7 +112,7 @@ fn full_disks_are_errors_and_lose_no_acknowledged_result() {
 }
 
 #[test]
-fn sums_are_the_same_however_much_was_put_together() {
+fn sums_do_not_depend_on_batch_sizes() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     append(&mut store, &many(40, 30));

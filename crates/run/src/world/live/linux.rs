@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_has_not_is_refused_with_what_to_do() {
+    fn queues_that_linux_lacks_are_refused_with_advice() {
         for (path, expected) in [
             (
                 "up = \"10mbit\"\nup_queue = \"bode\"",

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_simulated_is_refused_by_name() {
+    fn congestion_controls_without_a_model_are_refused_by_name() {
         let exotic = SCENARIO.replace("\"cubic\"", "\"illinois\"");
         let error = configure(&variants(&exotic)[0], 1, TrialLabel::default()).unwrap_err();
         let message = error.to_string();

@@ -34,7 +34,7 @@ fn address(number: u8) -> IpAddr {
 /// A network gets three quarters of the rate and two places. A reservation is granted in addition,
 /// completely or not at all.
 #[test]
-fn a_lease_has_what_it_reserves_whoever_else_of_its_network_measures() {
+fn a_lease_keeps_its_reservation_beside_others_of_its_network() {
     let mut ledger = Ledger::new(LIMITS);
     let lease = |number| {
         Some(Admitted { id: [number; 16], rate_bit_per_s: None, expires: 0, is_reserved: true })
@@ -85,7 +85,7 @@ fn a_client_of_another_tool_needs_a_mebibyte_of_its_quota() {
 }
 
 #[test]
-fn what_never_fits_is_told_apart_from_what_does_not_fit_now() {
+fn permanent_and_temporary_refusals_differ() {
     let mut ledger = Ledger::new(LIMITS);
     let most = ask(100, 200, 1_000);
     assert_eq!(ledger.grant(0, most, address(1), None).map(|grant| grant.up_bit_per_s), Ok(75));
@@ -112,7 +112,7 @@ fn what_never_fits_is_told_apart_from_what_does_not_fit_now() {
 }
 
 #[test]
-fn one_network_never_holds_so_much_that_another_finds_nothing() {
+fn one_network_cannot_reserve_all_rates() {
     let mut ledger = Ledger::new(LIMITS);
     let open = Ask { up_bit_per_s: None, ..ask(0, 0, 100) };
     let mut up =
@@ -126,7 +126,7 @@ fn one_network_never_holds_so_much_that_another_finds_nothing() {
 }
 
 #[test]
-fn nobody_is_admitted_to_a_line_that_is_full() {
+fn no_session_is_admitted_to_a_full_line() {
     let mut ledger = Ledger::new(LIMITS);
     let mut down = |line, down_bit_per_s| {
         ledger.note_line(line);
@@ -148,7 +148,7 @@ fn nobody_is_admitted_to_a_line_that_is_full() {
 }
 
 #[test]
-fn a_full_line_is_told_from_others_who_hold_the_rates() {
+fn a_full_line_and_reserved_rates_have_different_refusals() {
     let limits = Limits { sessions_per_network_max: 1, ..LIMITS };
     let down = |line, down_bit_per_s| {
         let mut ledger = Ledger::new(limits);
@@ -171,7 +171,7 @@ fn a_full_line_is_told_from_others_who_hold_the_rates() {
 }
 
 #[test]
-fn a_token_for_a_rate_bounds_who_asks_for_all_and_promises_nothing() {
+fn a_tokens_rate_limits_a_session_and_reserves_nothing() {
     let token = |bit_per_s| {
         Some(Admitted {
             id: [1; 16],
@@ -262,7 +262,7 @@ fn thirty_two_mebibytes_of_a_quota_are_worth_a_session() {
 }
 
 #[test]
-fn a_used_up_quota_makes_wait_and_what_was_not_used_is_given_back() {
+fn an_exhausted_quota_delays_and_unused_bytes_are_refunded() {
     let limits = Limits { anonymous_bytes_per_hour: 48 << 20, ..Limits::default() };
     let mut ledger = Ledger::new(limits);
     let ask = Ask { duration: Duration::from_secs(10), ..ask(750_000_000, 0, 0) };

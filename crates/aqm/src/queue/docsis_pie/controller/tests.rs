@@ -18,7 +18,7 @@ fn active(probability_q56: u64) -> Controller {
 }
 
 #[test]
-fn it_sleeps_until_a_third_of_the_buffer_is_full() {
+fn the_controller_is_inactive_until_a_third_of_the_buffer_is_full() {
     let mut controller = active(ONE_Q56);
     controller.state.activity = Activity::Inactive;
     assert!(!(0..100).any(|_| controller.drops(1_500, backlog(99_999))));
@@ -44,7 +44,7 @@ fn the_first_drop_starts_a_burst_allowance_of_nine_updates() {
 }
 
 #[test]
-fn a_quiet_second_puts_it_to_sleep() {
+fn a_quiet_second_deactivates_the_controller() {
     let mut controller = active(0);
     controller.state.old_delay = Span::ZERO;
     controller.update(Span::ZERO);
@@ -130,7 +130,7 @@ fn the_step_is_scaled_by_the_probability() {
 /// After two delays below 5 ms the probability falls by 2 % after the step. Above 200 ms it grows
 /// by 0.02 in addition to the step, which is at most 0.02.
 #[test]
-fn low_and_high_delays_have_rules_of_their_own() {
+fn low_and_high_delays_have_separate_rules() {
     for (old_delay_us, delay_us, expected) in [
         // -0.00125, doubled.
         (5_000, 5_000, 0.4975),
@@ -148,7 +148,7 @@ fn low_and_high_delays_have_rules_of_their_own() {
 
 /// Quiet is a delay below half the target, 5 ms, now and before, nothing to drop and no burst.
 #[test]
-fn an_update_is_quiet_where_all_four_say_so() {
+fn an_update_is_quiet_if_all_four_conditions_hold() {
     for (old_delay_us, delay_us, probability_q56, burst_ms, quiet) in [
         (4_999, 4_999, 0, 0, true),
         (4_999, 4_999, 0, 16, true),
@@ -180,7 +180,7 @@ fn ever_drops(probability_q56: u64, old_delay_us: u64, bytes: u64, burst_us: u64
 /// `drop_early` drops nothing while a burst is allowed, while delay and probability are below half
 /// the target and 20 %, and while the backlog is below two packets.
 #[test]
-fn some_arrivals_are_never_at_risk() {
+fn exempt_arrivals_are_never_dropped() {
     let (most, fifth) = (TWENTY_PERCENT_Q56 - 1, TWENTY_PERCENT_Q56);
     assert!(ever_drops(most, 5_000, 2_049, 0));
     assert!(ever_drops(fifth, 4_999, 2_049, 0));
@@ -192,7 +192,7 @@ fn some_arrivals_are_never_at_risk() {
 /// Probabilities add up from packet to packet: below 0.85 nothing is dropped, from 8.5 on
 /// everything, and between by chance.
 #[test]
-fn what_has_added_up_bounds_the_chance() {
+fn the_accumulated_probability_bounds_drops() {
     let drops = |probability_q56, accumulated_q56, seed| {
         let mut controller = active(probability_q56);
         (controller.accumulated_q56, controller.rng) = (accumulated_q56, Rng::new(seed));
@@ -210,7 +210,7 @@ fn what_has_added_up_bounds_the_chance() {
 }
 
 #[test]
-fn nothing_adds_up_while_there_is_nothing_to_drop() {
+fn probability_does_not_accumulate_while_no_packet_may_be_dropped() {
     let mut controller = active(ONE_Q56 / 2);
     for _ in 0..50 {
         controller.state.probability_q56 = ONE_Q56 / 2;
@@ -221,7 +221,7 @@ fn nothing_adds_up_while_there_is_nothing_to_drop() {
 }
 
 #[test]
-fn its_state_is_shown() {
+fn gauges_show_the_state_of_the_controller() {
     let mut controller = active(ONE_Q56 / 4);
     controller.state.burst_left = Span::from_millis(142);
     let mut shown = alloc::vec::Vec::new();

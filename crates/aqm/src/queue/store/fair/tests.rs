@@ -52,7 +52,7 @@ fn credits_follow_the_deficit_round_robin() {
 }
 
 #[test]
-fn at_a_credit_of_zero_the_rfc_lets_a_flow_go_on() {
+fn at_zero_credit_the_rfc_serves_the_flow_once_more() {
     for (turn_ends_at_zero, expected) in [(true, [0, 10, 1, 11]), (false, [0, 1, 10, 11])] {
         let mut queue = fair(FairConfig { quantum_bytes: 100, turn_ends_at_zero, ..LINUX });
         for (flow, id) in [(1, 0), (1, 1), (2, 10), (2, 11)] {
@@ -139,7 +139,7 @@ fn packets_without_bytes_overflow_too() {
 }
 
 #[test]
-fn at_a_tail_limit_the_arrival_is_refused_and_its_own_flow_is_told() {
+fn at_the_tail_limit_the_arrival_is_refused_and_its_flow_notified() {
     #[derive(Clone)]
     struct CountsRefusals(u32, Backlog);
     impl Aqm for CountsRefusals {
