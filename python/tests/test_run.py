@@ -233,7 +233,7 @@ def test_errors_say_what_the_program_says() -> None:
     endless.append(endless)
     with pytest.raises(ul.ScenarioTypeError, match="nested too deeply"):
         two_queues().variant("x", {"path.up": endless}).check()
-    with pytest.raises(ul.ScenarioError, match="is no flow"):
+    with pytest.raises(ul.ScenarioError, match="is not a flow"):
         two_queues().flow("tcp")  # type: ignore[arg-type]
 
 

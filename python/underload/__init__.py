@@ -23,15 +23,12 @@ from ._errors import (
     Error,
     Fault,
     FormatError,
-    Interrupted,
     MissingLibrary,
     NoSuchColumn,
     NoSuchMetric,
     NoSuchVariant,
-    OwnCodeError,
     PacketsError,
     ReportError,
-    RunError,
     ScenarioError,
     ScenarioTypeError,
     SpecError,
@@ -43,7 +40,7 @@ from ._line import history, measure
 from ._own import Aqm, CongestionControl, OwnControl, OwnQueue, Verdict, own
 from ._plot import Plot, Plots
 from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
-from ._run import Latency, Run, Variant, load, run
+from ._run import Interrupted, Latency, OwnCodeError, Run, RunError, Variant, load, run
 from ._scenario import Application, Flow, Probe, Scenario, Tcp, Udp, scenarios
 from ._sweep import Range, Sweep, SweepInterrupted, linspace, logspace, sweep
 from ._underload import Ack, Backlog, CongestionEvent, PacketMeta

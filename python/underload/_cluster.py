@@ -1,4 +1,4 @@
-"""Divides the units of a sweep into ranges, and stores what workers compute of them.
+"""Divides the units of a sweep into ranges, and stores the results of workers.
 
 This module depends neither on Ray (see `_ray`) nor on how a unit is computed: a pool computes
 ranges of units in any order, and a folder stores the results. A range takes about
@@ -18,11 +18,12 @@ SECONDS_OF_BATCH = 1.0
 MOST_UNITS = 8_192
 """The most units of a range: their rows are a few megabytes."""
 MOST_GROWTH = 8
-"""The largest growth from one range to the next: the first may have been quick units."""
+"""The largest growth from one range to the next, because the units of the first may be quicker than
+others."""
 BATCHES_PER_WORKER = 2
 """The most submitted ranges per worker."""
 LEAST_SHARE = 8
-"""The last ranges are at most this many times smaller."""
+"""The last ranges are smaller than others by at most this factor."""
 SECONDS_OF_WAIT = 0.2
 """How long to wait for results before units may be written to the disk."""
 SECONDS_OF_FLUSH = 1.0
@@ -71,11 +72,12 @@ def compute(
     folder: Folder,
     pool: Pool,
     units: int,
-    hear: Callable[[str, Any], None],
+    listener: Callable[[str, Any], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Computes the missing units of a folder on a pool. However it ends, also by Ctrl-C, finished
-    units are stored and the other ranges are cancelled. Raises the error of a lost range."""
+    """Computes the missing units of a folder on a pool. On return, on an error and on Ctrl-C,
+    finished units are stored and the other ranges are cancelled. Raises the error of a lost
+    range."""
     submitted: dict[Any, tuple[int, int]] = {}
     size, first = Size(), 0
     heard = flushed = clock()
@@ -94,7 +96,7 @@ def compute(
                 start, end = submitted.pop(batch)
                 computed = pool.result(batch)
                 folder.append(computed.units)
-                hear("computed", end - start)
+                listener("computed", end - start)
                 size.learn(end - start, computed.seconds)
             now = clock()
             if now - flushed >= SECONDS_OF_FLUSH:
@@ -104,7 +106,7 @@ def compute(
                 heard = now
             elif now - heard >= SECONDS_OF_SILENCE:
                 heard = now
-                hear("say", f"waiting for {len(submitted)} batches of {pool.workers()} workers")
+                listener("say", f"waiting for {len(submitted)} batches of {pool.workers()} workers")
     finally:
         try:
             pool.cancel(list(submitted))
@@ -113,14 +115,15 @@ def compute(
 
 
 class Size:
-    """Returns the size of the next range in units."""
+    """Chooses the sizes of ranges from the durations of earlier ones."""
 
     def __init__(self) -> None:
         self.units = 1
         self._seconds_per_unit: float | None = None
 
     def next(self, share: int) -> int:
-        """Returns the size of the next range, where `share` is a worker's share of what is left."""
+        """Returns the size of the next range, where `share` is a worker's share of the
+        missing units."""
         return max(1, self.units // LEAST_SHARE, min(share, self.units))
 
     def learn(self, units: int, seconds: float) -> None:

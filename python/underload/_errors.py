@@ -1,11 +1,9 @@
-"""The exceptions of this package. Their messages are those of the program."""
+"""The exceptions of this package, with the messages of the program. `_run` defines the exceptions
+that have the finished trials of a run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from ._run import Run
+from typing import NamedTuple
 
 
 class Error(Exception):
@@ -47,7 +45,7 @@ class ScenarioError(Error, ValueError):
 
 
 class ScenarioTypeError(Error, TypeError):
-    """A value of a type that scenarios do not have."""
+    """A value whose type no key of a scenario accepts."""
 
     key: str
     """The key of the value."""
@@ -62,38 +60,7 @@ class ScenarioTypeError(Error, TypeError):
 
 
 class SpecError(Error, ValueError):
-    """A queue or link that does not exist, or does not have such parameters."""
-
-
-class RunError(Error, RuntimeError):
-    """A run or measurement that could not begin or was not completed. `run` has its finished
-    trials; `None` if no trial was finished."""
-
-    run: Run | None
-
-    def __init__(self, message: str, run: object = None) -> None:
-        super().__init__(message)
-        self.run = _wrapped(run)
-
-
-class OwnCodeError(RunError):
-    """An algorithm of your own raised an exception or returned an invalid answer. The message has
-    its class and method, the variant and the trial; `__cause__` is the exception of the algorithm;
-    `run` has the trials that were finished before."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run. `run` has the finished trials; `None` if no trial was finished."""
-
-    run: Run | None
-
-    def __init__(self, run: object = None) -> None:
-        self.run = _wrapped(run)
-        trials = 0 if self.run is None else self.run.trial_count
-        super().__init__(f"interrupted; {trials} finished trials are in this exception's `run`")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.run,)
+    """The name of a queue or link that does not exist, or parameters that it does not have."""
 
 
 class ClusterError(Error, RuntimeError):
@@ -143,7 +110,8 @@ class NoSuchMetric(Error, KeyError):
 
 
 class PacketsError(Error, ValueError):
-    """Invalid columns of packets: the column, the index of the packet, and what is accepted."""
+    """Invalid columns of packets. The message has the column, the index of the packet, and what is
+    accepted."""
 
 
 class StatisticsError(Error, ValueError):
@@ -151,20 +119,13 @@ class StatisticsError(Error, ValueError):
 
 
 class DocsisError(Error, ValueError):
-    """An invalid cable modem file, or text of one: what is wrong, and where."""
+    """An invalid cable modem file, or an invalid text form of one. The message says what is wrong
+    and where."""
 
 
 class EnvError(Error, ValueError):
-    """Invalid settings of an environment: what is wrong, and what is accepted."""
+    """Invalid settings of an environment. The message says what is wrong and what is accepted."""
 
 
 class MissingLibrary(Error, ImportError):
     """A required library that is not installed."""
-
-
-def _wrapped(run: object) -> Run | None:
-    from . import _run, _underload
-
-    if isinstance(run, _underload.Run):
-        return _run.Run(run)
-    return run if isinstance(run, _run.Run) else None

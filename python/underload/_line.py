@@ -1,4 +1,4 @@
-"""An access line: measured against a server, and its stored runs over weeks."""
+"""Measures an access line against a server, and compares its stored runs over weeks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _underload
-from ._errors import RunError
+from ._run import RunError
 
 
 def measure(
@@ -42,18 +42,19 @@ def measure(
 
     The arguments are the options of `underload measure`, with the same defaults and limits; times
     and rates are texts with a unit (`"10s"`, `"20mbit"`). `server`: a name or an address, with its
-    port unless that is 4862. `load`: the only direction to load, or both at once. `classes`:
-    markings of the probes, such as `["0", "45/ect1"]`. `tier`: the rates that the line is sold
-    with, `"DOWN/UP"`. `family`: 4 or 6 for IPv4 or IPv6 alone. `dev`: the only
-    network interface to use. `where`: also find where the load adds delay; `peer`: another machine
-    on the local network, for it. `label`: words about the measurement that its record and `history`
-    show. `out`: the run directory, new or empty; without it a new one in `runs`.
+    port unless that is 4862. `load`: the direction to load, or `both` at once; by default one after
+    the other. `classes`: markings of the probes, such as `["0", "45/ect1"]`. `tier`: the rates that
+    the line is sold with, `"DOWN/UP"`. `family`: 4 or 6 for IPv4 or IPv6 alone. `dev`: the only
+    network interface to use. `where`: also find the segment of the path in which the load adds
+    delay; `peer`: another machine on the local network that helps `where`. `label`: a note that the
+    record and `history` show. `out`: the run directory, new or empty; without it a new one in
+    `runs`.
 
     Returns the document of `underload measure --json`: `verdict` (sentences), `findings` (a dict
-    per step) and `run` (the record), and with them `directory`: `load(directory).samples` has
-    every probe packet.
+    per step) and `run` (the record), and `directory`, the run directory:
+    `load(directory).samples` has every probe packet.
 
-    Python's other threads go on meanwhile. Ctrl-C ends the measurement; the steps finished before
+    Other threads of Python run meanwhile. Ctrl-C ends the measurement; the steps finished before
     are in the run directory. A measurement without a valid step, such as one on a busy machine, is
     a warning: each finding has `valid` and `invalid_because`. Raises `RunError` or `StoreError`;
     `RunError.run` has the finished steps.
@@ -99,13 +100,13 @@ def history(
     """Compares the runs of a line over weeks, which `underload measure --every` stored.
 
     `metric`: the number that the sentences are about: `load-p99`, `load-p50`, `idle-p50`,
-    `goodput-up` or `goodput-down`. `baseline`: how long after the first run the baseline ends.
-    `recent`: how long before the latest run the compared runs begin.
+    `goodput-up` or `goodput-down`. `baseline`: the time from the first run to the end of the
+    baseline. `recent`: the time before the latest run from which runs are compared.
 
     Returns the document of `underload history --json`: `sentences`, `trends` (a dict per step and
-    number, with its `points`), `marks` (each with its `changes`, and before and after it), `labels`
-    and `left_out`. Raises `StoreError` if the directory has no run that
-    can be read, `NoSuchMetric` for another `metric`.
+    number, with its `points`), `marks` (each with its `changes` and the numbers before and after
+    the mark), `labels` and `left_out`. Raises `StoreError` if the directory has no run that can be
+    read, `NoSuchMetric` for another `metric`.
     """
     return dict(json.loads(_native("history")(directory, metric, baseline, recent)))
 

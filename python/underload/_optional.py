@@ -9,8 +9,8 @@ from ._errors import MissingLibrary
 
 
 def library(name: str, what: str) -> Any:
-    """Returns the module of that name. If it is missing, raises an error that names `what` needs it
-    and how to install it."""
+    """Imports the optional library `name`. Raises `MissingLibrary`, which says that `what` needs
+    the library and how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

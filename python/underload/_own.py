@@ -114,7 +114,7 @@ class OwnControl:
         self.parameters = dict(parameters)
         """The arguments of its objects."""
 
-    def _brought(self) -> tuple[_Brought, str | None]:
+    def _custom(self) -> tuple[_Custom, str | None]:
         return (self.spec, self.cls.__name__, self._object), self.cls.ecn
 
     def _object(
@@ -129,7 +129,8 @@ class OwnControl:
         }
         made = _made(self.cls, self.parameters, seed, **given)
         always = (made.on_ack, made.on_loss, made.on_ecn, made.on_timeout)
-        return made, (*always, *_changed(made, self.cls, CongestionControl, "on_undo", "on_restart"))
+        optional = _changed(made, self.cls, CongestionControl, "on_undo", "on_restart")
+        return made, (*always, *optional)
 
     def __eq__(self, other: object) -> bool:
         mine = (self.cls, self.spec, self.parameters)
@@ -160,11 +161,12 @@ class OwnQueue(Queue):
         self.parameters = dict(parameters)
         """The arguments of its objects."""
 
-    def _brought(self) -> _Brought:
+    def _custom(self) -> _Custom:
         return self.spec, self.cls.__name__, self._methods
 
     def _methods(self, seed: int) -> tuple[Callable[..., Any] | None, ...]:
-        """Returns the methods of a new object; `None` for one that its class does not override."""
+        """Returns the methods of a new object; `None` for each method that its class does not
+        override."""
         made = _made(self.cls, self.parameters, seed)
         return _changed(made, self.cls, Aqm, "on_enqueue", "on_dequeue", "on_refused")
 
@@ -181,7 +183,7 @@ class OwnQueue(Queue):
         return f"OwnQueue({self.spec!r}, {self.cls.__qualname__})"
 
 
-_Brought = tuple[str, str, Callable[..., Any]]
+_Custom = tuple[str, str, Callable[..., Any]]
 
 
 @overload
@@ -203,20 +205,20 @@ def own(
     name: str | None = None,
     **parameters: Any,
 ) -> OwnQueue | OwnControl:
-    """An algorithm of your own: a queue that `cls` decides in, if it is based on `Aqm`, or a
-    congestion control, if it is based on `CongestionControl`: `Tcp(own(Mine))`.
+    """Returns an algorithm of your own: for a class based on `Aqm` a queue in which `cls` decides
+    about packets, for one based on `CongestionControl` a congestion control: `Tcp(own(Mine))`.
 
-    `parameters` are those of its `__init__`. `limit` is the queue's capacity in packets
-    (`"1000p"`) or bytes (`"256KiB"`). The result is accepted in place of a queue's name:
+    `parameters` are the arguments of the class's `__init__`. `limit` is the queue's capacity in
+    packets (`"1000p"`) or bytes (`"256KiB"`). The queue is accepted in place of a queue's name:
     `Scenario(up_queue=own(Mine))`, `replay(packets, queue=own(Mine), ...)`,
-    `link("20mbit", own(Mine))`, and step by step, where `seed` counts. In records and tables its
-    name is `own:Mine,limit=1000p` with its parameters; `name` overrides that, and is required for
-    parameters that are neither numbers nor short texts. A parameter of `__init__` cannot have one
-    of these three names.
+    `link("20mbit", own(Mine))`. It can also be used step by step; only then does `seed` matter. In
+    records and tables the queue's name is `own:Mine,limit=1000p` with the parameters; `name`
+    replaces this name, and is required if a parameter is neither a number nor a short text. No
+    parameter of `__init__` may be called `limit`, `name` or `seed`.
 
-    Runs with it are simulated, one trial after another, because Python's lock lets one thread run
-    at a time. They are never cached nor resumed, because the code may have changed, and cannot be
-    swept. Raises `SpecError`.
+    Runs with such an algorithm are simulated, one trial after another, because Python's lock lets
+    one thread run at a time. These runs are neither cached nor resumed, because the code may have
+    changed, and cannot be swept. Raises `SpecError`.
     """
     bases = (Aqm, CongestionControl)
     if not (isinstance(cls, type) and issubclass(cls, bases)):
@@ -270,13 +272,13 @@ def _made(cls: type[Any], parameters: Mapping[str, Any], seed: int, **given: Any
 def _changed(
     made: Any, cls: type[Any], base: type[Any], *names: str
 ) -> tuple[Callable[..., Any] | None, ...]:
-    """Returns the methods of an object; `None` for one that its class does not override."""
+    """Returns the methods of an object; `None` for each method that its class does not override."""
     is_own = [getattr(cls, name) is not getattr(base, name) for name in names]
     return tuple(getattr(made, name) if it else None for name, it in zip(names, is_own))
 
 
-def brought(*values: Any) -> tuple[list[_Brought], list[tuple[_Brought, str | None]]]:
-    """Returns the queues and congestion controls written in Python among some values, each once."""
+def custom_algorithms(*values: Any) -> tuple[list[_Custom], list[tuple[_Custom, str | None]]]:
+    """Returns the distinct queues and congestion controls written in Python among some values."""
     found: dict[str, Any] = {}
     for value in _all_in(values, 0):
         known = found.setdefault(value.spec, value)
@@ -285,8 +287,8 @@ def brought(*values: Any) -> tuple[list[_Brought], list[tuple[_Brought, str | No
                 f"{value.spec}: two algorithms have this name; "
                 "expected own(..., name=...) with separate names"
             )
-    queues = [it._brought() for it in found.values() if isinstance(it, OwnQueue)]
-    return queues, [it._brought() for it in found.values() if isinstance(it, OwnControl)]
+    queues = [it._custom() for it in found.values() if isinstance(it, OwnQueue)]
+    return queues, [it._custom() for it in found.values() if isinstance(it, OwnControl)]
 
 
 def _all_in(value: Any, depth: int) -> Iterator[Any]:
@@ -302,6 +304,6 @@ def _all_in(value: Any, depth: int) -> Iterator[Any]:
 
 
 def interrupt_thread(thread: int) -> None:
-    """Raises `KeyboardInterrupt` in a thread of Python."""
+    """Raises `KeyboardInterrupt` in another thread of Python."""
     exception = ctypes.py_object(KeyboardInterrupt)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)

@@ -16,7 +16,7 @@ class Plot(NamedTuple):
     name: str
     """The name, for example `cdf-load`."""
     title: str
-    """Its title."""
+    """The title of the plot."""
     caption: str
     """How to read the plot."""
     svg: str

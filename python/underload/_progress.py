@@ -11,8 +11,8 @@ Bar = Callable[..., Any]
 object with `update(n)` and `close()`."""
 
 
-class Hearing:
-    """Receives the events of the native module, and shows them as a progress bar."""
+class ProgressListener:
+    """Receives the events of the native module and shows a progress bar."""
 
     def __init__(self, name: str, unit: str, progress: bool | Bar | None) -> None:
         self._name, self._unit = name, unit
@@ -46,8 +46,8 @@ def _bar(progress: bool | Bar | None) -> Bar | None:
     if progress is False:
         return None
     if progress is None or progress is True:
-        is_looked_at = "ipykernel" in sys.modules or sys.stderr.isatty()
-        if progress is None and not is_looked_at:
+        is_interactive = "ipykernel" in sys.modules or sys.stderr.isatty()
+        if progress is None and not is_interactive:
             return None
         try:
             from tqdm.auto import tqdm

@@ -29,9 +29,9 @@ class Packet(NamedTuple):
     ecn: str
     """`not-ect`, `ect0`, `ect1` or `ce`."""
     arrived_ns: int
-    """When the packet reached the queue, ns."""
+    """The time at which the packet reached the queue, ns."""
     left_ns: int
-    """When the packet left the queue, or reached the far end, ns."""
+    """The time at which the packet left the queue or reached the far end, ns."""
 
     @property
     def delay_ns(self) -> int:
@@ -81,7 +81,8 @@ class Queue:
 
     @property
     def not_before_ns(self) -> int | None:
-        """When a queue that shapes may send its next packet, as of the last `dequeue`."""
+        """The time at which a shaping queue may send its next packet, ns, as of the last
+        `dequeue`; `None` for a queue that does not shape."""
         return self._begun().not_before_ns
 
     @property
@@ -101,15 +102,15 @@ class Queue:
         return dict(self._begun().gauges())
 
     def events(self) -> list[Event]:
-        """Drops and marks since the last call."""
+        """Returns the drops and marks since the last call."""
         return [Event(*event) for event in self._begun().events()]
 
     def _begun(self) -> _underload.Queue:
         if self._native is None:
-            self._native = _underload.Queue(self.spec, self.link, self.seed, self._brought())
+            self._native = _underload.Queue(self.spec, self.link, self.seed, self._custom())
         return self._native
 
-    def _brought(self) -> Any:
+    def _custom(self) -> Any:
         """The Python class that decides for this queue; `None` for a built-in queue."""
         return None
 
@@ -138,7 +139,7 @@ class Link:
     def __init__(self, spec: str, queue: str | Queue, *, seed: int = 1) -> None:
         self.spec, self.queue, self.seed = spec, str(queue), seed
         self._queue = queue
-        self._native = _underload.Link(self.spec, self.queue, seed, _brought(queue))
+        self._native = _underload.Link(self.spec, self.queue, seed, _custom(queue))
 
     def send(
         self, now_ns: int, length: int, flow: int = 0, dscp: int = 0, ecn: str = "not-ect"
@@ -152,7 +153,7 @@ class Link:
 
     @property
     def next_ns(self) -> int | None:
-        """When to poll next, ns; `None` if not before another packet is sent."""
+        """The time of the next poll, ns; `None` if nothing is due before another packet is sent."""
         return self._native.next_ns()
 
     @property
@@ -161,7 +162,7 @@ class Link:
         return self._native.backlog()
 
     def events(self) -> list[Event]:
-        """Drops and marks since the last call."""
+        """Returns the drops and marks since the last call."""
         return [Event(*event) for event in self._native.events()]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -215,9 +216,9 @@ def replay(
     a data frame, a `Frame`, an Arrow table or a dict of arrays, each of shape (packets,). NumPy
     arrays of the types uint64 (or int64), uint32, uint32, uint8 and uint8 are not copied.
 
-    Returns a row per packet, in their order: `id`, `arrival_ns`, `fate` (`sent`, `marked`,
-    `dropped-enqueue`, `dropped-dequeue`, `queued`), `reason`, `start_ns` and `end_ns` of its
-    transmission, `sojourn_ns`, `ecn`. Needs NumPy. Raises `PacketsError` or `SpecError`.
+    Returns a row per packet, in the order of `packets`: `id`, `arrival_ns`, `fate` (`sent`,
+    `marked`, `dropped-enqueue`, `dropped-dequeue`, `queued`), `reason`, `start_ns` and `end_ns` of
+    its transmission, `sojourn_ns`, `ecn`. Needs NumPy. Raises `PacketsError` or `SpecError`.
     """
     numpy = library("numpy", "replay()")
     columns = _columns(packets)
@@ -227,11 +228,11 @@ def replay(
     arrays.append(_array(numpy, "ecn", _ecn_column(numpy, columns.get("ecn")), "u1"))
     if arrays[0] is None or arrays[1] is None:
         raise PacketsError("expected the columns time_ns and len")
-    return Frame(_underload.replay(str(queue), _brought(queue), link, seed, *arrays))
+    return Frame(_underload.replay(str(queue), _custom(queue), link, seed, *arrays))
 
 
-def _brought(queue: str | Queue) -> Any:
-    return queue._brought() if isinstance(queue, Queue) else None
+def _custom(queue: str | Queue) -> Any:
+    return queue._custom() if isinstance(queue, Queue) else None
 
 
 def _columns(packets: Any) -> Mapping[str, Any]:

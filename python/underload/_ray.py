@@ -26,14 +26,14 @@ class Parcel(NamedTuple):
     identity: str
     """The identity of the driver's sweep."""
     program: str
-    """The driver's object that computes the sweep."""
+    """The identity of the driver's program."""
 
 
 @contextmanager
 def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
-    """Connects to a cluster: `ray` (the one that this process is connected to, that `RAY_ADDRESS`
-    names or that runs on this machine) or `ray://HOST:PORT`. Raises `ClusterError` if it does not
-    answer, `MissingLibrary` without Ray."""
+    """Connects to a cluster. `ray` means the cluster that this process is connected to, that
+    `RAY_ADDRESS` names, or that runs on this machine; `ray://HOST:PORT` means the cluster there.
+    Raises `ClusterError` if the cluster does not answer, `MissingLibrary` without Ray."""
     if on != "ray" and not _is_address(on):
         raise ClusterError(f'on={on!r}: expected "local", "ray" or "ray://HOST:PORT"')
     try:
@@ -71,7 +71,7 @@ def _connect(ray: Any, on: str) -> None:
             ray.init(address=on)
     except Exception as error:
         if ray.is_initialized():
-            what = 'this process is connected to a Ray cluster already; on="ray" takes that one'
+            what = 'this process is connected to a Ray cluster already; on="ray" uses that cluster'
         elif isinstance(error, ConnectionAbortedError):
             what = "the Ray cluster answers, but accepts no clients"
         else:
@@ -158,8 +158,8 @@ _KNOWN: dict[str, _underload.Sweep] = {}
 def work(
     place: str, parcel: tuple[Any, str, str], first: int, end: int
 ) -> tuple[str, Any, float]:
-    """On a worker: returns the rows of some units and the seconds that they took, or why it cannot.
-    """
+    """Runs on a worker. Returns the rows of some units and the seconds that they took, or the
+    reason for a refusal."""
     reference, identity, program = parcel
     sweep = _KNOWN.get(identity)
     if sweep is None:
@@ -171,7 +171,8 @@ def work(
             words = f"a worker on {place} has underload {sweep.program}, this program is {program}"
             return "refused", f"{words}; install the same on every node", 0.0
         if sweep.identity != identity:
-            return "refused", f"a worker on {place} has other files that the scenario names", 0.0
+            words = f"a worker on {place} has other contents of files that the scenario names"
+            return "refused", words, 0.0
         _KNOWN.clear()
         _KNOWN[identity] = sweep
     begun = time.perf_counter()

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _underload
-from ._errors import NoSuchMetric, NoSuchVariant
+from ._errors import Error, NoSuchMetric, NoSuchVariant
 from ._frame import Frame
-from ._own import brought
+from ._own import custom_algorithms
 from ._plot import Plots
-from ._progress import Bar, Hearing
-from ._scenario import Scenario, Value, _asked
+from ._progress import Bar, ProgressListener
+from ._scenario import Scenario, Value, _overrides
 
 World = Literal["sim", "live", "auto"]
 
@@ -48,19 +48,19 @@ def run(
     `progress`: whether to show a bar, or a function that creates one; by default tqdm, if it is
     installed, in a notebook or on a terminal.
 
-    Other Python threads run meanwhile. Ctrl-C ends the run within 0.2 s and raises `Interrupted`
+    Other threads of Python run meanwhile. Ctrl-C ends the run within 0.2 s and raises `Interrupted`
     with the finished trials. Raises `ScenarioError`, `RunError` or `StoreError`, and `OwnCodeError`
     if an algorithm of your own (`own()`) fails.
     """
-    asked: dict[str, Any] = {"short": short, "set": set, "variants": variants}
-    asked.update(repeats=repeats, seed=seed)
+    overrides: dict[str, Any] = {"short": short, "set": set, "variants": variants}
+    overrides.update(repeats=repeats, seed=seed)
     if not isinstance(scenario, Scenario):
         name = os.fspath(scenario)
-        native = _underload.Scenario.find(name, _asked(**asked))
+        native = _underload.Scenario.find(name, _overrides(**overrides))
     else:
         is_changed = short or set or variants or repeats is not None or seed is not None
-        native = scenario._native(**asked) if is_changed else scenario._native()
-    own = brought(scenario, set)
+        native = scenario._native(**overrides) if is_changed else scenario._native()
+    own = custom_algorithms(scenario, set)
     settings = {
         "world": world,
         "out": None if out is None else os.fspath(out),
@@ -70,11 +70,11 @@ def run(
         # each other.
         "threads": 1 if any(own) else threads,
     }
-    hearing = Hearing(native.name, "trial", progress)
+    listener = ProgressListener(native.name, "trial", progress)
     try:
-        return Run(_underload.run(native, settings, own, hearing))
+        return Run(_underload.run(native, settings, own, listener))
     finally:
-        hearing.close()
+        listener.close()
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -194,6 +194,43 @@ def _unpickled(files: dict[str, bytes]) -> Run:
         return Run(_underload.load(folder, True))
 
 
+class RunError(Error, RuntimeError):
+    """A run or measurement that could not start or did not finish. `run` has its finished
+    trials; `None` if no trial was finished."""
+
+    run: Run | None
+
+    def __init__(self, message: str, run: object = None) -> None:
+        super().__init__(message)
+        self.run = _wrapped(run)
+
+
+class OwnCodeError(RunError):
+    """An algorithm of your own raised an exception or returned an invalid answer. The message has
+    its class and method, the variant and the trial; `__cause__` is the exception of the algorithm;
+    `run` has the trials that were finished before."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run. `run` has the finished trials; `None` if no trial was finished."""
+
+    run: Run | None
+
+    def __init__(self, run: object = None) -> None:
+        self.run = _wrapped(run)
+        trials = 0 if self.run is None else self.run.trial_count
+        super().__init__(f"interrupted; {trials} finished trials are in this exception's `run`")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.run,)
+
+
+def _wrapped(run: object) -> Run | None:
+    if isinstance(run, _underload.Run):
+        return Run(run)
+    return run if isinstance(run, Run) else None
+
+
 class Variants(Mapping[str, "Variant"]):
     """The variants of a run by their names."""
 
@@ -268,7 +305,7 @@ class Latency:
 
     Quantiles are nearest-rank: each is a measured value. They are `nan` if no probe was answered,
     and for percentiles of too few samples: p90 needs 50, p95 100, p99 500, p99.9 5000.
-    `variant.metric("load.rtt.p99")` returns the value regardless."""
+    `variant.metric("load.rtt.p99")` returns the value for any number of samples."""
 
     __slots__ = ("_variant", "_phase")
 

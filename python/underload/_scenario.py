@@ -81,12 +81,12 @@ def Application(kind: str, *, name: str | None = None, **keys: Value) -> Flow:
 
 
 class Scenario:
-    """One experiment: a path, flows over it, and variants that differ in something.
+    """An experiment: a path, flows over the path, and variants that differ in some keys.
 
-    `path` are the keys of `[path]` in a scenario file, such as `up="20mbit"`, `down`, `rtt="40ms"`,
-    `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` those of `[phases]`. Methods return a
-    changed copy. Scenarios can be pickled and compared. The constructor raises `ScenarioError` for
-    an unknown key; other mistakes raise it when the scenario is checked or run.
+    `path` has the keys of `[path]` in a scenario file, such as `up="20mbit"`, `down`, `rtt="40ms"`,
+    `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` has the keys of `[phases]`. Methods
+    return a changed copy. Scenarios can be pickled and compared. The constructor raises
+    `ScenarioError` for an unknown key; other mistakes raise it when the scenario is checked or run.
     """
 
     def __init__(
@@ -117,13 +117,13 @@ class Scenario:
     def load(cls, scenario: str | os.PathLike[str]) -> Scenario:
         """Returns the built-in scenario of that name, as `scenarios()` lists them, or the file at
         that path."""
-        found = _underload.Scenario.find(os.fspath(scenario), _asked())
+        found = _underload.Scenario.find(os.fspath(scenario), _overrides())
         return cls._of_text(found.name, found.text, found)
 
     @classmethod
     def parse(cls, text: str, name: str = "scenario") -> Scenario:
         """Returns the scenario of a file with this text."""
-        return cls._of_text(name, text, _underload.Scenario.parse(name, text, _asked()))
+        return cls._of_text(name, text, _underload.Scenario.parse(name, text, _overrides()))
 
     @classmethod
     def _of_text(cls, name: str, text: str, checked: _underload.Scenario | None) -> Scenario:
@@ -136,17 +136,17 @@ class Scenario:
         for one in flows:
             if not isinstance(one, Flow):
                 raise ScenarioError(
-                    f"flow: {type(one).__name__} is no flow; expected Tcp(), Udp(), Probe(), "
+                    f"flow: {type(one).__name__} is not a flow; expected Tcp(), Udp(), Probe(), "
                     "Application() or Flow()",
-                    [(self._name, None, "flow", f"{type(one).__name__} is no flow")],
+                    [(self._name, None, "flow", f"{type(one).__name__} is not a flow")],
                 )
         return self._with(_flows=self._flows + flows)
 
     def variant(
         self, name: str, changes: Mapping[str, Value] | None = None, **path: Value
     ) -> Scenario:
-        """Returns the scenario with one more variant, which changes keys of the path
-        (`up_queue="codel"`), or any others by their dotted names: `{"flow.tcp.count": 4,
+        """Returns the scenario with another variant, which changes keys of the path
+        (`up_queue="codel"`), or other keys by their dotted names: `{"flow.tcp.count": 4,
         "phases.load": "30s"}`."""
         _check_path_keys(self._name, path)
         keys = {f"path.{key}": value for key, value in path.items()}
@@ -170,7 +170,7 @@ class Scenario:
     def _with(self, **changes: Any) -> Scenario:
         if self._text is not None:
             raise ScenarioError(
-                f"{self._name}: is a file's text, which cannot be built on; "
+                f"{self._name}: a scenario read from a file cannot be extended; "
                 "change its keys by run(..., set={'path.up': '20mbit'})"
             )
         other = Scenario.__new__(Scenario)
@@ -208,16 +208,16 @@ class Scenario:
         """The worlds that can run the scenario: `sim`, `live`."""
         return self._native().worlds
 
-    def _native(self, **asked: Any) -> _underload.Scenario:
-        if asked:
-            return self._made(_asked(**asked))
+    def _native(self, **overrides: Any) -> _underload.Scenario:
+        if overrides:
+            return self._made(_overrides(**overrides))
         if self._checked is None:
-            self._checked = self._made(_asked())
+            self._checked = self._made(_overrides())
         return self._checked
 
-    def _made(self, asked: dict[str, Any]) -> _underload.Scenario:
+    def _made(self, overrides: dict[str, Any]) -> _underload.Scenario:
         if self._text is not None:
-            return _underload.Scenario.parse(self._name, self._text, asked)
+            return _underload.Scenario.parse(self._name, self._text, overrides)
         return _underload.Scenario.build(
             self._name,
             self._head,
@@ -226,11 +226,11 @@ class Scenario:
             _named(self._flows),
             list(self._variants),
             [(key, list(values)) for key, values in self._sweeps],
-            asked,
+            overrides,
         )
 
     def _own_values(self) -> tuple[Any, ...]:
-        """The values of the scenario that may be algorithms written in Python."""
+        """Returns the values of the scenario that may be algorithms written in Python."""
         flows = tuple(flow.keys for flow in self._flows)
         variants = tuple(changes for _, changes in self._variants)
         return (self._head, self._path, flows, variants, self._sweeps)
@@ -259,7 +259,7 @@ def scenarios() -> list[str]:
     return _underload.scenario_names()
 
 
-def _asked(
+def _overrides(
     *,
     short: bool = False,
     set: Mapping[str, Value] | None = None,

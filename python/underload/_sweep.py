@@ -9,11 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 from . import _underload
 from ._cluster import compute
-from ._errors import ClusterError, Interrupted, ScenarioError, StoreError
+from ._errors import ClusterError, ScenarioError, StoreError
 from ._frame import Frame
 from ._optional import library
-from ._own import brought
-from ._progress import Bar, Hearing
+from ._own import custom_algorithms
+from ._progress import Bar, ProgressListener
+from ._run import Interrupted
 from ._scenario import Scenario, Value
 
 PATH_KEYS = (
@@ -45,7 +46,7 @@ def logspace(first: Value, last: Value, steps: int | None = None) -> Range:
 
 
 class Sweep:
-    """A complete or partial sweep: its directory and its tables."""
+    """The directory and the tables of a complete or partial sweep."""
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ def sweep(
 ) -> Sweep:
     """Runs a scenario at every point of some axes, in virtual time.
 
-    `axes`: the values of each key: a list, `linspace` or `logspace`; `up` is short for `path.up`.
+    `axes`: the values of each key: a list, `linspace` or `logspace`; `up` abbreviates `path.up`.
     `design`: every combination of values (`grid`), or `samples` drawn points (`random`,
     `latin-hypercube`). `repeats`: trials of each cell; with `stop` at most. `metrics`: the columns,
     by the names that `Variant.metric` takes. `stop`: ends a cell once the interval of its mean is
@@ -131,16 +132,16 @@ def sweep(
     Trials are stored as they finish. After Ctrl-C or a kill, the same call continues. A trial that
     fails is a row with its error.
 
-    `on`: where trials are computed. `"local"`: on this machine, in `threads` threads (default: one
-    per core). `"ray"`, the Ray cluster that this process is connected to or that runs on this
-    machine, or `"ray://HOST:PORT"`: on its workers, one processor each. The tables are equal byte
-    for byte. The same underload must be installed on every node.
+    `on`: the place where trials are computed. `"local"`: on this machine, in `threads` threads
+    (default: one per core). `"ray"`, the Ray cluster that this process is connected to or that runs
+    on this machine, or `"ray://HOST:PORT"`: on its workers, one processor each. The tables are
+    equal byte for byte. The same underload must be installed on every node.
 
     Raises `ScenarioError` for an invalid axis, `StoreError`, `ClusterError`, and
     `SweepInterrupted` after Ctrl-C.
     """
     if on != "local" and threads is not None:
-        raise ClusterError(f"threads={threads} is of this machine; a cluster has its own")
+        raise ClusterError(f"threads={threads}: expected only with on='local', not with on={on!r}")
     if not isinstance(scenario, Scenario):
         scenario = Scenario.load(scenario)
     file: dict[str, Value] = {"design": design}
@@ -152,24 +153,24 @@ def sweep(
         file["short"] = True
     if stop is not None:
         file["stop"] = dict(stop)
-    if any(brought(list(axes.values()))):
+    if any(custom_algorithms(list(axes.values()))):
         raise ScenarioError(
-            f"{scenario.name}: axes: a sweep may continue on another machine, and later, where an "
-            "algorithm of one's own is not; expected those of the program"
+            f"{scenario.name}: axes: an algorithm of your own cannot be swept, because a sweep may "
+            "continue later or on another machine; expected built-in algorithms"
         )
     file["axis"] = [_axis(key, values) for key, values in axes.items()]
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
-    hearing = Hearing(scenario.name, "unit", progress)
+    listener = ProgressListener(scenario.name, "unit", progress)
     try:
         # The user may press Ctrl-C again while the bar is being closed.
         try:
             if on != "local":
-                _compute_on_cluster(raw, folder, on, hearing)
+                _compute_on_cluster(raw, folder, on, listener)
             _make_parent(folder)
-            complete = raw.run(os.fspath(folder), threads, hearing)
+            complete = raw.run(os.fspath(folder), threads, listener)
         finally:
-            hearing.close()
+            listener.close()
     except KeyboardInterrupt:
         raise SweepInterrupted(Sweep(raw, folder, False)) from None
     return Sweep(raw, folder, complete)
@@ -179,10 +180,12 @@ def _make_parent(folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{folder}: its folder cannot be made: {error}") from error
+        raise StoreError(f"{folder}: its folder cannot be created: {error}") from error
 
 
-def _compute_on_cluster(raw: _underload.Sweep, folder: Path, on: str, hearing: Hearing) -> None:
+def _compute_on_cluster(
+    raw: _underload.Sweep, folder: Path, on: str, listener: ProgressListener
+) -> None:
     """Computes the missing units of a directory on a cluster, and does not write its tables."""
     from ._ray import connected
 
@@ -198,10 +201,10 @@ def _compute_on_cluster(raw: _underload.Sweep, folder: Path, on: str, hearing: H
         opened, notes = raw.open(path)
         try:
             for note in notes:
-                hearing("say", note)
+                listener("say", note)
             _, _, units = raw.size
-            hearing("start", (opened.stored, units))
-            compute(opened, pool, units, hearing)
+            listener("start", (opened.stored, units))
+            compute(opened, pool, units, listener)
         finally:
             opened.close()
 
@@ -217,7 +220,7 @@ class SweepInterrupted(Interrupted):
         return type(self), (self.sweep,)
 
     def __str__(self) -> str:
-        return f"interrupted; what was computed is in {self.sweep.directory}"
+        return f"interrupted; the finished trials are in {self.sweep.directory}"
 
 
 def _axis(key: str, values: Sequence[Value] | Range) -> dict[str, Value]:

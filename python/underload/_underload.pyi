@@ -57,9 +57,9 @@ class Frame:
 @final
 class Scenario:
     @staticmethod
-    def find(name: str, asked: dict[str, Any]) -> Scenario: ...
+    def find(name: str, overrides: dict[str, Any]) -> Scenario: ...
     @staticmethod
-    def parse(name: str, text: str, asked: dict[str, Any]) -> Scenario: ...
+    def parse(name: str, text: str, overrides: dict[str, Any]) -> Scenario: ...
     @staticmethod
     def build(
         name: str,
@@ -69,7 +69,7 @@ class Scenario:
         flows: list[tuple[str, str, dict[str, Any]]],
         variants: list[tuple[str, dict[str, Any]]],
         sweeps: list[tuple[str, list[Any]]],
-        asked: dict[str, Any],
+        overrides: dict[str, Any],
     ) -> Scenario: ...
     @property
     def name(self) -> str: ...
@@ -114,13 +114,13 @@ class Run:
 def measure(arguments: dict[str, Any]) -> tuple[str, str, list[str]]: ...
 def history(directory: object, metric: str, baseline: str, recent: str) -> str: ...
 
-_Brought = tuple[str, str, Callable[..., Any]]
+_Custom = tuple[str, str, Callable[..., Any]]
 
 def run(
     scenario: Scenario,
-    asked: dict[str, Any],
-    own: tuple[list[_Brought], list[tuple[_Brought, str | None]]],
-    hear: Callable[[str, Any], None],
+    overrides: dict[str, Any],
+    own: tuple[list[_Custom], list[tuple[_Custom, str | None]]],
+    listener: Callable[[str, Any], None],
 ) -> Run: ...
 def load(path: str, is_temporary: bool) -> Run: ...
 def scenario_names() -> list[str]: ...
@@ -134,7 +134,7 @@ _Event = tuple[int, int, str, str]
 @final
 class Queue:
     def __new__(
-        cls, spec: str, link: str | None, seed: int, own: _Brought | None
+        cls, spec: str, link: str | None, seed: int, own: _Custom | None
     ) -> Queue: ...
     def enqueue(
         self, now_ns: int, length: int, flow: int, dscp: int, ecn: int
@@ -150,7 +150,7 @@ class Queue:
 @final
 class Link:
     def __new__(
-        cls, link: str, queue: str, seed: int, own: _Brought | None
+        cls, link: str, queue: str, seed: int, own: _Custom | None
     ) -> Link: ...
     def send(self, now_ns: int, length: int, flow: int, dscp: int, ecn: int) -> int: ...
     def poll(self, now_ns: int) -> list[tuple[int, _Row]]: ...
@@ -303,7 +303,7 @@ class Sweep:
     @property
     def identity(self) -> str: ...
     def run(
-        self, directory: str, threads: int | None, hear: Callable[[str, Any], None]
+        self, directory: str, threads: int | None, listener: Callable[[str, Any], None]
     ) -> bool: ...
     def compute(self, first: int, end: int) -> bytes: ...
     def open(self, directory: str) -> tuple[SweepFolder, list[str]]: ...
@@ -322,7 +322,7 @@ def queue_names() -> list[str]: ...
 def queue_label(spec: str, link: str | None) -> str: ...
 def replay(
     queue: str,
-    own: _Brought | None,
+    own: _Custom | None,
     link: str,
     seed: int,
     time_ns: Any,

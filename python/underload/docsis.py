@@ -1,7 +1,7 @@
-"""Cable modem configuration files: read, written, checked, recommended.
+"""Reads, writes, checks and recommends cable modem configuration files.
 
-Bytes are the file's content. A secret is the one that the operator's CMTS shares; it is never
-stored.
+Arguments of type bytes are the content of a file. `secret` is the shared secret of the operator's
+CMTS; it is never stored.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Recommendation(NamedTuple):
 def decode(
     content: bytes, form: Literal["toml", "main"] = "toml", *, lenient: bool = False
 ) -> str:
-    """Decodes a file to text: TOML, which has every byte, or the form of the open `docsis` encoder.
-    `lenient` skips duplicates and values that do not fit. Raises `DocsisError`."""
+    """Decodes a file to text: to TOML, which preserves every byte, or to the form of the open
+    `docsis` encoder. `lenient` skips duplicates and values that do not fit. Raises
+    `DocsisError`."""
     return _underload.docsis_decode(bytes(content), form, lenient)
 
 
@@ -49,14 +50,15 @@ def describe(content: bytes, *, lenient: bool = False) -> dict[str, Any]:
 
 
 def encode(text: str, *, secret: bytes | None = None, force: bool = False) -> bytes:
-    """Encodes a text of either form. With a secret all integrity checks are computed; without one
-    those of the text remain. Raises `DocsisError` if the file breaks a rule, unless `force`d:
-    then the checks that need no secret are computed."""
+    """Encodes a text of either form. With a secret, all integrity checks are computed; without a
+    secret, the file has the checks that the text contains. Raises `DocsisError` if the file breaks
+    a rule; with `force` the file is encoded all the same, with the checks that need no secret."""
     return _underload.docsis_encode(text, secret, force)
 
 
 def check(content: bytes, *, secret: bytes | None = None) -> list[Finding]:
-    """Returns the findings about a file. Without a secret the CMTS's check is skipped."""
+    """Returns the findings about a file. Without a secret, the integrity check of the CMTS is not
+    verified."""
     text, words = _underload.docsis_check(bytes(content), secret)
     found = json.loads(text)
     return [Finding(it["rule"], it["severity"], says) for it, says in zip(found, words)]

@@ -1,4 +1,5 @@
-"""Environments for learning, by Gymnasium's interface: the simulator, steered step by step.
+"""Gymnasium environments for reinforcement learning, in which an agent controls the simulator step
+by step.
 
     import underload as ul
 
@@ -6,7 +7,7 @@
     seen, info = environment.reset(seed=1)
     seen, reward, terminated, truncated, info = environment.step([0.1])
 
-The course depends on the settings, the seed and the actions alone. Needs gymnasium and NumPy.
+An episode depends only on the settings, the seed and the actions. Needs gymnasium and NumPy.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class _Steered(gymnasium.Env[Vector, Vector]):
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
             "an environment under way cannot be pickled; "
-            "give vector environments a function that makes one: lambda: ul.env(...)"
+            "give vector environments a function that creates one: lambda: ul.env(...)"
         )
 
 
@@ -106,18 +107,19 @@ def _within(action: Vector, low: float) -> float:
 
 
 class CongestionControl(_Steered):
-    """Choose the congestion window of one TCP flow, step by step.
+    """An environment in which the agent chooses the congestion window of a TCP flow.
 
-    Action, shape (1,), -1 to 1: the window is multiplied by 2 to the power of it, between 2
-    segments and eight times the bandwidth-delay product.
+    Action, shape (1,), -1 to 1: the window is multiplied by 2 to the power of the action, and stays
+    between 2 segments and eight times the bandwidth-delay product.
 
-    Observation, shape (6,), of the step: payload delivered over what the link could carry; smoothed
-    round trip over the base one; window, and segments in flight, over the bandwidth-delay product;
-    packets sent again; packets marked.
+    Observation, shape (6,), of the last step: delivered payload divided by the link's capacity;
+    smoothed round trip divided by the base round trip; window divided by the bandwidth-delay
+    product; segments in flight divided by the bandwidth-delay product; retransmitted packets;
+    marked packets.
 
-    Reward: delivered over capacity, less `delay_weight` times the queueing delay in base round
-    trips, less a hundredth for each packet sent again. An episode is `steps` steps and is truncated
-    then. With further `flows`, such as `["cubic"]`, the link is shared with these.
+    Reward: the first observation, minus `delay_weight` times the queueing delay in base round
+    trips, minus 0.01 for each retransmitted packet. An episode is truncated after `steps` steps.
+    Further `flows`, such as `["cubic"]`, share the link.
     """
 
     def __init__(
@@ -171,16 +173,16 @@ class CongestionControl(_Steered):
 
 
 class QueueManagement(_Steered):
-    """Choose how often a queue signals congestion, step by step.
+    """An environment in which the agent chooses how often a queue signals congestion.
 
-    Action, shape (1,), 0 to 1: each arrival is marked, or dropped if it cannot be, with this
-    probability to the power of three (useful ones are small).
+    Action, shape (1,), 0 to 1: its cube is the probability with which each arrival is marked, or
+    dropped if it is not ECN-capable. The cube, because useful probabilities are small.
 
-    Observation, shape (5,): time that the backlog takes to leave, over `target`; payload delivered
-    over what the link could carry; packets dropped, and marked, in the step; the action before.
+    Observation, shape (5,), of the last step: the time to send the backlog, divided by `target`;
+    delivered payload divided by the link's capacity; dropped packets; marked packets; the action.
 
-    Reward: delivered over capacity, less `delay_weight` times that first number. An episode is
-    `steps` steps and is truncated then.
+    Reward: the second observation, minus `delay_weight` times the first. An episode is truncated
+    after `steps` steps.
     """
 
     def __init__(

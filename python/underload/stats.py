@@ -1,9 +1,9 @@
-"""The statistics that reports are made of, over your numbers.
+"""The statistics of reports, for your own numbers.
 
 Every function takes a list, or an array of floats of shape (n,), which is not copied. Samples of
-one trial follow one another through one queue: they are far from independent, and an interval over
-them is too narrow. Take one number per trial, or say which samples belong together
-(`cluster_quantiles`).
+one trial follow one another through one queue: the samples are far from independent, and an
+interval over them is too narrow. Use one number per trial, or `cluster_quantiles` with the trial of
+each sample.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MannWhitney(NamedTuple):
     """Pairs in which the first group's value is larger; a tie counts one half."""
     p_value: float
     superiority: float
-    """The share of such pairs; 0.5 for equal groups."""
+    """`u` as a share of all pairs; 0.5 for equal groups."""
     method: str
     """`exact` (up to 20 values per group, without ties) or `normal`."""
 
@@ -79,7 +79,8 @@ class ClusterQuantile(NamedTuple):
 
     estimate: float | None
     low: float | None
-    """The lower end, by drawing clusters; `None` if too few clusters reach past the quantile."""
+    """The lower end, by resampling clusters; `None` if too few clusters have values beyond the
+    quantile."""
     high: float | None
 
 
@@ -116,7 +117,8 @@ def hodges_lehmann(
 
 
 def kolmogorov_smirnov(first: Any, second: Any) -> KolmogorovSmirnov:
-    """Returns the largest distance of the groups' distribution functions."""
+    """Returns the largest distance between the distribution functions of two groups, and its
+    significance (Kolmogorov and Smirnov)."""
     return KolmogorovSmirnov(*_underload.kolmogorov_smirnov(_floats(first), _floats(second)))
 
 
@@ -133,8 +135,9 @@ def cluster_quantiles(
     seed: int = 1,
 ) -> list[ClusterQuantile]:
     """Returns quantiles of positive values that come in clusters, such as the tests of one line.
-    The intervals show how they vary with other clusters (400 draws of clusters; the same `seed` has
-    the same draws). Values are binned to half a percent. `clusters`: the cluster of each value."""
+    The intervals show how the quantiles vary with the clusters: clusters are resampled 400 times,
+    and equal seeds give equal resamples. Values are binned to half a percent. `clusters`: the
+    cluster of each value."""
     numbers: dict[Any, int] = {}
     labels = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
     each = [numbers.setdefault(label, len(numbers)) for label in labels]

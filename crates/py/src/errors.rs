@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use underload_run::chain;
 use underload_run::scenario::{ScenarioError, ScenarioErrors};
 
-/// Returns an exception of `underload._errors` by its name.
+/// Returns an exception of the package `underload` by its name.
 pub fn raise<'py>(py: Python<'py>, class: &str, arguments: impl PyCallArgs<'py>) -> PyErr {
     let made = || -> PyResult<PyErr> {
-        let class = py.import("underload._errors")?.getattr(class)?;
+        let class = py.import("underload")?.getattr(class)?;
         Ok(PyErr::from_value(class.call1(arguments)?))
     };
     made().unwrap_or_else(|error| error)

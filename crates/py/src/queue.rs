@@ -216,7 +216,7 @@ impl Queue {
         })
     }
 
-    /// Returns when a queue that shapes may send its next packet, as of the last dequeue.
+    /// Returns the time at which a shaping queue may send its next packet, as of the last dequeue.
     #[getter]
     fn not_before_ns(&self) -> Option<u64> {
         self.not_before
@@ -309,7 +309,7 @@ impl Link {
         Ok(arrived)
     }
 
-    /// Returns when to poll next; `None` if not before another packet.
+    /// Returns the time of the next poll; `None` if no event is due before another packet is sent.
     fn next_ns(&mut self) -> Option<u64> {
         // Packets that arrived before the last call can be polled now.
         exclusive(&mut self.path).next_event().map(|time| time.as_nanos().max(self.clock.0))
