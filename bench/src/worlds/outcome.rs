@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_a_short_reason_and_another_error_none() {
+    fn a_refusal_has_a_short_reason_and_other_errors_have_none() {
         let refused = |text| refusal("bode/step", "bode/bbr", text);
         let text = "error: bode/step: variant bode/bbr: path.down_queue: there is no Linux queue \
                     `bode`; known: fifo\n";

@@ -462,7 +462,7 @@ mod tests {
         let request = redirects.join().expect("it ended");
         assert!(String::from_utf8_lossy(&request).contains("secret"), "the right one was asked");
         there.set_nonblocking(true).expect("as asked");
-        let waiting = there.accept().map(drop).expect_err("nobody came");
+        let waiting = there.accept().map(drop).expect_err("no client connected");
         assert_eq!(waiting.kind(), ErrorKind::WouldBlock);
     }
 

@@ -4,12 +4,13 @@
 //! crate carries it out.
 //!
 //! - [`device`]: runs a device.
-//! - [`identity`], [`client`], [`address`]: its key, its requests, and where they may go.
+//! - [`identity`], [`client`], [`address`]: the key of a device, its requests, and the
+//!   addresses to which it may send them.
 //! - [`spool`]: results on disk.
-//! - [`measure`]: a run, with the library of `underload measure`.
-//! - `member`: a measurement server of a fleet (the feature of that name).
-//! - [`reach`]: the addresses that are measured to.
-//! - [`arguments`]: the command line of all programs that are agents.
+//! - [`measure`]: measures one run with the library of `underload measure`.
+//! - `member`: a measurement server of a fleet (feature `member`).
+//! - [`reach`]: the addresses of servers that an agent may measure.
+//! - [`arguments`]: the command line of every program that runs an agent.
 //!
 //! The agent uses threads without an async runtime, so that it fits beside a router's own work.
 

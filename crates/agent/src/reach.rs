@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_in_the_networks_that_the_registries_say() {
+    fn addresses_are_classified_by_the_special_purpose_registries() {
         let global = addresses(
             "1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 \
              128.0.0.1 172.15.255.255 172.32.0.0 192.167.255.255 192.169.0.0 198.17.255.255 \

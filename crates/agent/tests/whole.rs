@@ -97,7 +97,7 @@ fn answer(stream: &TcpStream, server: &ServerAddress, seen: &Mutex<Seen>) -> Opt
     }
     let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
     reader.read_exact(&mut body).ok()?;
-    let mut seen = seen.lock().expect("nobody panicked");
+    let mut seen = seen.lock().expect("no thread panicked");
     seen.paths.push(path.clone());
     let header = |name: &str| headers.get(name).map_or("", String::as_str);
     let request = Authenticated {
@@ -276,10 +276,10 @@ fn a_device_from_its_enrolment_to_its_removal() {
         watched.store(true, Ordering::Relaxed);
     });
     let words = Mutex::new(Vec::new());
-    let tell = |text: &str| words.lock().expect("nobody panicked").push(text.to_owned());
+    let tell = |text: &str| words.lock().expect("no thread panicked").push(text.to_owned());
     let end = run(config(&stand_in, directory.path(), "good"), &stop, &tell);
-    let words = words.into_inner().expect("nobody panicked");
-    let seen = stand_in.seen.lock().expect("nobody panicked");
+    let words = words.into_inner().expect("no thread panicked");
+    let seen = stand_in.seen.lock().expect("no thread panicked");
     assert_eq!(end.expect("it ran"), End::Removed, "{words:?} {seen:?}");
     let results: Vec<_> = seen.stored.iter().flat_map(|it| &it.results).collect();
     let [first, second] = results[..] else { panic!("{results:?} {words:?}") };
@@ -383,7 +383,7 @@ fn a_server_that_reports_nothing_gets_no_more_bytes_than_the_home_allows() {
 }
 
 #[test]
-fn a_server_in_another_network_than_the_orchestrators_is_not_connected_to() {
+fn only_servers_in_the_orchestrators_network_are_contacted() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("bound");
     listener.set_nonblocking(true).expect("as asked");

@@ -250,7 +250,7 @@ fn the_reordering_option_reorders_packets() {
 }
 
 #[test]
-fn a_busy_link_passes_what_its_rate_says() {
+fn a_busy_link_passes_packets_at_its_rate() {
     for (spec, bits_per_second) in [
         ("3mbit", 3_000_000.0),
         ("steps:0s=3mbit,20ms=0bit,25ms=700kbit,repeat=40ms", 1_762_500.0),

@@ -59,7 +59,7 @@ fn deliver(spec: &str, sent: &[u8]) -> (Vec<(usize, u8)>, Recorder) {
 }
 
 #[test]
-fn marks_fall_on_ect_packets_alone_with_the_probability_asked_for() {
+fn only_ect_packets_are_marked_with_the_requested_probability() {
     let sent: Vec<u8> = (0..40_000_u32).map(|id| id as u8).collect();
     let (arrived, told) = deliver("1gbit:mark=10%,loss=20%,overhead=18B", &sent);
     assert!(arrived.is_sorted());

@@ -362,7 +362,7 @@ fn the_check_of_commands_finds_invalid_ones() {
     assert_eq!(started("ExecStart=/bin/true"), None);
     assert_eq!(started("#   systemctl edit underload-serve"), None);
     let wrong = started("#   sudo -u underload underload serve token rotat --keys k  # once");
-    assert!(problem(&wrong.expect("it is told")).is_some());
+    assert!(problem(&wrong.expect("an error message")).is_some());
     assert_eq!(variables("a ${X-} ${Y:?} ${Z}"), BTreeSet::from(["X", "Y", "Z"]));
     let named = named_options("with `--world=sim` or `underload link --up L -- ls --all` alone");
     let names: Vec<&str> = named.iter().map(|(option, _)| option.as_str()).collect();

@@ -20,7 +20,8 @@ pub struct Arguments {
 
 const PROGRAM: &str = "underload-fleet";
 
-/// Replaces this process: signals and exit status are the other's. Returns only on failure.
+/// Replaces this process by `underload-fleet`, which then receives its signals and sets its exit
+/// status. Returns only on failure.
 pub fn run(arguments: &Arguments, options: console::Options) -> anyhow::Error {
     let error = Command::new(program())
         .arg0("underload fleet")

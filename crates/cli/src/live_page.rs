@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_reloads_and_says_how_far_the_run_is() {
+    fn the_page_reloads_and_shows_the_progress_of_the_run() {
         let text = "[path]\nup = \"5mbit\"\n[phases]\nidle = \"100ms\"\nload = \"100ms\"\n\
                     ramp = \"0s\"\ndrain = \"0s\"\n[[flow]]\nkind = \"probe\"\n";
         let scenario = Scenario::parse(text, "short").expect("a scenario");

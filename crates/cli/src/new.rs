@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_is_asked_again() {
+    fn an_invalid_answer_repeats_the_question() {
         let answers = "fast\n5mbit\n\n\nfifo,fq_codel, pie\nmany\n2\n1\nflight\ngame, page\n";
         let asked = answered(answers).expect("a scenario");
         let names: Vec<&str> = asked.variants.iter().map(|variant| variant.name.as_str()).collect();

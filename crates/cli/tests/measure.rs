@@ -230,7 +230,7 @@ fn a_server_says_where_it_listens_as_one_document() {
     let tools = told["other_tools"].as_array().unwrap();
     let of: Vec<&str> = tools.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
     assert_eq!(of, ["nq", "stamp"]);
-    // The addresses that it names answer.
+    // The printed addresses answer.
     for at in [&told["metrics"], &tools[0]["address"]] {
         TcpStream::connect(at.as_str().unwrap()).unwrap();
     }

@@ -194,7 +194,7 @@ fn a_responsiveness_test_leaves_a_run_too() {
 
 /// A command that M-Lab's rules forbid is refused without a request to a server.
 #[test]
-fn m_labs_rules_for_repeated_tests_are_kept() {
+fn m_labs_rules_for_repeated_tests_are_respected() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["measure", "ndt7", "--every", "30min", "--accept-terms"]);
     let said = words(&output.stderr);

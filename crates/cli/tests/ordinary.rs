@@ -1,4 +1,4 @@
-//! Ordinary questions, written as somebody would who has not read the code, and the sentences that
+//! Ordinary questions, written by a person who has not read the code, and the sentences that
 //! answer them. A person reads the snapshot whenever it changes: each answer has to be true, to the
 //! question, and never empty.
 

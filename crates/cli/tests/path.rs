@@ -324,7 +324,7 @@ fn every_profile_of_a_link_is_named_with_its_direction() {
 }
 
 #[test]
-fn bad_input_is_told_from_failure() {
+fn bad_input_and_failure_have_different_statuses() {
     let folder = tempfile::tempdir().expect("a folder");
     let status = |arguments: &[&str]| {
         let output = underload(arguments, folder.path()).output().expect("the program starts");

@@ -21,7 +21,7 @@ const LIVE_ONLY: [&str; 5] =
     ["call/browser", "call/cellular", "film/browser", "page/browser", "page/guideline"];
 
 #[test]
-fn every_built_in_scenario_says_what_is_true_of_it() {
+fn every_built_in_scenario_prints_true_sentences() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let listed = underload(&["scenarios", "--json"], folder.path());
     let rows: Value = serde_json::from_slice(&listed.stdout).expect("one document");

@@ -134,7 +134,7 @@ fn both_tables_are_exported_as_csv() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_before_the_first_measurement() {
+fn invalid_requests_are_refused_before_the_first_measurement() {
     let folder = folder();
     let measure = |more: &[&str]| {
         // No server listens at port 1, so an error for another reason was found before connecting.
@@ -426,7 +426,7 @@ fn a_missed_published_number_fails_only_on_request() {
 }
 
 #[test]
-fn colours_and_silence_are_as_asked_for() {
+fn colour_and_quiet_options_are_respected() {
     let folder = folder();
     let (status, out, errors) = outcome(&["--color=always", "queues", "codle"], folder.path());
     assert_eq!((status, out.as_str()), (Some(2), ""));

@@ -95,7 +95,7 @@ fn run(command: &str, folder: &Path) -> String {
 }
 
 #[test]
-fn what_the_documentation_shows_is_what_is_printed() {
+fn documented_output_equals_printed_output() {
     let (mut count, mut wrong) = (0, String::new());
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page");

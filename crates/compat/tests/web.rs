@@ -658,7 +658,7 @@ fn open_afresh(browser: &mut Browser, address: &str) {
 const STORED: &str = "document.querySelectorAll('#history-rows tr').length";
 
 /// Asserts that the history has the measured result, and that the result's link shows the same
-/// words: as a result of this browser, and once the history is deleted as somebody else's.
+/// words: first as a result of this browser, and after deletion of the history as a foreign result.
 fn assert_shared(browser: &mut Browser) {
     let verdict = text_of(browser, "verdict");
     let uses = text_of(browser, "uses");

@@ -38,7 +38,7 @@ fn a_folder_is_made_private_and_one_that_others_can_enter_is_refused() {
 }
 
 #[test]
-fn a_private_folder_of_another_user_is_refused_and_may_be_read() {
+fn a_private_directory_of_another_user_is_refused_for_writing_only() {
     if user() != 0 {
         eprintln!("SKIPPED a folder of another user: only root can give folders away");
         return;

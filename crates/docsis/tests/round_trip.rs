@@ -74,7 +74,7 @@ fn extension(code: u8, inner: Scope, depth: usize) -> BoxedStrategy<Tlv> {
     prop_oneof![general, vendor].boxed()
 }
 
-/// Up to a few settings of an aggregate, in any order, sometimes unknown types among them.
+/// A few settings of an aggregate in random order, sometimes including unknown types.
 fn settings(scope: Scope, depth: usize) -> BoxedStrategy<Vec<Tlv>> {
     let most = if depth > 2 { 3 } else { 7 };
     let known = (0..scope.len().max(1)).prop_flat_map(move |index| match scope.get(index) {

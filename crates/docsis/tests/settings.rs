@@ -7,7 +7,7 @@ use underload_docsis::schema::{self, Field, Kind};
 use underload_docsis::{Config, Tlv, Value, text};
 
 const LIST: &str = include_str!("data/settings.csv");
-/// Type 94, which the list gives the name of type 93, so that the name does not distinguish them.
+/// Type 94, which the list gives the name of type 93. The tests therefore identify it by number.
 const MISNAMED: &str = "94";
 /// Maximum number of bytes of a generated value, so that it fits into every aggregate.
 const LONGEST: usize = 100;
@@ -260,7 +260,7 @@ fn the_ranges_of_the_list_are_allowed_here() {
 }
 
 #[test]
-fn no_other_setting_has_a_name_of_its_own() {
+fn no_other_setting_has_a_name() {
     let known: std::collections::BTreeSet<_> = facts().into_iter().map(|fact| fact.codes).collect();
     let mut more = Vec::new();
     let mut open = vec![(Vec::new(), schema::TOP)];

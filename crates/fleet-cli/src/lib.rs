@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kept_page_says_what_the_program_says() {
+    fn the_reference_page_matches_the_program() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/fleet.md");
         assert_eq!(fs::read_to_string(path).unwrap_or_default(), reference());
     }

@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(read_lines[1].region, "south");
         let read_lines = read("model,tier_up_bit_per_s\nXB7,\nXB8,35000000\n").expect("lines");
         let rates: Vec<u64> = read_lines.iter().map(|line| line.tier_up_bit_per_s).collect();
-        assert_eq!(rates, [0, 35_000_000], "an empty cell is what nobody said");
+        assert_eq!(rates, [0, 35_000_000], "an empty cell is unknown");
         let told = read("model,tier_up_bit_per_s\nXB7,1000000000000001\n").expect_err("no rate");
         assert!(told.contains("line 2") && told.contains("petabit"), "{told}");
         let told = read("model,tier_up_bit_per_s\nXB7,35mbit\n").expect_err("no number");

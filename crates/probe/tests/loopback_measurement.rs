@@ -226,7 +226,7 @@ fn a_refused_flow_ends_the_measurement_with_the_reason() {
 }
 
 #[test]
-fn a_broken_flow_is_named_and_the_rest_goes_on() {
+fn a_broken_flow_is_named_and_the_others_continue() {
     let FarEnd { _reflector, load_server, endpoints } =
         far_end(LoadServerConfig::default(), FarClock::Shared);
     let mut load_server = Some(load_server);

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_what_happened_in_it() {
+    fn a_window_counts_its_packets() {
         let mut tally = Tally::new(ms(0), true);
         send(&mut tally, 0);
         tally.dropped(&Meta::new(700, 0), DropReason::Loss);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_holds_what_happened_since_the_last_whatever_the_windows_are() {
+    fn a_row_counts_since_the_last_row_for_any_window() {
         let mut tally = Tally::new(ms(0), false);
         send(&mut tally, 0);
         tally.end_window(ms(5), offered(1));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_has_a_counter_of_its_own() {
+    fn every_reason_has_a_separate_counter() {
         let mut tally = Tally::new(ms(0), false);
         for (times, reason) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(DropReason::ALL[reason as usize], reason);

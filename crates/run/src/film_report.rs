@@ -10,7 +10,7 @@ use underload_sim::application::video::{LADDER, Viewing};
 
 use crate::call_stats::{nanos, quantile};
 
-/// What the page reports at the end of its flow. Times are in ms since the flow began.
+/// The report of the page at the end of its flow. Times are in ms since the flow began.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct FilmReport {

@@ -25,7 +25,7 @@ pub(crate) struct PageTiming {
     pub objects: u32,
 }
 
-/// What a browser did until its flow stopped.
+/// The page loads of a browser until its flow stopped.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PageLoads {
     pub finished: Vec<PageTiming>,

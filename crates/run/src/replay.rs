@@ -123,7 +123,7 @@ pub struct Replay {
 /// The packets whose fates are unknown, and settled packets that arrived after one of them.
 struct Fates {
     pending: VecDeque<Row>,
-    /// Number of the first row in `pending`, in order of arrival.
+    /// Index of the first row of `pending`, in order of arrival.
     first: u64,
     arrivals: Count,
     first_arrival: Option<Time>,

@@ -286,7 +286,7 @@ mod interactive_video {
     }
 
     #[test]
-    fn a_call_goes_both_ways_unless_told_otherwise() {
+    fn a_call_has_both_directions_by_default() {
         let names = |direction: &str| {
             let text = format!(
                 "[path]\nup = \"10mbit\"\nrtt = \"40ms\"\nup_queue = \"fifo:limit=1000p\"\n\
@@ -364,7 +364,7 @@ mod cloud_game_l4s {
     }
 
     #[test]
-    fn an_l4s_queue_is_not_taken_for_a_classic_one_and_keeps_the_lag_short() {
+    fn an_l4s_queue_is_not_classified_as_classic_and_keeps_the_lag_short() {
         for (queue, rtt_ms) in [("dualpi2", 10.0), ("dualpi2:profile=rfc", 40.0)] {
             let record = beside_a_download(queue, &format!("{rtt_ms}ms"));
             let get = |name| value(&record, "play", name);

@@ -192,7 +192,7 @@ impl SweepProgress for StopsAfter {
 }
 
 #[test]
-fn a_worker_elsewhere_computes_the_same_rows() {
+fn a_remote_worker_computes_equal_rows() {
     let sweep = sweep_of(GRID, SCENARIO);
     let folder = tempfile::tempdir().expect("a folder");
     let (tables, cells) = whole(&sweep, &folder.path().join("here"), 2);
@@ -216,7 +216,7 @@ fn a_worker_elsewhere_computes_the_same_rows() {
 }
 
 #[test]
-fn a_worker_elsewhere_needs_no_files() {
+fn a_remote_worker_needs_no_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("scenario.toml").display().to_string();
     let times: Vec<String> = (1..=50).map(|ms| ms.to_string()).collect();

@@ -146,25 +146,25 @@ fn held_to_its_grant(direction: Direction, over_tcp: bool) {
 }
 
 #[test]
-fn tcp_up_is_held_to_its_grant() {
+fn tcp_up_is_limited_to_its_grant() {
     let body = || held_to_its_grant(Direction::Up, true);
-    in_a_network_of_its_own("tcp_up_is_held_to_its_grant", body);
+    in_a_network_of_its_own("tcp_up_is_limited_to_its_grant", body);
 }
 
 #[test]
-fn tcp_down_is_held_to_its_grant() {
+fn tcp_down_is_limited_to_its_grant() {
     let body = || held_to_its_grant(Direction::Down, true);
-    in_a_network_of_its_own("tcp_down_is_held_to_its_grant", body);
+    in_a_network_of_its_own("tcp_down_is_limited_to_its_grant", body);
 }
 
 #[test]
-fn udp_up_is_held_to_its_grant() {
+fn udp_up_is_limited_to_its_grant() {
     let body = || held_to_its_grant(Direction::Up, false);
-    in_a_network_of_its_own("udp_up_is_held_to_its_grant", body);
+    in_a_network_of_its_own("udp_up_is_limited_to_its_grant", body);
 }
 
 #[test]
-fn udp_down_is_held_to_its_grant() {
+fn udp_down_is_limited_to_its_grant() {
     let body = || held_to_its_grant(Direction::Down, false);
-    in_a_network_of_its_own("udp_down_is_held_to_its_grant", body);
+    in_a_network_of_its_own("udp_down_is_limited_to_its_grant", body);
 }

@@ -1,4 +1,4 @@
-//! Shapes an access line with the kernel's queues, and leaves nobody without a network.
+//! Shapes an access line with the kernel's queues, and never leaves a machine without a network.
 //!
 //! Whatever is changed is recorded first, and undone unless the user confirms it. The rules are
 //! functions without a clock, a file or a process; [`machine`] executes them.

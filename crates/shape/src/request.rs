@@ -1,4 +1,4 @@
-//! What a user asks for: the device, the rates, the queue, and the overhead of the line.
+//! The request of a user: the device, the rates, the queue, and the overhead of the line.
 
 use std::fmt::{self, Write as _};
 
@@ -202,7 +202,7 @@ const CAKE: &str = "cake";
 /// the rate.
 const CAKE_MQ: &str = "cake_mq";
 
-/// What the line adds to each IP packet.
+/// The bytes that the line adds to each IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overhead {

@@ -31,7 +31,7 @@ const PACKET_BYTES: u64 = 1_514;
 /// Full packets that may wait on any line: one is sent while another arrives.
 const PACKETS: u64 = 2;
 
-/// What a measurement found about a direction that it loaded.
+/// The findings of a measurement about a loaded direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
     pub goodput: Rate,

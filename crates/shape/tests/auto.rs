@@ -97,7 +97,7 @@ fn reading() -> impl Strategy<Value = (i64, Vec<Answer>, u64)> {
 
 proptest! {
     #[test]
-    fn whatever_is_read_the_rate_is_within_its_bounds_and_changes_by_at_most_twice(
+    fn for_any_readings_the_rate_stays_in_bounds_and_at_most_doubles(
         min in 1_u64..1_000_000_000,
         factor in 1_u64..10_000,
         up in any::<bool>(),

@@ -389,7 +389,7 @@ proptest! {
 }
 
 #[test]
-fn permanent_files_say_where_they_belong() {
+fn permanent_files_name_their_path() {
     let both = request(Some(18), Some(90), "cake", "docsis");
     let up = request(Some(18), None, "cake", "docsis");
     let write = |format: Format, request: &Request| format.write(request, &device());

@@ -84,7 +84,7 @@ fn a_sparse_marked_flow_does_not_feel_classic_uploads() {
 }
 
 #[test]
-fn a_scalable_upload_beside_classic_ones_starves_nobody_and_fills_the_link() {
+fn a_scalable_upload_beside_classic_ones_starves_none_and_fills_the_link() {
     let uploads = [Algorithm::Cubic, Algorithm::Cubic, Algorithm::Prague];
     let one_queue = trial("docsis-pie", &uploads);
     for queue in ["docsis-lld", PROACTIVE] {
@@ -170,7 +170,7 @@ fn queue_protection_redirects_a_greedy_flow_but_no_game() {
     let game = outcome.record.flows.iter().find(|flow| flow.name == "game").unwrap();
     let metric = |name: &str| game.metrics.iter().find(|metric| metric.name == name)?.value;
     assert_eq!(metric("updates_lost_up"), Some(0.0));
-    // 10 ms up, 20 down, at most the ramp of marking and a packet each way.
+    // Round trip: 10 ms up, 20 ms down, and at most the marking ramp and one packet each way.
     assert!(metric("round_trip_max").is_some_and(|ms| ms < 33.0), "{:?}", game.metrics);
 }
 

@@ -14,7 +14,7 @@ use support::{config, up_link, watch};
 
 fn own(make: fn(Setup) -> Box<dyn CongestionControl>, like: Algorithm) -> FlowConfig {
     let own = OwnControl { name: "own:mine".to_owned(), make: Arc::new(make) };
-    // Of the algorithm only the slow start exit is used.
+    // With an own control only the algorithm's exit from slow start is used.
     let tcp = TcpConfig { own: Some(own), ..TcpConfig::of(like) };
     FlowConfig::new("tcp", FlowKind::Tcp(tcp))
 }

@@ -21,7 +21,7 @@ pub struct Qdisc {
     pub is_unknown: bool,
 }
 
-/// What a queue discipline did since it was created, and its present backlog.
+/// The counters of a queue discipline since its creation, and its present backlog.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Counts {
     pub sent_bytes: u64,

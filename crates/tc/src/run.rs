@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_says_what_to_do() {
+    fn each_failure_has_advice() {
         let cake = Command::tc("qdisc replace dev eth0 root handle 756c: cake bandwidth 5mbit");
         let clsact = Command::tc("qdisc add dev eth0 clsact");
         let ifb = Command::ip("link add name ifb-u2 type ifb");

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_percents_are_taken() {
+    fn only_whole_percents_are_accepted() {
         for percent in 0..=100 {
             let spec = alloc::format!("fq-pie:ecn-prob={percent}%");
             let expected = PieLinuxConfig::percent_q56(percent);
@@ -149,7 +149,7 @@ mod tests {
     /// A bulk flow overloads the link for 10 s. A second flow sends one packet every 20 ms: it
     /// loses none and waits at most for the bulk flow's turn, two packets.
     #[test]
-    fn a_sparse_flow_is_neither_dropped_nor_held_up() {
+    fn a_sparse_flow_is_neither_dropped_nor_delayed() {
         let mut queue = config("fq-pie:ecn=on").unwrap().build::<()>(&Rng::new(2));
         let packet = |len, flow| {
             let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(len, flow) };

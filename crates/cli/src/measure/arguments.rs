@@ -382,7 +382,7 @@ mod tests {
 
     /// Before anything is measured.
     #[test]
-    fn what_cannot_be_measured_is_refused_at_once() {
+    fn invalid_measurements_are_refused_before_they_start() {
         #[derive(clap::Parser)]
         struct CommandLine {
             #[command(flatten)]

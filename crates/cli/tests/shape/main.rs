@@ -218,8 +218,8 @@ fn kill(process: i32) {
 }
 
 #[test]
-fn whatever_is_killed_the_network_is_as_before() {
-    let Some(world) = World::new("whatever_is_killed_the_network_is_as_before") else { return };
+fn the_network_is_restored_after_any_kill() {
+    let Some(world) = World::new("the_network_is_restored_after_any_kill") else { return };
     let before = world.state();
     for moment in 0..25 {
         let mut applying = world.start(&["--within", "1s"]);
@@ -331,8 +331,10 @@ fn only_one_of_several_processes_shapes() {
 }
 
 #[test]
-fn what_cannot_be_shaped_is_refused_with_advice() {
-    let Some(world) = World::new("what_cannot_be_shaped_is_refused_with_advice") else { return };
+fn devices_that_cannot_be_shaped_are_refused_with_advice() {
+    let Some(world) = World::new("devices_that_cannot_be_shaped_are_refused_with_advice") else {
+        return;
+    };
     let before = world.state();
     let apply = |words: &[&str]| world.shape(&[&["apply", "--yes"], words].concat());
     for (words, status, expected) in [
@@ -447,8 +449,8 @@ fn the_rates_of_a_followed_line_change_and_its_end_restores_the_queues() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused() {
-    let Some(world) = World::new("what_cannot_be_followed_is_refused") else { return };
+fn lines_that_cannot_be_followed_are_refused() {
+    let Some(world) = World::new("lines_that_cannot_be_followed_are_refused") else { return };
     let before = world.state();
     let follow = |words: &[&str]| world.shape(&[&["auto", "--yes", "--dev", "v0"], words].concat());
     let rates = ["--up-min", "5mbit", "--up-max", "9mbit"];

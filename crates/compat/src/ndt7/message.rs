@@ -115,7 +115,7 @@ mod tests {
         "BytesReceived":517,"ElapsedTime":250200,"Options":7},"Origin":"server"}"#;
 
     #[test]
-    fn what_the_reference_server_writes_is_read() {
+    fn messages_of_the_reference_server_are_parsed() {
         let read = Measurement::decode(REAL).unwrap();
         assert_eq!((read.rtt_us, read.rtt_min_us), (Some(43_210.0), Some(20_500.0)));
         assert_eq!(read.moved, Some((1_048_576.0, 250_125.0)));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_that_waits_for_the_share_is_held_back_and_readings_are_bounded() {
+    fn a_load_waiting_for_the_share_is_delayed_and_readings_are_bounded() {
         let transfer = Transfer::default();
         assert_eq!(transfer.inside_json(), "{\"readings\":[],\"held_back\":false}");
         let (tick, wait) = (Duration::from_millis(10), Duration::from_millis(2));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn table_2_goes_by_the_nearest_rate() {
+    fn table_2_uses_the_nearest_rate() {
         assert_eq!(table_2(10_000_000).1, 51_200);
         assert_eq!(table_2(300_000).0, 1_000_000);
         assert_eq!(table_2(3_000_000).0, 2_000_000);

@@ -311,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic_or_point_outside(
+        fn any_bytes_are_classified_without_a_panic_and_inside_the_packet(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
             version in prop_oneof![Just(0x45u8), Just(0x4f), Just(0x60), any::<u8>()],
             next in prop_oneof![Just(0u8), Just(43), Just(44), Just(51), Just(60), Just(TCP)],

@@ -30,7 +30,7 @@ pub struct Shaping {
     pub is_shaper: bool,
 }
 
-/// What a veth device counts on top of an IP packet.
+/// Bytes that a veth device counts in addition to an IP packet.
 const ETHERNET_BYTES: i64 = 14;
 /// Handles of the queue and of what follows the link.
 pub(super) const QUEUE: &str = "10:";

@@ -14,7 +14,7 @@ use underload_record::tally::{Curves, Row};
 use super::plan::Hop;
 use super::statistics::QueueCounters;
 
-/// What Linux counted at both queues. A direction without a queue has no record.
+/// The counters of Linux at both queues. A direction without a queue has no record.
 #[derive(Clone, Debug)]
 pub struct QueuesReport {
     links: Vec<Link>,

@@ -25,8 +25,8 @@ pub struct Steps {
     pub loaded: &'static str,
 }
 
-/// Simulates a built-in scenario with the given changes of its text. The scenario's lines are told
-/// apart by their number; without numbers each trial is a line.
+/// Simulates a built-in scenario with the given changes of its text. A line of the
+/// scenario is identified by its number; without numbers each trial is a line.
 pub fn simulate(
     name: &str,
     changes: &[(&str, String)],

@@ -110,7 +110,7 @@ const INVALID_MUCH_PERCENT: u64 = 10;
 impl Arguments {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         if !self.listen.ip().is_loopback() {
-            let what = "only an address of loopback is accepted; from elsewhere, use ssh -L";
+            let what = "expected a loopback address; from another machine, use ssh -L";
             return Err(bad_input(anyhow!("--listen {}: {what}", self.listen)));
         }
         // The port belongs to the network of the caller, and namespaces are created before threads.
@@ -130,7 +130,7 @@ impl Arguments {
         let mut demo = interrupt.explain(built)?;
         relay::start(listener, demo.service.address())?;
         let mut out = std::io::stdout().lock();
-        writeln!(out, "pages: http://{pages}/ (for {} s; Ctrl-C ends it)", self.seconds)?;
+        writeln!(out, "pages: http://{pages}/ (for {} s; Ctrl-C ends the demo)", self.seconds)?;
         writeln!(out, "token: {}", demo.desk.token())?;
         for (what, address) in LINKS {
             writeln!(out, "{what}: http://{pages}/{address}")?;
@@ -305,7 +305,7 @@ impl Demo {
         let (home, is_mended) = (&self.homes[*place], count == 0);
         home.line.cut();
         let what = if is_mended { "for 20 s" } else { "for good" };
-        note!("line {} is cut in the middle of a run, {what}", home.line.number);
+        note!("line {} is disconnected during a run, {what}", home.line.number);
         if !is_mended {
             home.stop();
         }
@@ -347,16 +347,16 @@ impl Demo {
                 writeln!(out, "  {sentence}")?;
             }
         }
-        writeln!(out, "\n{} runs are over: {}", account.stored(), account.words())?;
+        writeln!(out, "\n{} runs have ended: {}", account.stored(), account.words())?;
         if account.owed > 0 {
             writeln!(out, "without an outcome yet: {}", account.owed)?;
         }
         let (missing, double) = self.collected.missing_and_double()?;
         if missing <= account.owed && double == 0 {
-            writeln!(out, "each run that is over has exactly one outcome")?;
+            writeln!(out, "each ended run has exactly one outcome")?;
         } else {
             let what = "which is a defect of this program";
-            writeln!(out, "{missing} have no outcome and {double} have two, {what}")?;
+            writeln!(out, "{missing} ended runs have no outcome and {double} have two, {what}")?;
         }
         for home in &self.homes {
             if let Some(failure) = home.failure() {

@@ -193,7 +193,7 @@ fn alone_it_measures_latency_only_and_without_a_lease() {
     let Task::Ask { .. } = driven.next(&IDLE) else { panic!() };
     driven.hear(answer(None));
     assert!(!driven.agent.is_away());
-    assert!(driven.wait(&IDLE) == SECOND * 600, "and no run of its own any more");
+    assert!(driven.wait(&IDLE) == SECOND * 600, "and no more unscheduled runs");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn a_device_stops_for_good_once_its_removal_is_stated_again_a_day_later() {
 }
 
 #[test]
-fn a_removal_that_is_taken_back_or_repeated_stops_no_device() {
+fn a_withdrawn_or_replayed_removal_stops_no_device() {
     let mut driven = Driven::begin(Memory::default());
     driven.next(&IDLE);
     driven.hear(removed(WALL_MS));
@@ -394,7 +394,10 @@ fn a_full_disk_is_waited_for_and_then_the_result_counts_as_lost() {
         assert!(matches!(driven.next(&IDLE), Task::Keep(_)), "{tries}");
         driven.hear(News::NotKept);
         if tries == 0 {
-            assert!(matches!(driven.next(&IDLE), Task::Release { .. }), "nobody waits for it");
+            assert!(
+                matches!(driven.next(&IDLE), Task::Release { .. }),
+                "the server does not wait for the run"
+            );
             driven.hear(News::Released);
         }
         if tries + 1 < KEEP_TRIES {

@@ -85,11 +85,11 @@ pub trait Store: Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leases<'a> {
     Of(DeviceId),
-    /// Of runs that load a line of this segment.
+    /// Leases of runs that load a line of this segment.
     LoadedIn(&'a str),
-    /// At the server with this name.
+    /// Leases at the server with this name.
     At(&'a str),
-    /// Expired at this instant.
+    /// Leases that have expired at this instant.
     ExpiredAt(u64),
     /// Leases that expire after this instant.
     ExpiringAfter(u64),

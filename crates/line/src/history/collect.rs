@@ -155,7 +155,7 @@ pub fn collect(directory: &Path, now_s: i64) -> Result<Collected, HistoryError> 
         match run_of(numbers, &prefix(numbers), now_s) {
             Ok(run) if !run.steps.is_empty() => collected.runs.push(run),
             Err(Some(wrong_clock)) => collected.skipped.push(wrong_clock),
-            // The reason is useless for a removed run, because nobody can look at its files.
+            // The reason is useless for a removed run, because its files no longer exist.
             _ if removed.contains_key(&numbers.run) => {}
             _ => {
                 let time = &numbers.started;

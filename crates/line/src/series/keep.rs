@@ -264,7 +264,7 @@ mod tests {
         let removed: Vec<String> =
             removed::read(directory.path()).unwrap().into_iter().map(|run| run.run).collect();
         assert_eq!(removed, ["day-01", "day-02"]);
-        // Of `mine`.
+        // The warning concerns `mine`.
         assert_eq!(keeper.warned.borrow().len(), 1);
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-03", "day-04", "mine"]);

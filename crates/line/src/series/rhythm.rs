@@ -53,7 +53,7 @@ impl Rhythm {
 mod tests {
     use super::*;
 
-    /// As the specification's own program draws them: mean 21,600 s, kept from 2,160 to 54,000.
+    /// The specification's program draws pauses with a mean of 21,600 s, from 2,160 to 54,000 s.
     #[test]
     fn pauses_between_public_tests_are_exponential_and_within_the_limits_of_m_lab() {
         let mut random = Rng::new(1);

@@ -298,7 +298,7 @@ fn carried(outcome: &TrialOutcome) -> f64 {
     rates.sum::<u64>() as f64
 }
 
-/// The verdict on a place, and what is true of it.
+/// The verdict on a simulated place, and the true segment of the delay.
 struct Judged {
     place: Place,
     location: Location,

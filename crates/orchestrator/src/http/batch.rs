@@ -303,7 +303,7 @@ mod tests {
             // Few tests receive these signals.
             let _ = self.come.send(());
             // A disconnected gate counts as open.
-            let _ = self.gate.lock().expect("nobody panicked").recv();
+            let _ = self.gate.lock().expect("no thread panicked").recv();
             self.begun.fetch_add(1, Ordering::SeqCst);
             self.memory.begin(needs)
         }
@@ -330,7 +330,7 @@ mod tests {
         let words = Arc::<Mutex<Vec<String>>>::default();
         let heard = Arc::clone(&words);
         let tell: Tell = Arc::new(move |said| {
-            heard.lock().expect("nobody panicked").push(said.to_owned());
+            heard.lock().expect("no thread panicked").push(said.to_owned());
         });
         let writers = Writers::start(vec![Box::new(store)], waiting_max, &clock, &tell);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -425,7 +425,7 @@ mod tests {
         }
         assert_eq!(answers[7], Err(NotDone::Away { what: "no".to_owned() }));
         assert!(matches!(answers[9], Err(NotDone::Broken { .. })), "{:?}", answers[9]);
-        let words = scene.words.lock().expect("nobody panicked");
+        let words = scene.words.lock().expect("no thread panicked");
         let told = |what: &str| words.iter().filter(|said| said.contains(what)).count();
         assert!((1..=2).contains(&told("a request failed: the store is away: no")), "{words:?}");
         assert!((1..=2).contains(&told("a request failed: a rule panicked")), "{words:?}");

@@ -99,8 +99,8 @@ mod tests {
     fn long(begun: mpsc::Sender<()>) -> (mpsc::Sender<()>, impl FnOnce() -> Result<(), Problem>) {
         let (end, ended) = mpsc::channel::<()>();
         let question = move || {
-            begun.send(()).expect("somebody looks");
-            ended.recv().expect_err("only the end is told");
+            begun.send(()).expect("the test receives");
+            ended.recv().expect_err("the sender is dropped");
             Ok(())
         };
         (end, question)

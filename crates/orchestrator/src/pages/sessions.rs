@@ -221,7 +221,7 @@ mod tests {
             let other = Claim { sha256: number.to_string(), ..claim() };
             sessions.remember(other, None, 10_001);
         }
-        let known = sessions.known.lock().expect("nobody panicked");
+        let known = sessions.known.lock().expect("no thread panicked");
         assert!(known.len() <= REMEMBERED);
     }
 }

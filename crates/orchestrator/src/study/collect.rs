@@ -18,7 +18,7 @@ pub(super) const HOUR: &str = "hour";
 const CELLS_MOST: usize = 1 << 26;
 /// Memory of a line, and of a series, beside its bins, in bins.
 const CELLS_OF_ONE: usize = 64;
-/// Memory of a group of a series, in bins.
+/// Memory that a group of a series takes, as a number of bins.
 const CELLS_OF_GROUP: usize = 6;
 /// Maximum number of values of an attribute; further values are one group.
 const VALUES_MOST: usize = 4_096;

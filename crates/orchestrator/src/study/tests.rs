@@ -91,7 +91,7 @@ fn run(line: u8, at_ms: u64, moved: u64, low: &[f64], bulk: &[f64]) -> StoredRes
 }
 
 #[test]
-fn round_trips_inside_the_load_are_a_series_of_their_own() {
+fn round_trips_inside_the_load_are_a_separate_series() {
     let results: Vec<StoredResult> = (1..=4)
         .map(|line| {
             let mut stored = run(line, 0, 35, &[20.0; 50], &[21.0; 50]);
@@ -344,7 +344,7 @@ fn published_numbers_are_shown_beside_the_plan_that_repeats_their_study() {
         })
         .collect();
     let mut found = study_of(&results);
-    assert!(found.published.is_empty(), "it repeats nobody's study");
+    assert!(found.published.is_empty(), "the plan repeats no published study");
     found.plan = "comcast-study".to_owned();
     let numbers = published::numbers(&found);
     let measured: Vec<f64> = numbers.iter().filter_map(|number| number.measured).collect();

@@ -242,7 +242,7 @@ fn requests_in_flight_are_answered_before_shutdown() {
     // Sends all but the last byte. The server's `100 Continue` shows that it has begun the request.
     std::io::Write::write_all(&mut stream, &bytes[..bytes.len() - 1]).expect("it is sent");
     let mut told = [0; GO_ON.len()];
-    std::io::Read::read_exact(&mut stream, &mut told).expect("it is told");
+    std::io::Read::read_exact(&mut stream, &mut told).expect("an error message");
     assert_eq!(&told, GO_ON);
     let address = fleet.address();
     let Fleet { running, .. } = fleet;

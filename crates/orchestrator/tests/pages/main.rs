@@ -309,7 +309,7 @@ fn actions_need_an_operator_and_a_form_of_their_session() {
     ] {
         assert_eq!(session.post("/plans/stop", headers, &body).status, 403, "{body}");
     }
-    assert!(served.done.lock().expect("nobody panicked").is_empty());
+    assert!(served.done.lock().expect("no thread panicked").is_empty());
     let id = synthetic::id(1);
     for (path, field) in [
         ("/plans/stop", format!("plan={PLAN}")),
@@ -319,7 +319,7 @@ fn actions_need_an_operator_and_a_form_of_their_session() {
         let answer = operator.post(path, "", &format!("form={form}&{field}"));
         assert_eq!(answer.status, 303, "{path}: {}", answer.body);
     }
-    let done = served.done.lock().expect("nobody panicked").clone();
+    let done = served.done.lock().expect("no thread panicked").clone();
     let ana = |action| ("ana".to_owned(), action);
     assert_eq!(
         done,
@@ -341,7 +341,7 @@ fn actions_need_an_operator_and_a_form_of_their_session() {
     let mut status = [0; 12];
     let read = stream.read_exact(&mut status);
     assert!(sent.is_err() || read.is_err() || &status == b"HTTP/1.1 413", "{status:?}");
-    assert_eq!(served.done.lock().expect("nobody panicked").len(), 3, "nothing was applied");
+    assert_eq!(served.done.lock().expect("no thread panicked").len(), 3, "nothing was applied");
     let out = operator.post("/logout", "", &format!("form={form}"));
     assert!(out.headers["set-cookie"].contains("Max-Age=0"), "{:?}", out.headers);
 }
@@ -370,9 +370,9 @@ fn a_plan_with_mistakes_keeps_its_text_and_a_check_applies_nothing() {
     let checked = send(good, "check");
     assert_eq!(checked.status, 200, "{}", checked.body);
     assert!(checked.body.contains("It is not applied yet"), "{}", checked.body);
-    assert!(served.done.lock().expect("nobody panicked").is_empty());
+    assert!(served.done.lock().expect("no thread panicked").is_empty());
     assert_eq!(send(good, "apply").status, 303);
-    assert_eq!(served.done.lock().expect("nobody panicked").len(), 1);
+    assert_eq!(served.done.lock().expect("no thread panicked").len(), 1);
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl<S: Store + 'static> Operate for Desk<S> {
         name: &str,
         sha256: &str,
     ) -> Result<Option<Operator>, StoreError> {
-        let mut store = self.store.lock().expect("nobody panicked");
+        let mut store = self.store.lock().expect("no thread panicked");
         operator::who_has(store.begin(&Needs::default())?.as_mut(), now_ms, name, sha256)
     }
 
@@ -46,7 +46,7 @@ impl<S: Store + 'static> Operate for Desk<S> {
         if *action == Action::StopPlan("no-such-plan".to_owned()) {
             return Ok(Err("there is no plan `no-such-plan`".to_owned()));
         }
-        let mut done = self.done.lock().expect("nobody panicked");
+        let mut done = self.done.lock().expect("no thread panicked");
         done.push((operator.name.clone(), action.clone()));
         Ok(Ok(()))
     }

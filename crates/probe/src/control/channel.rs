@@ -1,4 +1,4 @@
-//! Messages over TLS, each with a time limit, so that a silent or slow peer blocks nobody else.
+//! Messages over TLS, each with a time limit, so that a silent or slow peer does not block others.
 //!
 //! Within one call a TLS library may read and write its connection any number of times. A limit
 //! that is checked between calls therefore fails: a peer that sends one byte now and then keeps the

@@ -67,7 +67,7 @@ pub struct Granted {
     pub dscp_allowed: u64,
 }
 
-/// What the server has reported about a running session.
+/// The server's reports about a running session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionNews {
     /// The granted rate, not the line, limited the load towards the server.

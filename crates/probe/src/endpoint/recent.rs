@@ -1,4 +1,4 @@
-//! What a running prober has just measured, for a live view.
+//! The latest measurements of a running prober, for a live view.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

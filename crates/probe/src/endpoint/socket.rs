@@ -175,7 +175,7 @@ mod tests {
     /// A socket that is bound to all of a machine's addresses answers from the one that was asked.
     #[test]
     #[cfg(target_os = "linux")]
-    fn an_answer_comes_from_the_address_that_was_asked() {
+    fn an_answer_comes_from_the_probed_address() {
         let far = UdpSocket::bind("0.0.0.0:0").unwrap();
         let port = far.local_addr().unwrap().port();
         let mut far = ProbeSocket::new(far, "far").unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_from_the_address_that_was_asked_over_ipv6() {
+    fn an_answer_comes_from_the_probed_address_over_ipv6() {
         let Ok(far) = UdpSocket::bind("[::]:0") else {
             eprintln!("SKIPPED an answer over IPv6: there is no IPv6 here");
             return;

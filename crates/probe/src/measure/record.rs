@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reflector_that_answers_before_it_is_asked_is_named() {
+    fn a_reflector_that_answers_before_the_request_is_named() {
         assert_eq!(forged(&answered(|sequence, sent_ns| (sequence, sent_ns + 20_000_000))), None);
         let early = answered(|sequence, sent_ns| (sequence + 5, sent_ns + 20_000_000));
         assert_eq!(early[0].answered, 0, "no probe has a round trip of less than nothing");

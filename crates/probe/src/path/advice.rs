@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_the_server_held_up_says_nothing_of_the_line() {
+    fn a_load_delayed_by_the_server_proves_nothing_about_the_line() {
         let text = include_str!("../../tests/data/path_evidence.jsonl");
         let cell: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let evidence: Evidence = serde_json::from_value(cell["evidence"].clone()).unwrap();

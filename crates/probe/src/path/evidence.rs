@@ -72,7 +72,7 @@ impl Control {
     }
 }
 
-/// What the probes showed. Delays are in ms above `base_rtt_ms`; shares are 0 to 1.
+/// Measurements of the probes. Delays are in ms above `base_rtt_ms`; shares are 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Kind of congestion control of the load in the first stage.
@@ -118,7 +118,7 @@ pub struct Delay {
     pub at_top: f64,
 }
 
-/// What the probes showed under a UDP load above the bottleneck's rate. Delays in ms.
+/// Measurements of the probes under a UDP load above the bottleneck's rate. Delays in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
     /// Median delay of best effort probes in the first half.

@@ -1,5 +1,5 @@
-//! What a path does to packets: which markings survive, where they change, how DSCP 45 is treated,
-//! and which kind of queue is at the bottleneck.
+//! Examines how a path treats packets: which markings survive, where they change, how DSCP 45 is
+//! treated, and which kind of queue is at the bottleneck.
 //!
 //! | module | question | answer from |
 //! |---|---|---|

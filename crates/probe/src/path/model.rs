@@ -315,7 +315,7 @@ mod tests {
             .components_for(Control::LossBased)
             .map(|component| component.log_likelihood(&vector))
             .collect();
-        // What is left is noise of the same size in both.
+        // The remaining noise is equally large in both.
         assert!((both[0].0 - both[1].0).abs() < 6.0, "{both:?}");
         assert!(both.iter().all(|(_, distance)| *distance < 3.0), "{both:?}");
         let nothing = [None; FEATURES];

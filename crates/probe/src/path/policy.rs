@@ -12,7 +12,7 @@ use underload_record::schema::{Direction, Ecn, Marking};
 use super::hops::Change as HopChange;
 use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 
-/// What a direction does to the DSCP and ECN fields.
+/// The changes that a direction makes to the DSCP and ECN fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "policy")]
 pub enum Policy {

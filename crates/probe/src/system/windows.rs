@@ -27,7 +27,7 @@ impl<T: AsSocket> AsFd for T {
     }
 }
 
-/// States of a socket to wait for, and those that hold.
+/// The socket states that a poll waits for and those that it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PollFlags(i16);
 

@@ -5,7 +5,7 @@ use super::stamp::{BASE_LEN, ReflectorPacket, SenderPacket};
 use super::tlv::{Tlv, TlvFlags, Tlvs, tlv_type};
 use super::{ErrorEstimate, NtpTimestamp, WireError};
 
-/// What the reflector's socket reports about a request.
+/// The properties of a request that the reflector's socket reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When the request arrived, by the wall clock.

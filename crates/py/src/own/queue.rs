@@ -51,7 +51,7 @@ pub struct Backlog(Held);
 getters! {
     Backlog(inner): format!("Backlog(packets={}, bytes={})", inner.packets, inner.bytes);
     packets: u32 => inner.packets;
-    /// As the link charges them.
+    /// Bytes, as the link charges them.
     bytes: u64 => inner.bytes;
 }
 

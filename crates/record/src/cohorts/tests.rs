@@ -177,7 +177,7 @@ fn a_cohort_that_loses_3_percent_is_worse_than_one_that_delays_all_by_10_ms() {
 /// Checks the coverage of the intervals: of many studies with a known effect, counts those whose
 /// interval contains it; of as many without an effect, counts those that report one.
 #[test]
-fn intervals_hold_the_truth_as_often_as_they_say() {
+fn intervals_contain_the_true_value_at_their_confidence() {
     let studies = 200;
     let (mut held, mut stratified, mut false_alarms) = (0, 0, 0);
     for number in 0..studies {

@@ -47,7 +47,7 @@ fn limits_belong_to_the_worse_grade() {
 }
 
 #[test]
-fn steps_of_one_name_are_told_apart() {
+fn steps_with_equal_names_are_distinguished() {
     let step = |ms| LoadedStep {
         step: "up".to_owned(),
         valid: true,

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_known_upside_down() {
+    fn an_inverted_ratio_is_recognised() {
         let variants = ["bode/a", "bode/b", "codel/a", "codel/b"];
         let mut wanted = plot("{line}/*");
         wanted.relative_to = "bode/*".to_owned();

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_arranged_only_where_both_groups_are_small() {
+    fn the_exact_rank_test_is_used_only_for_small_groups() {
         let (large, _) = large();
         for (first, second) in [(&SMALL_A[..], &large[..]), (&large[..], &SMALL_A[..])] {
             let found = mann_whitney(first, second, Alternative::TwoSided).expect("finite values");

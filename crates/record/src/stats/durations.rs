@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_the_largest() {
+    fn overlong_durations_count_in_the_largest_bucket() {
         let mut histogram = Histogram::new();
         histogram.record(0);
         histogram.record(u64::MAX);

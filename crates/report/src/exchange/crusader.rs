@@ -62,7 +62,7 @@ struct Stream {
     data: Rows<Point>,
 }
 
-/// Bytes moved up to a time.
+/// The number of bytes transferred until a time.
 #[derive(Deserialize)]
 struct Point {
     time: Time,

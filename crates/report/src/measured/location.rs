@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_access_line_has_no_cure_of_its_own() {
+    fn only_the_access_line_has_no_specific_cure() {
         assert!(cure(PathSegment::Local).is_some_and(|cure| cure.contains("Wi-Fi")));
         assert_eq!(cure(PathSegment::Access), None);
     }

@@ -170,7 +170,7 @@ pub(crate) struct Listed {
     pub key: &'static str,
     /// As written, or the default; `None` if the key is absent and its default is no value.
     pub value: Option<String>,
-    /// The default in words; `None` if the default is a value, or if there is none.
+    /// The description of the default; `None` if the default is a value, or if the key has none.
     pub default: Option<&'static str>,
 }
 

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_come_as_often_as_their_weights_say() {
+    fn choices_have_the_frequency_of_their_weights() {
         let values = ["a", "b", "c"].map(str::to_owned).to_vec();
         let choice =
             Distribution::choice(values.clone(), Some(vec![1.0, 0.0, 3.0])).expect("valid");

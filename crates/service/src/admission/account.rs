@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_have_a_rate_of_their_own_and_pay_from_the_volume() {
+    fn probes_have_a_separate_rate_and_are_charged_to_the_volume() {
         let account = Account::new(&grant(0, 0, 1_000_000));
         let probe = |now_ns| account.admits_probe(now_ns, 1_500);
         let burst = (0..1_000).filter(|_| probe(0)).count();

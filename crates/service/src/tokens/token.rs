@@ -472,7 +472,7 @@ mod tests {
             assert!(news.len() == 1 && news[0].contains("no token is accepted"), "{news:?}");
             private(&bytes);
             assert!(desk.check(&token, ask()).is_ok(), "{index}");
-            assert_eq!(desk.news().len(), 1, "told once more: they are back");
+            assert_eq!(desk.news().len(), 1, "reported once: the keys are readable again");
         }
     }
 

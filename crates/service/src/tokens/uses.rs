@@ -331,7 +331,7 @@ mod tests {
             let later = NOW + SKEW;
             assert!(uses.refuse([8; 16], (later, SOON), 1, later).is_none(), "new ones are good");
             drop(uses);
-            assert!(!is_good(&mut open(directory.path()), 2, NOW), "still void, and told once");
+            assert!(!is_good(&mut open(directory.path()), 2, NOW), "still void, and reported once");
         }
     }
 

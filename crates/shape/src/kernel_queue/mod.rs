@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_bpf_queue_cannot_do_is_refused_by_name() {
+    fn settings_that_bpf_queues_lack_are_refused_by_name() {
         for (spec, expected) in [
             ("bode:ecn=on", "ecn=on: a BPF queue cannot mark packets"),
             ("docsis-pie:rate=1mbit,ecn=on", "ecn=on"),

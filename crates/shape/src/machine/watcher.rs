@@ -1,4 +1,4 @@
-//! The process that undoes a change which nobody confirms.
+//! The process that undoes an unconfirmed change.
 //!
 //! The watcher is this program again, in a session of its own, so that neither a closed terminal
 //! nor a killed shell ends it. Its standard input is a pipe from the process that applies the
@@ -20,7 +20,7 @@ use crate::record::{Action, Record, watch};
 
 /// Interval between looks at the record.
 const POLL: Duration = Duration::from_millis(100);
-/// What the watcher prints when it is ready.
+/// The line that the watcher prints when it is ready.
 const READY: &str = "ready";
 /// How often the watcher tries to undo a change, once a second.
 const TRIES: u32 = 10;

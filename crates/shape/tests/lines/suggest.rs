@@ -1,4 +1,4 @@
-//! What `shape suggest` chooses, on simulated lines in virtual time.
+//! Tests the choices of `shape suggest` on simulated lines in virtual time.
 
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};

@@ -31,7 +31,7 @@ pub enum ProbeSchedule {
 }
 
 impl Default for ProbeConfig {
-    /// As the live probe: open loop every 20 ms with 52 bytes of payload.
+    /// The defaults of the live probe: open loop, every 20 ms, with 52 bytes of payload.
     fn default() -> Self {
         let schedule = ProbeSchedule::Open { interval: Span::from_millis(20) };
         Self { schedule, payload_bytes: 52, ecn: Ecn::NotEct }

@@ -114,7 +114,7 @@ mod tests {
 
     /// `tcp_cwnd_reduction` of Linux, by hand: from 20 to 10.
     #[test]
-    fn each_acknowledgement_allows_what_the_rule_says() {
+    fn each_acknowledgement_allows_the_bytes_of_the_rule() {
         let mut window = Window::new(20);
         window.threshold = 10;
         let mut reduction = Reduction::start(&window, 19);

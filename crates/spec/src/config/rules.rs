@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_stand_for_rules_that_can_be_read() {
+    fn profiles_expand_to_rules_that_parse() {
         for profile in &REMARK_PROFILES {
             let rules = read(profile.name).expect(profile.name);
             assert_eq!(rules.to_string(), profile.rules);

@@ -128,7 +128,7 @@ fn a_modified_journal_does_not_end_a_run() {
 }
 
 #[test]
-fn whatever_fails_the_trials_are_in_the_journal_or_in_the_table() {
+fn after_any_fault_each_trial_is_in_the_journal_or_the_table() {
     // The number of trials that are on disk, and whether the run was completed.
     let action = |root: &Path| {
         let mut synced = 0;

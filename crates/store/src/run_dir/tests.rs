@@ -101,7 +101,7 @@ fn without_run(tree: &Tree) -> Tree {
 }
 
 #[test]
-fn whatever_fails_foreign_files_stay_and_trials_on_the_disk_are_read() {
+fn after_any_fault_foreign_files_stay_and_stored_trials_are_read() {
     let before = users_own();
     let action = |root: &Path| run(&root.join("run"));
     let mut finished_at_last = 0;
@@ -326,7 +326,7 @@ fn no_link_of_a_run_that_is_resumed_leads_to_other_files() {
 }
 
 #[test]
-fn whatever_fails_a_run_that_is_resumed_keeps_its_trials_and_can_be_resumed_again() {
+fn after_any_fault_a_resumed_run_keeps_its_trials_and_can_be_resumed() {
     let start = tempfile::tempdir().unwrap();
     cut_short(&start.path().join("run"), 2);
     let mut before = users_own();

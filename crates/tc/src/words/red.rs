@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_weight_is_the_one_that_tc_derives() {
-        // What iproute2 computes: min 30000, avpkt 1000, burst 55 is 2^-5.
+        // The result of iproute2: min 30000, avpkt 1000, burst 55 is 2^-5.
         assert_eq!(weight_log(55, 30_000, 1_000), Some(5));
         assert_eq!(weight_log(30, 30_000, 1_000), Some(1));
         assert_eq!(weight_log(29, 30_000, 1_000), None);

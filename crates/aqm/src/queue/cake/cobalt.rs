@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn blue_goes_up_by_overflows_and_down_by_idleness_once_per_target() {
+    fn blue_rises_on_overflow_and_falls_when_idle_once_per_target() {
         let mut cobalt = Cobalt::default();
         assert_eq!(cobalt.on_overflow(at(10), &LAW), Blue::Woke);
         assert_eq!(cobalt.on_overflow(at(15), &LAW), Blue::Same);

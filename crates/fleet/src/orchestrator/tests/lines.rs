@@ -94,7 +94,7 @@ fn a_lease_reserves_at_most_the_plans_largest_tier() {
 }
 
 #[test]
-fn a_segment_that_a_device_claims_does_not_hold_back_lines_that_an_operator_put_there() {
+fn a_claimed_segment_does_not_delay_lines_that_an_operator_assigned() {
     let mut fleet = Fleet::ready();
     let (written, neighbour) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
     let (claiming, another) =

@@ -384,7 +384,11 @@ fn agents_use_the_address_of_the_operator_not_of_the_server() {
         Heartbeat { address: ServerAddress { name, address, fingerprint }, ..HEARTBEAT }
     };
     let answer = fleet.say(200, &elsewhere("victim.example:443", "0")).expect("it is alive");
-    assert_eq!(answer.agents_sent_to.as_deref(), Some(&*enrolled_at), "the server is told");
+    assert_eq!(
+        answer.agents_sent_to.as_deref(),
+        Some(&*enrolled_at),
+        "the server receives the address"
+    );
     assert_eq!(at(&mut fleet), (enrolled_at.clone(), fingerprint));
     // A new certificate does not change the address.
     fleet.say(200, &elsewhere(&enrolled_at, "1")).expect("it is alive");

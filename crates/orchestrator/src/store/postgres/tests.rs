@@ -242,7 +242,7 @@ fn orchestrate(url: &str, folder: &Path, results: &[StoredResult], start: &Barri
             change.put_setting("count", (count + new).to_string().as_bytes())?;
             change.commit().map(|()| new)
         });
-        assert_eq!(done, results.len() as u64, "nobody else handed them in");
+        assert_eq!(done, results.len() as u64, "no other test uploaded results");
         keeper.look_again();
         retried(|| keeper.step(START_MS + 5 * DAY_MS));
     }
@@ -605,6 +605,6 @@ fn tables_of_another_version_and_unreachable_databases_are_rejected() {
     assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
     assert!(error.to_string().contains("of version 99, this program reads version 1"), "{error}");
     let away = "postgres://underload@/x?host=%2Fnone";
-    let error = SqlStore::postgres(away).expect_err("nobody is there");
+    let error = SqlStore::postgres(away).expect_err("no server listens");
     assert!(matches!(error, StoreError::Temporary { .. }), "{error:?}");
 }

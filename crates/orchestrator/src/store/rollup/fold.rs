@@ -147,7 +147,7 @@ mod tests {
             let bytes = CellBytes::from(&cell);
             assert_eq!(bytes.read().expect("it is whole"), cell);
             let cut = CellBytes { devices: bytes.devices[1..].to_vec(), ..bytes };
-            assert!(cut.read().is_err(), "a damaged set is told");
+            assert!(cut.read().is_err(), "a damaged set is an error");
         }
     }
 

@@ -12,8 +12,8 @@ use underload_fleet::store::{
 
 use super::cells::{CellBytes, Key, LINE, Level, Subject};
 
-/// Returns whether sums by these dimensions, or outcomes without dimensions, can be computed from
-/// single results only, which are not stored for ever.
+/// Returns whether sums by `by`, or outcomes if `by` is empty, need single results. Single results
+/// are deleted after a time; roll-ups stay.
 pub(crate) fn needs_results(filter: &Filter, by: &[Dimension]) -> bool {
     Question::new(filter, by).level().is_none()
 }

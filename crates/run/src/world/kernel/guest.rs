@@ -19,7 +19,7 @@ use crate::world::live::trial::run_trial;
 pub(super) const REQUEST: &str = "request.json";
 pub(super) const REPORT: &str = "report";
 
-/// What the host asks of a guest.
+/// A request of the host to a guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Request {
     pub name: String,
@@ -32,7 +32,7 @@ pub(super) struct Request {
     pub keeps_curves: bool,
 }
 
-/// What a guest answers.
+/// An answer of a guest.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
     Trial(Box<TrialData>),

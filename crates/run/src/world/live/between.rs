@@ -1,4 +1,4 @@
-//! What is between the client and the server of a trial.
+//! The queues and links between the client and the server of a trial.
 
 use std::sync::Arc;
 
