@@ -155,8 +155,8 @@ def sweep(
         file["stop"] = dict(stop)
     if any(custom_algorithms(list(axes.values()))):
         raise ScenarioError(
-            f"{scenario.name}: axes: an algorithm of your own cannot be swept, because a sweep may "
-            "continue later or on another machine; expected built-in algorithms"
+            f"{scenario.name}: axes: a sweep may continue on another machine, and later, "
+            "without an algorithm of your own; expected built-in algorithms"
         )
     file["axis"] = [_axis(key, values) for key, values in axes.items()]
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)

@@ -1,4 +1,4 @@
-// The curves of a measurement over time.
+// Draws the curves of a measurement over time.
 
 import { BUCKET_S, DELAYS, RATES, TOTAL_S } from "./summary.js";
 

@@ -1,11 +1,11 @@
-// Loads the line: downloads without end, or uploads without end.
+// Loads the line with endless downloads or endless uploads.
 
 import { serve, wait } from "./thread.js";
 
 const FLOWS = 3;              // connections; a browser opens six to one server
 const UPLOAD_BYTES = 32 << 20;
 const TELL_MS = 200;
-const INSIDE_MS = 3000;       // the server's readings are waited for so long
+const INSIDE_MS = 3000;       // the longest wait for the server's readings
 
 export class Load {
   // `tell` receives the `bytes` that had arrived `after_ms` after the start, the server's latest

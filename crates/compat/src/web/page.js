@@ -21,7 +21,7 @@ const HOW = {
     "They add the browser's and the server's work and TLS, 1 to 5 ms; a lost packet shows as a late answer."],
 };
 const MIRROR_OPENS_MS = 1000; // the measurement begins without a mirror then
-const ENDS_MS = 5000;         // a part that has not ended by then never does
+const ENDS_MS = 5000;         // a part that has not ended after this time counts as failed
 const DRAW_MS = 500;
 
 const at = (id) => document.getElementById(id);
@@ -36,13 +36,13 @@ class Run {
     this.mirrored = [];
     this.peers = [];
     this.rates = [];
-    this.inside = [];   // round trips of the loading connections, as the server's system has them
+    this.inside = [];   // round trips of the loading connections, from the server's kernel
     this.heldBack = {}; // by phase: whether the server's limit, not the line, held up the load
-    this.refused = {};  // by phase: why the server gave no load, the last time that it did not
+    this.refused = {};  // by phase: the latest reason for which the server refused load
     this.unsent = 0;
     this.lost = { up: 0, down: 0 };
     this.failed = "";
-    this.heard = {};  // callbacks that wait for a message, by its name
+    this.heard = {};  // callbacks, by the name of the message that they wait for
   }
 
   // Handles a message from a part. Each part counts time from its start request, so the parts'
@@ -221,7 +221,7 @@ function keep(result) {
   try {
     decoded = decode(link);
   } catch {
-    return tabulate(result.rows);   // of no use to others, such as one without an answer
+    return tabulate(result.rows);   // not worth a link, for example without an answer
   }
   const rows = decoded.rows.map((row) => (
     { ...row, refused: result.rows.find((it) => it.phase === row.phase).refused }));

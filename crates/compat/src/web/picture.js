@@ -3,7 +3,7 @@
 import { timeOf } from "./present.js";
 
 const [WIDTH, MARGIN, SCALE] = [760, 20, 2];
-const LINE = 1.4;   // of the size of the text
+const LINE = 1.4;   // relative to the size of the text
 
 const at = (id) => document.getElementById(id);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);

@@ -1,10 +1,10 @@
-// A result in words, in its table, and in the table of this browser's latest ones.
+// Shows a result as sentences and a table, and lists the latest results of this browser.
 
 import { drawHistory } from "./draw.js";
 import { forget, forgetAll, results } from "./history.js";
 import { highest } from "./summary.js";
 
-const BUSY_MS = 10;   // a smaller delay within this device is not reported
+const BUSY_MS = 10;   // smaller delays within this device are not reported
 const at = (id) => document.getElementById(id);
 
 // The time of a result, on the clock of this device.
@@ -14,7 +14,7 @@ export function timeOf({ started_s: startedS }) {
 
 const idleOf = (rows) => rows.find((row) => row.phase === "idle")?.p50 ?? null;
 
-// The rows under load that have all numbers on which a grade depends.
+// Returns the rows under load that have all numbers for a grade.
 function gradable(rows) {
   if (idleOf(rows) === null) return [];
   return rows.filter((row) => row.phase !== "idle" && !row.no_load && row.of_sent && row.rate !== null);
@@ -48,7 +48,7 @@ async function judgements(results) {
   return results.map(() => null);
 }
 
-// The sentences of a result that depend on its judgement, and those that explain what it lacks.
+// Returns the sentences that depend on the judgement, and those that explain missing numbers.
 function verdict(rows, judged) {
   const loaded = rows.filter((row) => row.phase !== "idle");
   const none = loaded.filter((row) => row.no_load).map((row) => (
@@ -69,7 +69,7 @@ function qualityOf(row, judged) {
   return scores.length ? Math.min(...scores) : null;
 }
 
-// Of this device alone: a datagram that never left it, and how late the probes' thread woke up.
+// The delays within this device: of datagrams that never leave it, and of its probing thread.
 function busy(rows) {
   const worst = (row) => [row.mirror_ms, row.held_up_ms].map((own) => [own[highest(own)], highest(own)])
     .filter(([ms]) => ms > BUSY_MS).sort((a, b) => b[0] - a[0])[0];

@@ -4,11 +4,11 @@
 
 import { serve, wait } from "./thread.js";
 
-export const PROBE_MS = { channel: 20, fetch: 50 };  // from one probe to the next
+export const PROBE_MS = { channel: 20, fetch: 50 };  // between two probes
 const CHANNEL_HELD_BYTES = 800;  // what the browser may hold back before probes are counted as not sent
-const OPEN_MAX = 40;             // more requests than this under way, and a probe is counted as not sent
+const OPEN_MAX = 40;             // with more requests under way, a probe counts as not sent
 const LOST_MS = 5000;
-const MIRROR_SLOTS = 2;           // from one datagram that stays here to the next
+const MIRROR_SLOTS = 2;           // between two datagrams that stay on this device
 const TELL_MS = 400;
 
 export class Prober {
@@ -25,7 +25,7 @@ export class Prober {
     this.mirrored = [];            // by number: when it was sent, and what it took
     this.unsent = 0;
     this.datagrams = [];           // by number: the probe, and when it was sent
-    this.last = { number: -1, arrived: 0 };  // of the answers: the highest number, what had arrived by then
+    this.last = { number: -1, arrived: 0 };  // of the answer with the highest number: number, arrived probes
     this.requests = new Map();     // by address: the probe, and when it was due
     this.open = 0;
     this.asked = 0;

@@ -2,7 +2,7 @@
 
 import { PROBE_MS } from "./probe.js";
 
-const RAMP_S = 3;             // the start of a load is left out of its numbers
+const RAMP_S = 3;             // the numbers of a load exclude its start
 const LOAD_MBIT_S = 0.05;     // a lower rate loads no line
 const PAUSES_MAX = 0.1;       // largest share of the time in which a refused load may pause
 // Fewest samples for which a quantile is shown, as in the rest of the program.
@@ -19,7 +19,7 @@ export const PHASES = [
 export const TOTAL_S = PHASES.reduce((sum, phase) => sum + phase.seconds, 0) + 1;
 export const DELAYS = ["idle", "down", "up", "down inside", "up inside"];
 export const RATES = ["down", "up"];
-// Why a phase has no grade; the first: it has one.
+// Reasons for which a phase has no grade; `null` for a phase that has one.
 export const NO_LOAD = [null, "the server gave no load", "next to nothing arrived",
   "the server gave load for a part of the time only"];
 
@@ -33,7 +33,7 @@ function told(sorted) {
   return Object.fromEntries(Object.keys(FEWEST).map((name) => [name, one(name)]));
 }
 
-// The name of the highest quantile that is known above the median, if any is.
+// Returns the name of the highest known quantile above the median; `undefined` if none is known.
 export const highest = (quantiles) => ["p99", "p95", "p90"].find((name) => quantiles[name] !== null);
 
 export function summary(run, phase) {
@@ -80,7 +80,7 @@ function ofSent(values, probes) {
   return { quantile: by.quantile, ms };
 }
 
-// Why a phase is no phase under load, if it is none; and what the server said when it refused load.
+// Returns the reason for which a phase was not under load, or `null`, and the server's refusal.
 function without(run, phase, rate, counted) {
   const refused = run.refused[phase] ?? null;
   const [hasLoad, noLoad, nothing, partly] = NO_LOAD;
@@ -91,7 +91,7 @@ function without(run, phase, rate, counted) {
   return { refused, no_load: isPartly ? partly : hasLoad };
 }
 
-// The median of each quarter of a second that has a value, as pairs of its number and the median.
+// Returns pairs of number and median for each quarter of a second that has a value.
 function medians(pairs) {
   const buckets = new Map();
   for (const [seconds, value] of pairs) {
