@@ -402,7 +402,7 @@ impl<P> Link<P> {
     }
 }
 
-/// Not inlined, so that a packet without overhead is not unpacked for it.
+/// Not inlined, so that the compiler does not unpack packets that have no overhead.
 #[cold]
 fn add_overhead(meta: &mut Meta, overhead_bytes: u32) {
     meta.len += overhead_bytes;
