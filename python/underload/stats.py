@@ -36,7 +36,7 @@ class Interval(NamedTuple):
 
     mean: float
     low: float | None
-    """Lower end by Student's t; `None` with fewer than two values."""
+    """`None` with fewer than five values."""
     high: float | None
     confidence: float
     repeats: int
@@ -96,8 +96,11 @@ def quantile(values: Any, q: float) -> float:
 
 
 def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
-    """Returns the mean of independent values, such as one per trial, and its interval (Student's
-    t)."""
+    """Returns the mean of independent values, such as one per trial, and an interval.
+
+    Of up to 30 values the interval is that of order statistics, which holds the median of many more
+    values with the returned confidence; of more values it is Student's, about the mean.
+    """
     return Interval(*_underload.mean_interval(_floats(values), confidence))
 
 

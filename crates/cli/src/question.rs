@@ -72,7 +72,7 @@ pub struct Arguments {
     /// The time under load; 30s are enough for a p99 of a call and of a game.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     load: String,
-    /// Trials of each queue [default: 5; 1 with --live].
+    /// Trials of each queue [default: 6; 1 with --live].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
     /// Seed of the random numbers.

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
+use underload_record::schema::RunRecord;
 use underload_report::{
-    Agreement, LoadError, agreement_table, agreements, load, load_to_show, summary_lines, table,
-    warnings, write_report,
+    Agreement, LoadError, Sentence, agreement_table, agreements, load, load_to_show, summary,
+    summary_lines, table, warnings, write_report,
 };
 use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
@@ -87,15 +88,27 @@ fn load_runs(paths: &[impl AsRef<Path>], show: Show) -> Result<Vec<RunData>, Loa
 pub fn show_run(path: &Path, show: Show) -> anyhow::Result<()> {
     let runs = load_runs(&[path], show)?;
     match runs.as_slice() {
-        [only] => present(path, &runs, &only.record, show),
+        [only] => present(path, &runs, &document(only), show),
         several => show_runs(path, several, show),
     }
 }
 
 /// As [`show_run`]. The JSON is a list of records, even of one run.
 fn show_runs(directory: &Path, runs: &[RunData], show: Show) -> anyhow::Result<()> {
-    let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
-    present(directory, runs, &records, show)
+    let documents: Vec<_> = runs.iter().map(document).collect();
+    present(directory, runs, &documents, show)
+}
+
+/// A record as JSON, with the sentences that the program prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    record: &'a RunRecord,
+    sentences: Vec<Sentence>,
+}
+
+fn document(run: &RunData) -> Document<'_> {
+    Document { record: &run.record, sentences: summary(std::slice::from_ref(run)) }
 }
 
 fn present(

@@ -2,25 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use crate::comparison;
 use crate::fold::{ShareWithin, VariantFold};
 use crate::schema::{Expectation, RunRecord, TrialRecord, VariantSummary, names_variant};
 use crate::shares::Ratio;
-use crate::stats::Pass;
 use crate::summarise::LatencyPools;
 use crate::variants;
 
 /// Computes `summaries` from the trials and the pooled samples, then judges every expectation.
 pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
-    let mut sums = Conclusion::new(run);
-    run.trials.iter().for_each(|trial| sums.add(trial));
-    let mut distances = sums.second_pass();
-    run.trials.iter().for_each(|trial| distances.add(trial));
-    distances.finish(run, pools);
+    let mut conclusion = Conclusion::new(run);
+    run.trials.iter().for_each(|trial| conclusion.add(trial));
+    conclusion.finish(run, pools);
+    run.comparisons = comparison::compare(run);
 }
 
 /// The summary of each variant of a run, and its expectations, from trials that are added one by one.
-///
-/// Every trial is added once here, and again to the [`SecondPass`], in the same order.
 #[derive(Debug)]
 pub struct Conclusion {
     variants: BTreeMap<String, ConcludedVariant>,
@@ -33,6 +30,13 @@ struct ConcludedVariant {
     /// [`VariantSummary`] does not contain them.
     shares: BTreeMap<String, ShareWithin>,
     ratios: BTreeMap<String, Ratio>,
+}
+
+impl ConcludedVariant {
+    fn share(&self, name: &str) -> Option<f64> {
+        let share = self.shares.get(name)?;
+        share.percent(self.fold.headline_probe(share.phase)?)
+    }
 }
 
 impl Conclusion {
@@ -57,44 +61,18 @@ impl Conclusion {
 
     /// Adds a trial; trials of unknown variants are ignored.
     pub fn add(&mut self, trial: &TrialRecord) {
-        self.add_in(Pass::Sums, trial);
-    }
-
-    pub fn second_pass(self) -> SecondPass {
-        SecondPass(self)
-    }
-
-    fn add_in(&mut self, pass: Pass, trial: &TrialRecord) {
         let Some(variant) = self.variants.get_mut(&trial.variant) else { return };
-        variant.fold.add(trial, pass);
-        if !trial.validity.is_valid() {
-            return;
+        variant.fold.add(trial);
+        if trial.validity.is_valid() {
+            variant.ratios.values_mut().for_each(|ratio| ratio.add(trial));
+            variant.shares.values_mut().for_each(|share| share.add(trial));
         }
-        variant.ratios.values_mut().for_each(|ratio| ratio.add(trial, pass));
-        if pass == Pass::Distances {
-            for share in variant.shares.values_mut() {
-                // The variant's headline probe is known only after the first pass.
-                if let Some(probe) = variant.fold.headline_probe(share.phase) {
-                    share.add(trial, probe);
-                }
-            }
-        }
-    }
-}
-
-/// The second pass over the trials: distances from the means of the first pass.
-#[derive(Debug)]
-pub struct SecondPass(Conclusion);
-
-impl SecondPass {
-    pub fn add(&mut self, trial: &TrialRecord) {
-        self.0.add_in(Pass::Distances, trial);
     }
 
     /// Computes `summaries` and the groups of a study, then judges every expectation.
     pub fn finish(self, run: &mut RunRecord, pools: &LatencyPools) {
         let empty = ConcludedVariant::default();
-        let concluded = |name: &str| self.0.variants.get(name).unwrap_or(&empty);
+        let concluded = |name: &str| self.variants.get(name).unwrap_or(&empty);
         let variants = run.variants.iter();
         run.summaries = variants
             .map(|variant| concluded(&variant.name).fold.summary(&variant.name, pools))
@@ -105,7 +83,7 @@ impl SecondPass {
         let value = |summary: &VariantSummary, name: &str| {
             let variant = concluded(&summary.variant);
             variants::metric(summary, name)
-                .or_else(|| variant.shares.get(name)?.percent())
+                .or_else(|| variant.share(name))
                 .or_else(|| variant.ratios.get(name)?.interval().map(|ratio| ratio.mean))
                 .or_else(|| run.study.as_ref()?.cut(&summary.variant, name))
         };

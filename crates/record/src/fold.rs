@@ -1,5 +1,5 @@
-//! Summarises the trials of a variant one by one. Each trial is added in two passes and not stored, so
-//! a million trials need no more memory than ten.
+//! Summarises the trials of a variant one by one. No trial is stored, so a million trials need no more
+//! memory than fifty.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::schema::{
     LatencyMeasure, LatencySummary, Metric, Phase, Quantile, TrialRecord, VariantBottleneck,
     VariantInside, VariantLatency, VariantMetric, VariantSummary,
 };
-use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
+use crate::stats::{CONFIDENCE, RunningMean};
 use crate::summarise::LatencyPools;
 use crate::throughput::{DIRECTIONS, ThroughputFold, link_bit_per_s, utilisation};
 
@@ -26,11 +26,9 @@ pub(crate) struct VariantFold {
 
 impl VariantFold {
     /// Adds a trial; an invalid trial is only counted.
-    pub(crate) fn add(&mut self, trial: &TrialRecord, pass: Pass) {
+    pub(crate) fn add(&mut self, trial: &TrialRecord) {
         let is_valid = trial.validity.is_valid();
-        if pass == Pass::Sums {
-            *(if is_valid { &mut self.valid } else { &mut self.invalid }) += 1;
-        }
+        *(if is_valid { &mut self.valid } else { &mut self.invalid }) += 1;
         if !is_valid {
             return;
         }
@@ -38,22 +36,21 @@ impl VariantFold {
         for latency in &trial.latencies {
             let is_same = |known: &LatencyFold| known.matches(latency);
             entry(&mut self.latencies, &mut hint, is_same, || LatencyFold::new(latency))
-                .add(latency, pass);
+                .add(latency);
         }
         hint = 0;
         for inside in &trial.inside {
             let is_same = |known: &InsideFold| known.total.direction == inside.direction;
-            entry(&mut self.inside, &mut hint, is_same, || InsideFold::new(inside))
-                .add(inside, pass);
+            entry(&mut self.inside, &mut hint, is_same, || InsideFold::new(inside)).add(inside);
         }
         for (fold, direction) in self.throughputs.iter_mut().zip(DIRECTIONS) {
-            fold.add(trial, direction, pass);
+            fold.add(trial, direction);
         }
         hint = 0;
         for link in &trial.bottlenecks {
             let is_same = |known: &BottleneckFold| known.matches(link);
             entry(&mut self.bottlenecks, &mut hint, is_same, || BottleneckFold::new(link))
-                .add(link, pass);
+                .add(link);
         }
         hint = 0;
         for flow in &trial.flows {
@@ -62,13 +59,13 @@ impl VariantFold {
                 let fold =
                     entry(&mut self.metrics, &mut hint, is_same, || MetricFold::new(flow, metric));
                 if let Some(value) = metric.value.filter(|value| value.is_finite()) {
-                    fold.value.push(value, pass);
+                    fold.value.push(value);
                 }
             }
         }
     }
 
-    /// Returns the summary, after both passes.
+    /// Returns the summary of the trials.
     pub(crate) fn summary(&self, variant: &str, pools: &LatencyPools) -> VariantSummary {
         let directions = self.throughputs.iter().zip(DIRECTIONS);
         VariantSummary {
@@ -87,7 +84,7 @@ impl VariantFold {
         }
     }
 
-    /// Returns the probe of [`VariantSummary::headline`]; valid after the first pass.
+    /// Returns the probe of [`VariantSummary::headline`], of the trials so far.
     pub(crate) fn headline_probe(&self, phase: Phase) -> Option<&str> {
         let mut totals = self.latencies.iter().map(|latency| &latency.total);
         let headline = totals.find(|total| {
@@ -118,13 +115,13 @@ fn entry<'a, T>(
 
 /// The mean of each statistic over distributions.
 #[derive(Debug, Default)]
-struct Quantiles([MeanInTwoPasses; Quantile::ALL.len()]);
+struct Quantiles([RunningMean; Quantile::ALL.len()]);
 
 impl Quantiles {
-    fn add(&mut self, distribution: Option<&Distribution>, pass: Pass) {
+    fn add(&mut self, distribution: Option<&Distribution>) {
         let Some(distribution) = distribution else { return };
         for (mean, quantile) in self.0.iter_mut().zip(Quantile::ALL) {
-            mean.push(quantile.of(distribution) as f64, pass);
+            mean.push(quantile.of(distribution) as f64);
         }
     }
 
@@ -157,16 +154,14 @@ impl LatencyFold {
             && total.probe == latency.probe
     }
 
-    fn add(&mut self, latency: &LatencySummary, pass: Pass) {
-        if pass == Pass::Sums {
-            self.total.closed_loop |= latency.closed_loop;
-            self.total.window_ns += latency.window.length_ns();
-            self.total.sent += latency.sent;
-            self.total.lost += latency.lost;
-            self.total.trials_all_lost += u32::from(latency.is_all_lost());
-        }
-        self.over_repeats.add(latency.distribution.as_ref(), pass);
-        self.time_weighted.add(latency.time_weighted.as_ref(), pass);
+    fn add(&mut self, latency: &LatencySummary) {
+        self.total.closed_loop |= latency.closed_loop;
+        self.total.window_ns += latency.window.length_ns();
+        self.total.sent += latency.sent;
+        self.total.lost += latency.lost;
+        self.total.trials_all_lost += u32::from(latency.is_all_lost());
+        self.over_repeats.add(latency.distribution.as_ref());
+        self.time_weighted.add(latency.time_weighted.as_ref());
     }
 
     fn summary(&self, variant: &str, pools: &LatencyPools) -> VariantLatency {
@@ -196,11 +191,9 @@ impl InsideFold {
         Self { total, over_repeats: Quantiles::default() }
     }
 
-    fn add(&mut self, inside: &InsideLatency, pass: Pass) {
-        if pass == Pass::Sums {
-            self.total.values += inside.distribution.count;
-        }
-        self.over_repeats.add(Some(&inside.distribution), pass);
+    fn add(&mut self, inside: &InsideLatency) {
+        self.total.values += inside.distribution.count;
+        self.over_repeats.add(Some(&inside.distribution));
     }
 
     fn summary(&self) -> VariantInside {
@@ -213,8 +206,8 @@ impl InsideFold {
 struct BottleneckFold {
     /// The summary; intervals over repeats are computed at the end.
     total: VariantBottleneck,
-    link_bit_per_s: MeanInTwoPasses,
-    utilisation_percent: MeanInTwoPasses,
+    link_bit_per_s: RunningMean,
+    utilisation_percent: RunningMean,
     sojourn: Quantiles,
     queuing_delay: Quantiles,
 }
@@ -240,18 +233,16 @@ impl BottleneckFold {
             && total.hop == link.hop
     }
 
-    fn add(&mut self, link: &BottleneckSummary, pass: Pass) {
-        if pass == Pass::Sums {
-            add_counters(&mut self.total, link);
-        }
+    fn add(&mut self, link: &BottleneckSummary) {
+        add_counters(&mut self.total, link);
         if let Some(rate) = link_bit_per_s(link) {
-            self.link_bit_per_s.push(rate, pass);
+            self.link_bit_per_s.push(rate);
         }
         if let Some(percent) = utilisation(link) {
-            self.utilisation_percent.push(percent, pass);
+            self.utilisation_percent.push(percent);
         }
-        self.sojourn.add(link.sojourn.as_ref(), pass);
-        self.queuing_delay.add(link.queuing_delay.as_ref(), pass);
+        self.sojourn.add(link.sojourn.as_ref());
+        self.queuing_delay.add(link.queuing_delay.as_ref());
     }
 
     fn summary(&self) -> VariantBottleneck {
@@ -307,13 +298,13 @@ struct MetricFold {
     flow: String,
     name: String,
     unit: String,
-    value: MeanInTwoPasses,
+    value: RunningMean,
 }
 
 impl MetricFold {
     fn new(flow: &FlowRecord, metric: &Metric) -> Self {
         let (flow, name, unit) = (flow.name.clone(), metric.name.clone(), metric.unit.clone());
-        Self { flow, name, unit, value: MeanInTwoPasses::default() }
+        Self { flow, name, unit, value: RunningMean::default() }
     }
 
     fn matches(&self, flow: &FlowRecord, metric: &Metric) -> bool {
@@ -336,8 +327,9 @@ pub(crate) struct ShareWithin {
     quantile: Quantile,
     low_ns: f64,
     high_ns: f64,
-    inside: u64,
-    trials: u64,
+    /// By probe: the trials within the range, and all. Which probe the share is of is known after the
+    /// last trial.
+    probes: BTreeMap<String, (u64, u64)>,
 }
 
 impl ShareWithin {
@@ -351,28 +343,28 @@ impl ShareWithin {
             quantile: Quantile::from_name(statistic)?,
             low_ns: ns(low)?,
             high_ns: ns(high)?,
-            inside: 0,
-            trials: 0,
+            probes: BTreeMap::new(),
         })
     }
 
-    /// Adds a trial if it sent the probe in the phase. A trial that lost all probes is not within
-    /// any range.
-    pub(crate) fn add(&mut self, trial: &TrialRecord, probe: &str) {
-        let latency = trial.latencies.iter().find(|latency| {
-            latency.probe == probe
-                && latency.measure == LatencyMeasure::RoundTrip
-                && latency.window.phase == self.phase
+    /// Adds a trial to the shares of the probes that it sent in the phase. A trial that lost all probes
+    /// is not within any range.
+    pub(crate) fn add(&mut self, trial: &TrialRecord) {
+        let in_phase = trial.latencies.iter().filter(|latency| {
+            latency.measure == LatencyMeasure::RoundTrip && latency.window.phase == self.phase
         });
-        let Some(latency) = latency else { return };
-        let value = latency.distribution.map(|all| self.quantile.of(&all) as f64);
-        self.trials += u64::from(value.is_some() || latency.is_all_lost());
-        let is_inside = value.is_some_and(|ns| (self.low_ns..self.high_ns).contains(&ns));
-        self.inside += u64::from(is_inside);
+        for latency in in_phase {
+            let value = latency.distribution.map(|all| self.quantile.of(&all) as f64);
+            let is_inside = value.is_some_and(|ns| (self.low_ns..self.high_ns).contains(&ns));
+            let (inside, trials) = self.probes.entry(latency.probe.clone()).or_default();
+            *inside += u64::from(is_inside);
+            *trials += u64::from(value.is_some() || latency.is_all_lost());
+        }
     }
 
-    pub(crate) fn percent(&self) -> Option<f64> {
-        percent(self.inside, self.trials)
+    pub(crate) fn percent(&self, probe: &str) -> Option<f64> {
+        let (inside, trials) = self.probes.get(probe)?;
+        percent(*inside, *trials)
     }
 }
 
@@ -449,19 +441,16 @@ mod tests {
     /// The variant of three trials with these medians, ms; `None` for a trial that lost every probe.
     fn variant(medians_ms: [Option<i64>; 3]) -> VariantSummary {
         let mut fold = VariantFold::default();
-        for pass in Pass::BOTH {
-            for p50 in medians_ms {
-                let distribution = p50.map(|ms| Distribution {
-                    count: 9,
-                    p50_ns: ms * 1_000_000,
-                    ..Distribution::default()
-                });
-                let lost = if distribution.is_some() { 0 } else { 9 };
-                let latency =
-                    LatencySummary { sent: 9, lost, distribution, ..LatencySummary::default() };
-                let trial = TrialRecord { latencies: vec![latency], ..TrialRecord::default() };
-                fold.add(&trial, pass);
-            }
+        for p50 in medians_ms {
+            let distribution = p50.map(|ms| Distribution {
+                count: 9,
+                p50_ns: ms * 1_000_000,
+                ..Distribution::default()
+            });
+            let lost = if distribution.is_some() { 0 } else { 9 };
+            let latency =
+                LatencySummary { sent: 9, lost, distribution, ..LatencySummary::default() };
+            fold.add(&TrialRecord { latencies: vec![latency], ..TrialRecord::default() });
         }
         fold.summary("", &LatencyPools::default())
     }
@@ -481,9 +470,9 @@ mod tests {
         let mut share = ShareWithin::parse("idle.rtt.p50.within.0-20").expect("a share");
         for (distribution, lost) in [(Some(Distribution::default()), 0), (None, 9), (None, 0)] {
             let latency = LatencySummary { sent: 9, lost, distribution, ..Default::default() };
-            share.add(&TrialRecord { latencies: vec![latency], ..Default::default() }, "");
+            share.add(&TrialRecord { latencies: vec![latency], ..Default::default() });
         }
-        assert_eq!(share.percent(), Some(50.0), "a trial without any such delay is left out");
+        assert_eq!(share.percent(""), Some(50.0), "a trial without any such delay is left out");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! - [`link`]: counters and series of a link, as every world records them.
 //! - [`tally`]: counts what a link does to its packets, in every world alike.
 //! - [`cohorts`]: compares the cohorts of a plan, line by line.
+//! - [`comparison`]: compares the variants of a run, and decides what is lower, alike or not sure.
 //! - [`history`]: compares the latest runs of one line with its first days.
 //! - [`judgement`]: judges a measured line: grade, added delay, uses, cure.
 //! - [`quality`]: scores a step for applications, by Quality of Outcome.
@@ -20,6 +21,7 @@
 
 pub mod ce_excess;
 pub mod cohorts;
+pub mod comparison;
 pub mod history;
 pub mod judgement;
 pub mod link;
@@ -41,7 +43,7 @@ mod summarise;
 mod throughput;
 mod variants;
 
-pub use conclusion::{Conclusion, SecondPass, conclude};
+pub use conclusion::{Conclusion, conclude};
 pub use metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 pub use stats::CONFIDENCE;
 pub use study::{DAY, LINE};

@@ -7,6 +7,9 @@ use underload_aqm::config::closest;
 use crate::fold::ShareWithin;
 use crate::schema::{Phase, Quantile};
 
+/// Ends the name of a percentile of all probes sent, of which a lost one counts as longer than any answer.
+pub(crate) const OF_SENT: &str = "_of_sent";
+
 const PHASES: [Phase; 2] = [Phase::Idle, Phase::Load];
 /// Metrics of each direction, with their units.
 const DIRECTION_METRICS: [(&str, &str); 7] = [
@@ -45,6 +48,9 @@ pub fn latency_names() -> Vec<(String, &'static str)> {
             let of = |it: Quantile| (format!("{phase}.{measure}.{}", it.name()), "ms");
             names.extend(Quantile::ALL.map(of));
         }
+        let of_sent =
+            |(it, _): (Quantile, f64)| (format!("{phase}.rtt.{}{OF_SENT}", it.name()), "ms");
+        names.extend(Quantile::WITH_SHARE.map(of_sent));
         names.push((format!("{phase}.loss"), "%"));
     }
     names

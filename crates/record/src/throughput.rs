@@ -4,55 +4,55 @@ use crate::schema::{
     BottleneckSummary, Direction, FlowRecord, Phase, TrialRecord, VariantThroughput,
 };
 use crate::shares::{self, Ratio, goodput};
-use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass, jain_index};
+use crate::stats::{CONFIDENCE, RunningMean, jain_index};
 
 pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
 /// A direction of a variant's trials.
 #[derive(Debug, Default)]
 pub(crate) struct ThroughputFold {
-    goodput_bit_per_s: MeanInTwoPasses,
-    link_bit_per_s: MeanInTwoPasses,
-    utilisation_percent: MeanInTwoPasses,
-    jain_index: MeanInTwoPasses,
+    goodput_bit_per_s: RunningMean,
+    link_bit_per_s: RunningMean,
+    utilisation_percent: RunningMean,
+    jain_index: RunningMean,
     /// The ratios between the entries of the first trial; `None` before it.
     ratios: Option<Vec<Ratio>>,
 }
 
 impl ThroughputFold {
     /// Adds a valid trial.
-    pub(crate) fn add(&mut self, trial: &TrialRecord, direction: Direction, pass: Pass) {
+    pub(crate) fn add(&mut self, trial: &TrialRecord, direction: Direction) {
         let rates = |is_wanted: fn(&FlowRecord) -> bool| -> Vec<f64> {
             let flows = trial.flows.iter().filter(|flow| is_wanted(flow));
             flows.filter_map(|flow| goodput(flow, direction)).collect()
         };
         let all = rates(|_| true);
         if !all.is_empty() {
-            self.goodput_bit_per_s.push(all.iter().sum(), pass);
+            self.goodput_bit_per_s.push(all.iter().sum());
         }
         if let Some(link) = load_bottleneck(trial, direction) {
             if let Some(rate) = link_bit_per_s(link) {
-                self.link_bit_per_s.push(rate, pass);
+                self.link_bit_per_s.push(rate);
             }
             if let Some(percent) = utilisation(link) {
-                self.utilisation_percent.push(percent, pass);
+                self.utilisation_percent.push(percent);
             }
         }
         let bulk = rates(|flow| flow.congestion_control.is_some());
         if bulk.len() >= 2
             && let Some(index) = jain_index(&bulk)
         {
-            self.jain_index.push(index, pass);
+            self.jain_index.push(index);
         }
         let ratios = self.ratios.get_or_insert_with(|| shares::ratios(trial, direction));
         for ratio in ratios {
-            ratio.add(trial, pass);
+            ratio.add(trial);
         }
     }
 
     /// Returns `None` if the direction has neither goodput nor link rate.
     pub(crate) fn summary(&self, direction: Direction) -> Option<VariantThroughput> {
-        let of = |mean: &MeanInTwoPasses| mean.interval(CONFIDENCE);
+        let of = |mean: &RunningMean| mean.interval(CONFIDENCE);
         let ratios = self.ratios.iter().flatten();
         let result = VariantThroughput {
             direction,

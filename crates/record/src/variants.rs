@@ -2,13 +2,13 @@
 
 use crate::fold::{ShareWithin, VariantFold, percent};
 use crate::link::merge_sanction;
-use crate::metric_names::{closest_metric, latency_names, metric_names, metric_unit};
+use crate::metric_names::{OF_SENT, closest_metric, latency_names, metric_names, metric_unit};
 use crate::schema::{
-    Direction, Interval, Judged, LatencyMeasure, Phase, Quantile, RunRecord, Sanction, TrialRecord,
-    VariantBottleneck, VariantInside, VariantLatency, VariantSummary, VariantThroughput,
+    Direction, Interval, Judged, LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord,
+    Sanction, TrialRecord, VariantBottleneck, VariantInside, VariantLatency, VariantSummary,
+    VariantThroughput,
 };
 use crate::shares::Ratio;
-use crate::stats::Pass;
 use crate::summarise::LatencyPools;
 
 /// Returns any metric of a variant that an expectation lists; `None` as for [`metric`].
@@ -48,30 +48,47 @@ pub fn unknown_metric(run: &RunRecord, variant: &str, name: &str) -> Option<Stri
     ))
 }
 
-/// Returns a metric of each valid trial of a variant, as if it were the only trial.
+/// Returns a metric of each valid trial of a variant, as if it were the only trial; without trials in
+/// which it falls on a lost probe.
 pub fn metric_over_trials(run: &RunRecord, variant: &str, name: &str) -> Vec<f64> {
-    valid_trials(&run.trials, variant).filter_map(|trial| metric(&alone(trial), name)).collect()
+    let values = valid_trials(&run.trials, variant).filter_map(|it| metric_of_trial(it, name));
+    values.filter(|value| value.is_finite()).collect()
+}
+
+/// Returns a metric of one trial, as if it were the only one of its variant; infinite for a percentile
+/// of all probes sent that falls on a lost one.
+pub(crate) fn metric_of_trial(trial: &TrialRecord, name: &str) -> Option<f64> {
+    let Some(plain) = name.strip_suffix(OF_SENT) else {
+        let trials = std::slice::from_ref(trial);
+        let alone = alone(trial);
+        return metric(&alone, name)
+            .or_else(|| share_of_trials(&alone, trials, name))
+            .or_else(|| ratio_of_flows(&alone, trials, name));
+    };
+    let (probe, plain) = match plain.split_once('/') {
+        Some((probe, plain)) => (Some(probe), plain),
+        None => (None, plain),
+    };
+    let (phase, quantile) = plain.split_once(".rtt.")?;
+    let (phase, quantile) = (Phase::from_name(phase)?, Quantile::from_name(quantile)?);
+    let is_wanted = |latency: &&LatencySummary| {
+        latency.measure == LatencyMeasure::RoundTrip
+            && latency.window.phase == phase
+            && probe.map_or(!latency.closed_loop, |probe| latency.probe == probe)
+    };
+    let latency = trial.latencies.iter().find(is_wanted)?;
+    latency.judged(quantile).map(|judged| judged.as_ns() / 1e6)
 }
 
 /// Returns metrics of one trial, as if it were the only one of its variant.
 pub fn metrics_of_trial(trial: &TrialRecord, names: &[String]) -> Vec<Option<f64>> {
-    let alone = alone(trial);
-    let trials = std::slice::from_ref(trial);
-    let value = |name: &String| {
-        metric(&alone, name)
-            .or_else(|| share_of_trials(&alone, trials, name))
-            .or_else(|| ratio_of_flows(&alone, trials, name))
-            .filter(|value| value.is_finite())
-    };
-    names.iter().map(value).collect()
+    names.iter().map(|name| metric_of_trial(trial, name).filter(|it| it.is_finite())).collect()
 }
 
 /// Returns the summary of a variant with one trial, without its samples.
 fn alone(trial: &TrialRecord) -> VariantSummary {
     let mut fold = VariantFold::default();
-    for pass in Pass::BOTH {
-        fold.add(trial, pass);
-    }
+    fold.add(trial);
     fold.summary(&trial.variant, &LatencyPools::default())
 }
 
@@ -215,6 +232,11 @@ fn latency_metric(summary: &VariantSummary, probe: Option<&str>, name: &str) -> 
         _ => return None,
     };
     let latency = summary.latency(probe, measure, phase)?;
+    if let Some(statistic) = statistic.strip_suffix(OF_SENT) {
+        let is_round_trip = measure == LatencyMeasure::RoundTrip;
+        let quantile = Quantile::from_name(statistic).filter(|_| is_round_trip)?;
+        return latency.judged(quantile).map(|judged| judged.as_ns() / 1e6);
+    }
     Some(latency.value_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
 }
 
@@ -222,20 +244,18 @@ fn latency_metric(summary: &VariantSummary, probe: Option<&str>, name: &str) -> 
 fn share_of_trials(summary: &VariantSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
     let mut share = ShareWithin::parse(name)?;
     let headline = summary.headline(share.phase)?;
-    valid_trials(trials, &summary.variant).for_each(|trial| share.add(trial, &headline.probe));
-    share.percent()
+    valid_trials(trials, &summary.variant).for_each(|trial| share.add(trial));
+    share.percent(&headline.probe)
 }
 
 /// Returns `FLOW/ratio.OTHER`: one entry's goodput over another's, mean over valid trials.
 fn ratio_of_flows(summary: &VariantSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
     let mut ratio = Ratio::parse(name)?;
-    for pass in Pass::BOTH {
-        valid_trials(trials, &summary.variant).for_each(|trial| ratio.add(trial, pass));
-    }
+    valid_trials(trials, &summary.variant).for_each(|trial| ratio.add(trial));
     ratio.interval().map(|ratio| ratio.mean)
 }
 
-fn valid_trials<'a>(
+pub(crate) fn valid_trials<'a>(
     trials: &'a [TrialRecord],
     variant: &str,
 ) -> impl Iterator<Item = &'a TrialRecord> {

@@ -16,21 +16,19 @@
 
 mod agreement;
 mod alarms;
+mod claims;
 mod clocks;
 mod cohorts;
 mod combine;
 mod exchange;
-mod facts;
-mod headline;
 mod inside;
-mod likeness;
 mod measured;
 mod page;
-mod phrases;
 mod plot;
 mod probe_share;
 mod published;
 mod reduce;
+mod settings;
 mod study;
 mod subject;
 mod sweep;
@@ -39,6 +37,7 @@ mod verdict;
 mod words;
 
 pub use agreement::{Agreement, Allowed, agreement_table, agreements};
+pub use claims::Sentence;
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};
 pub use exchange::{ImportError, flent_file, import};
@@ -52,5 +51,5 @@ pub use plot::{Plot, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};
 pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;
-pub use verdict::{summary_lines, warnings};
+pub use verdict::{summary, summary_lines, warnings};
 pub use words::{capital, grouped, one_line, plain_text, significant, thousands};

@@ -181,18 +181,6 @@ impl<'a> Subject<'a> {
         self.trials.iter().copied()
     }
 
-    /// Whether two or more valid trials are identical: nothing in them was random, so they count as
-    /// one trial.
-    pub(crate) fn repeats_itself(&self) -> bool {
-        let Some((first, others)) = self.trials.split_first() else { return false };
-        let is_same = |trial: &&TrialRecord| {
-            trial.latencies == first.latencies
-                && trial.flows == first.flows
-                && trial.bottlenecks == first.bottlenecks
-        };
-        !others.is_empty() && others.iter().all(is_same)
-    }
-
     /// Returns the headline latency of a phase in each valid trial that has it.
     pub(crate) fn latencies(&self, phase: Phase) -> Vec<(&'a TrialRecord, &'a LatencySummary)> {
         let Some(headline) = self.summary.headline(phase) else { return Vec::new() };

@@ -1,101 +1,94 @@
-//! The result in plain words, for readers who skip the table.
-//!
-//! The comparison that the scenario declares comes first. Then, or without one, variants are compared
-//! with the run's first variant: those that differ from it in their queues or in one other setting, or
-//! if no variant does, all that differ. A sentence names every setting that differs, and both rates if
-//! they are unequal.
+//! The result in plain words, for readers who skip the table: the comparisons of the variants first,
+//! then what their applications got.
 
+use underload_record::comparison::Verdict;
 use underload_record::schema::{
-    Direction, InvalidReason, Judged, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
-    Validity, VariantLatency, VariantMetric, VariantRatio, World,
+    Direction, InvalidReason, Judged, Phase, Quantile, RunRecord, TrialRecord, Validity,
+    VariantLatency, VariantMetric, World,
 };
 
-use crate::facts::{
-    ALIKE, Certainty, LOSS_PERCENT, RatioInterval, losses, ratio_interval, unequal_rates,
-};
-use crate::headline;
-use crate::inside;
-use crate::likeness::{Alike, Difference, Like, is_same_variant};
+use crate::claims::{self, LOSS_PERCENT, Sentence};
 use crate::measured::{finding_lines, findings};
-use crate::phrases::{self, factor, most_lost};
 use crate::published::Count;
+use crate::settings::is_same_variant;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{
-    count, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
+    count, factor, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
 };
-use crate::{alarms, clocks, probe_share};
+use crate::{alarms, clocks, inside, probe_share};
 use underload_store::RunData;
 
-/// The remark on variants that differ in more than one setting.
-const SEVERAL_SETTINGS: &str =
-    "The variants differ in more than one setting, so no single cause can be named.";
-
-/// Most comparisons, and most lines of applications, with a sentence each; the table has the rest.
+/// Most lines of applications, and of runs beside a variant; the table has the rest.
 const MOST_LINES: usize = 4;
 
-/// Most values of an application in one sentence, beside the base's.
-const MOST_VALUES: usize = 3;
-
-/// Most comparisons after the one that a scenario declares.
-const MOST_BESIDES: usize = 2;
-
-/// Variants whose shares of lost probes differ by less than this factor lost about as many.
-const LIKE_LOSSES: f64 = 3.0;
-/// Ratio of two latencies from which a loss beside them changes nothing in their order.
-const FAR_APART: i64 = 2;
+/// Most variants whose numbers of an application are listed; of more, the lowest and the highest.
+const MOST_VALUES: usize = 6;
 
 /// Most damaged parts of a run that are listed.
 const MOST_LEFT_OUT: usize = 5;
 
-/// Returns the result in sentences: the headline, then its qualifications. Never empty.
+/// Times within this ratio are equal for a person.
+const ALIKE: f64 = 1.1;
+
+/// Returns the result in sentences. Never empty.
 pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
+    summary(runs).into_iter().map(|sentence| sentence.text).collect()
+}
+
+/// As [`summary_lines`], with the claims that the sentences state.
+pub fn summary(runs: &[RunData]) -> Vec<Sentence> {
     sentences(runs, &subjects(runs))
 }
 
-/// As [`summary_lines`], for subjects that the caller already has.
-pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<String> {
-    // The verdict of a measurement says more than its variants do. Beside other runs it is compared
+/// As [`summary`], for subjects that the caller already has.
+pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
+    let mut all = all_sentences(runs, subjects);
+    for sentence in &mut all {
+        sentence.text = one_line(&sentence.text);
+    }
+    all
+}
+
+fn all_sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
+    // The judgement of a measurement says more than its variants do. Beside other runs it is compared
     // like any run.
     if let [RunData { record, .. }] = runs
         && !record.verdict.is_empty()
     {
-        if let Some(findings) = findings(runs) {
-            return finding_lines(&findings).iter().map(|line| one_line(line)).collect();
-        }
-        return record.verdict.iter().map(|line| one_line(line)).collect();
+        let lines = findings(runs).map(|findings| finding_lines(&findings));
+        return plain(lines.unwrap_or_else(|| record.verdict.clone()));
     }
     // Variants are compared within one run; runs are compared variant by variant.
     let own: Vec<&Subject<'_>> =
         subjects.iter().filter(|subject| subject.run_number == 0).collect();
     let loaded: Vec<&Subject<'_>> =
         own.iter().copied().filter(|subject| working(subject).is_some()).collect();
-    let alike = Alike::new(&own).by_queues();
     let study = runs.first().map(|run| study::sentences(&run.record)).unwrap_or_default();
-    let mut lines = match loaded.as_slice() {
-        // A study's sentences replace those about classes that it does not compare.
-        _ if !study.is_empty() => study,
-        loaded => match (headline::lines(&own), loaded) {
-            (Some(lines), [_, _, ..]) => lines.into_iter().chain(besides(loaded, &alike)).collect(),
-            (Some(lines), _) => lines,
-            (None, []) => vec![no_latency(subjects)],
-            (None, [only]) => vec![single(only)],
-            (None, several) => latency_lines(several, &own, &alike),
-        },
-    };
-    lines.extend(all_lost(&own));
-    let under_load = loaded.iter().filter_map(|variant| Some((*variant, working(variant)?)));
-    lines.extend(inside::sentence(under_load));
-    lines.extend(loaded.iter().filter_map(|variant| across_runs(variant, subjects)));
-    applications(&own, &alike, &mut lines);
-    let has_headline = own.first().is_some_and(|it| it.run.record.scenario.headline.is_some());
-    lines.extend(sharing(&alike).filter(|_| !has_headline));
-    if lines.len() > 1 && loaded.is_empty() && lines.first() == Some(&no_latency(subjects)) {
-        lines.remove(0);
+    let mut all = plain(study);
+    if all.is_empty() {
+        all = claims::sentences(&own);
     }
-    lines.extend(Count::new(runs.iter().flat_map(|run| &run.record.expectations)).sentence());
-    lines.extend(phrases::few_trials(&own));
-    lines.iter().map(|line| one_line(line)).collect()
+    let is_compared = !all.is_empty();
+    if !is_compared {
+        all.extend(plain(apart(&loaded)));
+        all.extend(plain(own.iter().filter_map(|subject| all_lost(subject))));
+    }
+    let under_load = loaded.iter().filter_map(|variant| Some((*variant, working(variant)?)));
+    all.extend(inside::sentence(under_load).map(Sentence::plain));
+    all.extend(plain(loaded.iter().filter_map(|variant| across_runs(variant, subjects))));
+    all.extend(plain(applications(&own)));
+    all.extend(plain(sharing(&own)));
+    if all.is_empty() {
+        all.push(Sentence::plain(no_latency(subjects)));
+    }
+    let published = Count::new(runs.iter().flat_map(|run| &run.record.expectations)).sentence();
+    all.extend(published.map(Sentence::plain));
+    all
+}
+
+fn plain(lines: impl IntoIterator<Item = String>) -> Vec<Sentence> {
+    lines.into_iter().map(Sentence::plain).collect()
 }
 
 /// Returns what makes the result less reliable, and faults of the path: late machines, unfinished
@@ -155,54 +148,17 @@ fn working<'a>(subject: &Subject<'a>) -> Option<&'a VariantLatency> {
     load.value_ns(Quantile::P50).map(|_| load)
 }
 
-/// Returns the highest quantile that both have enough samples for, and its two values. Quantiles
-/// that are lost probes in both, or in one of two that lost about as many, are skipped if there is
-/// another. So are those that are a lost probe in one, if the next quantile with a number in both
-/// ranks the two alike and far apart: a ratio of two numbers says more than "a lost probe".
-fn highest(first: &VariantLatency, other: &VariantLatency) -> Option<(Quantile, Judged, Judged)> {
-    let both = |quantile| Some((quantile, first.judged(quantile)?, other.judged(quantile)?));
-    let all = || Quantile::HIGHEST_FIRST.into_iter().filter_map(both);
-    let losses = [first.lost_percent(), other.lost_percent()];
-    let are_alike = losses[0].max(losses[1]) < LIKE_LOSSES * losses[0].min(losses[1]);
-    let lost = |(_, first, other): &(Quantile, Judged, Judged)| {
-        [first, other].into_iter().filter(|value| **value == Judged::Lost).count()
-    };
-    let number = all().find(|known| lost(known) == 0);
-    let ranks_alike = |(_, lost, of_other): &(Quantile, Judged, Judged)| match number {
-        Some((quantile, Judged::Answered(first), Judged::Answered(other))) => {
-            let (low, high) = (first.min(other), first.max(other));
-            quantile != Quantile::P50
-                && high > low * FAR_APART
-                && (first > other) == (lost > of_other)
-        }
-        _ => false,
-    };
-    let is_skipped = |known: &(Quantile, Judged, Judged)| match lost(known) {
-        0 => false,
-        1 => are_alike || ranks_alike(known),
-        _ => true,
-    };
-    all().find(|known| !is_skipped(known)).or_else(|| all().next())
-}
-
 /// Returns the headline latency of a variant under load if all its probes were lost.
 fn vanished<'a>(subject: &Subject<'a>) -> Option<&'a VariantLatency> {
     let load = subject.summary.headline(Phase::Load)?;
     (load.sent > 0 && load.lost == load.sent).then_some(load)
 }
 
-/// Returns sentences on variants whose headline probes were all lost, which no other number shows.
-fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
-    let line = |(subject, load): (&Subject<'_>, &VariantLatency)| {
-        let of_probe = subject.of_probe(load);
-        let (called, sent) = (subject.called(), count(load.sent, "probe"));
-        format!("With {called} all {sent}{of_probe} under load were lost.")
-    };
-    let lost = || own.iter().filter_map(|subject| Some((*subject, vanished(subject)?)));
-    let mut lines: Vec<String> = lost().take(MOST_LINES).map(line).collect();
-    let more = lost().count().saturating_sub(MOST_LINES);
-    lines.extend((more > 0).then(|| format!("So they were with {}.", count_more(more))));
-    lines
+/// Returns a sentence on a variant whose headline probes were all lost, which no other number shows.
+fn all_lost(subject: &Subject<'_>) -> Option<String> {
+    let load = vanished(subject)?;
+    let (called, sent) = (subject.called(), count(load.sent, "probe"));
+    Some(format!("With {called} all {sent}{} under load were lost.", subject.of_probe(load)))
 }
 
 /// Returns `12 % of its probes were lost`; `None` if the loss is negligible.
@@ -240,7 +196,8 @@ fn own_words(subject: &Subject<'_>) -> String {
             against_idle(answered_ns)
         );
     };
-    let high = load.highest_judged().filter(|(quantile, _)| *quantile != Quantile::P50);
+    let high = load.highest_judged();
+    let high = high.filter(|(quantile, it)| *quantile != Quantile::P50 && *it != Judged::Lost);
     let high = high.map_or(String::new(), |(quantile, value)| {
         format!("; {} at {}", judged_ms(value), judged_by(quantile, [load]))
     });
@@ -254,206 +211,22 @@ fn own_words(subject: &Subject<'_>) -> String {
     )
 }
 
-/// Returns the comparisons with the first variant, largest effect first.
-fn comparisons<'a>(alike: &'a Alike<'a>) -> Vec<Comparison<'a>> {
-    let Some(first) = alike.base else { return Vec::new() };
-    let mut comparisons: Vec<Comparison<'a>> =
-        alike.others.iter().filter_map(|like| Comparison::of(first, like)).collect();
-    comparisons.sort_by(|a, b| b.effect().total_cmp(&a.effect()));
-    comparisons
-}
-
-/// Returns a few comparisons after the one that the scenario declares, of variants that it does not
-/// compare. Empty if it declares several.
-fn besides(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
-    let record = loaded.first().map(|subject| &subject.run.record);
-    let Some(headline) = record.and_then(|record| record.scenario.headline.as_ref()) else {
-        return Vec::new();
-    };
-    let names: Vec<&str> = loaded.iter().map(|subject| subject.variant.name.as_str()).collect();
-    let pairs = headline.pairs(&names);
-    if pairs.len() > 1 {
-        return Vec::new();
+/// Returns a sentence on each variant or step that is not compared with another.
+fn apart(loaded: &[&Subject<'_>]) -> Vec<String> {
+    let Some(first) = loaded.first() else { return Vec::new() };
+    if let [only] = loaded {
+        return vec![single(only)];
     }
-    let is_told =
-        |variant: &str| pairs.iter().any(|(own, other)| *own == variant && other.is_some());
-    let others = comparisons(alike).into_iter();
-    let others = others.filter(|comparison| !is_told(&comparison.other.variant.name));
-    others.take(MOST_BESIDES).map(|comparison| comparison.sentence_with_noise()).collect()
-}
-
-/// Returns sentences about several variants with a working latency; `own` are all variants of the run.
-fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
-    let comparisons = comparisons(alike);
-    let Some(headline) = comparisons.first() else { return apart(loaded, own.len(), alike) };
-    let mut lines = vec![headline.sentence()];
-    lines.extend(headline.certainty());
-    let told = &comparisons[..comparisons.len().min(1 + MOST_LINES)];
-    lines.extend(told.iter().skip(1).map(Comparison::sentence_with_noise));
-    let is_mixed = told.iter().any(|comparison| comparison.difference.is_mixed());
-    lines.extend(is_mixed.then(|| SEVERAL_SETTINGS.to_owned()));
-    let is_told = |variant: &Subject<'_>| {
-        let both = told.iter().flat_map(|comparison| [comparison.first, comparison.other]);
-        vanished(variant).is_some() || both.into_iter().any(|it| it.position == variant.position)
-    };
-    let untold = own.iter().filter(|variant| !is_told(variant)).count();
-    lines.extend((untold > 0).then(|| match extremes(loaded, own.len()) {
-        Some(words) if untold > 1 => format!("{words}. The table has {}.", count_more(untold)),
-        _ => format!("The table has {}.", count_more(untold)),
-    }));
+    let line = |subject: &&Subject<'_>| format!("{}: {}.", subject.called(), own_words(subject));
+    let mut lines: Vec<String> = loaded.iter().take(MOST_VALUES).map(line).collect();
+    let more = loaded.len().saturating_sub(MOST_VALUES);
+    lines.extend(
+        (more > 0).then(|| format!("The table has {}.", count(more as u64, "more variant"))),
+    );
+    if first.run.record.world != World::Measured {
+        lines.push("The run does not record what the variants differ in.".to_owned());
+    }
     lines
-}
-
-fn count_more(variants: usize) -> String {
-    if variants == 1 { "one more variant".to_owned() } else { format!("{variants} more variants") }
-}
-
-/// Returns sentences about variants that are not compared with the first: each step of a measurement,
-/// otherwise their range.
-fn apart(loaded: &[&Subject<'_>], all_variants: usize, alike: &Alike<'_>) -> Vec<String> {
-    let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
-    if is_measured {
-        let line =
-            |subject: &&Subject<'_>| format!("{}: {}.", subject.called(), own_words(subject));
-        let mut lines: Vec<String> = loaded.iter().take(MOST_LINES).map(line).collect();
-        let untold = loaded.len().saturating_sub(MOST_LINES);
-        lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
-        return lines;
-    }
-    // If there are others, settings are known and the probes have too few samples to compare.
-    let why = if alike.others.is_empty() {
-        ". The run does not record what the variants differ in."
-    } else {
-        "."
-    };
-    extremes(loaded, all_variants).map(|words| words + why).into_iter().collect()
-}
-
-/// Describes the lowest and the highest latency of the variants, without a full stop; `None` if the
-/// variants have no quantile in common.
-fn extremes(loaded: &[&Subject<'_>], all_variants: usize) -> Option<String> {
-    let all = |quantile: Quantile| -> Option<Vec<(Judged, &Subject<'_>)>> {
-        loaded.iter().map(|subject| Some((working(subject)?.judged(quantile)?, *subject))).collect()
-    };
-    let mut highest_first = Quantile::HIGHEST_FIRST.into_iter();
-    let (quantile, values) = highest_first.find_map(|quantile| Some((quantile, all(quantile)?)))?;
-    // Of several lost probes, the variant that lost most has the highest latency.
-    let lost_percent =
-        |subject: &Subject<'_>| working(subject).map_or(0.0, VariantLatency::lost_percent);
-    let by_value = |a: &&(Judged, &Subject<'_>), b: &&(Judged, &Subject<'_>)| {
-        a.0.cmp(&b.0).then_with(|| lost_percent(a.1).total_cmp(&lost_percent(b.1)))
-    };
-    let (low, lowest) = values.iter().min_by(by_value)?;
-    let (high, highest) = values.iter().max_by(by_value)?;
-    let of_variants = match values.len() {
-        number if number == all_variants => format!("the {number} variants"),
-        number => format!("the {number} variants of {all_variants} whose probes came back,"),
-    };
-    let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
-    Some(format!(
-        "Of {of_variants} {} has the lowest working latency{}, {} at {name}, and {} the highest, \
-         {}{lost}",
-        lowest.called(),
-        working(lowest).map_or(String::new(), |load| lowest.of_probe(load)),
-        judged_ms(*low),
-        highest.called(),
-        judged_ms(*high),
-        name = judged_by(quantile, loaded.iter().filter_map(|subject| working(subject)))
-    ))
-}
-
-/// The first variant and another, by the probe whose latencies differ most.
-struct Comparison<'a> {
-    first: &'a Subject<'a>,
-    other: &'a Subject<'a>,
-    difference: &'a Difference<'a>,
-    /// Latency of the compared probe in both variants.
-    latencies: (&'a VariantLatency, &'a VariantLatency),
-    quantile: Quantile,
-    /// The compared values of both variants.
-    values: (Judged, Judged),
-}
-
-impl<'a> Comparison<'a> {
-    fn of(first: &'a Subject<'a>, (other, difference): &'a Like<'a>) -> Option<Self> {
-        let compared = |own: &'a VariantLatency| {
-            let probe = Some(own.probe.as_str());
-            let others = other.summary.latency(probe, LatencyMeasure::RoundTrip, Phase::Load)?;
-            let (quantile, own_value, others_value) = highest(own, others)?;
-            let (latencies, values) = ((own, others), (own_value, others_value));
-            Some(Self { first, other, difference, latencies, quantile, values })
-        };
-        let all = first.open_loop().into_iter().filter_map(compared);
-        // The first of equal effects wins, and the headline probe is the first.
-        all.reduce(|most, next| if next.effect() > most.effect() { next } else { most })
-    }
-
-    /// Returns the larger value divided by the smaller; infinite if one is a lost probe.
-    fn effect(&self) -> f64 {
-        let (first, other) = self.values;
-        if first == other {
-            return 1.0;
-        }
-        first.max(other).as_ns() / first.min(other).as_ns().max(1.0)
-    }
-
-    fn sentence(&self) -> String {
-        let (first, other) = (self.first.called(), self.other.called());
-        let (first_value, other_value) = self.values;
-        let (own, others) = self.latencies;
-        let quantile = judged_by(self.quantile, [own, others]);
-        let difference = self.difference.beside(&first, &other);
-        let of_probe = self.first.of_probe(own);
-        let mut besides = String::new();
-        let rates = phrases::rates(&unequal_rates(self.first, self.other));
-        if self.values == (Judged::Lost, Judged::Lost) {
-            let variant = format!("{other}{difference}");
-            let rates = rates.map_or(String::new(), |words| format!("; {words}"));
-            let losses = phrases::losses_alone((&variant, others), (&first, own), &of_probe);
-            return format!("{losses}{rates}.");
-        }
-        let lost = losses(self.latencies.0, self.latencies.1)
-            .map(|(first, other)| phrases::losses(other, first));
-        for words in [rates, lost].into_iter().flatten() {
-            besides = besides + "; " + &words;
-        }
-        let (first_ms, other_ms) = (judged_ms(first_value), judged_ms(other_value));
-        if self.effect() < ALIKE {
-            let other_ms = other_ms.trim_end_matches(" ms");
-            return format!(
-                "With {other}{difference} the working latency{of_probe} hardly differs from that \
-                 with {first}: {other_ms} against {first_ms} at {quantile}{besides}."
-            );
-        }
-        let than = if other_value < first_value { "lower" } else { "higher" };
-        let times = match self.effect() {
-            effect if effect.is_finite() => format!(", {} times {than}", factor(effect)),
-            _ => String::new(),
-        };
-        format!(
-            "With {other}{difference} the working latency{of_probe} is {other_ms} at \
-             {quantile} against {first_ms} with {first}{times}{besides}."
-        )
-    }
-
-    /// Returns the sentence, followed by a remark if the difference is within the noise of repeats.
-    fn sentence_with_noise(&self) -> String {
-        let is_noise = self.effect() >= ALIKE && self.interval().is_some_and(|it| it.is_noise());
-        let noise = if is_noise { " That is within the noise of repeats." } else { "" };
-        self.sentence() + noise
-    }
-
-    fn interval(&self) -> Option<RatioInterval> {
-        let (first, other) = self.latencies;
-        ratio_interval((self.first, first), (self.other, other), self.quantile)
-    }
-
-    fn certainty(&self) -> Option<String> {
-        let (first, other) = self.latencies;
-        let known =
-            Certainty::of_latencies((self.first, first), (self.other, other), self.quantile);
-        known.as_ref().map(phrases::certainty)
-    }
 }
 
 /// Compares a variant with the same variant in other runs of its scenario, such as a live run.
@@ -461,7 +234,7 @@ fn across_runs(variant: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     let load = working(variant)?;
     let p50 = load.judged(Quantile::P50)?;
     let words = |load: &VariantLatency, p50: Judged, change: String| {
-        let p99 = load.judged(Quantile::P99);
+        let p99 = load.judged(Quantile::P99).filter(|p99| *p99 != Judged::Lost);
         let p99 = p99.map_or(String::new(), |p99| {
             let value = judged_ms(p99);
             format!(", {} at {}", value.trim_end_matches(" ms"), judged_by(Quantile::P99, [load]))
@@ -492,66 +265,81 @@ fn across_runs(variant: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     })
 }
 
-/// Adds a number of each application by which it is judged: of the base and of the variant that differs
-/// most from it; without comparable variants the smallest and the largest.
-fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>) {
-    if let [only] = own {
-        let numbers = firsts(only).into_iter().take(MOST_LINES);
-        let numbers = numbers.map(|metric| bad_moments(metric, own));
-        lines
-            .extend(numbers.map(|metric| format!("{}: {}.", metric.flow, with_most(only, metric))));
-        return;
-    }
+/// Returns a sentence on a number of each application by which it is judged, with that of every variant.
+fn applications(own: &[&Subject<'_>]) -> Vec<String> {
     // Numbers of a measured line do not differ by step.
-    if own.iter().all(|subject| subject.run.record.world == World::Measured) {
-        return;
+    if own.len() > 1 && own.iter().all(|subject| subject.run.record.world == World::Measured) {
+        return Vec::new();
     }
-    let headline = own.first().and_then(|it| it.run.record.scenario.headline.as_ref());
-    let is_told = |metric: &VariantMetric| {
-        headline.is_some_and(|it| it.metric == format!("{}/{}", metric.flow, metric.name))
+    let compared = own.first().and_then(|it| it.run.record.comparisons.first());
+    let is_compared = |metric: &VariantMetric| {
+        compared.is_some_and(|it| {
+            it.metric == format!("{}/{}", metric.flow, metric.name)
+                && it.verdict != Verdict::NotMeasured
+        })
     };
-    let mut flows: Vec<&str> = Vec::new();
+    let mut flows: Vec<&VariantMetric> = Vec::new();
     for metric in own.iter().flat_map(|subject| firsts(subject)) {
-        if flows.contains(&&*metric.flow) || flows.len() == MOST_LINES {
-            continue;
+        if !flows.iter().any(|known| known.flow == metric.flow) {
+            flows.push(metric);
         }
-        flows.push(&metric.flow);
-        let line = match unlike(&metric.flow, alike) {
-            Some(line) => Some(line),
-            None => {
-                let metric = bad_moments(metric, own);
-                if is_told(metric) {
-                    continue;
-                }
-                compared(metric, own, alike, lines).or_else(|| spread(metric, own))
-            }
-        };
-        lines.extend(line);
+    }
+    let flows = flows.into_iter().take(MOST_LINES).map(|metric| bad_moments(metric, own));
+    flows.filter(|metric| !is_compared(metric)).map(|metric| application(metric, own)).collect()
+}
+
+fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
+    let flow = &metric.flow;
+    // A variant may have other numbers, such as one that loaded no page.
+    let of = |subject: &Subject<'_>| {
+        let mut numbers = firsts(subject).into_iter();
+        let known =
+            number_of(subject, metric).or_else(|| numbers.find(|number| number.flow == *flow))?;
+        Some((subject.called(), with_most(subject, known), known.value.mean))
+    };
+    let values: Vec<(String, String, f64)> = own.iter().filter_map(|it| of(it)).collect();
+    let numbers: Vec<&VariantMetric> =
+        own.iter().filter_map(|subject| number_of(subject, metric)).collect();
+    let maxima: Vec<&VariantMetric> =
+        own.iter().filter_map(|subject| statistic_of(subject, metric, "max")).collect();
+    let Some(((_, first, _), others)) = values.split_first() else { return String::new() };
+    let is_shown = !own.iter().any(|subject| has_no_picture(subject, metric));
+    let are_alike = are_alike(&numbers) && are_alike(&maxima);
+    if others.is_empty() && own.len() == 1 {
+        format!("{flow}: {first}.")
+    } else if values.len() == own.len() && others.iter().all(|(_, words, _)| words == first) {
+        format!("{flow}: {first} in every variant.")
+    } else if is_shown && numbers.len() == own.len() && are_alike {
+        format!("{flow}: {first} in every variant, within 10 %.")
+    } else {
+        format!("{flow}: {}.", list(&spoken_name(metric), &values))
     }
 }
 
-/// Returns a sentence on an application of which the base and a variant have different numbers, such
-/// as one that loaded no page.
-fn unlike(flow: &str, alike: &Alike<'_>) -> Option<String> {
-    let base = alike.base?;
-    let of = |subject: &Subject<'_>| {
-        let mut numbers = firsts(subject).into_iter();
-        let own = numbers.find(|metric| metric.flow == flow)?;
-        Some((own.name.clone(), format!("{} with {}", with_most(subject, own), subject.called())))
+/// Lists the value of each variant, or of many the lowest and the highest. The name of the number is
+/// only at the first.
+fn list(name: &str, values: &[(String, String, f64)]) -> String {
+    let with = |(called, words, _): &(String, String, f64)| format!("{words} with {called}");
+    if values.len() <= MOST_VALUES {
+        let shortened = |(position, value): (usize, &(String, String, f64))| match position {
+            0 => with(value),
+            _ => with(value).trim_start_matches(name).trim_start().to_owned(),
+        };
+        return values.iter().enumerate().map(shortened).collect::<Vec<_>>().join(", ");
+    }
+    let by_value = |a: &&(String, String, f64), b: &&(String, String, f64)| a.2.total_cmp(&b.2);
+    let (low, high) = (values.iter().min_by(by_value), values.iter().max_by(by_value));
+    let bare = |value: Option<&(String, String, f64)>| {
+        let words = value.map(with).unwrap_or_default();
+        words.trim_start_matches(name).trim_start().to_owned()
     };
-    let (name, first) = of(base)?;
-    let mut others = alike.others.iter().filter_map(|(subject, _)| of(subject));
-    let (_, other) = others.find(|(other, _)| *other != name)?;
-    Some(format!("{flow}: {first}, {other}."))
+    let gap = if name.is_empty() { "" } else { " " };
+    format!("{name}{gap}from {} to {}, of {} variants", bare(low), bare(high), values.len())
 }
 
 fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a VariantMetric> {
     let applications = subject.applications().into_iter();
     applications.filter_map(|(_, metrics)| metrics.first().copied()).collect()
-}
-
-fn is_same_number(one: &VariantMetric, other: &VariantMetric) -> bool {
-    one.flow == other.flow && one.name == other.name
 }
 
 /// Returns the 99th percentile that belongs to a median if every variant has it, else the metric.
@@ -602,64 +390,11 @@ fn has_no_picture(subject: &Subject<'_>, metric: &VariantMetric) -> bool {
 }
 
 fn number_of<'a>(subject: &Subject<'a>, metric: &VariantMetric) -> Option<&'a VariantMetric> {
-    subject.summary.metrics.iter().find(|other| is_same_number(other, metric))
-}
-
-/// Compares the number of the base with the one that differs most from it. Leaves out what the
-/// lines in `known` already have.
-fn compared(
-    metric: &VariantMetric,
-    own: &[&Subject<'_>],
-    alike: &Alike<'_>,
-    known: &[String],
-) -> Option<String> {
-    let first = alike.base?;
-    let base = number_of(first, metric)?;
-    let apart = |other: &VariantMetric| (other.value.mean - base.value.mean).abs();
-    let numbers = alike.others.iter().filter_map(|like| Some((like, number_of(like.0, metric)?)));
-    let ((other, difference), most) = numbers.max_by(|a, b| apart(a.1).total_cmp(&apart(b.1)))?;
-    let (low, high) = (with_most(first, base), with_most(other, most));
-    let (flow, base, others) = (&metric.flow, first.called(), other.called());
-    let numbers = || own.iter().filter_map(|subject| number_of(subject, metric));
-    let maxima: Vec<&VariantMetric> =
-        own.iter().filter_map(|subject| statistic_of(subject, metric, "max")).collect();
-    let medians: Vec<&VariantMetric> = numbers().collect();
-    if low == high {
-        let mut all = own.iter().filter_map(|it| Some(with_most(it, number_of(it, metric)?)));
-        if all.all(|words| words == low) {
-            return Some(format!("{flow}: {low} in every variant."));
-        }
-    }
-    let is_shown = !own.iter().any(|subject| has_no_picture(subject, metric));
-    if is_shown && medians.len() == own.len() && are_alike(&medians) && are_alike(&maxima) {
-        return Some(format!("{flow}: {low} in every variant, within 10 %."));
-    }
-    if low == high {
-        return Some(format!(
-            "{flow}: {low} with {base} and with each variant that is compared with it."
-        ));
-    }
-    let news = |text: String| {
-        if known.iter().any(|line| line.contains(&text)) { String::new() } else { text }
-    };
-    let has_name = low.starts_with(&spoken_name(metric));
-    let short = |words: &str| {
-        if has_name { without_own_name(metric, words) } else { words.to_owned() }
-    };
-    if (2..=MOST_VALUES).contains(&alike.others.len()) {
-        let words = |(other, difference): &Like<'_>| {
-            let value = short(&with_most(other, number_of(other, metric)?));
-            let called = other.called();
-            Some(format!("{value} with {called}{}", news(difference.beside(&base, &called))))
-        };
-        let values: Vec<String> = alike.others.iter().filter_map(words).collect();
-        return Some(format!("{flow}: {low} with {base}, {}.", values.join(", ")));
-    }
-    let rates = phrases::rates(&unequal_rates(first, other));
-    let rates = rates.map_or(String::new(), |rates| format!("; {rates}"));
-    let (difference, rates) = (news(difference.beside(&base, &others)), news(rates));
-    let high = short(&high);
-    Some(format!("{flow}: {low} with {base}, {high} with {others}{difference}{rates}."))
+    subject
+        .summary
+        .metrics
+        .iter()
+        .find(|other| other.flow == metric.flow && other.name == metric.name)
 }
 
 /// Whether times are equal for a person: the longest is less than [`ALIKE`] times the shortest.
@@ -687,42 +422,31 @@ fn without_own_name(metric: &VariantMetric, words: &str) -> String {
     words.strip_prefix(&spoken_name(metric)).unwrap_or(words).trim_start().to_owned()
 }
 
-/// Compares how two groups of flows share a direction: with the base, and with the variant in which the
-/// ratio differs most; `None` without two groups.
-fn sharing(alike: &Alike<'_>) -> Option<String> {
-    let base = alike.base?;
+/// Says how two groups of flows share a direction in each variant; `None` without two groups, or if the
+/// scenario compares something else.
+fn sharing(own: &[&Subject<'_>]) -> Option<String> {
+    let first = own.first()?;
+    if own.len() < 2 || first.run.record.scenario.headline.is_some() {
+        return None;
+    }
     let of = |subject: &Subject<'_>, direction| {
         subject.summary.throughput(direction)?.ratios.first().cloned()
     };
     let mut directions = [Direction::Up, Direction::Down].into_iter();
-    let (direction, own) = directions.find_map(|it| Some((it, of(base, it)?)))?;
-    let apart =
-        |ratio: &VariantRatio| (ratio.value.mean.max(1e-9) / own.value.mean.max(1e-9)).ln().abs();
-    let others = alike.others.iter().filter_map(|(other, _)| Some((other, of(other, direction)?)));
-    let others = others.filter(|(_, ratio)| ratio.flow == own.flow && ratio.over == own.over);
-    let (other, most) = others.max_by(|a, b| apart(&a.1).total_cmp(&apart(&b.1)))?;
-    if apart(&most) < ALIKE.ln() {
-        return None;
-    }
-    Some(format!(
-        "{} has {} times the goodput {direction} of {} with {}, {} times with {}.",
-        own.flow,
-        significant(own.value.mean),
-        own.over,
-        base.called(),
-        significant(most.value.mean),
-        other.called()
-    ))
-}
-
-fn spread(metric: &VariantMetric, own: &[&Subject<'_>]) -> Option<String> {
-    let numbers = || own.iter().filter_map(|subject| number_of(subject, metric));
-    let by_mean = |a: &&VariantMetric, b: &&VariantMetric| a.value.mean.total_cmp(&b.value.mean);
-    let (low, high) = (numbers().min_by(by_mean)?, numbers().max_by(by_mean)?);
-    let variants = count(numbers().count() as u64, "variant");
-    let (flow, name) = (&metric.flow, spoken_name(metric));
-    let (least, most) = (significant(low.value.mean), without_name(high));
-    Some(format!("{flow}: {name} from {least} to {most} over {variants}."))
+    let (direction, ratio) = directions.find_map(|it| Some((it, of(first, it)?)))?;
+    let value = |subject: &&Subject<'_>| {
+        let own = of(subject, direction)?;
+        let is_same = own.flow == ratio.flow && own.over == ratio.over;
+        let words = format!("{} times", significant(own.value.mean));
+        is_same.then(|| (subject.called(), words, own.value.mean))
+    };
+    let values: Vec<(String, String, f64)> = own.iter().filter_map(value).collect();
+    let all = || values.iter().map(|(.., value)| value.max(1e-9));
+    let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    let words = list("", &values);
+    (high >= low * ALIKE).then(|| {
+        format!("{} has, over the goodput {direction} of {}: {words}.", ratio.flow, ratio.over)
+    })
 }
 
 /// Formats a percentage with its sign; `0` if it rounds to 0.

@@ -87,6 +87,11 @@ pub fn grouped(digits: &str, separator: char) -> String {
     grouped
 }
 
+/// Formats a ratio: `9.5`, `27`.
+pub(crate) fn factor(ratio: f64) -> String {
+    if ratio >= 9.95 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
+}
+
 /// Formats a count with its noun, which gets an s unless the count is 1.
 pub(crate) fn count(value: u64, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };

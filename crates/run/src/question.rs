@@ -53,7 +53,7 @@ impl Default for Question {
             congestion_controls: vec![DEFAULT_CONTROL.to_owned()],
             uses: vec![Use::Call],
             load: "30s".to_owned(),
-            repeats: 5,
+            repeats: 6,
             seed: 1,
             is_live: false,
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, Headline, PlotRecord, StudyRecord, TrialRecord, VariantSummary};
+use crate::comparison::Comparison;
 use crate::judgement::Judgement;
 
 /// The version of the run directory's format whose `run.json` contains all of [`RunRecord`]. A
@@ -35,6 +36,10 @@ pub struct RunRecord {
     pub trials: Vec<TrialRecord>,
     /// Summaries of the variants, in scenario order; empty until the run is complete.
     pub summaries: Vec<VariantSummary>,
+    /// Each variant compared with its baseline; empty until the run is complete, for a measured line, and
+    /// for a run whose trials do not fit in memory together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comparisons: Vec<Comparison>,
     /// The comparison of lines that are each measured several times a day; `None` without a study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study: Option<StudyRecord>,

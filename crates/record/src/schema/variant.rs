@@ -121,15 +121,15 @@ impl Judged {
     }
 }
 
-/// A mean over repeats with its confidence interval (Student's t).
+/// A mean over repeats with its interval, see [`crate::stats::mean_interval`].
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Interval {
     pub mean: f64,
-    /// `None` with fewer than two repeats.
+    /// `None` with fewer than five repeats.
     pub low: Option<f64>,
-    /// `None` with fewer than two repeats.
+    /// `None` with fewer than five repeats.
     pub high: Option<f64>,
-    /// Confidence level, for example 0.95.
+    /// Confidence that the interval reaches, for example 0.95.
     pub confidence: f64,
     pub repeats: u32,
 }

@@ -1,36 +1,40 @@
-//! Confidence intervals of means over repeats, and the fairness index.
+//! Confidence intervals over repeats, and the fairness index.
 
+use super::order::median_interval;
 use super::tails::student_t_within;
 use crate::schema::Interval;
 
-/// Returns the mean of the values with its confidence interval (Student's t).
+/// Most values whose interval is of order statistics; of more, Student's t holds for any distribution.
+const MOST_ORDERED: usize = 30;
+
+/// Returns the mean of the values, with an interval.
 ///
-/// `None` without values, or if one is not finite. The ends are `None` with fewer than two values,
-/// or if `confidence` is not strictly between 0 and 1.
+/// Of at most 30 values the interval is that of [`median_interval`]: it holds the median of what
+/// further repeats would give, also where these have two modes, and its `confidence` is what so few
+/// values reach. Of more values it is Student's, about the mean. `None` without values, or if one is
+/// not finite. The ends are `None` with fewer than [`super::FEWEST_FOR_INTERVAL`] values, or if
+/// `confidence` is not strictly between 0 and 1.
 pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
-    if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+    if values.iter().any(|value| !value.is_finite()) {
         return None;
     }
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    Some(interval_of(values.len(), mean, squares, confidence))
+    let mut all = RunningMean::default();
+    for value in values {
+        all.push(*value);
+    }
+    all.interval(confidence)
 }
 
-/// Returns the interval of `count` values with this mean and sum of squared distances from it.
-pub(super) fn interval_of(count: usize, mean: f64, squares: f64, confidence: f64) -> Interval {
-    let half = half_width(count as f64, squares, confidence);
-    let (low, high) = (half.map(|half| mean - half), half.map(|half| mean + half));
-    let repeats = u32::try_from(count).unwrap_or(u32::MAX);
-    Interval { mean, low, high, confidence, repeats }
-}
-
-/// The mean and interval of values that are added one by one and not stored (Welford 1962).
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// The mean and interval of values that are added one by one. Of many values only sums are stored.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunningMean {
     count: u32,
-    mean: f64,
-    /// Sum of the squared distances from the mean.
+    sum: f64,
+    /// Welford's mean (1962), and the sum of the squared distances from it.
+    centre: f64,
     squares: f64,
+    /// The first values, while they are at most [`MOST_ORDERED`].
+    first: Vec<f64>,
 }
 
 impl RunningMean {
@@ -39,10 +43,14 @@ impl RunningMean {
         if !value.is_finite() {
             return;
         }
+        if (self.count as usize) < MOST_ORDERED {
+            self.first.push(value);
+        }
         self.count = self.count.saturating_add(1);
-        let distance = value - self.mean;
-        self.mean += distance / f64::from(self.count);
-        self.squares += distance * (value - self.mean);
+        self.sum += value;
+        let distance = value - self.centre;
+        self.centre += distance / f64::from(self.count);
+        self.squares += distance * (value - self.centre);
     }
 
     pub fn count(&self) -> u32 {
@@ -51,20 +59,26 @@ impl RunningMean {
 
     /// As [`mean_interval`] of the values up to now.
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
-        let Self { count, mean, squares } = *self;
-        (count > 0).then(|| interval_of(count as usize, mean, squares, confidence))
+        let (count, repeats) = (f64::from(self.count), self.count);
+        let mean = self.sum / count;
+        if !mean.is_finite() {
+            return None;
+        }
+        let inside = confidence > 0.0 && confidence < 1.0;
+        let ends = match self.count as usize {
+            _ if !inside => None,
+            0..=MOST_ORDERED => median_interval(&self.first, confidence)
+                .map(|interval| (interval.low, interval.high, interval.confidence)),
+            _ => {
+                let error = (self.squares / (count - 1.0) / count).sqrt();
+                let half = student_t_within(confidence, count - 1.0) * error;
+                Some((mean - half, mean + half, confidence)).filter(|_| half.is_finite())
+            }
+        };
+        let (low, high) = ends.map(|(low, high, _)| (low, high)).unzip();
+        let confidence = ends.map_or(confidence, |(.., reached)| reached);
+        Some(Interval { mean, low, high, confidence, repeats })
     }
-}
-
-fn half_width(count: f64, squares: f64, confidence: f64) -> Option<f64> {
-    let freedom = count - 1.0;
-    let inside = confidence > 0.0 && confidence < 1.0;
-    if freedom < 1.0 || !inside {
-        return None;
-    }
-    let error = (squares / freedom / count).sqrt();
-    let half = student_t_within(confidence, freedom) * error;
-    half.is_finite().then_some(half)
 }
 
 /// Returns Jain's fairness index, from 1/n (one has everything) to 1 (all equal): the square of the
@@ -88,23 +102,23 @@ mod tests {
     #[test]
     fn a_confidence_outside_of_zero_to_one_has_no_interval() {
         for confidence in [-0.5, 0.0, 1.0, 1.5, f64::NAN] {
-            let interval = mean_interval(&[1.0, 2.0, 4.0], confidence).expect("three");
+            let interval = mean_interval(&[1.0, 2.0, 4.0, 5.0, 7.0], confidence).expect("five");
             assert_eq!((interval.low, interval.high), (None, None), "{confidence}");
         }
     }
 
     #[test]
-    fn the_mean_of_repeats_has_scipys_interval() {
+    fn few_repeats_have_an_ordered_interval_and_many_that_of_student() {
         // x = [23.1, 24.7, 22.9, 25.3, 24.0]
-        // scipy.stats.t.interval(0.95, 4, np.mean(x), scipy.stats.sem(x))
         let interval = mean_interval(&[23.1, 24.7, 22.9, 25.3, 24.0], 0.95).expect("five");
         close(Some(interval.mean), MEAN);
-        close(interval.low, MEAN_LOW);
-        close(interval.high, MEAN_HIGH);
-        // x = [250.0, 260.0]: scipy.stats.t.interval(0.99, 1, np.mean(x), scipy.stats.sem(x))
-        let two = mean_interval(&[250.0, 260.0], 0.99).expect("two");
-        close(two.low, TWO_LOW);
-        close(two.high, TWO_HIGH);
+        assert_eq!((interval.low, interval.high), (Some(22.9), Some(25.3)));
+        close(Some(interval.confidence), 0.9375);
+        // x = np.arange(40.0): scipy.stats.t.interval(0.99, 39, np.mean(x), scipy.stats.sem(x))
+        let many: Vec<f64> = (0..40).map(f64::from).collect();
+        let many = mean_interval(&many, 0.99).expect("forty");
+        close(many.low, MANY_LOW);
+        close(many.high, MANY_HIGH);
     }
 
     #[test]
@@ -145,8 +159,6 @@ mod tests {
     }
 
     const MEAN: f64 = 23.999_999_999_999_996;
-    const MEAN_LOW: f64 = 22.727_673_014_254_144;
-    const MEAN_HIGH: f64 = 25.272_326_985_745_85;
-    const TWO_LOW: f64 = -63.283_705_814_357_63;
-    const TWO_HIGH: f64 = 573.283_705_814_357_6;
+    const MANY_LOW: f64 = 14.494_631_663_667_995;
+    const MANY_HIGH: f64 = 24.505_368_336_332_005;
 }

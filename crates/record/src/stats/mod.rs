@@ -2,8 +2,8 @@
 //!
 //! Two rules apply. Samples of one trial follow one another through the same queue and are not
 //! independent: an interval over a trial's samples ([`Ecdf::band_half_height`]) is too narrow, so
-//! every interval that a report prints is over repeats ([`mean_interval`]). And percentiles are
-//! never averaged: pooled quantiles are computed from the samples.
+//! every interval that a report prints is over repeats ([`mean_interval`], [`median_interval`]). And
+//! percentiles are never averaged: pooled quantiles are computed from the samples.
 //!
 //! The tests compare every function with scipy 1.17.1, and show the calls of scipy.
 
@@ -14,10 +14,10 @@ mod ecdf;
 mod histogram;
 mod interval;
 mod kolmogorov;
+mod order;
 mod qoo;
 mod quantile;
 mod tails;
-mod two_passes;
 
 pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, cluster_share};
 pub use compare::{
@@ -28,11 +28,11 @@ pub use ecdf::Ecdf;
 pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
+pub use order::{FEWEST_FOR_INTERVAL, MedianInterval, median_interval};
 pub use qoo::{Components, Conditions, LatencyBound, Requirements, quality_of_outcome};
 pub use quantile::{distribution, nearest_rank, nearest_rank_of, of_sent, weighted_distribution};
 pub(crate) use quantile::{nanos, rank};
 pub(crate) use tails::normal_quantile;
-pub use two_passes::{MeanInTwoPasses, Pass};
 
 /// Confidence of every interval that a report prints.
 pub const CONFIDENCE: f64 = 0.95;

@@ -56,7 +56,7 @@ pub(super) fn header(first: &RunData, runs: &[RunData], subjects: &[Subject<'_>]
                 (card)
             } @else {
                 @for (number, line) in sentences(runs, subjects).iter().enumerate() {
-                    p.verdict.minor[number > 0] { (sentence(line)) } "\n"
+                    p.verdict.minor[number > 0] { (sentence(&line.text)) } "\n"
                 }
             }
             (careful(&warnings))

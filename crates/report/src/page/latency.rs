@@ -43,8 +43,8 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
         p.note {
             "Round-trip time of a probe sent on a fixed schedule: idle before the load begins, "
             "working while it is steady. Quantiles pool every sample of a variant's valid trials "
-            "(nearest rank). The small line is the 95 % interval of the mean of the trials' own "
-            "quantiles (Student's t)."
+            "(nearest rank). The small line is the interval of the trials' own quantiles, which holds "
+            "the median of many trials with about 95 %."
             @if subjects.iter().any(|subject| !subject.summary.inside.is_empty()) {
                 " Inside the load: the smoothed round trips of the TCP flows that are the load, "
                 "read every 10 ms while it is steady, mean of the trials' quantiles. They exceed "

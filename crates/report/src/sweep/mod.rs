@@ -11,7 +11,7 @@ use underload_store::sweep::SweepCell;
 
 pub use pictures::{SweepDimension, SweepPlot};
 
-use crate::facts::FEW_REPEATS;
+use crate::claims::REPEATS;
 use crate::plot::Plot;
 use crate::table::{COLUMNS, Row, render};
 use crate::words::{one_line, significant, thousands, usual_unit, wrap};
@@ -210,7 +210,7 @@ impl SweepOutcome {
         ))];
         if self.trials <= self.cells {
             lines.push(format!(
-                "One trial each: `repeats = {FEW_REPEATS}` in the file shows how sure this is."
+                "One trial each: `repeats = {REPEATS}` in the file shows how sure this is."
             ));
         }
         lines

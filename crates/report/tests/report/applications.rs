@@ -60,7 +60,7 @@ fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
 
 #[test]
 fn a_call_without_frames_has_no_delay() {
-    let shown = "call: no picture with buffer-control, camera to screen p50 4.25 ms with";
+    let shown = "call: no picture with buffer-control, 4.25 ms with docsis-pie.";
     for (blank, expected) in [(2, "call: no picture in every variant."), (1, shown)] {
         let mut data = with_calls(&[BUFFER_CONTROL, DOCSIS_PIE]);
         for (number, summary) in data.record.summaries.iter_mut().enumerate() {

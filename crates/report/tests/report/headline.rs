@@ -42,19 +42,19 @@ fn a_declared_comparison_comes_first_and_says_what_it_cost() {
     let lines = lines(&TWO, headline("load.rtt.p99", "docsis-pie", "buffer-control"));
     assert_eq!(
         lines[0],
-        "With docsis-pie the wait is 29.1 ms at p99 against 261 ms with buffer-control, 9.0 times \
-         lower; goodput 0.950 against 9.43 Mbit/s up."
+        "With docsis-pie (up queue docsis-pie instead of fifo) the wait is 29.1 ms against 261 ms \
+         with buffer-control; goodput 0.950 against 9.43 Mbit/s up."
     );
-    let last = lines.last().map(String::as_str);
-    assert_eq!(last, Some("2 trials each: run with `--repeat 5` to see how sure this is."));
-    assert!(!lines[1].contains("latency"), "it is not told again: {lines:?}");
+    let basis = "P99: 99 % of the probes sent were as quick or quicker. 2 trials each: run with \
+                 `--repeat 6` to see how sure this is.";
+    assert_eq!(lines[1], basis);
 }
 
 #[test]
 fn a_quantile_of_too_few_samples_becomes_a_lower_one() {
     let declared = headline("load.rtt.p99.9", "docsis-pie", "buffer-control");
-    let line = &lines(&TWO, declared)[0];
-    assert!(line.starts_with("With docsis-pie the wait is 29.1 ms at p99 against"), "{line}");
+    let lines = lines(&TWO, declared);
+    assert!(lines[0].contains(" the wait is 29.1 ms against") && lines[1].starts_with("P99: "));
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn another_number_of_the_same_variant_may_be_the_baseline() {
         ..headline("load.rtt.p99", "buffer-control", "")
     };
     let line = &lines(&TWO, declared)[0];
-    assert!(line.starts_with("With buffer-control the wait is 261 ms at p"), "{line}");
-    assert!(line.contains(" of an idle line, ") && line.ends_with("times higher."), "{line}");
+    assert!(line.starts_with("With buffer-control the wait is 254 ms against "), "{line}");
+    assert!(line.ends_with(" of an idle line."), "{line}");
 }
 
 #[test]
-fn several_pairs_are_counted_and_the_middle_one_is_told() {
+fn several_pairs_are_counted_and_the_middle_one_has_its_numbers() {
     let named = |name, queue: Queue| Queue { name, ..queue };
     let queues = [
         named("buffer-control/a", BUFFER_CONTROL),
@@ -79,8 +79,8 @@ fn several_pairs_are_counted_and_the_middle_one_is_told() {
         named("docsis-pie/b", DOCSIS_PIE),
     ];
     let line = &lines(&queues, headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*"))[0];
-    let start = "With docsis-pie the wait is lower at p99 than with buffer-control in both pairs \
-                 of variants; they are docsis-pie/";
+    let start = "With docsis-pie the wait is lower than with buffer-control in both pairs, by 232 \
+                 ms; such as 29.0 against 261 ms with docsis-pie/";
     assert!(line.starts_with(start), "{line}");
     assert!(line.ends_with("beside the others it carried 0.10 to 0.10 of the rate up."), "{line}");
 }
@@ -103,12 +103,9 @@ fn a_range_and_the_middle_of_pairs_are_of_one_statistic() {
     // 60 samples in two trials are too few for a 99th percentile.
     let few = [("docsis-pie", 30)];
     let said = lines_of(&TWO, headline("load.rtt.p99", "*", ""), &few);
-    let lost =
-        "The wait at p90 of sent goes from 249 ms (buffer-control) to a lost probe (docsis-pie)";
-    assert!(said[0].starts_with(lost), "{said:?}");
-    assert!(
-        said[0].ends_with(" over 2 variants; up to 95.7 % of their probes were lost."),
-        "{said:?}"
+    assert_eq!(
+        said[0],
+        "With buffer-control the wait is 261 ms at p99. Without a value: docsis-pie."
     );
     let named = |name, queue: Queue| Queue { name, ..queue };
     let queues = [
@@ -119,10 +116,11 @@ fn a_range_and_the_middle_of_pairs_are_of_one_statistic() {
     ];
     let pairs = headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*");
     let said = lines_of(&queues, pairs.clone(), &[("docsis-pie/b", 30)]);
-    assert!(said[0].contains("the wait is lower at p90 of sent than"), "{said:?}");
+    let start = "With docsis-pie the wait is lower than with buffer-control in 1 of 2 pairs, by 232 \
+                 ms; is unknown, as most probes never came back, in 1 (docsis-pie/b)";
+    assert!(said[0].starts_with(start), "{said:?}");
     let said = lines_of(&queues, pairs, &[("docsis-pie/b", 0)]);
-    assert!(said[0].starts_with("With docsis-pie/a the wait is 29.0 ms at p99"), "{said:?}");
-    assert_eq!(said[1], "One more pair of variants has too few samples or none.");
+    assert!(said[0].starts_with(start), "{said:?}");
 }
 
 #[test]
@@ -133,6 +131,6 @@ fn variants_whose_names_have_nothing_in_common_are_not_named() {
         ..headline("load.rtt.p50", "*", "")
     };
     let line = &lines(&TWO, declared)[0];
-    let start = "The wait is higher at p50 than that of an idle line in both pairs of variants;";
+    let start = "The wait is higher than that of an idle line in both pairs, by 6.41 to 208 ms;";
     assert!(line.starts_with(start), "{line}");
 }

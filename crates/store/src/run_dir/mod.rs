@@ -277,13 +277,7 @@ impl RunDir {
             let mut table = NewRecords::begin(&trials)?;
             let (bytes, count) = (self.journal.bytes(), self.trials);
             let spool = Spool { path: &journal, bytes, trials: count, variants: &self.variants };
-            let mut conclusion = conclusion.map(Conclusion::second_pass);
-            spool.read(&mut |trial| {
-                if let Some(conclusion) = &mut conclusion {
-                    conclusion.add(&trial);
-                }
-                table.push(&trial)
-            })?;
+            spool.read(&mut |trial| table.push(&trial))?;
             table.claim()?;
             if let Some(conclusion) = conclusion {
                 conclusion.finish(&mut self.record, &self.pools);

@@ -30,6 +30,7 @@ pub(crate) fn record() -> RunRecord {
         }],
         trials: Vec::new(),
         summaries: Vec::new(),
+        comparisons: Vec::new(),
         study: None,
         expectations: Vec::new(),
         judgement: None,

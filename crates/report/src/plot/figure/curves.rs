@@ -6,13 +6,13 @@ use underload_record::{metric_of, metric_over_trials};
 
 use super::grid::{position, variants};
 use super::picture::Picture;
-use crate::facts::statistic;
 use crate::plot::Plot;
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Panel, Published};
 use crate::plot::distribution::staircase;
 use crate::plot::scale::Scale;
 use crate::subject::Subject;
+use underload_record::comparison::statistic;
 
 const HEIGHT: u32 = 290;
 /// Quantiles through which a curve is drawn if single values are not stored.

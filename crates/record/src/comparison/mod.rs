@@ -1,0 +1,324 @@
+//! Compares the variants of a run, each with its baseline, and says what follows: the only place that
+//! decides whether one is lower than another. Sentences, tables and pages read [`Comparison`]s.
+//!
+//! All comparisons of a run are of one metric. A ratio and its range are of the same trials, pair by
+//! pair: repeats with the same number share line and seed. The range is that of
+//! [`median_interval`](crate::stats::median_interval), so it holds for values of two modes, too.
+
+mod choose;
+mod claims;
+mod pairs;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use crate::schema::{Direction, RunRecord, VariantRecord, World};
+use crate::variants::metric_of;
+pub use choose::{DeclaredValues, declared_values, statistic};
+use choose::{Partners, Statistic};
+pub use claims::{Claim, Extent, claims};
+pub use pairs::repeats_itself;
+
+/// A setting with different values in two variants.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct SettingChange {
+    /// Key of the scenario, such as `path.up_queue`.
+    pub key: String,
+    /// The baseline's value; `None` for the default.
+    pub from: Option<String>,
+    /// The variant's value; `None` for the default.
+    pub to: Option<String>,
+}
+
+impl SettingChange {
+    pub fn is_queue(&self) -> bool {
+        self.key.ends_with("queue")
+    }
+
+    /// Returns the settings in which two variants of a scenario differ.
+    pub fn between(baseline: &VariantRecord, variant: &VariantRecord) -> Vec<Self> {
+        let mut keys: Vec<&String> =
+            baseline.factors.keys().chain(variant.factors.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let of = |key: &String| Self {
+            key: key.clone(),
+            from: baseline.factors.get(key).cloned(),
+            to: variant.factors.get(key).cloned(),
+        };
+        keys.into_iter().map(of).filter(|setting| setting.from != setting.to).collect()
+    }
+}
+
+crate::named! {
+    /// What a comparison found.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Verdict {
+        /// The range excludes equality, and the middle of the pairs differs by what a person notices.
+        Lower = "lower",
+        /// As `Lower`, in the other direction.
+        Higher = "higher",
+        /// Whatever the difference is within the range, nobody notices it.
+        Alike = "alike",
+        /// The range includes both equality and a difference that a person notices.
+        NotSure = "not sure",
+        /// Fewer than five pairs of trials, or trials in which nothing is random: no range.
+        TooFew = "too few trials",
+        /// More than half of the probes of one of the two never arrived: only losses are compared.
+        Lost = "lost",
+        /// The effect is larger than any that a scenario gives: the measurement is to be checked.
+        Suspicious = "suspicious",
+        /// One of the two has no value.
+        #[default]
+        NotMeasured = "not measured",
+    }
+}
+
+/// One variant compared with its baseline.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The sentence that states it: `S1`, `S2`, ...
+    pub claim: String,
+    pub variant: String,
+    pub baseline: String,
+    /// Whether the scenario declares it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_declared: bool,
+    /// The settings that differ, by key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingChange>,
+    /// The metric of all comparisons of the run, such as `load.rtt.p99_of_sent`.
+    pub metric: String,
+    /// The metric of the baseline, if the scenario declares another.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub baseline_metric: String,
+    /// Unit of both values; empty for a plain number.
+    pub unit: String,
+    /// The variant's value over all its trials; `None` if it is that of a lost probe, or not measured.
+    pub value: Option<f64>,
+    pub baseline_value: Option<f64>,
+    /// Whether `range` is of quotients, value over baseline, and not of differences.
+    pub is_ratio: bool,
+    /// The range of the pairs; `None` with too few pairs.
+    pub range: Option<EffectRange>,
+    pub pairs: PairCounts,
+    /// Percent of the probes that never arrived; `None` without probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_percent: Option<Both>,
+    /// Rates in which the two differ, which may explain a difference of latency.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<RateChange>,
+    pub verdict: Verdict,
+}
+
+/// The range of an effect over the pairs of trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EffectRange {
+    pub low: f64,
+    /// `None` if there is no upper bound: the variant lost the probes of a trial.
+    pub high: Option<f64>,
+    /// The median of the pairs; `None` as for `high`.
+    pub middle: Option<f64>,
+    /// Probability that such a range holds the median over all seeds.
+    pub confidence: f64,
+}
+
+impl EffectRange {
+    /// Returns the smallest ratio that as many trials would have shown.
+    pub fn smallest_shown(&self) -> Option<f64> {
+        let (high, middle) = (self.high?, self.middle?);
+        Some((high / middle).max(middle / self.low)).filter(|ratio| ratio.is_finite())
+    }
+}
+
+/// Pairs of trials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PairCounts {
+    pub compared: u32,
+    /// Pairs in which the variant's value is the lower one.
+    pub lower: u32,
+    pub higher: u32,
+    /// Whether nothing in the trials of one of the two is random, so that all its trials are one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_same: bool,
+}
+
+/// A number of the variant and of the baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Both {
+    pub variant: f64,
+    pub baseline: f64,
+}
+
+/// A rate in which two variants differ.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct RateChange {
+    pub direction: Direction,
+    /// Whether the rates are goodput, and not the throughput of the link.
+    pub is_goodput: bool,
+    pub bit_per_s: Both,
+}
+
+/// Least differences that a person notices, by unit: absolute, and as a share of the baseline. 1 ms is
+/// a hundredth of what interrupts a conversation; 5 % is what rates of repeated trials differ by.
+const FLOORS: [(&str, f64, f64); 6] = [
+    ("ms", 1.0, 0.05),
+    ("s", 0.05, 0.05),
+    ("Mbit/s", 0.05, 0.05),
+    ("%", 0.5, 0.05),
+    ("MOS", 0.1, 0.0),
+    ("", 0.0, 0.05),
+];
+
+/// Units of values with a true zero, which have a ratio.
+const RATIO_UNITS: [&str; 4] = ["ms", "s", "Mbit/s", "Mbit/s/s"];
+
+/// A ratio beyond which a comparison is suspicious: ten times what a second of bufferbloat is to a
+/// queue of 5 ms.
+const SUSPICIOUS: f64 = 2_000.0;
+
+/// Whether a person notices the difference of two values.
+pub fn is_noticed(value: f64, baseline: f64, unit: &str) -> bool {
+    let known = FLOORS.into_iter().find(|(known, ..)| *known == unit);
+    let (_, absolute, share) = known.unwrap_or(("", 0.0, 0.05));
+    let difference = (value - baseline).abs();
+    // Two infinite values are equal.
+    difference >= absolute && difference >= share * baseline.abs() && difference > 0.0
+}
+
+/// Compares the variants of a run: those that its scenario declares, then every other one. Sets
+/// [`Comparison::claim`]. Empty for a measured line, whose steps are judged instead, for a study,
+/// and for variants whose settings are unknown.
+pub fn compare(run: &RunRecord) -> Vec<Comparison> {
+    if run.world == World::Measured || run.study.is_some() || run.summaries.is_empty() {
+        return Vec::new();
+    }
+    let partners = Partners::of(run);
+    let Some(statistic) = Statistic::of(run, &partners) else { return Vec::new() };
+    let compare = |(variant, baseline): &(&str, &str)| statistic.compare(variant, baseline);
+    let mut all: Vec<Comparison> = partners.pairs.iter().map(compare).collect();
+    all.iter_mut().take(partners.declared).for_each(|declared| declared.is_declared = true);
+    claims::assign(&mut all);
+    all
+}
+
+/// Compares one variant of a run with a variant of another run, or of the same.
+pub fn compare_two(
+    (run, variant): (&RunRecord, &str),
+    (other, baseline): (&RunRecord, &str),
+    metric: &str,
+) -> Option<Comparison> {
+    let of =
+        |run: &RunRecord, name: &str| run.variants.iter().find(|known| known.name == name).cloned();
+    let settings = SettingChange::between(&of(other, baseline)?, &of(run, variant)?);
+    let statistic = Statistic::declared(run, other, metric);
+    let mut comparison = statistic.compare(variant, baseline);
+    comparison.settings = settings;
+    Some(comparison)
+}
+
+impl Comparison {
+    /// Returns value over baseline for values with a true zero.
+    pub fn ratio(&self) -> Option<f64> {
+        let (value, baseline) = (self.value?, self.baseline_value?);
+        (self.is_ratio && baseline > 0.0).then(|| value / baseline)
+    }
+
+    /// Returns how far apart the two are, for an order of sentences; infinite if one is lost.
+    pub fn size(&self) -> f64 {
+        match (self.value, self.baseline_value) {
+            (Some(value), Some(baseline)) if self.is_ratio && value > 0.0 && baseline > 0.0 => {
+                (value / baseline).ln().abs()
+            }
+            (Some(value), Some(baseline)) => (value - baseline).abs(),
+            _ if self.verdict == Verdict::Lost => f64::INFINITY,
+            _ => 0.0,
+        }
+    }
+
+    /// Returns the verdict of the values alone, for trials that are too few for another.
+    pub fn direction(&self) -> Verdict {
+        match (self.value, self.baseline_value) {
+            (Some(value), Some(baseline)) if !is_noticed(value, baseline, &self.unit) => {
+                Verdict::Alike
+            }
+            (Some(value), Some(baseline)) if value < baseline => Verdict::Lower,
+            (Some(_), Some(_)) => Verdict::Higher,
+            _ => self.verdict,
+        }
+    }
+
+    fn judge(&self) -> Verdict {
+        let (Some(value), Some(baseline)) = (self.value, self.baseline_value) else {
+            let lost = self.lost_percent.map_or(0.0, |lost| lost.variant.max(lost.baseline));
+            return if lost > 50.0 { Verdict::Lost } else { Verdict::NotMeasured };
+        };
+        let Some(range) = self.range else { return Verdict::TooFew };
+        let neutral = if self.is_ratio { 1.0 } else { 0.0 };
+        let of = |effect: f64| if self.is_ratio { effect * baseline } else { baseline + effect };
+        let is_noticed = |effect: f64| is_noticed(of(effect), baseline, &self.unit);
+        let (middle, high) =
+            (range.middle.unwrap_or(f64::INFINITY), range.high.unwrap_or(f64::INFINITY));
+        if self.ratio().is_some_and(|ratio| !(1.0 / SUSPICIOUS..=SUSPICIOUS).contains(&ratio)) {
+            return Verdict::Suspicious;
+        }
+        if range.low <= neutral && neutral <= high {
+            let is_wide = is_noticed(range.low) || is_noticed(high);
+            return if is_wide { Verdict::NotSure } else { Verdict::Alike };
+        }
+        let is_lower = high < neutral;
+        match is_noticed(middle) {
+            false => Verdict::Alike,
+            // All trials together say the opposite of most pairs: one trial decides.
+            true if is_lower != (value < baseline) => Verdict::NotSure,
+            true if is_lower => Verdict::Lower,
+            true => Verdict::Higher,
+        }
+    }
+}
+
+impl Statistic<'_> {
+    fn compare(&self, variant: &str, baseline: &str) -> Comparison {
+        let own = |run: &RunRecord, name: &str, metric: &str| {
+            metric_of(run, name, metric).filter(|value| value.is_finite())
+        };
+        let is_ratio = RATIO_UNITS.contains(&self.unit.as_str());
+        let pairs = pairs::Pairs::of(self, variant, baseline, is_ratio);
+        let record = |run: &RunRecord, name: &str| {
+            run.variants.iter().find(|known| known.name == name).cloned().unwrap_or_default()
+        };
+        let baseline_metric = if self.metric == self.baseline_metric {
+            String::new()
+        } else {
+            self.baseline_metric.clone()
+        };
+        let mut comparison = Comparison {
+            claim: String::new(),
+            variant: variant.to_owned(),
+            baseline: baseline.to_owned(),
+            is_declared: false,
+            settings: SettingChange::between(
+                &record(self.other, baseline),
+                &record(self.run, variant),
+            ),
+            metric: self.metric.clone(),
+            baseline_metric,
+            unit: self.unit.clone(),
+            value: own(self.run, variant, &self.metric),
+            baseline_value: own(self.other, baseline, &self.baseline_metric),
+            is_ratio,
+            range: pairs.range(),
+            pairs: pairs.counts(),
+            lost_percent: self.lost_percent(variant, baseline),
+            rates: pairs::rates((self.run, variant), (self.other, baseline)),
+            verdict: Verdict::NotMeasured,
+        };
+        comparison.verdict = comparison.judge();
+        comparison
+    }
+}

@@ -1,0 +1,121 @@
+//! Pairs of trials: their effects, how many go which way, and the rates beside them.
+
+use super::choose::Statistic;
+use super::{Both, EffectRange, PairCounts, RateChange};
+use crate::schema::{Direction, RunRecord, TrialRecord, VariantThroughput};
+use crate::stats::{CONFIDENCE, FEWEST_FOR_INTERVAL, median_interval, nearest_rank};
+use crate::variants::{metric_of_trial, valid_trials};
+
+/// The values of the trials that two variants have in common.
+pub(super) struct Pairs {
+    /// Value and baseline of each pair; infinite for a lost probe.
+    values: Vec<(f64, f64)>,
+    is_ratio: bool,
+    is_same: bool,
+}
+
+impl Pairs {
+    pub(super) fn of(
+        statistic: &Statistic<'_>,
+        variant: &str,
+        baseline: &str,
+        is_ratio: bool,
+    ) -> Self {
+        let own: Vec<&TrialRecord> = valid_trials(&statistic.run.trials, variant).collect();
+        let others: Vec<&TrialRecord> = valid_trials(&statistic.other.trials, baseline).collect();
+        let pair = |trial: &&TrialRecord| {
+            let other = others.iter().find(|other| other.repeat == trial.repeat)?;
+            let value = metric_of_trial(trial, &statistic.metric)?;
+            Some((value, metric_of_trial(other, &statistic.baseline_metric)?))
+        };
+        let values = own.iter().filter_map(pair).collect();
+        let is_same = repeats_itself(&own) || repeats_itself(&others);
+        Self { values, is_ratio, is_same }
+    }
+
+    pub(super) fn counts(&self) -> PairCounts {
+        let count =
+            |is: fn(&(f64, f64)) -> bool| self.values.iter().filter(|pair| is(pair)).count() as u32;
+        PairCounts {
+            compared: self.values.len() as u32,
+            lower: count(|(value, baseline)| value < baseline),
+            higher: count(|(value, baseline)| value > baseline),
+            is_same: self.is_same,
+        }
+    }
+
+    pub(super) fn range(&self) -> Option<EffectRange> {
+        if self.is_same || self.values.len() < FEWEST_FOR_INTERVAL {
+            return None;
+        }
+        let mut effects: Vec<f64> = self.values.iter().map(|pair| self.effect(*pair)).collect();
+        let interval = median_interval(&effects, CONFIDENCE)?;
+        effects.sort_unstable_by(f64::total_cmp);
+        let middle = nearest_rank(&effects, 0.5);
+        let finite = |value: f64| Some(value).filter(|value| value.is_finite());
+        Some(EffectRange {
+            low: if interval.low.is_finite() { interval.low } else { f64::MAX },
+            high: finite(interval.high),
+            middle: middle.and_then(finite),
+            confidence: interval.confidence,
+        })
+    }
+
+    fn effect(&self, (value, baseline): (f64, f64)) -> f64 {
+        // Two infinite values are equal, too.
+        let is_equal = value.total_cmp(&baseline).is_eq();
+        match (self.is_ratio, is_equal) {
+            (true, true) => 1.0,
+            (true, false) => value / baseline,
+            (false, true) => 0.0,
+            (false, false) => value - baseline,
+        }
+    }
+}
+
+/// Whether two or more trials are identical: nothing in them was random, so they count as one.
+pub fn repeats_itself(trials: &[&TrialRecord]) -> bool {
+    let Some((first, others)) = trials.split_first() else { return false };
+    let is_same = |trial: &&TrialRecord| {
+        trial.latencies == first.latencies
+            && trial.flows == first.flows
+            && trial.bottlenecks == first.bottlenecks
+    };
+    !others.is_empty() && others.iter().all(is_same)
+}
+
+/// Rates within this ratio count as equal.
+const RATE_ALIKE: f64 = 1.05;
+/// Rate below which a direction counts as unloaded, bit/s.
+const NO_RATE_BIT_PER_S: f64 = 50e3;
+/// Use of a link's capacity, percent, below which a rate explains no latency.
+const IDLE_PERCENT: f64 = 10.0;
+
+/// Returns the rates in which a variant differs from its baseline.
+pub(super) fn rates(
+    (run, variant): (&RunRecord, &str),
+    (other, baseline): (&RunRecord, &str),
+) -> Vec<RateChange> {
+    let carried = |run: &'_ RunRecord, name: &str, direction| {
+        let summary = run.summaries.iter().find(|summary| summary.variant == name)?;
+        summary.throughput(direction).cloned()
+    };
+    let unequal = |direction: Direction| {
+        let own = carried(run, variant, direction)?;
+        let others = carried(other, baseline, direction)?;
+        let goodputs = own.goodput_bit_per_s.zip(others.goodput_bit_per_s);
+        let is_goodput = goodputs.is_some();
+        let is_idle = |carried: &VariantThroughput| {
+            carried.utilisation_percent.is_some_and(|used| used.mean < IDLE_PERCENT)
+        };
+        if !is_goodput && is_idle(&own) && is_idle(&others) {
+            return None;
+        }
+        let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;
+        let bit_per_s = Both { variant: own.mean, baseline: others.mean };
+        let (low, high) = (own.mean.min(others.mean), own.mean.max(others.mean));
+        let is_unequal = high >= NO_RATE_BIT_PER_S && high > low * RATE_ALIKE;
+        is_unequal.then_some(RateChange { direction, is_goodput, bit_per_s })
+    };
+    [Direction::Up, Direction::Down].into_iter().filter_map(unequal).collect()
+}

@@ -1,0 +1,157 @@
+//! Comparisons of made-up runs.
+
+use super::*;
+use crate::schema::{
+    Distribution, Headline, LatencySummary, PhaseWindow, ScenarioRecord, TrialRecord, Validity,
+};
+use crate::{LatencyPools, schema::Phase};
+
+/// A variant of a made-up run: name, settings, and the p99 under load of each trial in ms; `None` for a
+/// trial that lost all but five of its probes.
+type Made<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [Option<f64>]);
+
+fn trial(variant: &str, repeat: usize, p99_ms: Option<f64>) -> TrialRecord {
+    let ns = (p99_ms.unwrap_or(1.0) * 1e6) as i64;
+    let lost = if p99_ms.is_some() { 0 } else { 595 };
+    let distribution = Distribution {
+        count: 600 - lost,
+        p50_ns: ns / 2,
+        p90_ns: ns,
+        p95_ns: ns,
+        p99_ns: ns,
+        ..Distribution::default()
+    };
+    let latency = LatencySummary {
+        probe: "probe".to_owned(),
+        window: PhaseWindow { phase: Phase::Load, start_ns: 0, end_ns: 1 },
+        sent: 600,
+        lost,
+        distribution: Some(distribution),
+        ..LatencySummary::default()
+    };
+    TrialRecord {
+        variant: variant.to_owned(),
+        repeat: repeat as u32,
+        validity: Validity::Valid,
+        latencies: vec![latency],
+        ..TrialRecord::default()
+    }
+}
+
+fn run(variants: &[Made<'_>], headline: Option<Headline>) -> RunRecord {
+    let mut run = RunRecord {
+        scenario: ScenarioRecord { headline, ..ScenarioRecord::default() },
+        ..RunRecord::default()
+    };
+    for (name, settings, values) in variants {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let factors = settings.iter().map(own).collect();
+        run.variants.push(VariantRecord {
+            name: (*name).to_owned(),
+            factors,
+            ..VariantRecord::default()
+        });
+        let trials = values.iter().enumerate();
+        run.trials.extend(trials.map(|(repeat, value)| trial(name, repeat, *value)));
+    }
+    crate::conclude(&mut run, &LatencyPools::default());
+    run
+}
+
+const FIFO: &[(&str, &str)] = &[("path.up_queue", "fifo")];
+const CAKE: &[(&str, &str)] = &[("path.up_queue", "cake")];
+
+fn verdict(first: &[Option<f64>], other: &[Option<f64>]) -> Comparison {
+    run(&[("fifo", FIFO, first), ("cake", CAKE, other)], None).comparisons.remove(0)
+}
+
+fn ms<const N: usize>(values: [f64; N]) -> [Option<f64>; N] {
+    values.map(Some)
+}
+
+#[test]
+fn a_range_decides_and_a_floor_that_a_person_feels() {
+    let fifo = ms([100.0, 104.0, 99.0, 101.0, 103.0, 97.0]);
+    for (cake, verdict_of_it) in [
+        (ms([20.0, 21.0, 22.0, 20.5, 21.5, 20.1]), Verdict::Lower),
+        (ms([200.0, 210.0, 220.0, 205.0, 215.0, 201.0]), Verdict::Higher),
+        (ms([99.0, 103.0, 98.5, 100.5, 101.0, 96.9]), Verdict::Alike),
+        (ms([20.0, 21.0, 22.0, 20.5, 21.5, 120.1]), Verdict::NotSure),
+        (ms([20.0, 21.0, 22.0, 20.5, 900.0, 97.1]), Verdict::NotSure),
+    ] {
+        let found = verdict(&fifo, &cake);
+        assert_eq!(found.verdict, verdict_of_it, "{found:?}");
+        assert_eq!(found.pairs.compared, 6);
+        assert_eq!(found.range.map(|range| range.confidence), Some(0.968_75));
+    }
+    // Less than 1 ms is not felt, however many times it is.
+    let small = verdict(&ms([0.4, 0.41, 0.42, 0.4, 0.43]), &ms([0.1, 0.11, 0.1, 0.12, 0.1]));
+    assert_eq!((small.verdict, small.pairs.lower), (Verdict::Alike, 5));
+    let few = verdict(&fifo[..4], &ms([20.0, 21.0, 22.0, 20.5]));
+    assert_eq!((few.verdict, few.range, few.direction()), (Verdict::TooFew, None, Verdict::Lower));
+    let absurd = verdict(&ms([1e7; 5].map(|it| it + 1.0)), &ms([1.0, 1.1, 1.2, 1.3, 1.4]));
+    assert_eq!(absurd.verdict, Verdict::TooFew, "five equal trials are one: {absurd:?}");
+}
+
+#[test]
+fn a_lost_trial_is_longer_than_any_answer() {
+    let fifo = ms([100.0, 104.0, 99.0, 101.0, 103.0, 97.0]);
+    let mut cake = ms([20.0, 21.0, 22.0, 20.5, 21.5, 20.1]);
+    cake[3] = None;
+    let found = verdict(&fifo, &cake);
+    assert_eq!(found.verdict, Verdict::NotSure, "one of six pairs is lost: {found:?}");
+    assert_eq!(found.range.and_then(|range| range.high), None);
+    let lost = verdict(&fifo, &[None; 6]);
+    assert_eq!((lost.verdict, lost.value), (Verdict::Lost, None));
+    assert_eq!(lost.lost_percent.map(|lost| lost.variant), Some(595.0 / 6.0));
+}
+
+#[test]
+fn a_queue_is_compared_on_its_line_and_a_line_behind_its_queue() {
+    let of = |up: &'static str, queue: &'static str| [("path.up", up), ("path.up_queue", queue)];
+    let (today, sqm, cake, faster) =
+        (of("10mbit", "fifo"), of("9mbit", "cake"), of("10mbit", "cake"), of("20mbit", "fifo"));
+    let both = of("20mbit", "cake");
+    let one = ms([10.0]);
+    let made: Vec<Made<'_>> = vec![
+        ("today", &today, &one),
+        ("sqm-slow", &sqm, &one),
+        ("cake-at-line", &cake, &one),
+        ("bigger-line", &faster, &one),
+        ("both", &both, &one),
+    ];
+    let record = run(&made, None);
+    let pairs: Vec<(&str, &str)> =
+        record.comparisons.iter().map(|it| (it.variant.as_str(), it.baseline.as_str())).collect();
+    let expected = [
+        ("sqm-slow", "today"),
+        ("cake-at-line", "today"),
+        ("bigger-line", "today"),
+        ("both", "bigger-line"),
+    ];
+    assert_eq!(pairs, expected);
+    let claims = claims(&record.comparisons);
+    let members: usize = claims.iter().map(|claim| claim.comparisons.len()).sum();
+    assert_eq!(members, 4, "each is in one claim");
+    let same = claims.iter().find(|claim| claim.extent == Extent::SameChange).expect("a change");
+    let of_same: Vec<&str> = same.comparisons.iter().map(|it| it.variant.as_str()).collect();
+    assert_eq!(of_same, ["cake-at-line", "both"], "the queue alone, on two lines");
+}
+
+#[test]
+fn what_a_scenario_declares_comes_first() {
+    let headline = Headline {
+        metric: "load.rtt.p99".to_owned(),
+        variant: "pie".to_owned(),
+        baseline: "fifo".to_owned(),
+        ..Headline::default()
+    };
+    let pie: &[(&str, &str)] = &[("path.up_queue", "pie")];
+    let (fifo, one, two) = (ms([100.0]), ms([1.0]), ms([50.0]));
+    let made: [Made<'_>; 3] = [("fifo", FIFO, &fifo), ("cake", CAKE, &one), ("pie", pie, &two)];
+    let record = run(&made, Some(headline));
+    let first = claims(&record.comparisons).remove(0);
+    assert_eq!((first.id.as_str(), first.comparisons[0].variant.as_str()), ("S1", "pie"));
+    assert!(first.comparisons[0].is_declared);
+    assert_eq!(record.comparisons[0].metric, "load.rtt.p99_of_sent");
+}
