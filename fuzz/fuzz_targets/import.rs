@@ -5,7 +5,8 @@
 use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
-use underload_report::{flent_file, import, render};
+use underload_exchange::{flent_file, import};
+use underload_report::render;
 
 // The first byte selects the compression: none, gzip, or crusader's frames.
 fuzz_target!(|bytes: &[u8]| {

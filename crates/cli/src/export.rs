@@ -8,8 +8,8 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
+use underload_exchange::flent_file;
 use underload_record::schema::{RunRecord, TrialRecord};
-use underload_report::flent_file;
 use underload_store::{
     RunData, RunDir, Table, parquet_table, write_samples_csv, write_series_csv, write_trials_csv,
 };

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use underload_exchange::{BYTES_MAX, ImportError, import};
 use underload_record::schema::{RunRecord, TrialRecord};
 use underload_store::{RunData, RunDir, StoreError};
 
-use crate::exchange::{BYTES_MAX, ImportError, import};
 use crate::reduce::Reducer;
 use crate::subject::{Subject, subjects};
 
@@ -29,10 +29,10 @@ const MOST_SAMPLES: u64 = 5_000_000;
 
 /// Reads run directories for a report: all samples of ordinary runs, and of a large run those of
 /// the trials that its plots show. A path of a file is read as a file of another tool, see
-/// [`crate::import`].
+/// [`import`].
 ///
 /// # Errors
-/// Returns the error of [`RunDir::read`] or [`crate::import`] for the first path that fails.
+/// Returns the error of [`RunDir::read`] or [`import`] for the first path that fails.
 pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
     paths.iter().map(|path| load_one(path.as_ref(), &mut |_, _| {})).collect()
 }

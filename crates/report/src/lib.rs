@@ -1,4 +1,4 @@
-//! Reports of runs: pages, plots, tables, sentences; and files of other tools, read and written.
+//! Reports of runs: pages, plots, tables, sentences.
 //!
 //! - [`load_to_show`], [`load`], [`render`], [`write_report`]: one page from one run or several,
 //!   and its plots.
@@ -10,7 +10,6 @@
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
 //! - [`history_page`]: one line over weeks.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
-//! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
 //! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
 //! - [`agreements`]: how well one run of a scenario predicts another.
 
@@ -20,7 +19,6 @@ mod claims;
 mod clocks;
 mod cohorts;
 mod combine;
-mod exchange;
 mod inside;
 mod measured;
 mod page;
@@ -40,7 +38,6 @@ pub use agreement::{Agreement, Allowed, agreement_table, agreements};
 pub use claims::Sentence;
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};
-pub use exchange::{ImportError, flent_file, import};
 pub use measured::{finding_lines, sentences};
 pub use page::{
     FigurePage, HistoryPage, LiveState, PageError, check_page_path, cohort_page, history_page,

@@ -61,7 +61,7 @@ fn different_clocks_are_reported() {
             "stats":{{"start_time":{{"wall":1,"monotonic":1}}}},"round_trips":[{}]}}"#,
             trips.join(",")
         );
-        underload_report::import(file.as_bytes()).expect("a file of irtt")
+        underload_exchange::import(file.as_bytes()).expect("a file of irtt")
     };
     let apart = import((10_309_000, -9_359_000));
     let summary = &apart.record.summaries[0];

@@ -7,10 +7,9 @@ use underload_record::schema::{
     Direction, FlowDirection, FlowRecord, HostFacts, Phase, PhaseWindow, RunRecord, Sample,
     ScenarioRecord, Series, TrialRecord, VariantRecord, World,
 };
+use underload_record::text::one_line;
 use underload_record::{LatencyPools, conclude, trial_latencies};
 use underload_store::RunData;
-
-use crate::words::one_line;
 
 /// An error while reading a file of another tool.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +53,7 @@ impl ImportError {
 }
 
 /// Largest file in bytes, before and after decompression.
-pub(crate) const BYTES_MAX: u64 = 256 << 20;
+pub const BYTES_MAX: u64 = 256 << 20;
 
 /// Decompresses a whole file of at most [`BYTES_MAX`].
 pub(super) fn decompress(decoder: impl Read) -> Result<Vec<u8>, ImportError> {

@@ -28,8 +28,7 @@ use imported::{Imported, decompress};
 use underload_store::RunData;
 
 pub use flent_export::flent_file;
-pub(crate) use imported::BYTES_MAX;
-pub use imported::ImportError;
+pub use imported::{BYTES_MAX, ImportError};
 
 /// Reads the content of another tool's file, in any known format, as a run with one trial.
 ///
@@ -156,8 +155,9 @@ mod tests {
         let text = r#"{"metadata":{"NAME":"a\nb","TITLE":"\u001b]0;own\u0007\u009b2J","LENGTH":1,
             "TOTAL_LENGTH":1},"x_values":[0.0],"results":{"Ping (ms) \u001b[2J":[1.0]}}"#;
         let run = import(text.as_bytes()).unwrap();
-        for text in [crate::table(std::slice::from_ref(&run)), run.record.scenario.title] {
-            assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        let flow = &run.record.trials[0].flows[0];
+        for text in [&flow.name, &run.record.scenario.title] {
+            assert!(text.contains('\u{fffd}') && !text.contains(char::is_control), "{text:?}");
         }
         assert_eq!(run.record.variants[0].name, "a\u{fffd}b");
     }

@@ -296,7 +296,7 @@ mod tests {
     use underload_record::schema::{FlowRecord, LatencyMeasure, PhaseWindow, SeriesPoint};
 
     use super::*;
-    use crate::exchange::import;
+    use crate::import;
 
     fn run() -> RunData {
         let mut run = import(
