@@ -1,7 +1,6 @@
 //! `underload survey`: round trips to many hosts, as a table and a distribution.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
@@ -9,12 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 use underload_disk::{self as disk, Access};
+use underload_line::survey::Table;
 use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, PAUSE_MIN, Survey};
-use underload_record::stats::Ecdf;
-use underload_report::diagram::{Curve, Diagram, Panel, Scale};
-use underload_report::plain_text;
 use underload_terminal::console::{self, count, note};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::interrupt::Interrupt;
@@ -70,32 +66,6 @@ pub enum Kind {
 const LIST_BYTES_MAX: u64 = 64 << 10;
 const PORT: u16 = 443;
 
-#[derive(Debug, Serialize)]
-struct Document {
-    version: u32,
-    probe: &'static str,
-    pause_s: f64,
-    rows: Vec<Row>,
-    all: Vec<Row>,
-}
-
-/// A host, or all hosts, over one address family.
-#[derive(Debug, Serialize)]
-struct Row {
-    host: String,
-    family: &'static str,
-    sent: u32,
-    answered: usize,
-    min_ms: Option<f64>,
-    p50_ms: Option<f64>,
-    mean_ms: Option<f64>,
-    max_ms: Option<f64>,
-    /// Standard deviation. `None` for fewer than two answers.
-    deviation_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trouble: Option<String>,
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let survey = prepare(arguments).or_bad_input()?;
     if !survey.is_local() && !arguments.may_ask {
@@ -125,14 +95,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if answers.iter().all(|answers| answers.sent == 0) {
         return interrupt.explain(Err(no_probe_sent(&answers, interrupt.is_requested())));
     }
-    let document = document(&survey, &answers);
+    let table = Table::new(&survey, &answers);
     let out = arguments.out.as_deref();
-    let written = out.map_or(Ok(()), |out| write(out, &document, &survey, &answers));
+    let written = out.map_or(Ok(()), |out| write(out, &table, &survey, &answers));
     // Printed even if the files could not be written.
     if arguments.json {
-        console::print_json(&document)?;
+        console::print_json(&table)?;
     } else {
-        console::print(&as_text(&document))?;
+        console::print(&table.to_string())?;
     }
     if interrupt.is_requested() {
         let interrupted = anyhow!("interrupted; the table has the probes until then");
@@ -224,128 +194,16 @@ fn resolve(name: &str, family: FamilyOptions) -> anyhow::Result<Host> {
     Ok(Host { name: name.to_owned(), addresses })
 }
 
-fn family(address: &SocketAddr) -> &'static str {
-    if address.is_ipv4() { "IPv4" } else { "IPv6" }
-}
-
-fn document(survey: &Survey, answers: &[Answers]) -> Document {
-    let rows = answers.iter().map(|it| {
-        let values: Vec<f64> = it.round_trips_ns.iter().map(|ns| *ns as f64 / 1e6).collect();
-        let mut row = row(survey.hosts[it.host].name.clone(), family(&it.address), it.sent, values);
-        row.trouble.clone_from(&it.trouble);
-        row
-    });
-    let all = ["IPv4", "IPv6"].into_iter().filter_map(|name| {
-        let of: Vec<&Answers> = answers.iter().filter(|it| family(&it.address) == name).collect();
-        let sent = of.iter().map(|it| it.sent).sum();
-        let values = of.iter().flat_map(|it| &it.round_trips_ns).map(|ns| *ns as f64 / 1e6);
-        (!of.is_empty()).then(|| row("all".to_owned(), name, sent, values.collect()))
-    });
-    Document {
-        version: 1,
-        probe: survey.asking.name(),
-        pause_s: survey.pause.as_secs_f64(),
-        rows: rows.collect(),
-        all: all.collect(),
-    }
-}
-
-fn row(host: String, family: &'static str, sent: u32, mut values: Vec<f64>) -> Row {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let mean = (count > 0).then(|| values.iter().sum::<f64>() / count as f64);
-    let deviation = mean.filter(|_| count > 1).map(|mean| {
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (squares / (count - 1) as f64).sqrt()
-    });
-    Row {
-        host,
-        family,
-        sent,
-        answered: count,
-        min_ms: values.first().copied(),
-        // The lower one of two values in the middle, because it was measured.
-        p50_ms: values.get(count.saturating_sub(1) / 2).copied(),
-        mean_ms: mean,
-        max_ms: values.last().copied(),
-        deviation_ms: deviation,
-        trouble: None,
-    }
-}
-
-fn as_text(document: &Document) -> String {
-    let rows = || document.rows.iter().chain(&document.all);
-    let width = rows().map(|row| row.host.chars().count()).max().unwrap_or(0).clamp(4, 40);
-    let mut text = format!(
-        "round trips by {}, ms\n{:<width$}  family  sent  lost     min     p50    mean     max     \
-         std\n",
-        document.probe, "host"
-    );
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.3}"));
-    for row in rows() {
-        let name: String = plain_text(&row.host).chars().take(width).collect();
-        let lost = row.sent as usize - row.answered.min(row.sent as usize);
-        let _ = write!(text, "{name:<width$}  {:<6} {:>5} {lost:>5}", row.family, row.sent);
-        for value in [row.min_ms, row.p50_ms, row.mean_ms, row.max_ms, row.deviation_ms] {
-            let _ = write!(text, " {:>7}", number(value));
-        }
-        let trouble = row.trouble.as_ref().map_or(String::new(), |it| format!("  {it}"));
-        let _ = writeln!(text, "{}", plain_text(&trouble));
-    }
-    text
-}
-
-fn write(
-    out: &Path,
-    document: &Document,
-    survey: &Survey,
-    answers: &[Answers],
-) -> anyhow::Result<()> {
+fn write(out: &Path, table: &Table, survey: &Survey, answers: &[Answers]) -> anyhow::Result<()> {
     let path = out.join("survey.json");
-    let text = serde_json::to_vec_pretty(document)?;
+    let text = serde_json::to_vec_pretty(table)?;
     disk::write_new(&path, &text, Access::Usual).with_context(|| shown(&path))?;
-    if let Some(picture) = picture(survey, answers) {
+    if let Some(picture) = table.picture(survey, answers) {
         let path = out.join("cdf.svg");
         disk::write_new(&path, picture.as_bytes(), Access::Usual).with_context(|| shown(&path))?;
         note!("picture: {}", path.display());
     }
     Ok(())
-}
-
-/// Draws the distributions of the hosts' medians and of all round trips, a curve per family.
-fn picture(survey: &Survey, answers: &[Answers]) -> Option<String> {
-    let ms = |ns: &u64| *ns as f64 / 1e6;
-    let mut panels = Vec::new();
-    let all: Vec<f64> = answers.iter().flat_map(|it| &it.round_trips_ns).map(ms).collect();
-    let ecdf = Ecdf::new(all.iter().copied())?;
-    let (low, high) = (ecdf.sorted()[0], ecdf.sorted()[ecdf.sorted().len() - 1]);
-    for (name, of_hosts) in [("median round trip of a host, ms", true), ("round trip, ms", false)] {
-        let curves = ["IPv4", "IPv6"].into_iter().filter_map(|family_name| {
-            let of = answers.iter().filter(|it| family(&it.address) == family_name);
-            let values: Vec<f64> = if of_hosts {
-                of.filter_map(|it| {
-                    let values = it.round_trips_ns.iter().map(ms).collect();
-                    row(String::new(), family_name, it.sent, values).p50_ms
-                })
-                .collect()
-            } else {
-                of.flat_map(|it| &it.round_trips_ns).map(ms).collect()
-            };
-            let mut points = vec![];
-            let mut share = 0.0;
-            for (value, next) in Ecdf::new(values)?.steps() {
-                points.extend([(value, share), (value, next)]);
-                share = next;
-            }
-            Some(Curve::line(family_name, points))
-        });
-        let x = Scale::logarithmic(name, (low / 1.2).max(1e-3)..(high * 1.2).max(2e-3));
-        panels.push(Panel { x, y: Scale::linear("share", 0.0..1.05), curves: curves.collect() });
-    }
-    let hosts = count(survey.hosts.len(), "host");
-    let title = format!("Round trips to {hosts}, by {}", survey.asking.name());
-    let diagram = Diagram { name: "cdf".to_owned(), title, panels };
-    Some(diagram.plot().svg())
 }
 
 #[cfg(test)]
@@ -369,29 +227,6 @@ mod tests {
             "no probe could be sent, for example to 127.0.0.1: not permitted"
         );
         assert_eq!(error(None, true), "interrupted before the first probe");
-    }
-
-    /// Table 3 of the guideline's Appendix I prints these columns.
-    #[test]
-    fn a_row_has_the_guideline_s_columns() {
-        let row = row("a".to_owned(), "IPv4", 5, vec![4.0, 1.0, 3.0, 2.0]);
-        let numbers = (row.min_ms, row.p50_ms, row.mean_ms, row.max_ms);
-        assert_eq!(numbers, (Some(1.0), Some(2.0), Some(2.5), Some(4.0)));
-        // statistics.stdev([1, 2, 3, 4])
-        assert!((row.deviation_ms.unwrap() - 1.290_994_448_735_805_6).abs() < 1e-12);
-        let silent = super::row("b".to_owned(), "IPv6", 5, Vec::new());
-        assert_eq!((silent.p50_ms, silent.deviation_ms), (None, None));
-        let document = Document {
-            version: 1,
-            probe: "tcp",
-            pause_s: 30.0,
-            rows: vec![row, Row { trouble: Some("no route \u{1b}[2J".to_owned()), ..silent }],
-            all: Vec::new(),
-        };
-        let text = as_text(&document);
-        assert!(text.contains("a     IPv4       5     1   1.000   2.000   2.500   4.000   1.291"));
-        assert!(text.contains("b     IPv6       5     5       -"), "{text}");
-        assert!(!text.contains('\u{1b}'), "{text}");
     }
 
     #[test]

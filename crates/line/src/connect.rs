@@ -39,7 +39,7 @@ pub fn trust(text: &str) -> Result<Trust, LineError> {
 }
 
 /// Reads the first line of a file with a token.
-fn read_token(path: &Path) -> Result<String, LineError> {
+pub(crate) fn read_token(path: &Path) -> Result<String, LineError> {
     let bytes = read_secret(path).map_err(LineError::TokenFile)?;
     let text = String::from_utf8_lossy(&bytes);
     match text.lines().next().map(str::trim) {

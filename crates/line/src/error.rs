@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use underload_probe::control::{ServiceError, in_full};
 use underload_probe::load::LoadError;
 use underload_probe::measure::MeasureError;
+use underload_probe::path::MarksError;
 use underload_probe::preset::Preset;
 use underload_probe::route::RouteError;
-use underload_record::schema::Marking;
+use underload_record::schema::{Direction, Marking};
 use underload_report::{LoadError as ReadError, PageError};
 use underload_store::StoreError;
 
@@ -39,6 +40,12 @@ pub enum LineError {
     Hops(#[from] RouteError),
     #[error("sending echoes to the hops")]
     Echoes(#[source] io::Error),
+    #[error("opening a UDP socket")]
+    Socket(#[source] io::Error),
+    #[error(transparent)]
+    Marks(#[from] MarksError),
+    #[error("loading {direction}")]
+    Loading { direction: Direction, source: MeasureError },
     #[error("step {step}{}", with_reason(ended.as_deref()))]
     Step {
         step: String,

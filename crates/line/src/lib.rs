@@ -7,6 +7,8 @@
 //! - `foreign` (with the feature of that name): tests at servers of other projects.
 //! - [`series`]: a line measured again and again.
 //! - [`history`]: stored runs over weeks.
+//! - [`path`]: what a path does to packets.
+//! - [`survey`]: the round trips to many hosts.
 
 pub mod connect;
 mod error;
@@ -14,6 +16,7 @@ mod error;
 pub mod foreign;
 pub mod history;
 mod local_load;
+pub mod path;
 mod place;
 mod progress;
 mod record;
@@ -21,6 +24,7 @@ mod request;
 mod route;
 pub mod series;
 mod session;
+pub mod survey;
 pub mod target;
 mod test;
 

@@ -10,7 +10,7 @@ use underload_record::schema::{Direction, Ecn, Marking, Validity};
 
 use super::{FamilyMarks, Findings};
 
-pub fn part_name(part: Part) -> &'static str {
+pub(super) fn part_name(part: Part) -> &'static str {
     match part {
         Part::Tcp => "TCP fills the path",
         Part::Overload => "UDP exceeds its rate",
@@ -18,26 +18,22 @@ pub fn part_name(part: Part) -> &'static str {
     }
 }
 
-pub fn text(findings: &Findings) -> Result<String, fmt::Error> {
-    let mut out = String::new();
-    for marks in &findings.marks {
-        write_marks(&mut out, marks)?;
+impl fmt::Display for Findings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.marks.iter().try_for_each(|marks| write_marks(out, marks))?;
+        self.directions.iter().try_for_each(|direction| write_examination(out, direction))?;
+        if self.advice.is_empty() {
+            writeln!(out, "No change is needed, according to these results.")?;
+        } else {
+            writeln!(out, "What to change")?;
+        }
+        self.advice.iter().try_for_each(|line| writeln!(out, "  - {line}"))
     }
-    for examination in &findings.directions {
-        write_examination(&mut out, examination)?;
-    }
-    if findings.advice.is_empty() {
-        writeln!(out, "No change is needed, according to these results.")?;
-    } else {
-        writeln!(out, "What to change")?;
-    }
-    findings.advice.iter().try_for_each(|line| writeln!(out, "  - {line}"))?;
-    Ok(out)
 }
 
-fn write_marks(out: &mut String, marks: &FamilyMarks) -> fmt::Result {
+fn write_marks(out: &mut dyn Write, marks: &FamilyMarks) -> fmt::Result {
     writeln!(out, "Markings to {}", marks.target)?;
-    writeln!(out, "  {:<12} {:>8}  {:<34} down", "sent", "answered", "up")?;
+    writeln!(out, "  {:<12} {:>8}  {:<34} down", "sent", "answered", Direction::Up.name())?;
     for row in &marks.survey.rows {
         let (sent, up, down) = (marking(row.sent), row.up, row.down);
         let answered = format!("{}/{}", row.answered, row.packets);
@@ -111,7 +107,7 @@ fn marking(marking: Marking) -> String {
     }
 }
 
-fn write_examination(out: &mut String, examination: &Examination) -> fmt::Result {
+fn write_examination(out: &mut dyn Write, examination: &Examination) -> fmt::Result {
     let Examination { direction, congestion_control, .. } = examination;
     writeln!(
         out,
@@ -178,7 +174,7 @@ fn verdict(queue: &Classification, evidence: &Evidence) -> String {
     }
 }
 
-fn write_evidence(out: &mut String, evidence: &Evidence, rate_of: &str) -> fmt::Result {
+fn write_evidence(out: &mut dyn Write, evidence: &Evidence, rate_of: &str) -> fmt::Result {
     let tcp = evidence.tcp;
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
     let share = |value: Option<f64>| {
