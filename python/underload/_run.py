@@ -141,6 +141,21 @@ class Run:
         """Returns the results as sentences."""
         return self._raw.sentences()
 
+    def compare(
+        self, variant: str, baseline: str, metric: str = "load.rtt.p99_of_sent"
+    ) -> dict[str, Any]:
+        """Compares a variant with another, trial by trial: value and baseline_value, the range of
+        their quotient over pairs of trials with the same number, and the verdict, such as `lower`,
+        `alike` or `not-sure`. A percentile for which a trial has too few probes becomes a lower one.
+
+        `record["comparisons"]` has those that `summary` states. The fields are those of Comparison
+        in `docs/reference/run-json.md`. Raises `KeyError` for an unknown variant."""
+        for name in (variant, baseline):
+            if name not in self.variants:
+                raise KeyError(name)
+        compared: dict[str, Any] = json.loads(self._raw.compare(variant, baseline, metric) or "{}")
+        return compared
+
     def published(self) -> str:
         """Returns the published numbers of the scenario beside those of this run, with the
         deviations, as `underload figures` prints them; empty if the scenario has no published
@@ -285,11 +300,13 @@ class Variant:
         return value
 
     def values(self, name: str) -> list[float]:
-        """Returns a metric of each valid trial that has it. Shape: (trials,)."""
+        """Returns a metric of each valid trial, in the order of the repeats: `nan` for a trial
+        without it, `inf` for a percentile of all probes sent that falls on a lost one, such as
+        `load.rtt.p99_of_sent`. Shape: (trials,)."""
         values = self._raw.metric_over_trials(self.name, name)
-        if not values:
+        if all(value is None for value in values):
             self._refuse_unknown(name)
-        return values
+        return [math.nan if value is None else value for value in values]
 
     def _refuse_unknown(self, name: str) -> None:
         problem = self._raw.unknown_metric(self.name, name)

@@ -64,8 +64,9 @@ class Sweep:
     @property
     def cells(self) -> Frame:
         """A row per cell: the value of each axis, the variant, the number of trials, the mean of
-        each metric with its 95 % interval (`load.rtt.p99`, `load.rtt.p99.low`,
-        `load.rtt.p99.high`), and the first error."""
+        the mean of each metric over the trials with its interval (`load.rtt.p99.mean`,
+        `load.rtt.p99.low`, `load.rtt.p99.high`; `None` if a trial has no value), and the first
+        error."""
         folder, _ = self._raw.open(os.fspath(self.directory))
         try:
             return Frame(folder.cells())

@@ -1,5 +1,6 @@
 //! `underload report`: one report from one or several run directories and files of other tools.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -7,8 +8,8 @@ use clap::Args;
 use serde::Serialize;
 use underload_record::schema::RunRecord;
 use underload_report::{
-    Agreement, LoadError, Sentence, agreement_table, agreements, load, load_to_show, summary,
-    summary_lines, table, warnings, write_report,
+    Agreement, LoadError, Sentence, agreement_table, agreements, explain, load, load_to_show,
+    summary, summary_lines, table, warnings, write_report,
 };
 use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
@@ -24,7 +25,8 @@ Examples:
   underload report runs/first
   underload report runs/before runs/after --out both
   underload report tcp_upload.flent.gz irtt.json --out peers
-  underload report --compare runs/simulated runs/live")]
+  underload report --compare runs/simulated runs/live
+  underload report runs/first --explain S1")]
 pub struct Arguments {
     /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3 (JSON) and
     /// crusader (.crr).
@@ -44,6 +46,10 @@ pub struct Arguments {
     /// if the runs have no variant in common.
     #[arg(long, conflicts_with = "out")]
     pub compare: bool,
+    /// Shows what a sentence of a run rests on: its trials, the arithmetic and the rule. S1 is the first
+    /// sentence that compares variants; `--json` has the number of each. Writes no report.
+    #[arg(long, value_name = "S1", conflicts_with_all = ["compare", "out", "json", "open", "lines"])]
+    pub explain: Option<String>,
     /// With --compare: when to exit with status 1.
     #[arg(
         long,
@@ -71,12 +77,26 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return show_runs(&out, &[run], arguments.show());
     }
     let runs = load_runs(&arguments.directories, arguments.show()).or_bad_input()?;
+    if let Some(id) = &arguments.explain {
+        return print_explanation(&runs, id);
+    }
     let out = match (&arguments.out, arguments.directories.as_slice()) {
         (Some(out), _) => out.clone(),
         (None, [only]) if only.is_dir() => only.clone(),
         (None, _) => PathBuf::from("."),
     };
     show_runs(&out, &runs, arguments.show())
+}
+
+fn print_explanation(runs: &[RunData], id: &str) -> anyhow::Result<()> {
+    let explained = runs.iter().find_map(|run| explain(run, id));
+    let known = runs.iter().flat_map(|run| &run.record.comparisons).map(|it| it.claim.as_str());
+    let Some(text) = explained else {
+        let known: Vec<&str> = known.collect::<BTreeSet<&str>>().into_iter().collect();
+        refuse!("--explain: no sentence `{id}`; expected one of: {}", known.join(", "));
+    };
+    console::print(&console::result(&text))?;
+    Ok(())
 }
 
 /// JSON contains the full records; a table needs less.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use underload_record::comparison::compare_two;
 use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord, VariantLatency};
 use underload_record::{metric_of, metric_over_trials, unknown_metric};
 use underload_run::chain;
@@ -278,9 +279,17 @@ impl Run {
         self.headline(variant, phase)?.highest_told().map(|(quantile, _)| quantile.name())
     }
 
-    /// Returns a metric of each valid trial of the variant.
-    fn metric_over_trials(&self, py: Python<'_>, variant: &str, name: &str) -> Vec<f64> {
+    /// Returns a metric of each valid trial of the variant; `None` for a trial without it.
+    fn metric_over_trials(&self, py: Python<'_>, variant: &str, name: &str) -> Vec<Option<f64>> {
         py.detach(|| metric_over_trials(&self.record, variant, name))
+    }
+
+    /// Returns the comparison of a variant with a baseline as JSON; `None` if there is no such
+    /// variant.
+    fn compare(&self, py: Python<'_>, variant: &str, baseline: &str, name: &str) -> Option<String> {
+        let run = &self.record;
+        let compared = py.detach(|| compare_two((run, variant), (run, baseline), name))?;
+        serde_json::to_string(&compared).ok()
     }
 
     /// Returns what is wrong with the name of a metric; `None` if it is valid, measured or not.

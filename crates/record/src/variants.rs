@@ -48,11 +48,10 @@ pub fn unknown_metric(run: &RunRecord, variant: &str, name: &str) -> Option<Stri
     ))
 }
 
-/// Returns a metric of each valid trial of a variant, as if it were the only trial; without trials in
-/// which it falls on a lost probe.
-pub fn metric_over_trials(run: &RunRecord, variant: &str, name: &str) -> Vec<f64> {
-    let values = valid_trials(&run.trials, variant).filter_map(|it| metric_of_trial(it, name));
-    values.filter(|value| value.is_finite()).collect()
+/// Returns a metric of each valid trial of a variant, as if it were the only trial: infinite for a
+/// percentile of all probes sent that falls on a lost one.
+pub fn metric_over_trials(run: &RunRecord, variant: &str, name: &str) -> Vec<Option<f64>> {
+    valid_trials(&run.trials, variant).map(|trial| metric_of_trial(trial, name)).collect()
 }
 
 /// Returns a metric of one trial, as if it were the only one of its variant; infinite for a percentile

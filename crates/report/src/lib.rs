@@ -5,6 +5,7 @@
 //! - [`diagram`], [`style_sheet`]: plots of anything else, for documentation and other pages.
 //! - [`finding_lines`]: what the steps of a measured line found, in words.
 //! - [`table()`], [`summary_lines`], [`warnings`]: a report for a terminal, in plain words.
+//! - [`explain`]: the trials, the arithmetic and the rule behind a sentence.
 //! - [`plain_text`], [`one_line`]: texts of strangers, made safe for a terminal.
 //! - [`figures_table`], [`figure_pages`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
@@ -19,6 +20,7 @@ mod claims;
 mod clocks;
 mod cohorts;
 mod combine;
+mod explain;
 mod inside;
 mod measured;
 mod page;
@@ -38,6 +40,7 @@ pub use agreement::{Agreement, Allowed, agreement_table, agreements};
 pub use claims::Sentence;
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};
+pub use explain::explain;
 pub use measured::{finding_lines, sentences};
 pub use page::{
     FigurePage, HistoryPage, LiveState, PageError, check_page_path, cohort_page, history_page,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Both, SettingChange};
+use super::{Both, Comparison, SettingChange};
 use crate::metric_names::{OF_SENT, metric_unit};
 use crate::schema::{
     Headline, LatencyMeasure, Phase, Quantile, RunRecord, VariantLatency, VariantRecord,
@@ -121,9 +121,22 @@ impl<'a> Statistic<'a> {
         probe.or_else(|| Self::of_application(run))
     }
 
+    /// Returns the metric of a comparison of a run.
+    pub(super) fn stored(run: &'a RunRecord, comparison: &Comparison) -> Self {
+        let metric = comparison.metric.clone();
+        let other = &comparison.baseline_metric;
+        let baseline_metric = if other.is_empty() { metric.clone() } else { other.clone() };
+        Self { run, other: run, metric, baseline_metric, unit: comparison.unit.clone() }
+    }
+
     /// Returns a metric that is given, for variants of two runs.
-    pub(super) fn declared(run: &'a RunRecord, other: &'a RunRecord, metric: &str) -> Self {
-        Self::known((run, other), (metric, metric), &Partners { pairs: Vec::new(), declared: 0 })
+    pub(super) fn declared(
+        (run, variant): (&'a RunRecord, &str),
+        (other, baseline): (&'a RunRecord, &str),
+        metric: &str,
+    ) -> Self {
+        let partners = Partners { pairs: vec![(variant, baseline)], declared: 1 };
+        Self::known((run, other), (metric, metric), &partners)
     }
 
     /// Returns the first number of the first application; in place of a median its p99, if every variant

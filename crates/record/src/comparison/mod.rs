@@ -19,7 +19,7 @@ use crate::variants::metric_of;
 pub use choose::{DeclaredValues, declared_values, statistic};
 use choose::{Partners, Statistic};
 pub use claims::{Claim, Extent, claims};
-pub use pairs::repeats_itself;
+pub use pairs::{effect, repeats_itself};
 
 /// A setting with different values in two variants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -216,10 +216,18 @@ pub fn compare_two(
     let of =
         |run: &RunRecord, name: &str| run.variants.iter().find(|known| known.name == name).cloned();
     let settings = SettingChange::between(&of(other, baseline)?, &of(run, variant)?);
-    let statistic = Statistic::declared(run, other, metric);
+    let statistic = Statistic::declared((run, variant), (other, baseline), metric);
     let mut comparison = statistic.compare(variant, baseline);
     comparison.settings = settings;
     Some(comparison)
+}
+
+/// Returns the trials that a comparison pairs: the number of the repeat, value and baseline, which are
+/// infinite for a lost probe.
+pub fn pairs_of(run: &RunRecord, comparison: &Comparison) -> Vec<(u32, f64, f64)> {
+    let statistic = Statistic::stored(run, comparison);
+    let (variant, baseline) = (&comparison.variant, &comparison.baseline);
+    pairs::Pairs::of(&statistic, variant, baseline, comparison.is_ratio).values
 }
 
 impl Comparison {

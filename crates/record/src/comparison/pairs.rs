@@ -8,8 +8,8 @@ use crate::variants::{metric_of_trial, valid_trials};
 
 /// The values of the trials that two variants have in common.
 pub(super) struct Pairs {
-    /// Value and baseline of each pair; infinite for a lost probe.
-    values: Vec<(f64, f64)>,
+    /// Number of the repeat, value and baseline of each pair; infinite for a lost probe.
+    pub(super) values: Vec<(u32, f64, f64)>,
     is_ratio: bool,
     is_same: bool,
 }
@@ -26,7 +26,7 @@ impl Pairs {
         let pair = |trial: &&TrialRecord| {
             let other = others.iter().find(|other| other.repeat == trial.repeat)?;
             let value = metric_of_trial(trial, &statistic.metric)?;
-            Some((value, metric_of_trial(other, &statistic.baseline_metric)?))
+            Some((trial.repeat, value, metric_of_trial(other, &statistic.baseline_metric)?))
         };
         let values = own.iter().filter_map(pair).collect();
         let is_same = repeats_itself(&own) || repeats_itself(&others);
@@ -34,12 +34,13 @@ impl Pairs {
     }
 
     pub(super) fn counts(&self) -> PairCounts {
-        let count =
-            |is: fn(&(f64, f64)) -> bool| self.values.iter().filter(|pair| is(pair)).count() as u32;
+        let count = |is: fn(f64, f64) -> bool| {
+            self.values.iter().filter(|(_, value, baseline)| is(*value, *baseline)).count() as u32
+        };
         PairCounts {
             compared: self.values.len() as u32,
-            lower: count(|(value, baseline)| value < baseline),
-            higher: count(|(value, baseline)| value > baseline),
+            lower: count(|value, baseline| value < baseline),
+            higher: count(|value, baseline| value > baseline),
             is_same: self.is_same,
         }
     }
@@ -48,7 +49,11 @@ impl Pairs {
         if self.is_same || self.values.len() < FEWEST_FOR_INTERVAL {
             return None;
         }
-        let mut effects: Vec<f64> = self.values.iter().map(|pair| self.effect(*pair)).collect();
+        let mut effects: Vec<f64> = self
+            .values
+            .iter()
+            .map(|(_, value, baseline)| effect(*value, *baseline, self.is_ratio))
+            .collect();
         let interval = median_interval(&effects, CONFIDENCE)?;
         effects.sort_unstable_by(f64::total_cmp);
         let middle = nearest_rank(&effects, 0.5);
@@ -60,16 +65,17 @@ impl Pairs {
             confidence: interval.confidence,
         })
     }
+}
 
-    fn effect(&self, (value, baseline): (f64, f64)) -> f64 {
-        // Two infinite values are equal, too.
-        let is_equal = value.total_cmp(&baseline).is_eq();
-        match (self.is_ratio, is_equal) {
-            (true, true) => 1.0,
-            (true, false) => value / baseline,
-            (false, true) => 0.0,
-            (false, false) => value - baseline,
-        }
+/// Returns value over baseline, or their difference.
+pub fn effect(value: f64, baseline: f64, is_ratio: bool) -> f64 {
+    // Two infinite values are equal, too.
+    let is_equal = value.total_cmp(&baseline).is_eq();
+    match (is_ratio, is_equal) {
+        (true, true) => 1.0,
+        (true, false) => value / baseline,
+        (false, true) => 0.0,
+        (false, false) => value - baseline,
     }
 }
 

@@ -247,8 +247,10 @@ mod tests {
         });
         assert_eq!(metrics.own, recorded.collect());
         assert!(metrics.own.len() > 60, "{:?}", metrics.own);
-        // Metrics that only a link with a varying rate has.
-        let needs_more = |name: &str| name.contains("queuing") || name.starts_with("power");
+        // Metrics that only a link with a varying rate has, and percentiles that need more probes.
+        let needs_more = |name: &str| {
+            name.contains("queuing") || name.starts_with("power") || name.ends_with("_of_sent")
+        };
         let plain = metric_names().into_iter().map(|(name, _)| name);
         let plain: Vec<String> = plain.filter(|name| !needs_more(name)).collect();
         let values = metrics_of_trial(&record, &plain);

@@ -471,7 +471,7 @@ fn columns(file: &SweepFile, axes: &[Axis]) -> Result<SweepColumns, Fault> {
         claim(format!("axis[{index}]"), own)?;
     }
     for (index, metric) in file.metrics.iter().enumerate() {
-        let own = ["", ".low", ".high"].map(|end| format!("{metric}{end}"));
+        let own = [".mean", ".low", ".high"].map(|end| format!("{metric}{end}"));
         claim(format!("metrics[{index}]"), own)?;
     }
     let axes = axes.iter().map(Axis::column).collect();

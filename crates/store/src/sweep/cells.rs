@@ -28,7 +28,21 @@ pub struct SweepCell {
 
 /// Summarises rows, which are in order of their cells.
 #[derive(Debug, Default)]
-pub(super) struct CellFold(Option<(SweepCell, Vec<RunningMean>)>);
+pub(super) struct CellFold(Option<(SweepCell, Vec<TrialMean>)>);
+
+/// The mean of a metric over the valid trials of a cell. It exists only if each of them has a value: a
+/// mean over the others would hide trials that lost every probe.
+#[derive(Debug, Clone, Default)]
+struct TrialMean {
+    mean: RunningMean,
+    lacks_one: bool,
+}
+
+impl TrialMean {
+    fn interval(&self) -> Option<Interval> {
+        if self.lacks_one { None } else { self.mean.interval(CONFIDENCE) }
+    }
+}
 
 impl CellFold {
     /// Adds a row. Returns the cell before, if the row is of another one.
@@ -44,7 +58,7 @@ impl CellFold {
                 variant: text("variant").unwrap_or_default().to_owned(),
                 ..SweepCell::default()
             };
-            (cell, vec![RunningMean::default(); row.metrics.len()])
+            (cell, vec![TrialMean::default(); row.metrics.len()])
         });
         cell.trials += 1;
         if let Some(error) = &row.error {
@@ -53,8 +67,9 @@ impl CellFold {
         }
         if row.trial_value("valid").is_some_and(|valid| *valid == true) {
             for (mean, value) in means.iter_mut().zip(&row.metrics) {
-                if let Some(value) = value {
-                    mean.push(*value);
+                match value {
+                    Some(value) => mean.mean.push(*value),
+                    None => mean.lacks_one = true,
                 }
             }
         }
@@ -64,7 +79,7 @@ impl CellFold {
     /// Returns the last cell.
     pub(super) fn finish(&mut self) -> Option<SweepCell> {
         let (mut cell, means) = self.0.take()?;
-        cell.metrics = means.iter().map(|mean| mean.interval(CONFIDENCE)).collect();
+        cell.metrics = means.iter().map(TrialMean::interval).collect();
         Some(cell)
     }
 }
@@ -79,7 +94,7 @@ impl SweepColumns {
         layout.extend(own.map(named));
         for metric in &self.metrics {
             let of = |end: &str| (format!("{metric}{end}"), Kind::OptionalDouble);
-            layout.extend(["", ".low", ".high"].map(of));
+            layout.extend([".mean", ".low", ".high"].map(of));
         }
         layout.push(named(("error", Kind::OptionalText)));
         layout

@@ -30,6 +30,8 @@ pub(super) fn draw(picture: &Picture<'_>) -> Option<Plot> {
         let named = variants.iter().filter(|variant| names_variant(&cell.point.variants, variant));
         let mut values: Vec<f64> = named
             .flat_map(|variant| metric_over_trials(&picture.run.record, variant, &plot.metric))
+            .flatten()
+            .filter(|value| value.is_finite())
             .filter(|value| value.is_finite())
             .collect();
         values.sort_by(f64::total_cmp);

@@ -107,7 +107,9 @@ fn family(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Family {
             Of::Trials => {
                 let values = named
                     .iter()
-                    .flat_map(|variant| metric_over_trials(record, variant, &plot.metric));
+                    .flat_map(|variant| metric_over_trials(record, variant, &plot.metric))
+                    .flatten()
+                    .filter(|value| value.is_finite());
                 Ecdf::new(values).map_or(Vec::new(), |ecdf| ecdf.steps())
             }
             Of::Samples => {

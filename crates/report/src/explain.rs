@@ -1,0 +1,67 @@
+//! What a sentence rests on: its trials, the arithmetic and the rule.
+
+use std::fmt::Write as _;
+
+use underload_record::comparison::{Comparison, Verdict, effect, pairs_of};
+use underload_store::RunData;
+
+use crate::verdict::summary;
+use crate::words::{plain_text, significant};
+
+/// Most comparisons of one claim that are explained.
+const MOST: usize = 6;
+
+/// Explains the claim `id`, such as `S1`, of a run; `None` if no sentence states it.
+pub fn explain(run: &RunData, id: &str) -> Option<String> {
+    let sentences = summary(std::slice::from_ref(run));
+    let stated = sentences.iter().find(|sentence| sentence.claim.as_deref() == Some(id))?;
+    let mut text = format!("{id}: {}\n", stated.text);
+    let all = run.record.comparisons.iter().filter(|comparison| comparison.claim == id);
+    for comparison in all.clone().take(MOST) {
+        explain_one(&mut text, run, comparison);
+    }
+    let more = all.count().saturating_sub(MOST);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more; run.json has all under `comparisons`");
+    }
+    Some(plain_text(&text))
+}
+
+fn explain_one(text: &mut String, run: &RunData, it: &Comparison) {
+    let quotient = if it.is_ratio { "quotient" } else { "difference" };
+    let unit = if it.unit.is_empty() { String::new() } else { format!(", {}", it.unit) };
+    let _ = writeln!(text, "{} compared with {}: {}{unit}", it.variant, it.baseline, it.metric);
+    let _ = writeln!(text, "  {:>6} {:>10} {:>10} {quotient:>10}", "repeat", "value", "baseline");
+    for (repeat, value, baseline) in pairs_of(&run.record, it) {
+        let shown = |value: f64| if value.is_finite() { significant(value) } else { "lost".into() };
+        let effect = effect(value, baseline, it.is_ratio);
+        let (value, baseline) = (shown(value), shown(baseline));
+        let _ = writeln!(text, "  {repeat:>6} {value:>10} {baseline:>10} {:>10}", shown(effect));
+    }
+    let range = it.range.map_or("no range with fewer than five pairs".to_owned(), |range| {
+        let end = |value: Option<f64>| value.map_or("no bound".to_owned(), significant);
+        format!(
+            "middle {}, range {} to {}, which holds the median of many trials with {} %",
+            end(range.middle),
+            significant(range.low),
+            end(range.high),
+            significant(range.confidence * 100.0)
+        )
+    });
+    let _ = writeln!(text, "  {range}");
+    let _ = writeln!(text, "  {}: {}", it.verdict.name(), rule(it.verdict));
+}
+
+const fn rule(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Lower | Verdict::Higher => {
+            "the range excludes equality, and a person notices the middle difference"
+        }
+        Verdict::Alike => "nobody notices a difference within the range (1 ms and 5 %)",
+        Verdict::NotSure => "the range includes equality and differences that a person notices",
+        Verdict::TooFew => "a range needs five pairs of trials in which something is random",
+        Verdict::Lost => "more than half of the probes of one never came back",
+        Verdict::Suspicious => "no scenario gives a quotient beyond 2,000",
+        Verdict::NotMeasured => "one of the two has too few values",
+    }
+}
