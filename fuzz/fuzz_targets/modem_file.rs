@@ -9,7 +9,7 @@ use underload_aqm::packet::{Dscp, Meta, Packet};
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
-use underload_run::modem_file;
+use underload_scenario::modem_file;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut load = |_: &str| Ok(bytes.to_vec());

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_run::scenario::Scenario;
+use underload_scenario::Scenario;
 
 fuzz_target!(|text: &str| {
     if let Err(error) = Scenario::parse(text, "fuzz.toml") {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_run::source::Source;
+use underload_scenario::source::Source;
 use underload_run::sweep::Sweep;
 
 const SCENARIO: &str = r#"

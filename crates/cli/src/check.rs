@@ -6,11 +6,11 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use underload_record::schema::World;
 use underload_record::text::one_line;
-use underload_run::scenario::{
+use underload_run::sweep::{self, Sweep, SweepFile};
+use underload_scenario::source::{Source, load_file};
+use underload_scenario::{
     Options, Scenario, ScenarioError, ScenarioErrors, Setting, SettingValue, json_schema,
 };
-use underload_run::source::{Source, load_file};
-use underload_run::sweep::{self, Sweep, SweepFile};
 use underload_terminal::console::{self, count};
 use underload_terminal::exit::{OrBadInput, refuse};
 

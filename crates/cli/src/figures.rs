@@ -9,8 +9,8 @@ use underload_record::schema::World;
 use underload_report::{
     Figure, FigurePage, figures_table, write_figure_pages, write_figures_markdown,
 };
-use underload_run::scenario::{Options, Scenario, builtin};
 use underload_run::{Destination, Run, Settings};
+use underload_scenario::{Options, Scenario, builtin};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::OrBadInput;
 

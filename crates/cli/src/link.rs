@@ -17,9 +17,9 @@ use underload_emu::command::{LinkCommand, LinkOutcome, Watch};
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege;
 use underload_record::schema::{BottleneckSummary, Distribution};
-use underload_run::modem_file;
-use underload_run::scenario::{Lane, Scenario, ScenarioErrors};
-use underload_run::source::{Source, load_file};
+use underload_scenario::modem_file;
+use underload_scenario::source::{Source, load_file};
+use underload_scenario::{Lane, Scenario, ScenarioErrors};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
 

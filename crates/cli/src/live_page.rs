@@ -103,8 +103,8 @@ fn next_page(start: Instant, cost: Duration) -> Instant {
 mod tests {
     use underload_record::schema::World;
     use underload_record::synthetic::{self, BUFFER_CONTROL};
-    use underload_run::scenario::Scenario;
     use underload_run::{Destination, Settings};
+    use underload_scenario::Scenario;
     use underload_store::RunDir;
 
     use super::*;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use underload_run::question::{Part, Question, Use};
-use underload_run::scenario::Scenario;
+use underload_scenario::Scenario;
+use underload_scenario::question::{Part, Question, Use};
 use underload_terminal::console::{self, note, shell_word, warning};
 use underload_terminal::exit::refuse;
 

@@ -9,7 +9,7 @@ use underload_record::schema::{
 };
 use underload_report::one_line;
 use underload_run::Progress;
-use underload_run::scenario::Scenario;
+use underload_scenario::Scenario;
 use underload_terminal::console::{self, note, warning};
 
 use crate::live_page::LivePage;

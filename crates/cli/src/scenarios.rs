@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use underload_record::schema::World;
-use underload_run::scenario::{Options, Scenario, builtin};
-use underload_run::source::Source;
+use underload_scenario::source::Source;
+use underload_scenario::{Options, Scenario, builtin};
 use underload_terminal::console::{self, count};
 use underload_terminal::exit::OrBadInput;
 

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use underload_playground::{Settings, record};
 use underload_record::schema::{Sample, Series, TrialRecord};
-use underload_run::scenario::Scenario;
 use underload_run::{Destination, Settings as RunSettings, WorldChoice, run};
+use underload_scenario::Scenario;
 use underload_store::RunDir;
 
 /// Settings at the limits of the page.

@@ -5,7 +5,7 @@ use std::error::Error;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use underload_run::chain;
-use underload_run::scenario::{ScenarioError, ScenarioErrors};
+use underload_scenario::{ScenarioError, ScenarioErrors};
 
 /// Returns an exception of the package `underload` by its name.
 pub fn raise<'py>(py: Python<'py>, class: &str, arguments: impl PyCallArgs<'py>) -> PyErr {

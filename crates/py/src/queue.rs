@@ -17,9 +17,9 @@ use underload_aqm::queue::own::OwnSpec;
 use underload_aqm::registry::{LinkSetup, QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
-use underload_run::modem_file;
 use underload_run::replay::{ColumnsError, Fate, FateColumns, PacketColumns, replay_columns};
-use underload_run::source::load_file;
+use underload_scenario::modem_file;
+use underload_scenario::source::load_file;
 
 use crate::errors::OrRaise;
 use crate::frame::Frame;

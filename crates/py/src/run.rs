@@ -13,9 +13,9 @@ use underload_record::comparison::compare_two;
 use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord, VariantLatency};
 use underload_record::{metric_of, metric_over_trials, unknown_metric};
 use underload_run::chain;
-use underload_run::own::Own;
-use underload_run::scenario;
 use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
+use underload_scenario as scenario;
+use underload_scenario::own::Own;
 use underload_store::{RunData, RunDir, Table};
 
 use crate::errors::{OrRaise, raise, raise_words};

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use toml::{Table, Value};
 use underload_aqm::config::Kind;
-use underload_run::scenario::{self, Keys, Options, builtin};
-use underload_run::source::{Source, load_file};
+use underload_scenario::source::{Source, load_file};
+use underload_scenario::{self as scenario, Keys, Options, builtin};
 
 use crate::errors::{self, OrRaise, raise};
 

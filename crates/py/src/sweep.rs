@@ -11,8 +11,8 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use underload_run::cache::module_identity;
-use underload_run::source::Source;
 use underload_run::sweep::{self, SweepEnd, SweepProgress, SweepSettings};
+use underload_scenario::source::Source;
 use underload_store::sweep::{SweepDir, SweepUnit};
 
 use crate::errors::{self, OrRaise, raise};

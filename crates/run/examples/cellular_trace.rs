@@ -104,7 +104,7 @@ fn exponential_ms(mean_ms: u32, rng: &mut Rng) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use underload_run::scenario::builtin;
+    use underload_scenario::builtin;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 #![expect(clippy::print_stderr, reason = "an example prints its progress")]
 
 use underload_record::metric;
-use underload_run::scenario::{Keys, Scenario};
 use underload_run::{Settings, run};
+use underload_scenario::{Keys, Scenario};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scenario = Scenario::build("two queues")

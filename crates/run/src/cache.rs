@@ -330,9 +330,9 @@ mod tests {
     use underload_disk::faults;
 
     use underload_record::schema::{Sample, Series};
+    use underload_scenario::{Scenario, Variant};
 
     use super::*;
-    use crate::scenario::{Scenario, Variant};
 
     const SCENARIO: &str = r#"
         [path]

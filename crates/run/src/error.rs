@@ -3,9 +3,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use underload_scenario::ScenarioError;
 use underload_store::{RunData, StoreError};
-
-use crate::scenario::ScenarioError;
 
 /// Any error, with the errors that caused it.
 type Cause = Box<dyn Error + Send + Sync>;

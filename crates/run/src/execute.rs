@@ -1,6 +1,9 @@
 //! Runs a scenario and returns its record.
 
 use underload_record::schema::{self, FORMAT_VERSION, RunRecord, ScenarioRecord, VariantRecord};
+use underload_scenario::simulation::configure;
+use underload_scenario::source;
+use underload_scenario::{Cohort, Scenario, Variant};
 use underload_sim::trial::TrialLabel;
 use underload_store::{Resumed, RunDir, host};
 
@@ -9,11 +12,8 @@ use crate::error::{Doing as _, Result, RunError, chain};
 use crate::packets;
 use crate::progress::Progress;
 use crate::results::{Results, Run};
-use crate::scenario::{Cohort, Scenario, Variant};
 use crate::settings::{Destination, Settings, WorldChoice};
-use crate::source;
 use crate::trials::{End, Plan, execute};
-use crate::world::sim::configure;
 use crate::world::{self, World};
 
 /// Runs all trials of a scenario. A live run without root moves this process into a user namespace,

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use underload_record::schema::{RunRecord, TrialRecord};
-
-use crate::scenario::Scenario;
+use underload_scenario::Scenario;
 
 /// Receives the progress of a run. Methods do nothing by default; `()` ignores all.
 pub trait Progress {

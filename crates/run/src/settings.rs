@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::own::Own;
 use crate::packets::Point;
+use underload_scenario::own::Own;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorldChoice {

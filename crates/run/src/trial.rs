@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use underload_aqm::rng::Rng;
 use underload_record::schema::{Sample, Series, TrialRecord};
+use underload_scenario::own::Own;
+use underload_scenario::{Path, Variant};
 use underload_store::RunDir;
 
-use crate::own::Own;
 use crate::packets::Point;
-use crate::scenario::{Path, Variant};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Trial<'a> {

@@ -4,15 +4,15 @@ use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use underload_scenario::source;
+use underload_scenario::{Conditions, Scenario, Variant};
 use underload_store::RunDir;
 
 use crate::cache::{Cache, Found, Key};
 use crate::error::{Doing as _, RunError, chain};
 use crate::progress::Progress;
 use crate::results::Results;
-use crate::scenario::{Conditions, Scenario, Variant};
 use crate::settings::Settings;
-use crate::source;
 use crate::trial::{Output, Setting, Trial, TrialData, repeat_seed};
 use crate::world::World;
 

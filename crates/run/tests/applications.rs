@@ -1,8 +1,8 @@
 //! Applications over simulated paths: what their users get, and how it moves with the queue.
 
 use underload_record::schema::{FlowRecord, TrialRecord};
-use underload_run::scenario::Scenario;
-use underload_run::world::sim::configure;
+use underload_scenario::Scenario;
+use underload_scenario::simulation::configure;
 use underload_sim::trial::{TrialLabel, run};
 
 /// The record of a scenario of one variant.

@@ -2,8 +2,8 @@
 
 use underload_aqm::time::Span;
 use underload_record::schema::{BottleneckSummary, Direction, Phase, World};
-use underload_run::scenario::{Options, Path, Scenario, ScenarioError, builtin};
-use underload_run::world::sim::configure;
+use underload_scenario::simulation::configure;
+use underload_scenario::{Options, Path, Scenario, ScenarioError, builtin};
 use underload_sim::trial::{TrialLabel, TrialOutcome, run};
 
 const CHAIN: &str = r#"[path]

@@ -2,8 +2,8 @@
 //! sees what the load suffers; where each flow has a queue, it does not.
 
 use underload_record::schema::{Direction, Phase, Quantile, TrialRecord};
-use underload_run::scenario::Scenario;
-use underload_run::world::sim::configure;
+use underload_scenario::Scenario;
+use underload_scenario::simulation::configure;
 use underload_sim::trial::{TrialLabel, run};
 
 /// The trial of a download of four CUBIC flows over 20 Mbit/s and 20 ms.

@@ -9,11 +9,11 @@ use underload_aqm::qdisc::Backlog;
 use underload_aqm::queue::own::Judge;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::World;
-use underload_run::own::Own;
-use underload_run::scenario::{Keys, Scenario};
-use underload_run::source::Source;
 use underload_run::sweep::Sweep;
 use underload_run::{Destination, Settings, WorldChoice, run};
+use underload_scenario::own::Own;
+use underload_scenario::source::Source;
+use underload_scenario::{Keys, Scenario};
 
 const SPEC: &str = "own:bode,limit=1000p";
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use underload_record::metric;
 use underload_record::schema::{RunRecord, TrialRecord, World};
 use underload_run::packets::Point;
-use underload_run::scenario::{Keys, Scenario};
 use underload_run::{Destination, Progress, RunError, Settings, WorldChoice, run};
+use underload_scenario::{Keys, Scenario};
 use underload_store::RunDir;
 
 fn two_queues() -> Scenario {

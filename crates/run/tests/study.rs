@@ -2,8 +2,8 @@
 //! it vanishes where the way to the modem takes the marking away.
 
 use underload_record::schema::{StudyGroup, StudyRecord};
-use underload_run::scenario::{Scenario, builtin};
 use underload_run::{Settings, run};
+use underload_scenario::{Scenario, builtin};
 
 /// The built-in scenario with fewer lines, shorter trials and one day.
 fn short() -> Scenario {

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use underload_record::metric;
 use underload_record::schema::TrialRecord;
-use underload_run::scenario::{Options, Scenario, builtin};
-use underload_run::source::Source;
 use underload_run::sweep::{
     AxisKeys, Design, Sweep, SweepEnd, SweepError, SweepFile, SweepProgress, SweepSettings, run,
 };
 use underload_run::{Settings, run as run_scenario};
+use underload_scenario::source::Source;
+use underload_scenario::{Options, Scenario, builtin};
 use underload_store::sweep::{SweepCell, SweepDir, SweepRow, SweepUnit};
 
 const SCENARIO: &str = r#"

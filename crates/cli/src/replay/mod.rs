@@ -15,10 +15,10 @@ use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
-use underload_run::modem_file;
 use underload_run::recording::Recording;
 use underload_run::replay::{CSV_HEADER, Replay, Settled, Summary};
-use underload_run::source::load_file;
+use underload_scenario::modem_file;
+use underload_scenario::source::load_file;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 

@@ -12,8 +12,8 @@ use underload_record::schema::{PlotKind, PlotRecord};
 use underload_report::{
     SweepDimension, SweepOutcome, SweepPlot, SweepSubject, one_line, thousands, write_sweep_report,
 };
-use underload_run::source;
 use underload_run::sweep::{self, Dimension, PlotForm, PlotKeys, Sweep, SweepEnd, SweepSettings};
+use underload_scenario::source;
 
 use crate::run::COMMIT;
 

@@ -7,8 +7,8 @@ use underload_fleet::bins::Bins;
 use underload_fleet::outcome::{SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_record::schema::{Ecn, Phase, Sample, TrialRecord};
-use underload_run::scenario::{Scenario, builtin};
 use underload_run::{Destination, Settings, run};
+use underload_scenario::{Scenario, builtin};
 
 /// A simulated line, and the results of each of its runs.
 pub struct SimulatedLine {

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use underload_aqm::time::{Span, Time};
-use underload_run::own::MakeControl;
+use underload_scenario::own::MakeControl;
 use underload_sim::congestion::{self, Cause, CongestionControl, Delivered, Loss, Setup, State};
 use underload_sim::congestion::{MAX_WINDOW, PacketRate, Window};
 use underload_sim::tcp::EcnUse;

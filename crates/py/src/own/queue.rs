@@ -13,7 +13,7 @@ use underload_aqm::queue::own::{Judge, MakeJudge, OwnQueue, OwnSpec};
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
-use underload_run::own::MakeQueue;
+use underload_scenario::own::MakeQueue;
 use underload_sim::trial::TrialLabel;
 
 use super::object::{Maker, Object, PythonAlgorithm, Watch, give_up, said};

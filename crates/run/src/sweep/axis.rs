@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use toml::{Table, Value};
+use underload_scenario::keys::{Fault, Faults, keys, read_table};
+use underload_scenario::study::{Quantity, Unit};
+use underload_scenario::tables::{Override, Overrides};
 use underload_store::sweep::{AxisColumn, AxisValue};
 
 use super::file::{AxisKeys, Scale};
-use crate::keys::{Fault, Faults, keys, read_table};
-use crate::scenario::tables::{Override, Overrides};
-use crate::study::{Quantity, Unit};
 
 /// A dimension of a sweep.
 #[derive(Debug, Clone)]
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     fn axis(text: &str, is_grid: bool) -> Result<Axis, Fault> {
-        let keys: AxisKeys = crate::keys::from_text(text).expect("TOML");
+        let keys: AxisKeys = super::super::keys_of(text).expect("TOML");
         Axis::read(keys, is_grid)
     }
 

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn bins(text: &str, most: usize) -> AxisBins {
-        let keys: AxisKeys = crate::keys::from_text(text).expect("TOML");
+        let keys: AxisKeys = super::super::keys_of(text).expect("TOML");
         AxisBins::new(&Axis::read(keys, false).expect("right"), most)
     }
 
@@ -94,7 +94,7 @@ mod tests {
         let places = [1e6, 3e6, 4e6, 11e6, 99e6, 1e8].map(|rate| log.place(&value("", rate)));
         assert_eq!(places, [0, 0, 1, 2, 3, 3].map(Some));
         for (part, label) in log.labels.iter().enumerate() {
-            let amount = crate::study::Quantity::read(label).expect("a rate").amount;
+            let amount = underload_scenario::study::Quantity::read(label).expect("a rate").amount;
             assert_eq!(log.place(&value(label, amount)), Some(part), "{label}");
         }
     }

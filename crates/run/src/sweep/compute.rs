@@ -11,15 +11,15 @@ use ring::digest::{SHA256, digest};
 use underload_record::schema::TrialRecord;
 use underload_record::stats::RunningMean;
 use underload_record::{CONFIDENCE, metrics_of_trial};
+use underload_scenario::own::Own;
+use underload_scenario::source;
+use underload_scenario::vary::Varied;
+use underload_scenario::{Conditions, Variant};
 use underload_store::sweep::{AxisValue, SweepRow, SweepUnit};
 
 use super::{Digests, StopKeys, Sweep};
 use crate::cache::digest_text;
 use crate::error::{RunError, chain};
-use crate::own::Own;
-use crate::scenario::vary::Varied;
-use crate::scenario::{Conditions, Variant};
-use crate::source;
 use crate::trial::{Setting, Trial, repeat_seed};
 use crate::world::sim::simulate;
 

@@ -3,12 +3,12 @@
 use toml::Table;
 
 use underload_record::schema::Quantile;
+use underload_scenario::document::Document;
+use underload_scenario::explain::origin;
+use underload_scenario::keys::listed;
+use underload_scenario::{FlowKind, Setting, SettingValue, Variant};
 
 use super::{Sweep, SweepFile};
-use crate::keys::listed;
-use crate::scenario::document::Document;
-use crate::scenario::explain::origin;
-use crate::scenario::{FlowKind, Setting, SettingValue, Variant};
 
 impl Sweep {
     /// Returns the settings of the file except its pictures, each axis, and the settings of the

@@ -23,8 +23,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use toml::{Table, Value};
 use underload_record::schema::{Extreme, PlotAxis};
-
-use crate::keys::{keys, schema, word, words};
+use underload_scenario::keys::{keys, schema, word, words};
 
 keys! {
     /// The keys of a sweep file.

@@ -32,12 +32,12 @@ mod read;
 
 use std::collections::BTreeMap;
 
+use underload_scenario::Scenario;
+use underload_scenario::keys::Fault;
+use underload_scenario::vary::Varied;
 use underload_store::sweep::{AxisValue, SweepColumns, SweepManifest};
 
 use crate::cache::{self, CacheError};
-use crate::keys::Fault;
-use crate::scenario::Scenario;
-use crate::scenario::vary::Varied;
 
 pub use bins::AxisBins;
 pub use execute::{SweepEnd, SweepError, SweepProgress, SweepSettings, run};
@@ -85,6 +85,15 @@ pub fn is_sweep(text: &str) -> bool {
 /// Identifies the program that computes results: by version and commit, or its file's digest.
 pub fn program(commit: &str) -> Result<String, CacheError> {
     cache::program(commit)
+}
+
+/// Reads the keys of a table from TOML.
+#[cfg(test)]
+fn keys_of<S: underload_scenario::keys::Section>(text: &str) -> Result<S, Fault> {
+    let table: toml::Table = text.parse().expect("TOML");
+    let mut faults = underload_scenario::keys::Faults::default();
+    let keys = underload_scenario::keys::read_table(&table, &mut faults);
+    faults.result(keys)
 }
 
 impl Sweep {

@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::file::{PlotForm, PlotKeys, SweepFile};
-use crate::keys::{Fault, Faults, alternatives};
+use underload_scenario::keys::{Fault, Faults, alternatives};
 
 /// Pictures of a sweep, at most.
 const MOST_PLOTS: usize = 24;
@@ -134,7 +134,7 @@ mod tests {
 
     fn checked(plot: &str) -> Result<SweepFile, String> {
         let file = format!("{AXES}\n[[plot]]\n{plot}");
-        let file: SweepFile = crate::keys::from_text(&file).map_err(|it| it.to_string())?;
+        let file: SweepFile = super::super::keys_of(&file).map_err(|it| it.to_string())?;
         let axes: Result<Vec<Axis>, Fault> =
             file.axis.iter().map(|keys| Axis::read(keys.clone(), true)).collect();
         let axes = axes.map_err(|fault| fault.to_string())?;

@@ -107,7 +107,7 @@ mod tests {
 
     fn axes(is_grid: bool) -> Vec<Axis> {
         let read = |text: &str| {
-            let keys: AxisKeys = crate::keys::from_text(text).expect("TOML");
+            let keys: AxisKeys = super::super::keys_of(text).expect("TOML");
             Axis::read(keys, is_grid).expect("right")
         };
         let range = "key = \"path.rtt\"\nfrom = \"0ms\"\nto = \"1s\"";

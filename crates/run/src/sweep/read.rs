@@ -5,6 +5,12 @@ use std::path::Path;
 
 use toml::{Table, Value};
 use underload_record::schema::Extreme;
+use underload_scenario::document::{Document, SHORT_OPTION};
+use underload_scenario::keys::{Fault, Faults, read_table};
+use underload_scenario::metrics::Metrics;
+use underload_scenario::simulation::configure;
+use underload_scenario::source::Source;
+use underload_scenario::{Options, Scenario, ScenarioError, ScenarioErrors, builtin};
 use underload_sim::trial::TrialLabel;
 use underload_store::sweep::SweepColumns;
 
@@ -13,12 +19,6 @@ use super::compute::Files;
 use super::points::Points;
 use super::{BestKeys, Design, PlotKeys, StopKeys, Sweep, SweepFile, plots};
 use crate::cache::digest_text;
-use crate::keys::{Fault, Faults, read_table};
-use crate::scenario::document::{Document, SHORT_OPTION};
-use crate::scenario::metrics::Metrics;
-use crate::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, builtin};
-use crate::source::Source;
-use crate::world::sim::configure;
 
 const MOST_AXES: usize = 32;
 const MOST_METRICS: usize = 64;

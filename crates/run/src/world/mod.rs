@@ -10,10 +10,10 @@ pub mod sim;
 use std::time::Duration;
 
 use underload_record::schema;
+use underload_scenario::Scenario;
+use underload_scenario::own::Own;
 
 use crate::error::{RunError, chain};
-use crate::own::Own;
-use crate::scenario::Scenario;
 use crate::settings::WorldChoice;
 use crate::trial::{Setting, Trial, TrialData};
 

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use underload_emu::guest::init;
+use underload_scenario::source::load_file;
+use underload_scenario::{Origin, Scenario};
 
 use crate::error::{Doing as _, RunError, chain};
-use crate::scenario::{Origin, Scenario};
-use crate::source::load_file;
 use crate::trial::{Trial, TrialData, repeat_seed};
 use crate::world::live::check;
 use crate::world::live::plan::{Clockwork, Queues};

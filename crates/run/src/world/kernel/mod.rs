@@ -23,12 +23,12 @@ use ring::digest::{SHA256, digest};
 use underload_emu::guest::{Guest, Image, PROGRAM};
 use underload_emu::qdisc;
 use underload_record::schema;
+use underload_scenario::{Origin, Scenario};
 
 use super::World;
 use super::live::plan::{self, Queues};
 use super::live::{check, linux};
 use crate::error::{Doing as _, RunError, chain};
-use crate::scenario::{Origin, Scenario};
 use crate::trial::{Setting, Trial, TrialData};
 use guest::{REPORT, REQUEST, Report, Request};
 use shared::Shared;

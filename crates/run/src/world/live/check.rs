@@ -1,10 +1,10 @@
 //! Checks whether the live world and this machine can run a scenario, before anything starts.
 
 use underload_probe::load::available_congestion_controls;
+use underload_scenario::{FlowKind, Scenario, Variant};
 
 use super::browser;
 use crate::error::RunError;
-use crate::scenario::{FlowKind, Scenario, Variant};
 
 /// Rejects a scenario that the live world can run on no machine.
 pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {

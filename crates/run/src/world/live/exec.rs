@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use underload_emu::machine::{CLIENT_V4, Ends, Namespace, Process, SERVER_V4};
 use underload_record::schema::FlowDirection;
+use underload_scenario::{EXIT_STATUS, ExecFlow};
 use underload_sim::application::metric;
 
 use super::tasks::{Outcome, Task, record};
 use crate::error::{Doing as _, Result};
-use crate::scenario::{EXIT_STATUS, ExecFlow};
 
 #[derive(Debug)]
 pub(super) struct Command<'a> {

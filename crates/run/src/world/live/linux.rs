@@ -7,10 +7,10 @@ use underload_aqm::registry::QueueConfig;
 use underload_emu::qdisc::{Hop, Shaping};
 use underload_record::link::LinkName;
 use underload_record::schema::Direction;
+use underload_scenario::{Lane, Path, Scenario};
 use underload_tc::words;
 
 use crate::error::RunError;
-use crate::scenario::{Lane, Path, Scenario};
 
 /// Checks that Linux has all queues and links of a scenario. Returns the kinds of its queues.
 pub(in crate::world) fn check(scenario: &Scenario) -> Result<BTreeSet<String>, RunError> {

@@ -25,10 +25,10 @@ use std::time::Duration;
 
 use underload_emu::machine::privilege::{self, Privilege};
 use underload_record::schema;
+use underload_scenario::Scenario;
 
 use super::World;
 use crate::error::{Doing as _, RunError};
-use crate::scenario::Scenario;
 use crate::trial::{Setting, Trial, TrialData};
 use plan::{Clockwork, Queues};
 

@@ -11,9 +11,11 @@ use underload_probe::endpoint::{ProbeClass, ProberConfig};
 use underload_probe::load::{LoadFlow, Transport};
 use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
 use underload_record::schema::{self, Marking};
+use underload_scenario::flows;
+use underload_scenario::{
+    self as scenario, Flow, FlowKind, Lane, Path, Phases, ProbeFlow, TcpFlow, Variant,
+};
 
-use crate::flows;
-use crate::scenario::{self, Flow, FlowKind, Lane, Path, Phases, ProbeFlow, TcpFlow, Variant};
 use crate::trial::Trial;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,11 +147,11 @@ fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
 mod tests {
     use underload_aqm::time::Time;
     use underload_record::schema::World;
+    use underload_scenario::Scenario;
+    use underload_scenario::simulation::configure;
     use underload_sim::trial::TrialLabel;
 
     use super::*;
-    use crate::scenario::Scenario;
-    use crate::world::sim::configure;
 
     #[test]
     fn jittered_flows_start_when_those_of_the_simulator_do() {

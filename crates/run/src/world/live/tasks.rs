@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use underload_emu::machine::Ends;
 use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
+use underload_scenario::{Activity, FlowKind, Variant};
 
 use super::browser;
 use super::exec::Command;
 use super::plan::duration;
 use crate::error::{Doing as _, Result};
-use crate::scenario::{Activity, FlowKind, Variant};
 use crate::trial::Output;
 
 /// The commands and browsers of a trial.

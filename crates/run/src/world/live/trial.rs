@@ -13,12 +13,12 @@ use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResu
 use underload_probe::network::SocketSource;
 use underload_probe::wire::MarkingPolicy;
 use underload_record::schema::TrialRecord;
+use underload_scenario::Variant;
 
 use super::between::{Between, Report};
 use super::plan::{self, Clockwork, Queues};
 use super::tasks::{Finished, Tasks};
 use crate::error::{Doing as _, RunError};
-use crate::scenario::Variant;
 use crate::trial::{Trial, TrialData};
 
 /// Runs one trial, and calls `show` with each phase as it begins. `None` if it was interrupted.

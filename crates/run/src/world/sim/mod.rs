@@ -1,12 +1,13 @@
 //! The sim world: scenarios in virtual time.
 
-mod plan;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use underload_record::schema;
+use underload_scenario::Scenario;
+use underload_scenario::own::Own;
+use underload_scenario::simulation::configure_with;
 use underload_sim::runner::spread;
 use underload_sim::trial::{
     Attendance, SimConfig, SimError, TrialLabel, TrialOutcome, run_attended,
@@ -15,12 +16,8 @@ use underload_store::RunDir;
 
 use super::World;
 use crate::error::{Doing as _, Result, RunError};
-use crate::own::Own;
 use crate::packets::{Point, TrialLog};
-use crate::scenario::Scenario;
 use crate::trial::{Setting, Trial, TrialData};
-
-pub use plan::{PlanError, configure, configure_with};
 
 pub(super) struct Sim {
     reason: String,

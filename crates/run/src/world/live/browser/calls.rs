@@ -8,12 +8,12 @@ use underload_aqm::rate::Rate;
 use underload_browser::{DevTools, DevToolsError};
 use underload_emu::machine::Ends;
 use underload_record::schema::{Direction, FlowDirection};
+use underload_scenario::flows;
 
 use super::control::{Controlled, Signals, parsed};
-use crate::call_stats::{CallDirection, CallStats};
 use crate::error::Result;
-use crate::flows;
 use crate::world::live::tasks::{Outcome, Task, record};
+use underload_scenario::call_stats::{CallDirection, CallStats};
 
 /// A call under way.
 pub(super) struct Call<'a> {

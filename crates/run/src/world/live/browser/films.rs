@@ -8,15 +8,15 @@ use underload_aqm::time::Span;
 use underload_browser::{DevTools, DevToolsError};
 use underload_disk::folders;
 use underload_emu::machine::Ends;
+use underload_scenario::{DashPlayer, Site};
 use underload_sim::application::video::LADDER;
 
 use super::control::{Controlled, Signals, parsed};
 use super::film::{Film, MANIFEST};
 use super::website::Website;
 use crate::error::{Doing as _, Result};
-use crate::film_report::FilmReport;
-use crate::scenario::{DashPlayer, Site};
 use crate::world::live::tasks::{Outcome, Task};
+use underload_scenario::film_report::FilmReport;
 
 /// A browser with a player, and its server.
 pub(super) struct Films<'a> {

@@ -9,7 +9,7 @@ use underload_aqm::time::Span;
 use underload_browser::{DevTools, DevToolsError};
 
 use super::control::{Signals, parsed};
-use crate::page_loads::PageTiming;
+use underload_scenario::page_loads::PageTiming;
 
 /// The loads of one flow.
 pub(super) struct Loader {

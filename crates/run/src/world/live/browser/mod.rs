@@ -19,11 +19,11 @@ mod website;
 
 use underload_browser::{Chromium, MISSING};
 use underload_emu::machine::Ends;
+use underload_scenario::{BrowserFlow, Flow, FlowKind, PageProtocol, Phases, Variant};
 
 use super::plan::longest;
 use super::tasks::Task;
 use crate::error::Result;
-use crate::scenario::{BrowserFlow, Flow, FlowKind, PageProtocol, Phases, Variant};
 use calls::Call;
 use films::Films;
 use pages::Pages;

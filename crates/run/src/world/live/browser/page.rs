@@ -56,11 +56,11 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
+    use underload_scenario::{PageProtocol, Site};
     use underload_sim::application::web::RESPONSE_HEADER_BYTES;
 
     use super::super::server::Server;
     use super::*;
-    use crate::scenario::{PageProtocol, Site};
 
     /// Serves a page, and returns each whole response.
     fn responses(keeps_alive: bool, names_script: bool, paths: &[&str]) -> Vec<Vec<u8>> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use underload_aqm::time::Span;
 use underload_emu::machine::Ends;
+use underload_scenario::Site;
 use underload_sim::application::web::IMAGES;
 
 use super::control::{Controlled, Signals};
@@ -12,10 +13,9 @@ use super::loading::{Loader, Loads};
 use super::page::Page;
 use super::website::Website;
 use crate::error::Result;
-use crate::page_loads::PageLoads;
-use crate::scenario::Site;
 use crate::world::live::plan::duration;
 use crate::world::live::tasks::{Outcome, Task};
+use underload_scenario::page_loads::PageLoads;
 
 /// A browser and its server.
 pub(super) struct Pages<'a> {

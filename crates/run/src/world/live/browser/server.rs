@@ -19,11 +19,11 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 use underload_probe::load::set_congestion_control;
+use underload_scenario::{PageProtocol, Site};
 use underload_service::Identity;
 use underload_sim::application::web::RESPONSE_HEADER_BYTES;
 
 use crate::error::{Doing as _, RunError};
-use crate::scenario::{PageProtocol, Site};
 
 /// A running server, which ends when this is dropped.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use std::net::TcpListener;
 
 use underload_emu::machine::{Ends, SERVER_V4};
 use underload_record::schema::{FlowDirection, FlowRecord, Metric};
+use underload_scenario::{PageProtocol, Site};
 
 use super::caddy::Caddy;
 use super::server::{Content, Server};
 use crate::error::{Doing as _, Result};
-use crate::scenario::{PageProtocol, Site};
 use crate::world::live::tasks::record;
 
 /// A running site, which ends when this is dropped.
