@@ -1,6 +1,7 @@
 //! The results of a sweep of up to a million cells, gathered in bounded memory: best, worst and
 //! failed cells, means over each axis, and the data of the plots that the sweep declares.
 
+mod against;
 mod pictures;
 
 use serde::Serialize;
@@ -15,6 +16,7 @@ use crate::claims::REPEATS;
 use crate::plot::Plot;
 use crate::table::{COLUMNS, Row, render};
 use crate::words::{one_line, significant, thousands, usual_unit, wrap};
+use against::{Against, Tally};
 use pictures::{Gathered, mean_of};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +56,7 @@ pub struct SweepOutcome {
     means: Vec<Vec<Vec<RunningMean>>>,
     has_metric: Vec<bool>,
     gathered: Vec<Gathered>,
+    against: Against,
 }
 
 /// Cells in each ranking.
@@ -76,6 +79,8 @@ struct Document<'a> {
     cells: u64,
     trials: u64,
     failed_cells: u64,
+    /// Each variant against the first, point by point.
+    compared: &'a [Tally],
     ranked_by: &'a str,
     best: Vec<CellDocument<'a>>,
     worst: Vec<CellDocument<'a>>,
@@ -109,6 +114,7 @@ impl SweepOutcome {
             variants: Vec::new(),
             has_more_variants: false,
             has_metric: vec![false; metrics],
+            against: Against::default(),
         }
     }
 
@@ -127,6 +133,9 @@ impl SweepOutcome {
         }
         let variant = self.variant(&cell.variant);
         self.gathered.iter_mut().for_each(|picture| picture.add(cell, variant, parts));
+        let point = self.point(cell).join(", ");
+        let metric = self.ranking().0.to_owned();
+        self.against.add(cell, self.subject.ranked_by, &metric, point);
         let Some(value) = self.rank(cell) else { return };
         if let Some(variant) = variant {
             for (axis, part) in parts.iter().enumerate() {
@@ -190,8 +199,8 @@ impl SweepOutcome {
         format!("{cells}{of} {cell}, {trials} {trial}{failed}")
     }
 
-    /// Returns the best and the worst cell in a sentence, then, of cells with few trials, how to
-    /// see how sure that is. Empty with fewer than two cells that have the ranking metric.
+    /// Returns how each variant does against the first, the best and the worst cell, and, for cells of
+    /// one trial, how many show how sure that is. Empty with fewer than two cells that have the ranking metric.
     pub(crate) fn result(&self) -> Vec<String> {
         let ranked = self.best.first().zip(self.worst.first());
         let Some((best, worst)) = ranked.filter(|(best, worst)| best.cell != worst.cell) else {
@@ -205,22 +214,26 @@ impl SweepOutcome {
             format!("{} ({})", [&value, unit].join(" ").trim_end(), self.place(cell).join(", "))
         };
         let (best_words, worst_words) = (words(best), words(worst));
-        let mut lines = vec![one_line(&format!(
+        let mut lines = self.against.sentences(metric);
+        lines.push(format!(
             "The {best_word} {metric} is {best_words}, the {worst_word} {worst_words}."
-        ))];
+        ));
         if self.trials <= self.cells {
             lines.push(format!(
                 "One trial each: `repeats = {REPEATS}` in the file shows how sure this is."
             ));
         }
-        lines
+        lines.iter().map(|line| one_line(line)).collect()
     }
 
     /// Returns the values of a cell's axes and its variant: `path.up = 4mbit`, `codel`.
     fn place(&self, cell: &SweepCell) -> Vec<String> {
+        self.point(cell).into_iter().chain([cell.variant.clone()]).collect()
+    }
+
+    fn point(&self, cell: &SweepCell) -> Vec<String> {
         let axes = self.subject.axes.iter().zip(&cell.values);
-        let values = axes.map(|(name, value)| format!("{name} = {}", value.text));
-        values.chain([cell.variant.clone()]).collect()
+        axes.map(|(name, value)| format!("{name} = {}", value.text)).collect()
     }
 
     /// Returns the name of the ranking metric, and the word for its best end.
@@ -329,6 +342,7 @@ impl SweepOutcome {
             cells: self.cells,
             trials: self.trials,
             failed_cells: self.failed,
+            compared: &self.against.variants,
             ranked_by: self.ranking().0,
             best: self.best.iter().map(|cell| self.document(cell)).collect(),
             worst: self.worst.iter().map(|cell| self.document(cell)).collect(),
