@@ -226,6 +226,26 @@ fn a_directory_that_cannot_be_written_is_named() {
 }
 
 #[test]
+fn a_full_disk_is_reported_with_the_number_of_stored_trials() {
+    let folder = folder(&axes(40));
+    let folder = folder.path();
+    // No file may have more than 16 blocks. Ignored, the signal of a longer one is an error.
+    let limited = "trap '' XFSZ; ulimit -f 16; exec \"$0\" sweep sweep.toml --output out";
+    let program = env!("CARGO_BIN_EXE_underload");
+    let full = Command::new("sh").args(["-c", limited, program]).current_dir(folder).output();
+    let full = full.expect("the program runs");
+    let said = text(&full.stderr);
+    assert_eq!(full.status.code(), Some(1), "{said}");
+    let journal = fs::read_to_string(folder.join("out/rows.jsonl")).expect("a journal");
+    let stored = journal.lines().count();
+    let note = format!("out: {stored} of 160 trials are stored; the same command continues");
+    assert!(said.contains(&note), "{note}: {said}");
+
+    let whole = run(folder, &["sweep.toml", "--output", "out"]);
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stderr));
+}
+
+#[test]
 fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
     let plot = |kind: &str, rest: &str| {
         format!(

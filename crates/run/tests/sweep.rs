@@ -505,14 +505,22 @@ const PIECES: [&str; 12] = [
     "{",
 ];
 
-/// Takes the directory away as soon as something is computed.
-struct Vandal<'a>(&'a Path);
+/// Removes the directory as soon as a unit is computed.
+struct Vandal<'a> {
+    path: &'a Path,
+    /// The stored units that it was told at the end.
+    stored: Option<u64>,
+}
 
 impl SweepProgress for Vandal<'_> {
     fn computed(&mut self, _units: u64, _trials: u64) {
-        if self.0.exists() {
-            fs::remove_dir_all(self.0).expect("removed");
+        if self.path.exists() {
+            fs::remove_dir_all(self.path).expect("removed");
         }
+    }
+
+    fn end(&mut self, stored: u64) {
+        self.stored = Some(stored);
     }
 }
 
@@ -521,8 +529,10 @@ fn a_disk_that_fails_ends_a_sweep_of_millions_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sweep");
     let sweep = sweep_of(MILLIONS, SCENARIO);
-    let error = run(&sweep, &settings(&path, 2), &mut Vandal(&path), &mut |_| {});
+    let mut vandal = Vandal { path: &path, stored: None };
+    let error = run(&sweep, &settings(&path, 2), &mut vandal, &mut |_| {});
     let error = error.expect_err("it cannot be written");
+    assert_eq!(vandal.stored, Some(0));
     assert!(matches!(error, SweepError::Store(_)) && !error.is_refusal(), "{error}");
     assert!(error.can_continue(), "{error}");
     assert!(error.to_string().contains("sweep"), "{error}");

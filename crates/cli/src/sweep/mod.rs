@@ -88,9 +88,11 @@ impl Arguments {
             Ok(end) => end,
             Err(error) if error.is_refusal() => return Err(bad_input(error)),
             Err(error) => {
-                if error.can_continue() && directory.is_dir() {
+                if error.can_continue()
+                    && let Some(stored) = terminal.stored()
+                {
                     let path = directory.display();
-                    note!("{path}: finished trials are stored; the same command continues");
+                    note!("{path}: {stored} are stored; the same command continues");
                 }
                 return interrupt.explain(Err(error.into()));
             }

@@ -17,7 +17,8 @@ pub struct Terminal {
     unit: &'static str,
     cells: u64,
     units: u64,
-    stored: u64,
+    /// Units on the disk at the start, and once no more are computed; `None` before the start.
+    stored: Option<u64>,
     computed: u64,
     trials: u64,
     start: Instant,
@@ -33,12 +34,22 @@ impl Terminal {
             unit: if sweep.file.stop.is_some() { "cell" } else { "trial" },
             cells: sweep.cells(),
             units: sweep.units(),
-            stored: 0,
+            stored: None,
             computed: 0,
             trials: 0,
             start: now,
             reported: now,
         }
+    }
+
+    /// Returns such as `12 of 64 trials`, the units on the disk; `None` if the directory was not opened.
+    pub fn stored(&self) -> Option<String> {
+        let units = thousands(self.units);
+        self.stored.map(|stored| format!("{} of {units} {}s", thousands(stored), self.unit))
+    }
+
+    fn done(&self) -> u64 {
+        self.stored.unwrap_or_default() + self.computed
     }
 
     /// Formats such as `12 cells/s, 1234 trials/s, about 5 min left`.
@@ -48,7 +59,7 @@ impl Terminal {
             return String::new();
         }
         let seconds = elapsed.as_secs_f64();
-        let left = self.units.saturating_sub(self.stored + self.computed);
+        let left = self.units.saturating_sub(self.done());
         let left = elapsed.mul_f64(left as f64 / self.computed as f64);
         let cells = self.computed as f64 / seconds * self.cells as f64 / self.units as f64;
         let trials = self.trials as f64 / seconds;
@@ -63,7 +74,7 @@ fn rate(rate: f64) -> String {
 
 impl SweepProgress for Terminal {
     fn start(&mut self, stored: u64, units: u64) {
-        (self.stored, self.units) = (stored, units);
+        (self.stored, self.units) = (Some(stored), units);
         (self.computed, self.trials) = (0, 0);
         self.start = Instant::now();
         let cells = thousands(self.cells);
@@ -74,7 +85,7 @@ impl SweepProgress for Terminal {
             note!("{cells} cells; continuing after {stored} of {units} {}s", self.unit);
         }
         self.bar = bar(self.units);
-        self.bar.set_position(self.stored);
+        self.bar.set_position(self.done());
     }
 
     fn say(&mut self, line: &str) {
@@ -84,7 +95,7 @@ impl SweepProgress for Terminal {
     fn computed(&mut self, units: u64, trials: u64) {
         self.computed += units;
         self.trials += trials;
-        self.bar.set_position(self.stored + self.computed);
+        self.bar.set_position(self.done());
     }
 
     fn tick(&mut self) {
@@ -92,7 +103,7 @@ impl SweepProgress for Terminal {
             self.bar.set_message(self.pace());
         } else if self.reported.elapsed() >= BETWEEN_LINES {
             self.reported = Instant::now();
-            let (done, all) = (thousands(self.stored + self.computed), thousands(self.units));
+            let (done, all) = (thousands(self.done()), thousands(self.units));
             note!("[{done}/{all}] {}", self.pace());
         }
     }
@@ -101,7 +112,8 @@ impl SweepProgress for Terminal {
         note!("writing the tables");
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, stored: u64) {
+        (self.stored, self.computed) = (Some(stored), 0);
         self.bar.finish_and_clear();
     }
 }

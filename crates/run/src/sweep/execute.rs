@@ -36,8 +36,8 @@ pub trait SweepProgress {
     fn tick(&mut self) {}
     /// Called before the tables are written.
     fn merging(&mut self) {}
-    /// Called once no more units are computed.
-    fn end(&mut self) {}
+    /// Called once no more units are computed. `stored` units are on the disk.
+    fn end(&mut self, _stored: u64) {}
 }
 
 impl SweepProgress for () {}
@@ -110,10 +110,10 @@ fn attempt(
     let computed = compute_missing(sweep, settings, &mut directory, progress);
     // Stores the rows so far, also after an error.
     let flushed = directory.flush();
-    progress.end();
+    let stored = directory.stored();
+    progress.end(stored);
     computed?;
     flushed?;
-    let stored = directory.units().count();
     let is_whole = stored == sweep.units() && {
         progress.merging();
         directory.finish(&settings.stop).map_err(|error| match error {

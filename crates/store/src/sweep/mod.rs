@@ -203,6 +203,17 @@ impl SweepDir {
         &self.units
     }
 
+    /// Returns the number of units on the disk, without those that were appended and not written.
+    pub fn stored(&self) -> u64 {
+        if self.manifest.complete {
+            return self.manifest.units();
+        }
+        // A journal that somebody removed or cut has less than was written.
+        let journal = fs::metadata(self.path.join(JOURNAL));
+        let bytes = journal.map_or(0, |journal| journal.len());
+        self.written_lines().filter(|(_, offset)| *offset < bytes).count() as u64
+    }
+
     /// Returns the first missing units from `from` on; `None` if no unit is missing.
     pub fn next_missing(&self, from: u64) -> Option<Range<u64>> {
         self.units.next_gap(from, self.manifest.units())
@@ -249,6 +260,12 @@ impl SweepDir {
 
     fn stored_bytes(&self) -> u64 {
         self.journal.as_ref().map_or(0, Journal::bytes)
+    }
+
+    /// Returns number and offset of each line that was written.
+    fn written_lines(&self) -> impl Iterator<Item = (u64, u64)> {
+        let bytes = self.stored_bytes();
+        self.lines.iter().copied().filter(move |(_, offset)| *offset < bytes)
     }
 
     /// Opens the journal and finds its units. Returns a note if lines are damaged, whose units are
@@ -357,8 +374,7 @@ impl SweepDir {
         take: &mut dyn FnMut(&SweepRow) -> Result<()>,
     ) -> Result<bool> {
         let path = self.path.join(JOURNAL);
-        let is_written = |(_, offset): &&(u64, u64)| *offset < self.stored_bytes();
-        let mut lines: Vec<(u64, u64)> = self.lines.iter().filter(is_written).copied().collect();
+        let mut lines: Vec<(u64, u64)> = self.written_lines().collect();
         lines.sort_unstable();
         if lines.is_empty() {
             return Ok(true);
