@@ -50,6 +50,9 @@ pub(crate) fn sentences(own: &[&Subject<'_>]) -> Vec<Sentence> {
     }
     all.extend(speaker.basis().map(Sentence::plain));
     let declared = comparison::declared_values(record);
+    if declared.is_none() && !all.is_empty() {
+        all.extend(speaker.not_compared().map(Sentence::plain));
+    }
     all.extend(declared.map(|values| Sentence::plain(speaker.alone(&values))));
     all
 }
@@ -221,6 +224,7 @@ impl Speaker<'_> {
             _ => " than with what each is compared with".to_owned(),
         };
         let words = outcome_words(outcome, &against);
+        let words = words.trim_end_matches(',');
         format!("{who} {words}{}{}.", amount(outcome, all), most_lost(all))
     }
 
@@ -230,6 +234,22 @@ impl Speaker<'_> {
         let more = members.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!(" ({}{more})", names.join(", "))
+    }
+
+    /// Names the variants that are neither compared nor a baseline, as their settings are unknown.
+    fn not_compared(&self) -> Option<String> {
+        let is_compared = |name: &str| {
+            let mut all = self.record.comparisons.iter();
+            all.any(|it| it.variant == name || it.baseline == name)
+        };
+        let others = self.own.iter().filter(|it| !is_compared(&it.variant.name));
+        let others: Vec<String> = others.map(|it| it.called()).collect();
+        let names = if others.len() <= MOST_NAMES {
+            list(&others)
+        } else {
+            format!("the other {} variants", others.len())
+        };
+        (!others.is_empty()).then(|| format!("Not compared, only in the table: {names}."))
     }
 
     /// Describes values that a scenario compares with nothing.
@@ -346,8 +366,8 @@ fn outcome_words(outcome: Verdict, against: &str) -> String {
     }
 }
 
-/// Returns how much lower or higher: `, 1.6 to 7.3 times`, of the ranges if all have one, else of the
-/// values: `, by 12 to 80 ms`.
+/// Returns how much lower or higher: `, 1.6 to 7.3 times`, the middle of their pairs if all have a range, else of
+/// the values: `, by 12 to 80 ms`.
 fn amount(outcome: Verdict, members: &[&Comparison]) -> String {
     if !matches!(outcome, Verdict::Lower | Verdict::Higher) {
         return String::new();
@@ -357,7 +377,7 @@ fn amount(outcome: Verdict, members: &[&Comparison]) -> String {
         if !is_ratio {
             return Some((it.value? - it.baseline_value?).abs());
         }
-        let ratio = it.ratio()?;
+        let ratio = it.range?.middle?;
         Some(if outcome == Verdict::Lower { 1.0 / ratio } else { ratio })
     };
     let mut sizes: Vec<f64> = members.iter().filter_map(size).filter(|it| it.is_finite()).collect();
@@ -390,7 +410,15 @@ fn effect(it: &Comparison) -> String {
         "" | "MOS" => String::new(),
         unit => format!(" {unit}"),
     };
+    // As printed: once, or by zero.
+    let is_nothing = |number: &str| number.parse() == Ok(if it.is_ratio { 1.0 } else { 0.0 });
     match (number(least), number(most)) {
+        (least, _) if !most.is_finite() && is_nothing(&least) => format!(
+            "{than} in {} of {} pairs of trials",
+            it.pairs.lower.max(it.pairs.higher),
+            it.pairs.compared
+        ),
+        (least, most) if is_nothing(&least) => format!("up to {most}{unit} {than}"),
         (least, _) if !most.is_finite() => format!("at least {least}{unit} {than}"),
         (least, most) if least == most => format!("{least}{unit} {than}"),
         (least, most) => format!("{least} to {most}{unit} {than}"),
@@ -402,6 +430,11 @@ fn pairs_in_words(it: &Comparison) -> String {
     let pairs = it.pairs;
     let (more, than) =
         if pairs.lower >= pairs.higher { (pairs.lower, "lower") } else { (pairs.higher, "higher") };
+    if more == pairs.compared && !it.is_middle_noticed() {
+        return format!(
+            "{than} in all {more} pairs of trials, but in most of them by too little to notice"
+        );
+    }
     let shown = it.range.filter(|_| it.is_ratio).and_then(|range| range.smallest_shown());
     let shown = shown.map_or(String::new(), |ratio| {
         format!("; so many show differences from {} times on", factor(ratio))
@@ -437,7 +470,8 @@ fn carried(all: &[&Comparison]) -> String {
             let rate = it.rates.iter().find(|rate| rate.direction == direction);
             rate.map_or(1.0, |rate| rate.bit_per_s.variant / rate.bit_per_s.baseline)
         };
-        let mut shares: Vec<f64> = all.iter().map(of).collect();
+        // A variant has no share of nothing.
+        let mut shares: Vec<f64> = all.iter().map(of).filter(|it| it.is_finite()).collect();
         shares.sort_unstable_by(f64::total_cmp);
         let (low, high) = (shares.first()?, shares.last()?);
         let is_unequal = (*low, *high) != (1.0, 1.0);
@@ -502,7 +536,7 @@ fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Joins names: `A, b and c`.
-fn list(names: &[String]) -> String {
+pub(crate) fn list(names: &[String]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         _ => names.concat(),

@@ -82,6 +82,9 @@ fn all_sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
     if all.is_empty() {
         all.push(Sentence::plain(no_latency(subjects)));
     }
+    if !is_compared {
+        all.extend(plain(without_latency(&own)));
+    }
     let published = Count::new(runs.iter().flat_map(|run| &run.record.expectations)).sentence();
     all.extend(published.map(Sentence::plain));
     all
@@ -159,6 +162,17 @@ fn all_lost(subject: &Subject<'_>) -> Option<String> {
     let load = vanished(subject)?;
     let (called, sent) = (subject.called(), count(load.sent, "probe"));
     Some(format!("With {called} all {sent}{} under load were lost.", subject.of_probe(load)))
+}
+
+/// Names the variants without a working latency, if others have one.
+fn without_latency(own: &[&Subject<'_>]) -> Option<String> {
+    let (with, others): (Vec<&Subject<'_>>, Vec<&Subject<'_>>) =
+        own.iter().copied().partition(|subject| working(subject).is_some());
+    let others = others.iter().filter(|subject| vanished(subject).is_none());
+    let names: Vec<String> = others.map(|subject| subject.called()).collect();
+    // Steps of a measured line may have no load.
+    let is_known = with.first()?.run.record.world != World::Measured && !names.is_empty();
+    is_known.then(|| format!("Without a working latency: {}.", claims::list(&names)))
 }
 
 /// Returns `12 % of its probes were lost`; `None` if the loss is negligible.
@@ -312,7 +326,18 @@ fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
     } else if is_shown && numbers.len() == own.len() && are_alike {
         format!("{flow}: {first} in every variant, within 10 %.")
     } else {
-        format!("{flow}: {}.", list(&spoken_name(metric), &values))
+        let has_value =
+            |subject: &&&Subject<'_>| values.iter().any(|(name, ..)| *name == subject.called());
+        let others = own.iter().filter(|subject| !has_value(subject)).map(|it| it.called());
+        let others: Vec<String> = others.collect();
+        let without = match others.len() {
+            0 => String::new(),
+            few if few <= MOST_VALUES => {
+                format!("; without a value with {}", claims::list(&others))
+            }
+            many => format!("; without a value with {many} variants"),
+        };
+        format!("{flow}: {}{without}.", list(&spoken_name(metric), &values))
     }
 }
 

@@ -185,7 +185,8 @@ impl<'a> Statistic<'a> {
         let compared: Vec<&(&str, &str)> = compared.collect();
         let known = candidates
             .find(|candidate| compared.iter().all(|(own, base)| candidate.knows_all(own, base)));
-        known.unwrap_or(median)
+        // Without a pair that has a median there is no reason for another quantile.
+        known.filter(|_| partners.pairs.is_empty() || !compared.is_empty()).unwrap_or(median)
     }
 
     fn knows(&self, variant: &str, baseline: &str) -> bool {

@@ -65,7 +65,8 @@ crate::named! {
         Higher = "higher",
         /// Whatever the difference is within the range, nobody notices it.
         Alike = "alike",
-        /// The range includes both equality and a difference that a person notices.
+        /// The range includes a difference that a person notices, and also equality, or its middle is one
+        /// that nobody notices.
         NotSure = "not sure",
         /// Fewer than five pairs of trials, or trials in which nothing is random: no range.
         TooFew = "too few trials",
@@ -143,6 +144,9 @@ pub struct PairCounts {
     /// Pairs in which the variant's value is the lower one.
     pub lower: u32,
     pub higher: u32,
+    /// Whether a person notices the difference in every pair, and it has the same direction in all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_noticed: bool,
     /// Whether nothing in the trials of one of the two is random, so that all its trials are one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_same: bool,
@@ -252,7 +256,9 @@ impl Comparison {
     /// Returns the verdict of the values alone, for trials that are too few for another.
     pub fn direction(&self) -> Verdict {
         match (self.value, self.baseline_value) {
-            (Some(value), Some(baseline)) if !is_noticed(value, baseline, &self.unit) => {
+            (Some(value), Some(baseline))
+                if !self.pairs.is_noticed && !is_noticed(value, baseline, &self.unit) =>
+            {
                 Verdict::Alike
             }
             (Some(value), Some(baseline)) if value < baseline => Verdict::Lower,
@@ -267,26 +273,32 @@ impl Comparison {
             return if lost > 50.0 { Verdict::Lost } else { Verdict::NotMeasured };
         };
         let Some(range) = self.range else { return Verdict::TooFew };
-        let neutral = if self.is_ratio { 1.0 } else { 0.0 };
-        let of = |effect: f64| if self.is_ratio { effect * baseline } else { baseline + effect };
-        let is_noticed = |effect: f64| is_noticed(of(effect), baseline, &self.unit);
-        let (middle, high) =
-            (range.middle.unwrap_or(f64::INFINITY), range.high.unwrap_or(f64::INFINITY));
+        let equal = if self.is_ratio { 1.0 } else { 0.0 };
+        let high = range.high.unwrap_or(f64::INFINITY);
         if self.ratio().is_some_and(|ratio| !(1.0 / SUSPICIOUS..=SUSPICIOUS).contains(&ratio)) {
             return Verdict::Suspicious;
         }
-        if range.low <= neutral && neutral <= high {
-            let is_wide = is_noticed(range.low) || is_noticed(high);
-            return if is_wide { Verdict::NotSure } else { Verdict::Alike };
+        if !self.is_effect_noticed(range.low) && !self.is_effect_noticed(high) {
+            return Verdict::Alike;
         }
-        let is_lower = high < neutral;
-        match is_noticed(middle) {
-            false => Verdict::Alike,
-            // All trials together say the opposite of most pairs: one trial decides.
-            true if is_lower != (value < baseline) => Verdict::NotSure,
-            true if is_lower => Verdict::Lower,
-            true => Verdict::Higher,
+        // All trials together may say the opposite of most pairs, if one trial decides.
+        match self.is_middle_noticed() {
+            true if high < equal && value < baseline => Verdict::Lower,
+            true if range.low > equal && value > baseline => Verdict::Higher,
+            _ => Verdict::NotSure,
         }
+    }
+
+    fn is_effect_noticed(&self, effect: f64) -> bool {
+        let baseline = self.baseline_value.unwrap_or_default();
+        let value = if self.is_ratio { effect * baseline } else { baseline + effect };
+        is_noticed(value, baseline, &self.unit)
+    }
+
+    /// Whether a person notices the effect in the middle of the pairs.
+    pub fn is_middle_noticed(&self) -> bool {
+        let middle = self.range.map(|range| range.middle.unwrap_or(f64::INFINITY));
+        middle.is_some_and(|middle| self.is_effect_noticed(middle))
     }
 }
 
@@ -295,7 +307,12 @@ impl Statistic<'_> {
         let own = |run: &RunRecord, name: &str, metric: &str| {
             metric_of(run, name, metric).filter(|value| value.is_finite())
         };
-        let is_ratio = RATIO_UNITS.contains(&self.unit.as_str());
+        let value = own(self.run, variant, &self.metric);
+        let baseline_value = own(self.other, baseline, &self.baseline_metric);
+        // Nothing is a number of times zero, as when one of the two carried nothing.
+        let is_ratio = RATIO_UNITS.contains(&self.unit.as_str())
+            && value != Some(0.0)
+            && baseline_value != Some(0.0);
         let pairs = pairs::Pairs::of(self, variant, baseline, is_ratio);
         let record = |run: &RunRecord, name: &str| {
             run.variants.iter().find(|known| known.name == name).cloned().unwrap_or_default()
@@ -317,11 +334,11 @@ impl Statistic<'_> {
             metric: self.metric.clone(),
             baseline_metric,
             unit: self.unit.clone(),
-            value: own(self.run, variant, &self.metric),
-            baseline_value: own(self.other, baseline, &self.baseline_metric),
+            value,
+            baseline_value,
             is_ratio,
             range: pairs.range(),
-            pairs: pairs.counts(),
+            pairs: pairs.counts(&self.unit),
             lost_percent: self.lost_percent(variant, baseline),
             rates: pairs::rates((self.run, variant), (self.other, baseline)),
             verdict: Verdict::NotMeasured,

@@ -1,7 +1,7 @@
 //! Pairs of trials: their effects, how many go which way, and the rates beside them.
 
 use super::choose::Statistic;
-use super::{Both, EffectRange, PairCounts, RateChange};
+use super::{Both, EffectRange, PairCounts, RateChange, is_noticed};
 use crate::schema::{Direction, RunRecord, TrialRecord, VariantThroughput};
 use crate::stats::{CONFIDENCE, FEWEST_FOR_INTERVAL, median_interval, nearest_rank};
 use crate::variants::{metric_of_trial, valid_trials};
@@ -33,14 +33,20 @@ impl Pairs {
         Self { values, is_ratio, is_same }
     }
 
-    pub(super) fn counts(&self) -> PairCounts {
+    pub(super) fn counts(&self, unit: &str) -> PairCounts {
         let count = |is: fn(f64, f64) -> bool| {
             self.values.iter().filter(|(_, value, baseline)| is(*value, *baseline)).count() as u32
         };
+        let compared = self.values.len() as u32;
+        let lower = count(|value, baseline| value < baseline);
+        let higher = count(|value, baseline| value > baseline);
+        let mut noticed =
+            self.values.iter().map(|(_, value, baseline)| is_noticed(*value, *baseline, unit));
         PairCounts {
-            compared: self.values.len() as u32,
-            lower: count(|value, baseline| value < baseline),
-            higher: count(|value, baseline| value > baseline),
+            compared,
+            lower,
+            higher,
+            is_noticed: compared > 0 && lower.max(higher) == compared && noticed.all(|it| it),
             is_same: self.is_same,
         }
     }
