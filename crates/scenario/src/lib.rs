@@ -44,7 +44,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`keys`] | declares the keys of a table: types, defaults, ranges and meanings |
+//! | [`mod@keys`] | declares the keys of a table: types, defaults, ranges and meanings |
 //! | [`source`] | finds scenarios and the files that they name |
 //! | [`simulation`] | what a variant means in virtual time |
 //! | [`own`] | algorithms that the caller of a run provides |

@@ -49,7 +49,7 @@ pub(crate) fn join(table: &str, key: &str) -> String {
     }
 }
 
-/// A list of the distinct faults found so far, at most one more than [`MOST_FAULTS`].
+/// A list of the distinct faults found so far, at most one more than `MOST_FAULTS`.
 #[derive(Debug, Default)]
 pub struct Faults {
     found: Vec<Fault>,
@@ -115,7 +115,7 @@ impl IntoIterator for Faults {
     }
 }
 
-/// Returns `a, b or c` for messages; at most [`MOST_WORDS`] words of a long list.
+/// Returns `a, b or c` for messages; at most `MOST_WORDS` words of a long list.
 pub fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.as_slice() {

@@ -6,7 +6,7 @@
 //! depends on other keys, `[flat]` that the field's own keys are in the same table, and the
 //! documentation comment is the key's description. In a struct that is declared `[lenient]`, a key
 //! whose value is wrong has its default, so that the other keys can be used; the faults say which
-//! keys are wrong ([`Faults::concern`]).
+//! keys are wrong (`Faults::concern`).
 //!
 //! [`read_table`] reads a table and finds every fault of it. The list of its keys
 //! ([`Section::declare`]) makes the JSON schema ([`schema`]) and the list of settings ([`listed`]).
