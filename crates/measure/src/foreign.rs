@@ -126,7 +126,7 @@ fn ns(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use underload_record::judgement::LoadedStep;
-    use underload_record::schema::Readings;
+    use underload_record::schema::{Readings, Vantage};
 
     use super::*;
 
@@ -135,7 +135,7 @@ mod tests {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
             smallest_ms: Some(20.0),
-            loaded: Readings::of("readings", [40.0]).into_iter().collect(),
+            loaded: Readings::new("readings", Vantage::Inside, [40.0]).into_iter().collect(),
             told: Vec::new(),
             cannot_tell: "much".to_owned(),
         };

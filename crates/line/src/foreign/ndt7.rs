@@ -12,7 +12,7 @@ use underload_compat::ndt7::{
 use underload_compat::nq::NqTrust;
 use underload_measure::ForeignLoad;
 use underload_probe::control::in_full;
-use underload_record::schema::{Direction, ForeignTest, InsideReadings, Metric, Readings};
+use underload_record::schema::{Direction, ForeignTest, InsideReadings, Metric, Readings, Vantage};
 use underload_record::text::plain_text;
 
 use super::{Server, ServerResult, m_lab, server_trust};
@@ -160,7 +160,7 @@ impl Server for Ndt7 {
 /// Returns the readings under load, ms.
 fn loaded(result: &Ndt7Result) -> Option<Readings> {
     let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
-    Readings::of(INSIDE, in_ms)
+    Readings::new(INSIDE, Vantage::Inside, in_ms)
 }
 
 /// Returns the readings under load as round trips inside the load.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use underload_compat::nq::{INTERVALS, NqClient, NqError, NqOptions, NqResult, NqTarget};
 use underload_measure::ForeignLoad;
-use underload_record::schema::{Direction, ForeignTest, InsideReadings, Metric, Readings, Rpm};
+use underload_record::schema::{
+    Direction, ForeignTest, InsideReadings, Metric, Readings, Rpm, Vantage,
+};
 
 use super::{Server, ServerResult, server_trust};
 use crate::{LineError, Progress, Request};
@@ -91,9 +93,17 @@ fn foreign_load(
     let ms = |ns: &[u64]| -> Vec<f64> { ns.iter().map(|ns| *ns as f64 / 1e6).collect() };
     let probes = &result.round_trips;
     let loaded = [
-        Readings::of("handshakes of fresh connections", ms(&probes.foreign_tcp_ns)),
-        Readings::of("exchanges on fresh connections", ms(&probes.foreign_http_ns)),
-        Readings::of(INSIDE, ms(&probes.loaded_http_ns)),
+        Readings::new(
+            "handshakes of fresh connections",
+            Vantage::Beside,
+            ms(&probes.foreign_tcp_ns),
+        ),
+        Readings::new(
+            "exchanges on fresh connections",
+            Vantage::Beside,
+            ms(&probes.foreign_http_ns),
+        ),
+        Readings::new(INSIDE, Vantage::Inside, ms(&probes.loaded_http_ns)),
     ];
     let inside = InsideReadings::of_ms(direction, INSIDE, ms(&probes.loaded_http_ns), None);
     let mut remarks = vec![format!(

@@ -95,6 +95,8 @@ pub struct ForeignTest {
 pub struct Readings {
     /// Source of the values: `smoothed readings of the loading connection`.
     pub of: String,
+    /// Whether the values are of connections that load the line, or of others.
+    pub vantage: Vantage,
     /// Number of values, at least 1.
     pub count: u64,
     pub p50_ms: f64,
@@ -104,22 +106,22 @@ pub struct Readings {
 
 impl Readings {
     /// Computes nearest-rank quantiles of values in ms; `None` if no value is finite.
-    pub fn of(of: &str, values_ms: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn new(
+        of: &str,
+        vantage: Vantage,
+        values_ms: impl IntoIterator<Item = f64>,
+    ) -> Option<Self> {
         let mut sorted: Vec<f64> = values_ms.into_iter().filter(|it| it.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).max(1) - 1);
         Some(Self {
             of: of.to_owned(),
+            vantage,
             count: sorted.len() as u64,
             p50_ms: *rank(50)?,
             p90_ms: *rank(90)?,
             max_ms: *sorted.last()?,
         })
-    }
-
-    /// Returns whether the values are of connections that load the line.
-    pub fn is_inside(&self) -> bool {
-        self.of.contains("loading connection")
     }
 }
 
@@ -278,11 +280,11 @@ mod tests {
 
     #[test]
     fn readings_are_of_numbers_alone() {
-        assert_eq!(Readings::of("x", [f64::NAN, f64::INFINITY]), None);
-        let readings = Readings::of("x", [3.0, 1.0, f64::NAN, 2.0, 4.0]).unwrap();
+        assert_eq!(Readings::new("x", Vantage::Beside, [f64::NAN, f64::INFINITY]), None);
+        let readings = Readings::new("x", Vantage::Beside, [3.0, 1.0, f64::NAN, 2.0, 4.0]).unwrap();
         assert_eq!((readings.count, readings.p50_ms), (4, 2.0));
         assert_eq!((readings.p90_ms, readings.max_ms), (4.0, 4.0));
-        let one = Readings::of("x", [7.0]).unwrap();
+        let one = Readings::new("x", Vantage::Beside, [7.0]).unwrap();
         assert_eq!((one.p50_ms, one.p90_ms, one.max_ms), (7.0, 7.0, 7.0));
     }
 }

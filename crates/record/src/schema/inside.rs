@@ -94,14 +94,16 @@ impl From<&InsideLatency> for InsideReadings {
     }
 }
 
-/// The traffic that a packet belongs to when its delay is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Vantage {
-    /// A packet of another application: a call, a game.
-    Beside,
-    /// A packet of a loading connection: a page or a download.
-    Inside,
+crate::named! {
+    /// The traffic that a packet belongs to when its delay is measured.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Vantage {
+        /// A packet of another application: a call, a game.
+        Beside = "beside",
+        /// A packet of a loading connection: a page or a download.
+        Inside = "inside",
+    }
 }
 
 #[cfg(test)]

@@ -100,9 +100,7 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
         lines.push(format!("{name}: INVALID, no verdict: {}.", finding.invalid_because.join("; ")));
         first = format!("Not reliable: {first}");
     }
-    let whereabouts = |it: &Readings| {
-        if it.is_inside() { "inside the load" } else { "beside the load" }
-    };
+    let whereabouts = |it: &Readings| format!("{} the load", it.vantage.name());
     let mut loaded = foreign.loaded.iter();
     let waits = match (loaded.next(), foreign.smallest_ms) {
         (Some(load), Some(smallest)) => format!(
@@ -313,7 +311,7 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use underload_record::schema::{CeAlarm, CeRule, Direction, Quantile};
+    use underload_record::schema::{CeAlarm, CeRule, Direction, Quantile, Vantage};
 
     use super::*;
 
@@ -582,9 +580,13 @@ mod tests {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
             smallest_ms: Some(20.0),
-            loaded: Readings::of("readings of the loading connection", [36.0, 36.0, 60.0])
-                .into_iter()
-                .collect(),
+            loaded: Readings::new(
+                "readings of the loading connection",
+                Vantage::Inside,
+                [36.0, 36.0, 60.0],
+            )
+            .into_iter()
+            .collect(),
             told: vec!["1.2 % of the bytes were sent again".to_owned()],
             cannot_tell: "no 99th percentile".to_owned(),
         };
