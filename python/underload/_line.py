@@ -50,9 +50,9 @@ def measure(
     record and `history` show. `out`: the run directory, new or empty; without it a new one in
     `runs`.
 
-    Returns the document of `underload measure --json`: `verdict` (sentences), `findings` (a dict
-    per step) and `run` (the record), and `directory`, the run directory:
-    `load(directory).samples` has every probe packet.
+    Returns the document of `underload measure --json`: `grade` (`"A+"` to `"F"`, or None),
+    `verdict` (sentences), `findings` (a dict per step) and `run` (the record), and `directory`, the
+    run directory: `load(directory).samples` has every probe packet.
 
     Other threads of Python run meanwhile. Ctrl-C ends the measurement; the steps finished before
     are in the run directory. A measurement without a valid step, such as one on a busy machine, is

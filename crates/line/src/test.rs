@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::Value;
 use underload_disk::{self as disk, Access};
-use underload_record::judgement::judge_findings;
+use underload_record::judgement::{Grade, judge_findings};
 use underload_record::schema::{Finding, RunRecord};
 use underload_report::{finding_lines, load, write_report};
 use underload_store::{RunData, RunDir};
@@ -43,6 +43,8 @@ pub trait Test {
 /// `underload measure --json`.
 #[derive(Serialize)]
 pub struct Measured {
+    /// The grade of the line; `None` if no step has one.
+    pub grade: Option<Grade>,
     /// The verdict, in sentences.
     pub verdict: Vec<String>,
     /// A finding per step.
@@ -85,10 +87,20 @@ pub fn measure(
         removed?;
         return Err(LineError::Interrupted);
     }
-    directory.set_judgement(judge_findings(&findings), finding_lines(&findings));
+    let judgement = judge_findings(&findings);
+    let grade = judgement.grade;
+    directory.set_judgement(judgement, finding_lines(&findings));
     let run = directory.finish(start.elapsed().as_secs_f64())?;
     let verdict = run.verdict.clone();
-    Ok(Measured { verdict, findings, details, run, directory: path, ended_by: outcome.err() })
+    Ok(Measured {
+        grade,
+        verdict,
+        findings,
+        details,
+        run,
+        directory: path,
+        ended_by: outcome.err(),
+    })
 }
 
 impl Measured {

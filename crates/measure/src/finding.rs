@@ -429,10 +429,8 @@ mod tests {
     use underload_probe::load::Delivered;
     use underload_probe::measure::RampEnd;
     use underload_record::history::Followed;
-    use underload_record::judgement::LoadedStep;
-    use underload_record::schema::{
-        Distribution, InsideLatency, PathHop, PathSegment, Timeliness, Vantage,
-    };
+    use underload_record::judgement::{Grade, LoadedStep};
+    use underload_record::schema::{Distribution, InsideLatency, PathHop, PathSegment, Timeliness};
 
     use super::*;
     use crate::followed;
@@ -485,8 +483,8 @@ mod tests {
     fn a_queue_that_drops_has_no_better_grade_than_one_that_delays() {
         let drops = found(measured(|number| (number % 33 > 0).then_some(12)));
         let delays = found(measured(|_| Some(22)));
-        let added_ms = |step: &Step| LoadedStep::from(&step.finding).judge().worst_ms();
-        assert_eq!((added_ms(&delays), added_ms(&drops)), (Some(10.0), Some(f64::INFINITY)));
+        let grade = |step: &Step| LoadedStep::from(&step.finding).judge().grade;
+        assert_eq!((grade(&delays), grade(&drops)), (Some(Grade::A), Some(Grade::C)));
         // The table of the answered probes has no trace of it but the loss.
         let load = drops.finding.headline(Phase::Load).unwrap();
         assert_eq!((load.p99_ms, load.of_sent_ms[&Quantile::P99]), (Some(12.0), None));
@@ -509,8 +507,7 @@ mod tests {
             result.flows[0].goodput_down_bit_per_s = Some(40_000_000);
             let step = found(result);
             let judged = LoadedStep::from(&step.finding).judge();
-            let worst = (judged.vantage, judged.worst_ms());
-            assert_eq!(worst, (Some(Vantage::Beside), Some(f64::INFINITY)), "{answered}");
+            assert_eq!(judged.grade, Some(Grade::F), "{answered}");
             let scores = judged.qoo.iter().map(|it| (it.application.as_str(), it.score));
             assert_eq!(scores.take(2).collect::<Vec<_>>(), [("call", 0.0), ("game", 0.0)]);
             let p99 = followed(&step.outcome.trial).remove(0);

@@ -1,7 +1,7 @@
 //! Quality of Outcome (draft-ietf-ippm-qoo) of a step for three applications.
 //!
-//! The draft defines the formula and no application. The requirements here are the limits by which
-//! the sentences of a measurement judge (`docs/measure.md`), as round trips at p99. A call and a
+//! The draft defines the formula and no application. The requirements here are limits of standards
+//! (`docs/measure.md`), as round trips at p99; the verdict of a use has its own scale. A call and a
 //! game are judged by the probes beside the load, a page by the round trips inside it.
 
 use crate::schema::{QualityOfOutcome, Quantile, Vantage};

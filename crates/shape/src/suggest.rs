@@ -69,13 +69,15 @@ impl Reading {
             return Err(Unreadable::HeldBack { step });
         }
         let goodput = finding.goodput_up_mbit_s.or(finding.goodput_down_mbit_s);
-        let judged = LoadedStep::from(finding).judge();
+        let loaded = LoadedStep::from(finding);
+        let judged = loaded.judge();
         let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(judged.beside);
         let (mbit, beside) = goodput.ok_or(Unreadable::Unanswered { step })?;
         let goodput = Rate::from_bits_per_second((mbit * 1e6) as u64);
+        let is_lost = loaded.beside.is_some_and(|high| high.ms.is_none());
         Ok(Self {
             goodput,
-            beside_ms: beside.ms(),
+            beside_ms: if is_lost { f64::INFINITY } else { beside.ms() },
             inside_ms: judged.inside.as_ref().map(AddedDelay::ms),
         })
     }

@@ -27,9 +27,11 @@ function steps(rows) {
   const here = (row, value) => ({ up: null, down: null, [row.phase]: value });
   return gradable(rows).map((row) => {
     const inside = row.inside && highest(row.inside);
+    const answered = highest(row);
     return {
       step: row.phase, valid: true, loaded: true, idle_p50_ms: idle,
       beside: percentile(row.of_sent.quantile, row.of_sent.ms),
+      answered: answered ? percentile(answered, row[answered]) : null,
       inside: inside ? percentile(inside, row.inside[inside]) : null,
       lost_percent: 100 * row.lost / row.probes, mbit_s: here(row, row.rate),
       held_back: { up: false, down: false, [row.phase]: row.held_back },

@@ -92,19 +92,13 @@ fn foreign_load(
 ) -> ForeignLoad {
     let ms = |ns: &[u64]| -> Vec<f64> { ns.iter().map(|ns| *ns as f64 / 1e6).collect() };
     let probes = &result.round_trips;
+    let readings = |(of, vantage, ns): (&str, Vantage, &[u64])| Readings::new(of, vantage, ms(ns));
     let loaded = [
-        Readings::new(
-            "handshakes of fresh connections",
-            Vantage::Beside,
-            ms(&probes.foreign_tcp_ns),
-        ),
-        Readings::new(
-            "exchanges on fresh connections",
-            Vantage::Beside,
-            ms(&probes.foreign_http_ns),
-        ),
-        Readings::new(INSIDE, Vantage::Inside, ms(&probes.loaded_http_ns)),
-    ];
+        ("handshakes of fresh connections", Vantage::Beside, &probes.foreign_tcp_ns[..]),
+        ("exchanges on fresh connections", Vantage::Beside, &probes.foreign_http_ns),
+        (INSIDE, Vantage::Inside, &probes.loaded_http_ns),
+    ]
+    .map(readings);
     let inside = InsideReadings::of_ms(direction, INSIDE, ms(&probes.loaded_http_ns), None);
     let mut remarks = vec![format!(
         "{} connections in {} intervals, {} probes failed, confidence {}",

@@ -9,8 +9,8 @@ mod uses;
 
 use serde::{Deserialize, Serialize};
 
-pub use grade::{ADVICE_FROM_MS, Grade};
-pub use uses::{PAGE_ROUND_TRIPS, STREAMS, Stream, Suitability, Use, UseJudgement};
+pub use grade::{ADVICE_FROM_MS, Band, Grade, SCALE, SHORT_MS};
+pub use uses::{Stream, Suitability, Use, UseJudgement};
 
 use crate::quality::{StepConditions, application_scores};
 use crate::schema::{
@@ -31,7 +31,7 @@ pub struct Judgement {
     pub steps: Vec<StepJudgement>,
     /// The uses for which numbers exist, each by the worst step.
     pub uses: Vec<UseJudgement>,
-    /// The change that shortens the queue; `None` if no load adds 30 ms ([`ADVICE_FROM_MS`]).
+    /// What to change; `None` if no load adds 30 ms ([`ADVICE_FROM_MS`]) or loses more than 1 %.
     pub cure: Option<Cure>,
 }
 
@@ -48,14 +48,19 @@ pub struct Sentences {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepJudgement {
     pub step: String,
-    /// Grade of the larger of both delays; `None` if the step is not valid or has no load.
+    /// The worse of the grades of the larger delay and of the lost packets; `None` if the step is not
+    /// valid or has no load.
     pub grade: Option<Grade>,
+    /// Whether lost packets, not their delay, decide the grade.
+    pub by_loss: bool,
     /// The packets with the larger added delay.
     pub vantage: Option<Vantage>,
     /// The packets whose delay a user notices first: those beside the load, unless the grade inside it
     /// is worse.
     pub noticed: Option<Vantage>,
-    /// Delay that the load adds to packets beside it.
+    pub idle_ms: Option<f64>,
+    /// Delay that the load adds to packets beside it, of the answered ones if the percentile of all is
+    /// lost.
     pub beside: Option<AddedDelay>,
     /// Delay that the load adds to its own packets.
     pub inside: Option<AddedDelay>,
@@ -63,6 +68,8 @@ pub struct StepJudgement {
     pub void: bool,
     /// Whether the load filled the line; if not, a full line may be worse.
     pub line_full: bool,
+    /// The directions that were loaded.
+    pub loaded: PerDirection<bool>,
     pub lost_percent: f64,
     /// Quality of Outcome of each application whose conditions were measured.
     pub qoo: Vec<QualityOfOutcome>,
@@ -72,24 +79,28 @@ pub struct StepJudgement {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AddedDelay {
     pub quantile: Quantile,
-    /// `None` if the percentile falls on a lost packet.
+    /// `None` if next to no packet came back.
     pub added_ms: Option<f64>,
     pub grade: Grade,
 }
 
-/// The change that shortens the queue of a line.
+/// The change that helps a line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cure {
     /// A shaper with queue management in front of the line.
     pub shape: Option<Shape>,
     /// Segments other than the access line that add the delay.
     pub segments: Vec<PathSegment>,
+    /// Lost packets, percent, if a short queue drops them: a shaper would drop as many.
+    pub lost_percent: Option<f64>,
 }
 
 /// Rates to shape to, Mbit/s; `None` in a direction without delay or of unknown rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
     pub mbit_s: PerDirection<Option<f64>>,
+    /// Whether the line has a queue per flow already: only the load's own packets wait.
+    pub per_flow: bool,
 }
 
 /// The measured numbers of a step on which a judgement depends.
@@ -104,6 +115,9 @@ pub struct LoadedStep {
     pub idle_p50_ms: Option<f64>,
     /// Highest known percentile of all probes sent under load.
     pub beside: Option<HighPercentile>,
+    /// Highest known percentile of the answered probes, which counts if that of all is lost.
+    #[serde(default)]
+    pub answered: Option<HighPercentile>,
     /// Highest known percentile of the round trips of the loading connections.
     pub inside: Option<HighPercentile>,
     pub lost_percent: f64,
@@ -137,6 +151,7 @@ impl From<&Finding> for LoadedStep {
             loaded: load.is_some(),
             idle_p50_ms: finding.headline(Phase::Idle).and_then(|idle| idle.p50_ms),
             beside: load.and_then(ClassLatency::judged_ms).map(percentile),
+            answered: load.and_then(ClassLatency::highest_ms).map(percentile),
             inside: inside.map(percentile),
             lost_percent: load.map_or(0.0, |load| load.lost_percent),
             mbit_s: PerDirection::new(finding.goodput_up_mbit_s, finding.goodput_down_mbit_s),
@@ -157,10 +172,16 @@ impl LoadedStep {
         high.filter(|_| self.valid).map(|high| high.ms.unwrap_or(f64::INFINITY))
     }
 
+    /// Returns the percentile of the probes by which the delay beside the load is judged.
+    fn answered_beside(&self) -> Option<HighPercentile> {
+        let sent = self.beside?;
+        if sent.ms.is_some() { Some(sent) } else { self.answered.or(Some(sent)) }
+    }
+
     fn added(&self, high: Option<HighPercentile>) -> Option<AddedDelay> {
         let quantile = high?.quantile;
         let added_ms = self.high_ms(high)? - self.idle_p50_ms?;
-        let grade = Grade::of(added_ms);
+        let grade = Band::of_delay(added_ms).grade;
         Some(AddedDelay { quantile, added_ms: added_ms.is_finite().then_some(added_ms), grade })
     }
 
@@ -183,7 +204,7 @@ impl LoadedStep {
 
     /// Judges the step by itself.
     pub fn judge(&self) -> StepJudgement {
-        let (beside, inside) = (self.added(self.beside), self.added(self.inside));
+        let (beside, inside) = (self.added(self.answered_beside()), self.added(self.inside));
         let is_inside = match (&beside, &inside) {
             (Some(beside), Some(inside)) => inside.ms() > beside.ms(),
             (beside, _) => beside.is_none(),
@@ -192,15 +213,19 @@ impl LoadedStep {
         let vantage = worst.map(|_| if is_inside { Vantage::Inside } else { Vantage::Beside });
         let is_beside_as_bad =
             beside.is_some() && beside.map(|it| it.grade) == worst.map(|it| it.grade);
+        let by_loss = Band::of_loss(self.lost_percent).grade;
         StepJudgement {
             step: self.step.clone(),
-            grade: worst.map(|worst| worst.grade),
+            grade: worst.map(|worst| worst.grade.max(by_loss)),
+            by_loss: worst.is_some_and(|worst| by_loss > worst.grade),
             vantage,
             noticed: if is_beside_as_bad { Some(Vantage::Beside) } else { vantage },
+            idle_ms: self.idle_p50_ms,
             beside,
             inside,
             void: !self.valid && self.loaded,
             line_full: !self.is_held_back(),
+            loaded: self.mbit_s.map(|rate| rate.is_some()),
             lost_percent: self.lost_percent,
             qoo: self.quality(),
         }
@@ -228,6 +253,11 @@ impl StepJudgement {
         self.worst().map(AddedDelay::ms)
     }
 
+    /// Returns whether the queue is short and drops what would make it longer.
+    fn is_short_and_lossy(&self) -> bool {
+        self.by_loss && self.worst_ms().is_some_and(|ms| ms < SHORT_MS)
+    }
+
     /// Returns the lowest Quality of Outcome of all applications, percent.
     pub fn lowest_qoo(&self) -> Option<f64> {
         self.qoo.iter().map(|it| it.score).reduce(f64::min)
@@ -235,15 +265,16 @@ impl StepJudgement {
 }
 
 impl Judgement {
-    /// Returns the step whose load adds most.
+    /// Returns the step with the worst grade, of several the one whose load adds most.
     pub fn worst(&self) -> Option<&StepJudgement> {
         worst_of(&self.steps)
     }
 }
 
 fn worst_of(steps: &[StepJudgement]) -> Option<&StepJudgement> {
-    let graded = steps.iter().filter_map(|step| Some((step, step.worst_ms()?)));
-    graded.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(step, _)| step)
+    let graded = steps.iter().filter_map(|step| Some((step, step.grade?, step.worst_ms()?)));
+    let worst = graded.max_by(|a, b| a.1.cmp(&b.1).then(a.2.total_cmp(&b.2)));
+    worst.map(|(step, ..)| step)
 }
 
 /// Judges the steps of a measurement.
@@ -265,24 +296,32 @@ pub fn judge_findings(findings: &[Finding]) -> Judgement {
 }
 
 fn cure(steps: &[LoadedStep], judged: &[StepJudgement]) -> Option<Cure> {
+    let lossy = judged.iter().filter(|it| it.is_short_and_lossy()).map(|it| it.lost_percent);
+    let lost_percent = lossy.reduce(f64::max);
     let is_bloated = |(_, judged): &(&LoadedStep, &StepJudgement)| {
-        judged.worst_ms().is_some_and(|ms| ms >= ADVICE_FROM_MS)
+        let adds = judged.worst_ms().is_some_and(|ms| ms >= ADVICE_FROM_MS);
+        adds && !judged.is_short_and_lossy()
     };
-    let bloated: Vec<&LoadedStep> =
-        steps.iter().zip(judged).filter(is_bloated).map(|(step, _)| step).collect();
+    let bloated: Vec<(&LoadedStep, &StepJudgement)> =
+        steps.iter().zip(judged).filter(is_bloated).collect();
     let elsewhere = |step: &LoadedStep| step.segment.filter(|it| *it != PathSegment::Access);
-    let mut segments: Vec<PathSegment> = bloated.iter().filter_map(|it| elsewhere(it)).collect();
+    let mut segments: Vec<PathSegment> = bloated.iter().filter_map(|it| elsewhere(it.0)).collect();
     segments.sort_unstable();
     segments.dedup();
-    let here: Vec<&LoadedStep> = bloated.into_iter().filter(|it| elsewhere(it).is_none()).collect();
+    let (here, judged): (Vec<&LoadedStep>, Vec<&StepJudgement>) =
+        bloated.into_iter().filter(|it| elsewhere(it.0).is_none()).unzip();
+    let waits_beside = |it: &&StepJudgement| it.beside.is_none_or(|it| it.ms() >= ADVICE_FROM_MS);
+    let per_flow = !judged.iter().any(waits_beside);
     // The rate of a line is unknown if the load did not fill it.
     let rate = |direction: Direction| {
         let known =
             |step: &&LoadedStep| step.mbit_s[direction].filter(|_| !step.held_back[direction]);
         here.iter().find_map(known).map(|rate| rate * SHAPED)
     };
-    let shape = (!here.is_empty()).then(|| Shape { mbit_s: PerDirection::from_fn(rate) });
-    (shape.is_some() || !segments.is_empty()).then_some(Cure { shape, segments })
+    let mbit_s = PerDirection::from_fn(rate);
+    let shape = (!here.is_empty()).then_some(Shape { mbit_s, per_flow });
+    let cure = Cure { shape, segments, lost_percent };
+    (cure != Cure::default()).then_some(cure)
 }
 
 #[cfg(test)]

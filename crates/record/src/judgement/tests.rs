@@ -17,18 +17,24 @@ fn step(name: &'static str) -> impl Strategy<Value = LoadedStep> {
     let rate = || proptest::option::of(0.1..1_000.0_f64);
     (
         (any::<bool>(), proptest::option::weighted(0.9, 0.1..300.0_f64)),
-        (percentile(), percentile(), 0.0..20.0_f64),
+        (percentile(), percentile(), percentile(), 0.0..20.0_f64),
         (rate(), rate(), any::<bool>(), any::<bool>()),
         proptest::option::of((0..PathSegment::ALL.len()).prop_map(|it| PathSegment::ALL[it])),
     )
         .prop_map(
-            move |((valid, idle_p50_ms), (beside, inside, lost_percent), rates, segment)| {
+            move |(
+                (valid, idle_p50_ms),
+                (beside, answered, inside, lost_percent),
+                rates,
+                segment,
+            )| {
                 LoadedStep {
                     step: name.to_owned(),
                     valid,
                     loaded: true,
                     idle_p50_ms,
                     beside,
+                    answered,
                     inside,
                     lost_percent,
                     mbit_s: PerDirection::new(rates.0, rates.1),
@@ -42,8 +48,11 @@ fn step(name: &'static str) -> impl Strategy<Value = LoadedStep> {
 #[test]
 fn limits_belong_to_the_worse_grade() {
     let letters = [-1.0, 4.99, 5.0, 29.99, 30.0, 60.0, 199.9, 200.0, 399.9, 400.0, f64::NAN];
-    let letters = letters.map(|added| Grade::of(added).name());
+    let letters = letters.map(|added| Band::of_delay(added).grade.name());
     assert_eq!(letters, ["A+", "A+", "A", "A", "B", "C", "C", "D", "D", "F", "F"]);
+    let losses = [0.0, 1.0, 1.1, 3.0, 3.1, 10.0, 10.1, f64::NAN];
+    let losses = losses.map(|percent| Band::of_loss(percent).grade.name());
+    assert_eq!(losses, ["A+", "A+", "C", "C", "D", "D", "F", "F"]);
 }
 
 #[test]
@@ -119,20 +128,39 @@ proptest! {
             let high = high.filter(|_| step.valid)?;
             Some(high.ms.unwrap_or(f64::INFINITY) - step.idle_p50_ms?)
         };
+        let beside = |step: &LoadedStep| match (step.beside?.ms, step.answered) {
+            (None, Some(answered)) => Some(answered),
+            _ => step.beside,
+        };
         let all = |step: &LoadedStep| {
-            let both = [added(step, step.beside), added(step, step.inside)];
+            let both = [added(step, beside(step)), added(step, step.inside)];
             both.into_iter().flatten().reduce(f64::max)
         };
-        let worst = steps.iter().filter_map(all).reduce(f64::max);
-        prop_assert_eq!(judgement.grade, worst.map(Grade::of));
+        let grade = |step: &LoadedStep| {
+            let by_delay = SCALE.iter().position(|it| all(step).is_some_and(|ms| ms < it.below_ms));
+            let by_loss = SCALE.iter().position(|it| step.lost_percent <= it.lost_percent_max);
+            all(step)?;
+            Some(SCALE[by_delay.unwrap_or(5).max(by_loss.unwrap_or(5))].grade)
+        };
+        prop_assert_eq!(judgement.grade, steps.iter().filter_map(grade).max());
         for (step, judged) in steps.iter().zip(&judgement.steps) {
             prop_assert_eq!(judged.worst_ms(), all(step));
-            prop_assert_eq!(judged.grade, all(step).map(Grade::of));
+            prop_assert_eq!(judged.grade, grade(step));
             prop_assert_eq!(judged.void, !step.valid);
         }
         for it in &judgement.uses {
             let valid = steps.iter().filter(|step| step.valid).collect::<Vec<_>>();
             prop_assert!(valid.iter().any(|step| step.step == it.step), "of a step with numbers");
+            // No use is better than the grade of what it waits in.
+            let own = judgement.steps.iter().find(|step| step.step == it.step);
+            let waits = own.and_then(|own| if it.name == Use::WebPage { own.inside } else { own.beside });
+            let bound = waits.map(|waits| Band::of_delay(waits.ms()));
+            let bound = bound.map(|row| match it.name {
+                Use::WebPage => row.page,
+                Use::VideoStream => Suitability::Good,
+                Use::Call | Use::Game => row.interactive,
+            });
+            prop_assert!(bound.is_none_or(|bound| it.suits >= bound), "{it:?}");
             if matches!(it.name, Use::Call | Use::Game) {
                 let lost = valid.iter().filter(|step| added(step, step.beside).is_some());
                 let lost = lost.map(|step| step.lost_percent).fold(0.0, f64::max);
@@ -140,6 +168,10 @@ proptest! {
                 prop_assert!(it.delay_ms.is_some() || it.suits == Suitability::Poor);
             }
         }
-        prop_assert_eq!(judgement.cure.is_some(), worst.is_some_and(|ms| ms >= ADVICE_FROM_MS));
+        let needs_cure = |step: &&LoadedStep| {
+            let is_slow = all(step).is_some_and(|ms| ms >= ADVICE_FROM_MS);
+            is_slow || all(step).is_some() && step.lost_percent > 1.0
+        };
+        prop_assert_eq!(judgement.cure.is_some(), steps.iter().any(|step| needs_cure(&step)));
     }
 }

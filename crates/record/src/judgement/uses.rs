@@ -1,33 +1,24 @@
-//! How well a line suits a call, a game, a web page and a video.
+//! How well a line suits a call, a game, a web page and a video, by the rows of
+//! [`SCALE`](super::SCALE).
 //!
-//! Rules and sources, as in `docs/measure.md`:
-//! - **Call**: ITU-T G.114 has 150 ms from mouth to ear as the delay that hardly any use notices,
-//!   and 400 ms as the planning limit. underload adds half the idle round trip, the latency that
-//!   the load adds at p99 (all of it one way), and 50 ms in the two devices.
-//! - **Game**: first-person games suffer from 100 ms of round trip on (Claypool and Claypool,
-//!   "Latency and player actions in online games", 2006); ITU-T G.1010 has 200 ms one way, 400
-//!   round trip, as the limit of interactive games.
-//! - Both: 1 % of lost packets goes unnoticed, 3 % is the limit for speech (G.1010).
-//! - **Web page**: ITU-T G.1010 prefers a page within 2 s and accepts 4 s. underload takes a page
-//!   for 10 round trips inside the load (name, handshakes and four levels of files: our
-//!   assumption), at p99 of the loading connections: good up to 200 ms and fair up to 400 ms.
+//! - **Call**: half the idle round trip plus the latency that the load adds, all of it one way.
+//! - **Game**: the round trip under load.
+//! - **Web page**: a round trip inside the load; underload takes a page for 10 of them (name,
+//!   handshakes and four levels of files: our assumption).
+//! - Call and game, by lost packets, too.
 //! - **Video stream**: rates that Netflix publishes for 4K, 1080p and 720p; a stream buffers
 //!   seconds, so delay hardly matters.
 
 use serde::{Deserialize, Serialize};
 
-use super::{LoadedStep, StepJudgement};
+use super::{Band, LoadedStep, StepJudgement};
 
 /// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, receive buffer.
 const DEVICES_MS: f64 = 50.0;
-const CALL_MS: (f64, f64) = (150.0, 400.0);
-const GAME_MS: (f64, f64) = (100.0, 400.0);
-const PAGE_MS: (f64, f64) = (2_000.0, 4_000.0);
-const LOSS_PERCENT: (f64, f64) = (1.0, 3.0);
 /// Round trips that a page takes.
-pub const PAGE_ROUND_TRIPS: f64 = 10.0;
+const PAGE_ROUND_TRIPS: f64 = 10.0;
 /// Streams with the rate that each needs, Mbit/s; the highest rate first.
-pub const STREAMS: [(Stream, f64); 3] =
+const STREAMS: [(Stream, f64); 3] =
     [(Stream::Uhd4k, 15.0), (Stream::Hd1080, 5.0), (Stream::Hd720, 3.0)];
 
 crate::named! {
@@ -77,6 +68,8 @@ pub struct UseJudgement {
     /// The delay of a call from mouth to ear, the round trip of a game, or the load time of a page,
     /// ms. `None` if too few probes came back, and for a stream.
     pub delay_ms: Option<f64>,
+    /// As `delay_ms`, without load.
+    pub idle_ms: Option<f64>,
     /// Lost packets, percent, if they make the use worse than good.
     pub lost_percent: Option<f64>,
     /// The rate down of a stream, Mbit/s.
@@ -85,16 +78,6 @@ pub struct UseJudgement {
     pub stream: Option<Stream>,
     /// Whether the load filled the line.
     pub line_full: bool,
-}
-
-impl Suitability {
-    fn of(value: f64, (good, fair): (f64, f64)) -> Self {
-        match value {
-            value if value <= good => Self::Good,
-            value if value <= fair => Self::Fair,
-            _ => Self::Poor,
-        }
-    }
 }
 
 type Step<'a> = (&'a LoadedStep, &'a StepJudgement);
@@ -110,30 +93,38 @@ pub(super) fn judge(steps: &[LoadedStep], judged: &[StepJudgement]) -> Vec<UseJu
 }
 
 fn call((step, judged): Step<'_>) -> Option<UseJudgement> {
-    let added_ms = judged.beside?.ms();
-    let delay_ms = step.idle_p50_ms? / 2.0 + added_ms.max(0.0) + DEVICES_MS;
-    Some(interactive(step, Use::Call, delay_ms, CALL_MS))
+    let idle_ms = step.idle_p50_ms? / 2.0;
+    let ms = idle_ms + judged.beside?.ms().max(0.0);
+    let it = interactive(step, Use::Call, ms);
+    let whole = |ms: f64| Some(ms + DEVICES_MS).filter(|ms| ms.is_finite());
+    Some(UseJudgement { delay_ms: whole(ms), idle_ms: whole(idle_ms), ..it })
 }
 
 fn game((step, judged): Step<'_>) -> Option<UseJudgement> {
     judged.beside?;
-    Some(interactive(step, Use::Game, step.high_ms(step.beside)?, GAME_MS))
+    Some(interactive(step, Use::Game, step.high_ms(step.answered_beside())?))
 }
 
 /// Judges a page that is loaded over connections as busy as those of the load.
 fn page((step, _): Step<'_>) -> Option<UseJudgement> {
-    let delay_ms = step.high_ms(step.inside)? * PAGE_ROUND_TRIPS;
-    let lossless = LoadedStep { lost_percent: 0.0, ..step.clone() };
-    Some(interactive(&lossless, Use::WebPage, delay_ms, PAGE_MS))
+    let ms = step.high_ms(step.inside)?;
+    Some(UseJudgement {
+        suits: Band::of_delay(ms).page,
+        delay_ms: Some(ms * PAGE_ROUND_TRIPS).filter(|ms| ms.is_finite()),
+        idle_ms: step.idle_p50_ms.map(|ms| ms * PAGE_ROUND_TRIPS),
+        lost_percent: None,
+        ..interactive(step, Use::WebPage, ms)
+    })
 }
 
-fn interactive(step: &LoadedStep, name: Use, delay_ms: f64, limits: (f64, f64)) -> UseJudgement {
-    let by_loss = Suitability::of(step.lost_percent, LOSS_PERCENT);
+fn interactive(step: &LoadedStep, name: Use, ms: f64) -> UseJudgement {
+    let by_loss = Band::of_loss(step.lost_percent).interactive;
     UseJudgement {
         name,
-        suits: Suitability::of(delay_ms, limits).max(by_loss),
+        suits: Band::of_delay(ms).interactive.max(by_loss),
         step: step.step.clone(),
-        delay_ms: delay_ms.is_finite().then_some(delay_ms),
+        delay_ms: ms.is_finite().then_some(ms),
+        idle_ms: step.idle_p50_ms,
         lost_percent: (by_loss > Suitability::Good).then_some(step.lost_percent),
         mbit_s: None,
         stream: None,
@@ -159,6 +150,7 @@ fn video(steps: &[LoadedStep]) -> Option<UseJudgement> {
         suits,
         step: step.step.clone(),
         delay_ms: None,
+        idle_ms: None,
         lost_percent: None,
         mbit_s: Some(rate),
         stream,

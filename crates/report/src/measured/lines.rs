@@ -2,7 +2,8 @@
 
 use underload_record::judgement::{Judgement, StepJudgement, judge_findings};
 use underload_record::schema::{
-    ClassLatency, Finding, ForeignTest, InsideReadings, Marking, MarkingFate, Phase, Readings, Rpm,
+    ClassLatency, Finding, ForeignTest, InsideReadings, Marking, MarkingFate, Phase, Quantile,
+    Readings, Rpm,
 };
 use underload_store::RunData;
 
@@ -74,13 +75,13 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
         (None, None) => format!("{name}: no probe came back"),
     }];
     lines.extend(inside(finding, judged));
-    lines.extend(location::lines(finding));
+    lines.extend(location::lines(finding, judged));
     lines.extend(budget(finding));
     lines.extend(held_back(finding));
     lines.extend(finding.buffer_kib.map(|kib| {
         format!(
-            "{name}: the buffer in front of the bottleneck holds about {kib:.0} KiB, if it is a \
-             plain one"
+            "{name}: something on the way (modem or router) keeps up to {kib:.0} KiB waiting, if \
+             it is a plain buffer"
         )
     }));
     lines.extend(other_classes(finding));
@@ -100,7 +101,7 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
         lines.push(format!("{name}: INVALID, no verdict: {}.", finding.invalid_because.join("; ")));
         first = format!("Not reliable: {first}");
     }
-    let whereabouts = |it: &Readings| format!("{} the load", it.vantage.name());
+    let whereabouts = |it: &Readings| format!("{} the load", it.vantage);
     let mut loaded = foreign.loaded.iter();
     let waits = match (loaded.next(), foreign.smallest_ms) {
         (Some(load), Some(smallest)) => format!(
@@ -138,8 +139,8 @@ fn in_ms(value: f64) -> String {
 fn responsiveness(name: &str, rpm: Rpm) -> String {
     let source = if rpm.approximated_from_packets { "packets, not HTTP" } else { "HTTP exchanges" };
     format!(
-        "{name}: {:.0} RPM by draft-09, {:.0} as goresponsiveness (P90), {:.0} (trimmed mean); \
-         from {source}",
+        "{name}, for experts: {:.0} RPM by draft-09, {:.0} as goresponsiveness (P90), {:.0} \
+         (trimmed mean); from {source}",
         rpm.draft_09, rpm.goresponsiveness_p90, rpm.goresponsiveness_trimmed_mean
     )
 }
@@ -149,7 +150,10 @@ fn quality_of_outcome(judged: &StepJudgement) -> Option<String> {
     let scores: Vec<String> =
         judged.qoo.iter().map(|it| format!("{} {:.0} %", it.application, it.score)).collect();
     let scores = (!scores.is_empty()).then(|| scores.join(", "))?;
-    Some(format!("{}: Quality of Outcome (draft-ietf-ippm-qoo-10): {scores}", judged.step))
+    Some(format!(
+        "{}, for experts: Quality of Outcome (draft-ietf-ippm-qoo-10): {scores}",
+        judged.step
+    ))
 }
 
 /// Formats a step's rates: `19.0 Mbit/s up (95 % of the tier)`.
@@ -210,19 +214,20 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
 
 /// Formats `p50 84.0 ms, p99 96.1 ms (2000 readings of 4 connections)`.
 fn inside_quantiles(it: &InsideReadings) -> String {
-    let high = it.highest_ms().map_or(String::new(), |(quantile, value)| {
-        format!(", {} {} ms", quantile.name(), in_ms(value))
-    });
+    let high = highest(it.highest_ms());
     let InsideReadings { of, count, .. } = it;
     format!("p50 {} ms{high} ({count} {of})", in_ms(it.p50_ms))
+}
+
+/// Formats `, p99 96.1 ms`; empty if no percentile above the median is known.
+fn highest(known: Option<(Quantile, f64)>) -> String {
+    known.map_or(String::new(), |(quantile, ms)| format!(", {} {} ms", quantile.name(), in_ms(ms)))
 }
 
 /// Formats p50, the highest known percentile, and the number of samples.
 fn quantiles(latency: &ClassLatency) -> String {
     let p50 = latency.p50_ms.map_or("-".to_owned(), in_ms);
-    let high = latency.highest_ms().map_or(String::new(), |(quantile, value)| {
-        format!(", {} {} ms", quantile.name(), in_ms(value))
-    });
+    let high = highest(latency.highest_ms());
     let of_sent = of_sent(latency);
     let ClassLatency { sent, window_s, .. } = latency;
     // Without a digit, half a second would become 0.
@@ -311,7 +316,7 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use underload_record::schema::{CeAlarm, CeRule, Direction, Quantile, Vantage};
+    use underload_record::schema::{CeAlarm, CeRule, Direction, Vantage};
 
     use super::*;
 
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_loses_its_percentile_has_the_worst_grade() {
+    fn a_short_queue_that_drops_is_graded_by_its_loss_and_gets_its_own_advice() {
         let delays = up(22.0);
         let mut drops = up(12.5);
         drops.step = "down".to_owned();
@@ -370,7 +375,12 @@ mod tests {
         let lines = finding_lines(&[drops.clone()]);
         let said = "p50 85.0 ms, p99 12.5 ms, p99 of sent lost (500 probes in 5 s)";
         assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
-        assert!(lines[0].starts_with("Grade F"), "{lines:?}");
+        assert_eq!(
+            lines[0],
+            "Grade C: while you upload, 3.0 % of the packets are lost. Calls crackle now and then."
+        );
+        let advice = lines.last().unwrap();
+        assert!(advice.contains("ECN") && !advice.contains("CAKE"), "{advice}");
         // A few losses raise the percentile of all probes sent to the value of a slower answer,
         // which is printed if it differs from that of the answered probes after rounding.
         drops.latencies[1].of_sent_ms = [(Quantile::P99, Some(14.0))].into();
@@ -397,17 +407,17 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "Grade D for latency under load: the load adds 387 ms; calls lag and fast games \
-                 suffer while the line is busy.",
-                "A call on the busy line: poor, 443 ms from mouth to ear.",
-                "A game on the busy line: fair, round trips of 399 ms.",
+                "Grade D: while you upload, everything is 0.4 s late. Calls and games suffer.",
+                "Calls: poor (443 ms from mouth to ear; 56 when idle).",
+                "Games: poor (399 ms; 12 when idle).",
                 "up: 19.0 Mbit/s up (95 % of the tier); working latency p50 85.0 ms, p99 399.0 ms \
                  (500 probes in 5 s), idle p50 12.0 ms, p99 13.0 ms (500 probes in 5 s). The load \
                  adds 387 ms: grade D.",
-                "up: Quality of Outcome (draft-ietf-ippm-qoo-10): call 60 %, game 0 %",
-                "What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped \
-                 to about 17.1 Mbit/s up; or ask the provider for active queue management on the \
-                 modem.",
+                "up, for experts: Quality of Outcome (draft-ietf-ippm-qoo-10): call 60 %, game 0 %",
+                "What to change: On OpenWrt install luci-app-sqm and set 17100 kbit/s up; on a \
+                 Fritz!Box list calls and games as real-time applications (Internet > Filters > \
+                 Prioritization); otherwise ask the provider for a router with smart queue \
+                 management (CAKE or FQ-CoDel).",
             ]
         );
     }
@@ -433,31 +443,29 @@ mod tests {
         let lines = finding_lines(&[queue_per_flow.clone()]);
         assert_eq!(
             lines[0],
-            "Grade C for latency under load: the load adds 68 ms inside it, 7 ms beside it; a page \
-             over a busy connection opens noticeably later."
+            "Grade C: while you upload, what shares its connections is 68 ms late. Pages there open \
+             a little later; calls and games go on."
         );
-        assert!(lines[1].starts_with("A call on the busy line: good, 63 ms"), "{lines:?}");
-        assert!(lines[2].starts_with("A game on the busy line: good"), "{lines:?}");
-        assert_eq!(
-            lines[3],
-            "A web page on the busy connection: good, 10 round trips of 80 ms take 0.8 s."
-        );
+        assert!(lines[1].starts_with("Calls: good (63 ms"), "{lines:?}");
+        assert!(lines[2].starts_with("Games: good"), "{lines:?}");
+        assert_eq!(lines[3], "Web pages on the busy connections: good (0.8 s; 0.1 when idle).");
         let said = "up: inside the load up p50 40.0 ms, p99 80.0 ms (2000 readings of 4 \
                     connections). There the load adds 68 ms: grade C.";
         assert!(lines.iter().any(|line| line == said), "{lines:?}");
-        assert!(lines.last().unwrap().starts_with("What to change"), "{lines:?}");
+        let advice = lines.last().unwrap();
+        assert!(advice.contains("a queue of its own already"), "{advice}");
         let mut fifo = up(399.0);
         fifo.inside = vec![inside_of(396.0)];
         let lines = finding_lines(&[fifo]);
-        assert!(lines[0].contains("adds 387 ms beside it, 384 ms inside it; calls lag"));
+        assert!(lines[0].contains("everything is 0.4 s late. Calls"));
         let mut equal = up(399.0);
         equal.inside = vec![inside_of(401.0)];
         let lines = finding_lines(&[equal]);
-        assert!(lines[0].contains("adds 389 ms inside it, 387 ms beside it; calls lag"));
+        assert!(lines[0].contains("everything is 0.4 s late. Calls"));
         queue_per_flow.inside.clear();
         queue_per_flow.inside_unknown = Some("no kernel reports them".to_owned());
         let lines = finding_lines(&[queue_per_flow]);
-        assert!(lines[0].starts_with("Grade A for"), "{lines:?}");
+        assert!(lines[0].starts_with("Grade A: "), "{lines:?}");
         let said = "up: round trips inside the load are not known: no kernel reports them";
         assert!(lines.iter().any(|line| line == said), "{lines:?}");
     }
@@ -465,7 +473,7 @@ mod tests {
     #[test]
     fn a_good_line_gets_no_advice_and_a_slow_machine_no_verdict() {
         let lines = finding_lines(&[up(20.0)]);
-        assert!(lines[0].starts_with("Grade A for") && lines.len() == 5, "{lines:?}");
+        assert!(lines[0].starts_with("Grade A: ") && lines.len() == 5, "{lines:?}");
         let mut slow = up(399.0);
         slow.valid = false;
         slow.invalid_because = vec!["the prober was 9 ms late".to_owned()];
@@ -489,10 +497,10 @@ mod tests {
             ..up(20.0)
         };
         let lines = finding_lines(&[down, up(399.0)]);
-        assert!(lines[0].contains("387 ms (step up, the worst of 2)"), "{}", lines[0]);
-        assert_eq!(lines[3], "A video stream: good, 38.0 Mbit/s down carry 4K (15 Mbit/s).");
+        assert!(lines[0].contains("while you upload, everything"), "{}", lines[0]);
+        assert_eq!(lines[3], "Video: good (38.0 Mbit/s carry 4K).");
         let advice = lines.last().unwrap();
-        assert!(advice.contains("17.1 Mbit/s up") && !advice.contains("down"), "{advice}");
+        assert!(advice.contains("17100 kbit/s up") && !advice.contains("down"), "{advice}");
         assert!(!lines.iter().any(|line| line.contains("against")), "{lines:?}");
     }
 
@@ -500,15 +508,10 @@ mod tests {
     fn a_grade_beside_an_invalid_load_is_told_as_of_the_other_alone() {
         let void = Finding { step: "down".to_owned(), valid: false, ..up(20.0) };
         let lines = finding_lines(&[void.clone(), up(399.0)]);
-        assert!(
-            lines[0].starts_with(
-                "Grade D for latency under load, of step up alone (no grade: down): the load adds"
-            ),
-            "{lines:?}"
-        );
+        assert!(lines[0].ends_with("Calls and games suffer. Without a grade: down."), "{lines:?}");
         let both = Finding { step: "both".to_owned(), ..up(20.0) };
         let lines = finding_lines(&[void, up(399.0), both]);
-        assert!(lines[0].contains(", of steps up, both alone (no grade: down): "), "{lines:?}");
+        assert!(lines[0].ends_with("Without a grade: down."), "{lines:?}");
     }
 
     #[test]
@@ -524,25 +527,25 @@ mod tests {
         assert_eq!(
             finding_lines(&[down(2.0)])[..3],
             [
-                "Grade A+ under a load that did not fill the line: it adds 2 ms; a full line may \
-                 be worse.",
-                "A call beside this load: good, 58 ms from mouth to ear.",
-                "A game beside this load: good, round trips of 14 ms.",
+                "Grade A+: the load adds next to nothing: 14 ms, 12 when idle. This load did not \
+                 fill the line; a full one may be worse.",
+                "Calls beside this load: good (58 ms from mouth to ear; 56 when idle).",
+                "Games beside this load: good (14 ms; 12 when idle).",
             ]
         );
         let lines = finding_lines(&[down(2.0), Finding { throttled_up: true, ..up(399.0) }]);
         let text = lines.join("\n");
-        assert!(lines[0].contains("387 ms (step up, the worst of 2); a full line"), "{text}");
-        assert!(!text.contains("video") && text.contains("up: the server's limit held"), "{text}");
+        assert!(lines[0].ends_with("a full one may be worse."), "{text}");
+        assert!(!text.contains("Video") && text.contains("up: the server's limit held"), "{text}");
         assert!(text.contains("down: the load down was UDP at a rate of its own"), "{text}");
-        assert!(text.contains("shaped to a little less than the line carries"), "{text}");
+        assert!(text.contains("set a little less than the line carries"), "{text}");
         // The video is judged by the measured rate, though the line was not full.
-        assert!(finding_lines(&[down(20.0)])[3].starts_with("A video stream: good, 20.0 Mbit/s"));
+        assert!(finding_lines(&[down(20.0)])[3].starts_with("Video: good (20.0 Mbit/s"));
         // The other way was full and worse.
         let lines = finding_lines(&[down(2.0), up(399.0)]);
-        assert!(lines[0].starts_with("Grade D for latency under load"), "{lines:?}");
+        assert!(lines[0].starts_with("Grade D: while you upload"), "{lines:?}");
         assert!(lines[0].ends_with("The line was not full in step down: it may be worse then."));
-        assert!(lines[1].starts_with("A call on the busy line: poor"), "{lines:?}");
+        assert!(lines[1].starts_with("Calls: poor"), "{lines:?}");
     }
 
     #[test]
@@ -603,7 +606,7 @@ mod tests {
             finding_lines(&[down.clone()]),
             [
                 "No grade: no 99th percentile.",
-                "A video stream: good, 38.0 Mbit/s down carry 4K (15 Mbit/s).",
+                "Video: good (38.0 Mbit/s carry 4K).",
                 "down: 38.0 Mbit/s down; round trip inside the load p50 36.0 ms, p90 60.0 ms, \
                  largest 60.0 ms (3 readings of the loading connection), 20.0 ms without. The load \
                  adds 16 ms to the median.",

@@ -1,5 +1,6 @@
 //! Sentences and rows about the segment in which a load adds delay.
 
+use underload_record::judgement::{Band, Grade, StepJudgement};
 use underload_record::schema::{
     Finding, HopReadings, Location, PathHop, PathSegment, Quantile, SegmentDelay,
 };
@@ -60,7 +61,7 @@ fn hop_name(hop: &HopReadings) -> String {
 }
 
 /// Returns the segment that adds the delay, or why it is not known, and the hops that are not used.
-pub(crate) fn lines(finding: &Finding) -> Vec<String> {
+pub(crate) fn lines(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     let Some(location) = finding.location.as_deref() else { return Vec::new() };
     let name = &finding.step;
     let mut lines = Vec::new();
@@ -76,6 +77,8 @@ pub(crate) fn lines(finding: &Finding) -> Vec<String> {
                 ms(delay.added.p90_ns)
             )
         }));
+    } else if judged.worst_ms().is_some_and(|ms| Band::of_delay(ms).grade == Grade::APlus) {
+        lines.push(format!("{name}: nothing to find."));
     } else if let Some(reason) = &location.not_known_because {
         lines.push(format!("{name}: where the delay is, is not known: {reason}."));
     }
@@ -121,6 +124,7 @@ pub(super) fn cure(segment: PathSegment) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use underload_record::judgement::LoadedStep;
     use underload_record::schema::Distribution;
 
     use super::*;
@@ -170,8 +174,9 @@ mod tests {
 
     #[test]
     fn the_place_of_the_delay_is_named_with_its_hop_and_share() {
+        let judged = LoadedStep::default().judge();
         assert_eq!(
-            lines(&located(Some(PathSegment::Local))),
+            lines(&located(Some(PathSegment::Local)), &judged),
             ["down: the delay is in the local network, up to the router 192.168.1.1: 92 % of \
                  what the load adds, 120 ms at p90."]
         );
@@ -179,14 +184,14 @@ mod tests {
         if let Some(location) = wide.location.as_mut() {
             location.local_share_percent = Some(10.4);
         }
-        let told = &lines(&wide)[1];
+        let told = &lines(&wide, &judged)[1];
         assert_eq!(told, "down: this load is 10 % of what the local network carried alone.");
         let mut silent = located(None);
         if let Some(location) = silent.location.as_mut() {
             location.hops[1].unused_because = Some("does not answer".to_owned());
         }
         assert_eq!(
-            lines(&silent),
+            lines(&silent, &judged),
             [
                 "down: where the delay is, is not known: the far end does not answer.",
                 "down: not used to find the delay: the provider's first hop 203.0.113.0/24 (hop \

@@ -1,10 +1,9 @@
 //! The words of a judgement. Everything that they say is decided in [`underload_record::judgement`].
 
 use underload_record::judgement::{
-    Cure, Grade, Judgement, PAGE_ROUND_TRIPS, STREAMS, Sentences, Shape, StepJudgement, Stream,
-    Suitability, Use, UseJudgement,
+    Cure, Grade, Judgement, SCALE, Sentences, Shape, StepJudgement, Suitability, Use, UseJudgement,
 };
-use underload_record::schema::{Direction, Vantage};
+use underload_record::schema::{Direction, PerDirection, Vantage};
 
 use super::location;
 
@@ -17,31 +16,61 @@ pub fn sentences(judgement: &Judgement) -> Sentences {
     }
 }
 
-/// Returns the grade of the worst valid step; `None` if no step has one.
+/// Returns the grade of the worst valid step and what a user notices; `None` if no step has one.
 pub(crate) fn opening(judgement: &Judgement) -> Option<String> {
-    let worst = judgement.worst()?;
-    let (grade, scope, adds) = (judgement.grade?, scope(judgement), adds_where(worst)?);
-    let graded: Vec<&StepJudgement> = with_grade(judgement).collect();
-    let from = match graded.len() {
-        1 => String::new(),
-        steps => format!(" (step {}, the worst of {steps})", worst.step),
-    };
-    if !worst.line_full {
-        return Some(format!(
-            "Grade {grade} under a load that did not fill the line{scope}: it {adds}{from}; a full \
-             line may be worse."
-        ));
-    }
-    let open = names(graded.into_iter().filter(|step| !step.line_full));
-    let unknown = if open.is_empty() {
-        String::new()
+    let (worst, grade) = (judgement.worst()?, judgement.grade?);
+    let (busy, added_ms) = (busy(worst.loaded), worst.worst_ms()?);
+    let noticed = worst.noticed?;
+    let says = if worst.by_loss {
+        let lost = worst.lost_percent;
+        format!("{busy}, {lost:.1} % of the packets are lost. {}", noticed_loss(grade))
+    } else if grade == Grade::APlus {
+        adds_nothing(added_ms, worst.idle_ms.unwrap_or(0.0))
+    } else if added_ms.is_infinite() {
+        format!("{busy}, next to nothing comes back.")
     } else {
-        format!(" The line was not full in step {open}: it may be worse then.")
+        let shown = [worst.beside, worst.inside][usize::from(noticed == Vantage::Inside)];
+        let late = late(shown.map_or(added_ms, |shown| shown.ms()));
+        let what = match noticed {
+            Vantage::Beside => "everything",
+            Vantage::Inside => "what shares its connections",
+        };
+        format!("{busy}, {what} is {late} late. {}", noticed_delay(judgement, grade, noticed))
     };
-    let means = noticed(grade, worst.noticed?);
-    Some(format!(
-        "Grade {grade} for latency under load{scope}: the load {adds}{from}; {means}.{unknown}"
-    ))
+    let void = names(judgement.steps.iter().filter(|step| step.void));
+    let void = if void.is_empty() { void } else { format!(" Without a grade: {void}.") };
+    let open = names(with_grade(judgement).filter(|step| !step.line_full));
+    let open = match open.as_str() {
+        "" => open,
+        _ if !worst.line_full => {
+            " This load did not fill the line; a full one may be worse.".to_owned()
+        }
+        _ => format!(" The line was not full in step {open}: it may be worse then."),
+    };
+    Some(format!("Grade {grade}: {says}{void}{open}"))
+}
+
+/// Returns what a user does who loads these directions.
+fn busy(loaded: PerDirection<bool>) -> &'static str {
+    match (loaded.down, loaded.up) {
+        (false, false) => "while the line is busy",
+        (true, false) => "while you download",
+        (false, true) => "while you upload",
+        (true, true) => "while you download and upload",
+    }
+}
+
+fn adds_nothing(added_ms: f64, idle_ms: f64) -> String {
+    let loaded_ms = idle_ms + added_ms;
+    if added_ms < 1.0 {
+        return format!("the load adds nothing: {loaded_ms:.1} ms, as when idle.");
+    }
+    format!("the load adds next to nothing: {loaded_ms:.0} ms, {idle_ms:.0} when idle.")
+}
+
+/// Formats a delay: `45 ms`, `0.2 s`.
+fn late(ms: f64) -> String {
+    if ms < 100.0 { format!("{ms:.0} ms") } else { format!("{:.1} s", ms / 1e3) }
 }
 
 fn with_grade(judgement: &Judgement) -> impl Iterator<Item = &StepJudgement> {
@@ -50,29 +79,6 @@ fn with_grade(judgement: &Judgement) -> impl Iterator<Item = &StepJudgement> {
 
 fn names<'a>(steps: impl Iterator<Item = &'a StepJudgement>) -> String {
     steps.map(|step| step.step.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns `, of step up alone (no grade: down)`; empty if every loaded step is valid.
-fn scope(judgement: &Judgement) -> String {
-    let void = names(judgement.steps.iter().filter(|step| step.void));
-    if void.is_empty() {
-        return String::new();
-    }
-    let step = if with_grade(judgement).count() == 1 { "step" } else { "steps" };
-    format!(", of {step} {} alone (no grade: {void})", names(with_grade(judgement)))
-}
-
-/// Formats the latency that a load adds and, if both are known, where it does: `adds 31 ms inside
-/// it, 7 ms beside it`.
-fn adds_where(step: &StepJudgement) -> Option<String> {
-    let adds = added_words(step.worst_ms()?);
-    let (here, there, other) = match step.vantage? {
-        Vantage::Beside => ("beside", "inside", step.inside),
-        Vantage::Inside => ("inside", "beside", step.beside),
-    };
-    let Some(other) = other.and_then(|other| other.added_ms) else { return Some(adds) };
-    let other = if other < 0.5 { "less than 1".to_owned() } else { format!("{other:.0}") };
-    Some(format!("{adds} {here} it, {other} ms {there} it"))
 }
 
 /// Formats added latency: `adds 209 ms`. The value can be negative, because an idle processor wakes
@@ -85,102 +91,130 @@ pub(super) fn added_words(added_ms: f64) -> String {
     }
 }
 
-/// Returns what a user of the line notices if the grade is that of packets beside or inside the
-/// load.
-fn noticed(grade: Grade, vantage: Vantage) -> &'static str {
-    match (vantage, grade) {
-        (_, Grade::APlus) => "nobody notices that the line is busy",
-        (Vantage::Beside, Grade::A) => "calls and games keep working while the line is busy",
-        (Vantage::Beside, Grade::B) => "fast games notice that the line is busy, calls do not",
-        (Vantage::Beside, Grade::C) => "fast games suffer while the line is busy, calls may lag",
-        (Vantage::Beside, Grade::D) => "calls lag and fast games suffer while the line is busy",
-        (Vantage::Beside, Grade::F) => "everything interactive stalls while the line is busy",
-        (Vantage::Inside, Grade::A) => {
-            "a page over a busy connection opens about as fast as over an idle one"
-        }
-        (Vantage::Inside, Grade::B) => "a page over a busy connection opens a little later",
-        (Vantage::Inside, Grade::C) => "a page over a busy connection opens noticeably later",
-        (Vantage::Inside, Grade::D) => "a page over a busy connection opens slowly",
-        (Vantage::Inside, Grade::F) => "whatever shares a busy connection stalls",
+/// Returns what a user notices of the delay of the worst step.
+fn noticed_delay(judgement: &Judgement, grade: Grade, noticed: Vantage) -> String {
+    let interactive = judgement.uses.iter().filter(|it| matches!(it.name, Use::Call | Use::Game));
+    let suits = interactive.clone().map(|it| it.suits).max();
+    if noticed == Vantage::Beside {
+        let those = interactive.filter(|it| Some(it.suits) == suits).map(|it| it.name);
+        let who = match those.collect::<Vec<_>>()[..] {
+            [Use::Game] => "Games",
+            [Use::Call] => "Calls",
+            _ => "Calls and games",
+        };
+        let what = match suits {
+            None | Some(Suitability::Good) => "hardly notice",
+            Some(Suitability::Fair) => "lag now and then",
+            Some(Suitability::Poor) if grade == Grade::F => "stall",
+            Some(Suitability::Poor) => "suffer",
+        };
+        return format!("{who} {what}.");
+    }
+    let pages = match grade {
+        Grade::APlus | Grade::A | Grade::B => "Pages there hardly notice",
+        Grade::C => "Pages there open a little later",
+        Grade::D => "Pages there open slowly",
+        Grade::F => "Pages there stall",
+    };
+    let is_good = suits == Some(Suitability::Good);
+    format!("{pages}{}.", if is_good { "; calls and games go on" } else { "" })
+}
+
+/// Returns what a user notices of the loss of a step.
+fn noticed_loss(grade: Grade) -> &'static str {
+    match grade {
+        Grade::APlus | Grade::A | Grade::B => "Nobody notices.",
+        Grade::C => "Calls crackle now and then.",
+        Grade::D => "Calls break up and games jump.",
+        Grade::F => "Calls and games break off.",
     }
 }
 
-/// Formats a use: `A call on the busy line: good, 63 ms from mouth to ear.`
+/// Formats a use: `Games: poor (230 ms; 20 when idle).`
 pub(crate) fn use_line(it: &UseJudgement) -> String {
-    format!("A {}{}: {}, {}.", it.name, when(it), it.suits, because(it))
+    format!("{}: {} ({}).", subject(it), it.suits, because(it))
 }
 
-/// Returns when the judgement applies; a stream depends on the rate alone.
-pub(crate) fn when(it: &UseJudgement) -> &'static str {
+/// Returns the use, and its load if that did not fill the line. A stream depends on the rate alone.
+pub(crate) fn subject(it: &UseJudgement) -> &'static str {
     match (it.name, it.line_full) {
-        (Use::VideoStream, _) => "",
-        (Use::WebPage, true) => " on the busy connection",
-        (Use::WebPage, false) => " inside this load",
-        (Use::Call | Use::Game, true) => " on the busy line",
-        (Use::Call | Use::Game, false) => " beside this load",
+        (Use::Call, true) => "Calls",
+        (Use::Call, false) => "Calls beside this load",
+        (Use::Game, true) => "Games",
+        (Use::Game, false) => "Games beside this load",
+        (Use::WebPage, true) => "Web pages on the busy connections",
+        (Use::WebPage, false) => "Web pages inside this load",
+        (Use::VideoStream, _) => "Video",
     }
 }
 
 /// Returns the measured number behind the judgement.
 pub(crate) fn because(it: &UseJudgement) -> String {
+    let idle = |shown: fn(f64) -> String| {
+        it.idle_ms.map_or(String::new(), |ms| format!("; {} when idle", shown(ms)))
+    };
+    let (whole, seconds) = (|ms: f64| format!("{ms:.0}"), |ms: f64| format!("{:.1}", ms / 1e3));
     let because = match (it.name, it.delay_ms) {
         (Use::VideoStream, _) => carried(it),
-        (_, None) => "too few probes came back".to_owned(),
-        (Use::Call, Some(ms)) => format!("{ms:.0} ms from mouth to ear"),
-        (Use::Game, Some(ms)) => format!("round trips of {ms:.0} ms"),
-        (Use::WebPage, Some(ms)) => format!(
-            "{PAGE_ROUND_TRIPS:.0} round trips of {:.0} ms take {:.1} s",
-            ms / PAGE_ROUND_TRIPS,
-            ms / 1e3
-        ),
+        (_, None) => "next to nothing comes back".to_owned(),
+        (Use::Call, Some(ms)) => format!("{ms:.0} ms from mouth to ear{}", idle(whole)),
+        (Use::Game, Some(ms)) => format!("{ms:.0} ms{}", idle(whole)),
+        (Use::WebPage, Some(ms)) => format!("{} s{}", seconds(ms), idle(seconds)),
     };
     match it.lost_percent {
-        Some(lost) => format!("{because} and {lost:.1} % of the packets lost"),
+        Some(lost) => format!("{because}; {lost:.1} % of the packets lost"),
         None => because,
     }
 }
 
 fn carried(it: &UseJudgement) -> String {
     let rate = it.mbit_s.unwrap_or(0.0);
-    let needed = |wanted: Stream| STREAMS.into_iter().find(|(stream, _)| *stream == wanted);
-    match it.stream.and_then(needed) {
-        Some((stream, needed)) => {
-            format!("{rate:.1} Mbit/s down carry {stream} ({needed:.0} Mbit/s)")
-        }
-        None => format!("{rate:.1} Mbit/s down carry no 720p (3 Mbit/s)"),
+    match it.stream {
+        Some(stream) => format!("{rate:.1} Mbit/s carry {stream}"),
+        None => format!("{rate:.1} Mbit/s carry no 720p"),
     }
 }
 
-/// Returns the class of a letter or word on a page.
+/// Returns the class of a letter on a page: that of calls and games.
 pub(crate) fn colour(grade: Grade) -> Suitability {
-    match grade {
-        Grade::APlus | Grade::A => Suitability::Good,
-        Grade::B | Grade::C => Suitability::Fair,
-        Grade::D | Grade::F => Suitability::Poor,
-    }
+    SCALE[grade as usize].interactive
 }
 
 /// Returns what to change.
 pub(crate) fn advice(cure: &Cure) -> String {
     let shaping = cure.shape.as_ref().map(shaping);
+    let losing = cure.lost_percent.map(|percent| {
+        format!(
+            "The queue is short and drops {percent:.1} % of the packets: turn on ECN on your \
+             devices (Linux: sysctl net.ipv4.tcp_ecn=1), which marks them instead, or use fewer \
+             connections at once. A shaper does not help."
+        )
+    });
     let others = cure.segments.iter().filter_map(|it| location::cure(*it)).map(str::to_owned);
-    let advice: Vec<String> = shaping.into_iter().chain(others).collect();
+    let advice: Vec<String> = shaping.into_iter().chain(losing).chain(others).collect();
     format!("What to change: {}", advice.join(" "))
 }
 
 /// Returns the cure of a queue on the access line.
 fn shaping(shape: &Shape) -> String {
-    let rate =
-        |direction: Direction| Some(format!("{:.1} Mbit/s {direction}", shape.mbit_s[direction]?));
-    let rates: Vec<String> =
-        [Direction::Down, Direction::Up].into_iter().filter_map(rate).collect();
-    let shape = if rates.is_empty() {
-        "a little less than the line carries".to_owned()
-    } else {
-        format!("about {}", rates.join(" and "))
+    let kbit = |direction: Direction| {
+        Some(format!("{:.0}", (shape.mbit_s[direction]? * 10.0).round() * 100.0))
     };
+    let rates = match (kbit(Direction::Down), kbit(Direction::Up)) {
+        (None, None) => "a little less than the line carries".to_owned(),
+        (Some(down), None) => format!("{down} kbit/s down"),
+        (None, Some(up)) => format!("{up} kbit/s up"),
+        (Some(down), Some(up)) => format!("{down}/{up} kbit/s (down/up)"),
+    };
+    if shape.per_flow {
+        return format!(
+            "Each flow has a queue of its own already, and it is too long: set its target to 5 ms, \
+             or a shaper with CAKE in front of it to {rates}."
+        );
+    }
     format!(
-        "smart queue management (CAKE or FQ-CoDel) on the router, shaped to {shape}; or ask the \
-         provider for active queue management on the modem."
+        "On OpenWrt install luci-app-sqm and set {rates}; on a Fritz!Box list calls and games as \
+         real-time applications (Internet > Filters > Prioritization); otherwise ask the provider \
+         for a router with smart queue management (CAKE or FQ-CoDel)."
     )
 }

@@ -1,7 +1,7 @@
 //! The sections on a measured line: grade, meaning, advice, and the findings of each step.
 
 use maud::{Markup, html};
-use underload_record::judgement::{AddedDelay, StepJudgement, judge_findings};
+use underload_record::judgement::{AddedDelay, SCALE, StepJudgement, judge_findings};
 use underload_record::schema::{
     ClassLatency, Finding, InsideReadings, MarkingFate, Phase, Quantile,
 };
@@ -35,7 +35,7 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
                 @for it in &judgement.uses {
                     li {
                         span.suits.(it.suits) { (it.suits) }
-                        "A " (it.name) (measured::when(it)) ": " (measured::because(it))
+                        (measured::subject(it)) ": " (measured::because(it))
                     }
                     "\n"
                 }
@@ -75,9 +75,8 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
             "Added beside: p99 of the probes beside the load (of too few samples p95 or p90, named "
             "there) above the idle p50. Added inside: as much of the round trips of the loading "
             "connections, as their senders' kernels smooth them; a dash is not known. The worse of "
-            "both has the grade. Grades are those "
-            "of DSLReports' test, for p99 instead of the mean: A+ below 5 ms, A below 30, B below "
-            "60, C below 200, D below 400. Buffer: what a plain buffer would hold. Steps load the "
+            "both has the grade: " (scale()) ", as in DSLReports' test, for p99 instead of the mean. "
+            "RPM and QoO are for experts. Buffer: what a plain buffer would hold. Steps load the "
             "line in different ways and are not compared with each other."
         }
         "\n"
@@ -99,6 +98,15 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
             (folded("What became of markings", changed, &table(&marking_heads, &marked)))
         }
     }
+}
+
+/// Formats the limits of the grades: `A+ below 5 ms and up to 1 % of loss, …`.
+fn scale() -> String {
+    let known = SCALE.iter().filter(|it| it.below_ms.is_finite());
+    let limits = known.map(|it| {
+        format!("{} below {} ms and up to {} % of loss", it.grade, it.below_ms, it.lost_percent_max)
+    });
+    limits.collect::<Vec<_>>().join(", ")
 }
 
 /// Renders where the load of each step adds delay; nothing if that was not measured.
