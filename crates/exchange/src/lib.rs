@@ -11,7 +11,7 @@
 //! whether its machine was late; its title names the tool. A file of probes alone counts as idle.
 //!
 //! Files come from strangers. Their size before and after decompression ([`BYTES_MAX`]), their rows
-//! ([`rows::ROWS_MAX`]) and their series ([`rows::NAMES_MAX`]) are limited, which bounds the memory
+//! (`rows::ROWS_MAX`) and their series (`rows::NAMES_MAX`) are limited, which bounds the memory
 //! that a file takes. Control characters are removed from their texts.
 
 mod crusader;
