@@ -368,4 +368,4 @@ def test_a_worker_with_other_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -
     kind, words, _ = _ray.work("here", (sent, "another", "0.1.0 other"), 0, 1)
     assert kind == "refused" and "0.1.0 other" in words and raw.program in words
     kind, words, _ = _ray.work("here", (sent, "another", raw.program), 0, 1)
-    assert kind == "refused" and "other files" in words
+    assert kind == "refused" and "other contents of files" in words

@@ -206,6 +206,8 @@ mod tests {
             assert_eq!(table(&left), table(&whole));
             assert_eq!(summary_lines(&left), summary_lines(&whole));
             assert_eq!(warnings(&left), warnings(&whole));
+            assert_eq!(left[0].record.comparisons, whole[0].record.comparisons);
+            assert_eq!(left[0].record.comparisons.len(), 1, "{:?}", summary_lines(&left));
         }
     }
 

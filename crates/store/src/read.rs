@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use underload_disk::Lines;
+use underload_record::comparison::compare;
 use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
@@ -105,6 +106,8 @@ fn read_with(
             _ => records::read(path, &trials_in, &variants, TEXT_LIMIT, &mut |_| {}),
         };
         record.trials = trials?;
+        // Such a run was concluded without its trials in memory, and has no comparisons in its record.
+        record.comparisons = compare(&record);
     }
     let (samples, series) = (Vec::new(), Vec::new());
     let mut data = RunData { record, samples, series, left_out: Vec::new() };

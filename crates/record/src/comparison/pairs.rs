@@ -1,5 +1,7 @@
 //! Pairs of trials: their effects, how many go which way, and the rates beside them.
 
+use std::collections::BTreeMap;
+
 use super::choose::Statistic;
 use super::{Both, EffectRange, PairCounts, RateChange, is_noticed};
 use crate::schema::{Direction, RunRecord, TrialRecord, VariantThroughput};
@@ -23,8 +25,10 @@ impl Pairs {
     ) -> Self {
         let own: Vec<&TrialRecord> = valid_trials(&statistic.run.trials, variant).collect();
         let others: Vec<&TrialRecord> = valid_trials(&statistic.other.trials, baseline).collect();
+        let by_repeat: BTreeMap<u32, &&TrialRecord> =
+            others.iter().map(|trial| (trial.repeat, trial)).collect();
         let pair = |trial: &&TrialRecord| {
-            let other = others.iter().find(|other| other.repeat == trial.repeat)?;
+            let other = by_repeat.get(&trial.repeat)?;
             let value = metric_of_trial(trial, &statistic.metric)?;
             Some((trial.repeat, value, metric_of_trial(other, &statistic.baseline_metric)?))
         };
