@@ -701,7 +701,7 @@ fn links_show_their_numbers_or_say_why_not_and_the_history_is_bounded() {
     let page = format!("https://{}/", server.address());
     open_afresh(&mut browser, &format!("{page}{SHARED}"));
     let verdict = text_of(&mut browser, "verdict");
-    assert_eq!(verdict, "Grade F.");
+    assert_eq!(verdict, "Grade D.");
     let long = format!("#result={}", "1".repeat(20_000));
     let html = "<img src=x onerror=alert(1)>";
     for (fragment, why) in [

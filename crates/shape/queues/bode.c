@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * BoDe, Bounded Delay (Abbasloo and Chao, "Bounding Queue Delay in Cellular Networks to Support
- * Ultra-Low Latency Applications", section V), with the decisions of crates/aqm/src/queue/bode.rs: a head that
+ * Ultra-Low Latency Applications", section V), as crates/aqm/src/queue/bode.rs has it: a head that
  * waited too long is dropped, unless it is among the last packets of the queue.
  */
 #define QUEUE ul_bode
