@@ -65,19 +65,19 @@ pub struct RunArguments {
     threads: Option<NonZeroUsize>,
 }
 
-/// Runs a scenario on a separate thread. `hear` is called with each event: its kind, and a text or
+/// Runs a scenario on a separate thread. `listener` is called with each event: its kind, and a text or
 /// a number.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,
     scenario: &Scenario,
-    asked: RunArguments,
+    overrides: RunArguments,
     own: (Vec<PythonAlgorithm>, Vec<(PythonAlgorithm, Option<String>)>),
-    hear: &Bound<'_, PyAny>,
+    listener: &Bound<'_, PyAny>,
 ) -> PyResult<Run> {
     let stop = Arc::new(AtomicBool::new(false));
     let (watch, is_own) = (Watch::new(&stop), !(own.0.is_empty() && own.1.is_empty()));
-    let settings = Settings { own: brought(py, own, &watch)?, ..settings(py, asked, &stop)? };
+    let settings = Settings { own: brought(py, own, &watch)?, ..settings(py, overrides, &stop)? };
     let (sender, receiver) = mpsc::channel();
     let scenario = Arc::clone(&scenario.0);
     let work = move || underload_run::run(&scenario, &settings, &mut EventSender(sender));
@@ -92,7 +92,7 @@ pub fn run(
         is_left_behind = is_own && stopped > MOST_PATIENCE;
         !is_left_behind
     };
-    let broken = follow(py, receiver, &stop, |event| tell(hear, event), waits);
+    let broken = follow(py, receiver, &stop, |event| tell(listener, event), waits);
     if is_left_behind && let Some(broken) = broken {
         return Err(interrupted(py, None, broken));
     }
@@ -137,8 +137,8 @@ fn brought(
     })
 }
 
-fn settings(py: Python<'_>, asked: RunArguments, stop: &Arc<AtomicBool>) -> PyResult<Settings> {
-    let world = match asked.world.as_str() {
+fn settings(py: Python<'_>, overrides: RunArguments, stop: &Arc<AtomicBool>) -> PyResult<Settings> {
+    let world = match overrides.world.as_str() {
         "sim" => WorldChoice::Sim,
         "live" => WorldChoice::Live,
         "auto" => WorldChoice::Auto,
@@ -149,26 +149,26 @@ fn settings(py: Python<'_>, asked: RunArguments, stop: &Arc<AtomicBool>) -> PyRe
     };
     Ok(Settings {
         world,
-        destination: match asked.out {
+        destination: match overrides.out {
             None => Destination::Caller,
-            Some(path) if asked.resume => Destination::Resume(path),
+            Some(path) if overrides.resume => Destination::Resume(path),
             Some(path) => Destination::Directory(path),
         },
-        uses_cache: asked.cache,
-        threads: asked.threads,
+        uses_cache: overrides.cache,
+        threads: overrides.threads,
         stop: Arc::clone(stop),
         commit: crate::sweep::identity(py)?,
         ..Settings::default()
     })
 }
 
-fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
+fn tell(listener: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
     match event {
-        Event::World(world) => hear.call1(("world", world)),
-        Event::Start(trials) => hear.call1(("start", trials)),
-        Event::Say(line) => hear.call1(("say", line)),
+        Event::World(world) => listener.call1(("world", world)),
+        Event::Start(trials) => listener.call1(("start", trials)),
+        Event::Say(line) => listener.call1(("say", line)),
         Event::Finished { variant, repeat } => {
-            hear.call1(("finished", format!("{variant} {repeat}")))
+            listener.call1(("finished", format!("{variant} {repeat}")))
         }
     }
     .map(drop)

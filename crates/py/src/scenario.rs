@@ -26,8 +26,8 @@ pub struct Overrides {
 }
 
 impl From<Overrides> for Options {
-    fn from(asked: Overrides) -> Self {
-        let Overrides { short, set, variants, repeats, seed } = asked;
+    fn from(overrides: Overrides) -> Self {
+        let Overrides { short, set, variants, repeats, seed } = overrides;
         Options { short, set, variants, repeats, seed, ..Options::default() }
     }
 }
@@ -36,15 +36,15 @@ impl From<Overrides> for Options {
 impl Scenario {
     /// Returns a built-in scenario by its name, or the file at a path.
     #[staticmethod]
-    fn find(py: Python<'_>, name: &str, asked: Overrides) -> PyResult<Self> {
+    fn find(py: Python<'_>, name: &str, overrides: Overrides) -> PyResult<Self> {
         let source = Source::find(name).or_raise(py, "ScenarioError")?;
-        Self::of_source(py, &source, asked)
+        Self::of_source(py, &source, overrides)
     }
 
     /// Parses the text of a scenario file.
     #[staticmethod]
-    fn parse(py: Python<'_>, name: String, text: String, asked: Overrides) -> PyResult<Self> {
-        Self::of_source(py, &Source { name, text }, asked)
+    fn parse(py: Python<'_>, name: String, text: String, overrides: Overrides) -> PyResult<Self> {
+        Self::of_source(py, &Source { name, text }, overrides)
     }
 
     /// Builds a scenario from keys: those at the top level, of path and phases; flows with name and
@@ -60,7 +60,7 @@ impl Scenario {
         flows: Vec<(String, String, Bound<'_, PyDict>)>,
         variants: Vec<(String, Bound<'_, PyDict>)>,
         sweeps: Vec<(String, Bound<'_, PyList>)>,
-        asked: Overrides,
+        overrides: Overrides,
     ) -> PyResult<Self> {
         let mut builder = scenario::Scenario::build(name);
         for (key, value) in head {
@@ -79,7 +79,7 @@ impl Scenario {
             builder = builder.sweep(&key, each.collect::<PyResult<Vec<Value>>>()?);
         }
         let load = &mut |file: &str| load_file(name, file);
-        let made = builder.finish_with(&asked.into(), load);
+        let made = builder.finish_with(&overrides.into(), load);
         Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
     }
 
@@ -126,8 +126,8 @@ impl Scenario {
 }
 
 impl Scenario {
-    fn of_source(py: Python<'_>, source: &Source, asked: Overrides) -> PyResult<Self> {
-        let made = py.detach(|| source.scenario(&asked.into(), &[]));
+    fn of_source(py: Python<'_>, source: &Source, overrides: Overrides) -> PyResult<Self> {
+        let made = py.detach(|| source.scenario(&overrides.into(), &[]));
         Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
     }
 }

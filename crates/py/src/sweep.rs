@@ -122,7 +122,7 @@ impl Sweep {
         py: Python<'_>,
         directory: PathBuf,
         threads: Option<NonZeroUsize>,
-        hear: &Bound<'_, PyAny>,
+        listener: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let stop = Arc::new(AtomicBool::new(false));
         let settings = SweepSettings { directory, workers: threads, stop: Arc::clone(&stop) };
@@ -130,7 +130,7 @@ impl Sweep {
         let own = Arc::clone(&self.0);
         let work = move || sweep::run(&own, &settings, &mut EventSender(sender), &mut |_| {});
         let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
-        let broken = follow(py, receiver, &stop, |event| tell(hear, event), |_| true);
+        let broken = follow(py, receiver, &stop, |event| tell(listener, event), |_| true);
         let fault = || raise(py, "RunError", ("the sweep ended by a fault of this program",));
         let ended = py.detach(|| worker.join()).map_err(|_| fault())?.or_raise(py, "StoreError")?;
         broken.map_or(Ok(ended == SweepEnd::Complete), Err)
@@ -153,11 +153,11 @@ impl Sweep {
     }
 }
 
-fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
+fn tell(listener: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
     match event {
-        Event::Start { stored, units } => hear.call1(("start", (stored, units))),
-        Event::Computed(units) => hear.call1(("computed", units)),
-        Event::Say(line) => hear.call1(("say", line)),
+        Event::Start { stored, units } => listener.call1(("start", (stored, units))),
+        Event::Computed(units) => listener.call1(("computed", units)),
+        Event::Say(line) => listener.call1(("say", line)),
     }
     .map(drop)
 }
