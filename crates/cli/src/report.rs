@@ -93,6 +93,9 @@ fn print_explanation(runs: &[RunData], id: &str) -> anyhow::Result<()> {
     let known = runs.iter().flat_map(|run| &run.record.comparisons).map(|it| it.claim.as_str());
     let Some(text) = explained else {
         let known: Vec<&str> = known.collect::<BTreeSet<&str>>().into_iter().collect();
+        if known.is_empty() {
+            refuse!("--explain: no sentence of this run compares variants");
+        }
         refuse!("--explain: no sentence `{id}`; expected one of: {}", known.join(", "));
     };
     console::print(&console::result(&text))?;

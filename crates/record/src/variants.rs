@@ -14,10 +14,19 @@ use crate::summarise::LatencyPools;
 /// Returns any metric of a variant that an expectation lists; `None` as for [`metric`].
 pub fn metric_of(run: &RunRecord, variant: &str, name: &str) -> Option<f64> {
     let summary = run.summaries.iter().find(|summary| summary.variant == variant)?;
+    metric_of_summary(run, summary, name)
+}
+
+/// As [`metric_of`], of a variant whose summary the caller has.
+pub(crate) fn metric_of_summary(
+    run: &RunRecord,
+    summary: &VariantSummary,
+    name: &str,
+) -> Option<f64> {
     metric(summary, name)
         .or_else(|| share_of_trials(summary, &run.trials, name))
         .or_else(|| ratio_of_flows(summary, &run.trials, name))
-        .or_else(|| run.study.as_ref()?.cut(variant, name))
+        .or_else(|| run.study.as_ref()?.cut(&summary.variant, name))
 }
 
 /// Describes why `name` is not a metric of a variant; `None` if it is a metric, measured or not.

@@ -1,8 +1,11 @@
 //! The sentences of comparisons. What they state is decided in [`comparison`].
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use underload_record::comparison::{
-    self, Both, Claim, Comparison, DeclaredValues, Extent, RateChange, Verdict, repeats_itself,
+    self, Both, Claim, Comparison, DeclaredValues, Extent, REPEATS, RateChange, Verdict,
+    repeats_itself,
 };
 use underload_record::schema::{Direction, Quantile, RunRecord, World};
 
@@ -14,9 +17,6 @@ use crate::words::{capital, count, factor, mbit, metric_name, significant};
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
 /// Most variants that a sentence on several names.
 const MOST_NAMES: usize = 6;
-/// Repeats of a run that is not given another number: the fewest whose range has 95 %.
-pub const REPEATS: u32 = 6;
-
 /// A sentence of a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sentence {
@@ -238,11 +238,10 @@ impl Speaker<'_> {
 
     /// Names the variants that are neither compared nor a baseline, as their settings are unknown.
     fn not_compared(&self) -> Option<String> {
-        let is_compared = |name: &str| {
-            let mut all = self.record.comparisons.iter();
-            all.any(|it| it.variant == name || it.baseline == name)
-        };
-        let others = self.own.iter().filter(|it| !is_compared(&it.variant.name));
+        let all = self.record.comparisons.iter();
+        let compared: BTreeSet<&str> =
+            all.flat_map(|it| [it.variant.as_str(), it.baseline.as_str()]).collect();
+        let others = self.own.iter().filter(|it| !compared.contains(it.variant.name.as_str()));
         let others: Vec<String> = others.map(|it| it.called()).collect();
         let names = if others.len() <= MOST_NAMES {
             list(&others)
@@ -318,14 +317,14 @@ impl Speaker<'_> {
         match comparisons.iter().find_map(|it| it.range) {
             Some(range) => {
                 let confidence = (range.confidence * 100.0).floor();
-                let kernel = if self.record.world == World::Sim {
-                    ". Linux itself varies about 1.7 times as much from trial to trial"
+                let real = if self.record.world == World::Sim {
+                    ". How much a real system varies beyond that, it does not show"
                 } else {
                     ""
                 };
                 words.push(format!(
                     "{each} each, compared pair by pair: the range holds the median of many trials \
-                     with {confidence} %{kernel}"
+                     with {confidence} %{real}"
                 ));
             }
             None if is_random => words.push(format!(

@@ -1,4 +1,4 @@
-//! What a sentence rests on: its trials, the arithmetic and the rule.
+//! Explains a sentence: the trials that it rests on, the arithmetic and the rule.
 
 use std::fmt::Write as _;
 

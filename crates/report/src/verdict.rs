@@ -254,6 +254,9 @@ fn across_runs(variant: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
             format!(", {} at {}", value.trim_end_matches(" ms"), judged_by(Quantile::P99, [load]))
         });
         let lost = loss(load).map_or(String::new(), |words| format!(", {words}"));
+        if p50 == Judged::Lost {
+            return format!("{} % of the probes never came back", significant(load.lost_percent()));
+        }
         let by = judged_by(Quantile::P50, [load]);
         format!("{} at {by}{change}{p99}{lost}", judged_ms(p50))
     };

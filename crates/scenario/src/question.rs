@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use toml::Value;
 use underload_aqm::registry::our_form;
+use underload_record::comparison::REPEATS;
 
 use crate::keys::{alternatives, did_you_mean};
 use crate::source::load_file;
@@ -53,7 +54,7 @@ impl Default for Question {
             congestion_controls: vec![DEFAULT_CONTROL.to_owned()],
             uses: vec![Use::Call],
             load: "30s".to_owned(),
-            repeats: 6,
+            repeats: REPEATS,
             seed: 1,
             is_live: false,
         }

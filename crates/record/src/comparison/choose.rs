@@ -1,14 +1,15 @@
 //! Which variants are compared, with which baseline, and by which metric.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::indexed::Indexed;
 use super::{Both, Comparison, SettingChange};
 use crate::metric_names::{OF_SENT, metric_unit};
 use crate::schema::{
     Headline, LatencyMeasure, Phase, Quantile, RunRecord, VariantLatency, VariantRecord,
     VariantSummary,
 };
-use crate::variants::{metric_of, metric_of_trial, valid_trials};
+use crate::variants::metric_of_trial;
 
 /// Every variant that is compared, with its baseline.
 pub(super) struct Partners<'a> {
@@ -39,16 +40,21 @@ impl<'a> Partners<'a> {
             }
             _ => true,
         };
-        let Some(base) = run.variants.iter().find(is_base) else { return partners(pairs) };
-        let is_known = |name: &str| pairs.iter().any(|(own, other)| *own == name || *other == name);
-        let others = run.variants.iter().filter(|other| !is_known(&other.name));
+        // The baseline may be left out of this run.
+        let base = run.variants.iter().find(is_base).or(run.variants.first());
+        let Some(base) = base else { return partners(pairs) };
+        let known: BTreeSet<&str> = pairs.iter().flat_map(|(own, other)| [*own, *other]).collect();
+        let others = run.variants.iter().filter(|other| !known.contains(other.name.as_str()));
         let others: Vec<(&str, &str)> = match declared {
             // One number of a variant with another of its own, such as loaded with idle.
             Some(headline) if !headline.baseline_metric.is_empty() => {
                 others.map(|other| (other.name.as_str(), other.name.as_str())).collect()
             }
             Some(headline) if headline.baseline.is_empty() => Vec::new(),
-            _ => others.filter_map(|other| baseline_of(other, base, &run.variants)).collect(),
+            _ => {
+                let by_settings = by_settings(&run.variants);
+                others.filter_map(|other| baseline_of(other, base, &by_settings)).collect()
+            }
         };
         pairs.extend(others);
         partners(pairs)
@@ -58,19 +64,23 @@ impl<'a> Partners<'a> {
 fn baseline_of<'a>(
     variant: &'a VariantRecord,
     base: &'a VariantRecord,
-    all: &'a [VariantRecord],
+    by_settings: &BTreeMap<(Settings<'a>, Settings<'a>), &'a VariantRecord>,
 ) -> Option<(&'a str, &'a str)> {
     let (queues, line) = queues_and_line(variant);
     let (base_queues, _) = queues_and_line(base);
     let wanted = (base_queues, line);
-    let counterpart = all.iter().find(|other| queues_and_line(other) == wanted);
-    let counterpart = counterpart.filter(|_| queues != wanted.0);
-    let baseline = counterpart.unwrap_or(base);
+    let counterpart = by_settings.get(&wanted).filter(|_| queues != wanted.0);
+    let baseline = counterpart.copied().unwrap_or(base);
     let differs = !SettingChange::between(baseline, variant).is_empty();
     differs.then_some((variant.name.as_str(), baseline.name.as_str()))
 }
 
 type Settings<'a> = BTreeMap<&'a str, &'a str>;
+
+/// Returns the first variant with each combination of queues and other settings.
+fn by_settings(all: &[VariantRecord]) -> BTreeMap<(Settings<'_>, Settings<'_>), &VariantRecord> {
+    all.iter().rev().map(|variant| (queues_and_line(variant), variant)).collect()
+}
 
 /// Returns the settings of a variant's queues, and all others.
 fn queues_and_line(variant: &VariantRecord) -> (Settings<'_>, Settings<'_>) {
@@ -80,9 +90,9 @@ fn queues_and_line(variant: &VariantRecord) -> (Settings<'_>, Settings<'_>) {
 
 /// The metric of all comparisons of a run, or of two.
 pub(super) struct Statistic<'a> {
-    pub(super) run: &'a RunRecord,
+    pub(super) run: &'a Indexed<'a>,
     /// The run of the baselines.
-    pub(super) other: &'a RunRecord,
+    pub(super) other: &'a Indexed<'a>,
     pub(super) metric: String,
     pub(super) baseline_metric: String,
     pub(super) unit: String,
@@ -95,13 +105,13 @@ impl<'a> Statistic<'a> {
     /// Returns the metric that the scenario declares, else the latency under load of the probe whose
     /// variants differ most, else the first number of the first application. Of a latency it is the
     /// highest quantile of all probes sent that every variant has, in each of its trials.
-    pub(super) fn of(run: &'a RunRecord, partners: &Partners<'_>) -> Option<Self> {
-        let declared = run.scenario.headline.as_ref().filter(|it| !it.metric.is_empty());
+    pub(super) fn of(run: &'a Indexed<'a>, partners: &Partners<'_>) -> Option<Self> {
+        let declared = run.record.scenario.headline.as_ref().filter(|it| !it.metric.is_empty());
         if let Some(Headline { metric, baseline_metric, .. }) = declared {
             let other = if baseline_metric.is_empty() { metric } else { baseline_metric };
             return Some(Self::known((run, run), (metric, other), partners));
         }
-        let first = run.summaries.iter().find(|it| it.headline(Phase::Load).is_some());
+        let first = run.record.summaries.iter().find(|it| it.headline(Phase::Load).is_some());
         let probes = first.map(open_loop).unwrap_or_default();
         let of_probe = |(position, probe): (usize, &VariantLatency)| {
             let name = match position {
@@ -122,7 +132,7 @@ impl<'a> Statistic<'a> {
     }
 
     /// Returns the metric of a comparison of a run.
-    pub(super) fn stored(run: &'a RunRecord, comparison: &Comparison) -> Self {
+    pub(super) fn stored(run: &'a Indexed<'a>, comparison: &Comparison) -> Self {
         let metric = comparison.metric.clone();
         let other = &comparison.baseline_metric;
         let baseline_metric = if other.is_empty() { metric.clone() } else { other.clone() };
@@ -131,8 +141,8 @@ impl<'a> Statistic<'a> {
 
     /// Returns a metric that is given, for variants of two runs.
     pub(super) fn declared(
-        (run, variant): (&'a RunRecord, &str),
-        (other, baseline): (&'a RunRecord, &str),
+        (run, variant): (&'a Indexed<'a>, &str),
+        (other, baseline): (&'a Indexed<'a>, &str),
         metric: &str,
     ) -> Self {
         let partners = Partners { pairs: vec![(variant, baseline)], declared: 1 };
@@ -141,12 +151,12 @@ impl<'a> Statistic<'a> {
 
     /// Returns the first number of the first application; in place of a median its p99, if every variant
     /// has one.
-    fn of_application(run: &'a RunRecord) -> Option<Self> {
-        let metric = run.summaries.iter().flat_map(|summary| &summary.metrics).next()?;
+    fn of_application(run: &'a Indexed<'a>) -> Option<Self> {
+        let metric = run.record.summaries.iter().flat_map(|summary| &summary.metrics).next()?;
         let median = format!("{}/{}", metric.flow, metric.name);
         let high = median.strip_suffix("_p50").map(|stem| format!("{stem}_p99"));
         let is_known = |name: &String| {
-            run.variants.iter().all(|variant| metric_of(run, &variant.name, name).is_some())
+            run.record.variants.iter().all(|variant| run.value(&variant.name, name).is_some())
         };
         let metric_name = high.filter(is_known).unwrap_or(median);
         let (baseline_metric, unit) = (metric_name.clone(), metric.unit.clone());
@@ -155,11 +165,11 @@ impl<'a> Statistic<'a> {
 
     /// Lowers the quantile of a latency until all variants have it.
     fn known(
-        (run, other): (&'a RunRecord, &'a RunRecord),
+        (run, other): (&'a Indexed<'a>, &'a Indexed<'a>),
         (metric, baseline_metric): (&str, &str),
         partners: &Partners<'_>,
     ) -> Self {
-        let unit = unit_of(run, metric);
+        let unit = unit_of(run.record, metric);
         let of = |metric: String, baseline_metric: String| Self {
             run,
             other,
@@ -174,12 +184,11 @@ impl<'a> Statistic<'a> {
             return of(metric.to_owned(), baseline_metric.to_owned());
         };
         let lower = Quantile::HIGHEST_FIRST.into_iter().filter(|quantile| *quantile <= declared);
-        let mut candidates = lower.map(|quantile| {
+        let at = |quantile: Quantile| {
             let name = |stem: &str| format!("{stem}{}{OF_SENT}", quantile.name());
             of(name(stem), name(baseline_stem))
-        });
-        let median = |stem: &str| format!("{stem}{}{OF_SENT}", Quantile::P50.name());
-        let median = of(median(stem), median(baseline_stem));
+        };
+        let (mut candidates, median) = (lower.map(at), at(Quantile::P50));
         // Of a variant whose median probe was lost no quantile is known: it does not lower the others'.
         let compared = partners.pairs.iter().filter(|(own, base)| median.knows(own, base));
         let compared: Vec<&(&str, &str)> = compared.collect();
@@ -190,17 +199,14 @@ impl<'a> Statistic<'a> {
     }
 
     fn knows(&self, variant: &str, baseline: &str) -> bool {
-        let is_known = |run: &RunRecord, name: &str, metric: &str| {
-            metric_of(run, name, metric).is_some_and(f64::is_finite)
-        };
-        is_known(self.run, variant, &self.metric)
-            && is_known(self.other, baseline, &self.baseline_metric)
+        self.run.value(variant, &self.metric).is_some()
+            && self.other.value(baseline, &self.baseline_metric).is_some()
     }
 
     /// Whether both have a value, over all trials and in each.
     fn knows_all(&self, variant: &str, baseline: &str) -> bool {
-        let in_trials = |run: &RunRecord, name: &str, metric: &str| {
-            valid_trials(&run.trials, name).all(|trial| metric_of_trial(trial, metric).is_some())
+        let in_trials = |run: &Indexed<'_>, name: &str, metric: &str| {
+            run.valid_trials(name).iter().all(|trial| metric_of_trial(trial, metric).is_some())
         };
         self.knows(variant, baseline)
             && in_trials(self.run, variant, &self.metric)
@@ -208,15 +214,15 @@ impl<'a> Statistic<'a> {
     }
 
     fn size(&self, variant: &str, baseline: &str) -> f64 {
-        let own = metric_of(self.run, variant, &self.metric);
-        let other = metric_of(self.other, baseline, &self.baseline_metric);
+        let own = self.run.value(variant, &self.metric);
+        let other = self.other.value(baseline, &self.baseline_metric);
         own.zip(other).map_or(0.0, |(own, other)| (own / other).ln().abs())
     }
 
     /// Returns the share of probes that each lost, if the metric is a latency.
     pub(super) fn lost_percent(&self, variant: &str, baseline: &str) -> Option<Both> {
-        let lost = |run: &RunRecord, name: &str, metric: &str| {
-            Some(latency_of(run, name, statistic(metric).0)?.lost_percent())
+        let lost = |run: &Indexed<'_>, name: &str, metric: &str| {
+            Some(latency_of(run.summary(name)?, statistic(metric).0)?.lost_percent())
         };
         Some(Both {
             variant: lost(self.run, variant, &self.metric)?,
@@ -236,13 +242,12 @@ fn open_loop(summary: &VariantSummary) -> Vec<&VariantLatency> {
 }
 
 /// Returns the latency of a metric without its statistic, `PROBE/load.rtt.`.
-fn latency_of<'a>(run: &'a RunRecord, variant: &str, stem: &str) -> Option<&'a VariantLatency> {
+fn latency_of<'a>(summary: &'a VariantSummary, stem: &str) -> Option<&'a VariantLatency> {
     let (probe, rest) = match stem.split_once('/') {
         Some((probe, rest)) => (Some(probe), rest),
         None => (None, stem),
     };
     let phase = Phase::from_name(rest.strip_suffix(".rtt.")?)?;
-    let summary = run.summaries.iter().find(|summary| summary.variant == variant)?;
     summary.latency(probe, LatencyMeasure::RoundTrip, phase)
 }
 
@@ -296,10 +301,11 @@ pub fn declared_values(run: &RunRecord) -> Option<DeclaredValues> {
     }
     let partners = Partners { pairs: alone, declared: 0 };
     let metric = &headline.metric;
-    let statistic = Statistic::known((run, run), (metric, metric), &partners);
+    let run = Indexed::of(run);
+    let statistic = Statistic::known((&run, &run), (metric, metric), &partners);
     let (mut values, mut missing) = (Vec::new(), Vec::new());
     for (name, _) in &partners.pairs {
-        match metric_of(run, name, &statistic.metric).filter(|value| value.is_finite()) {
+        match run.value(name, &statistic.metric) {
             Some(value) => values.push(((*name).to_owned(), value)),
             None => missing.push((*name).to_owned()),
         }

@@ -19,11 +19,11 @@ pub struct Claim<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extent {
-    /// There is one.
+    /// The claim has one comparison.
     One,
-    /// They change the same settings, each of another baseline.
+    /// All change the same settings, each of another baseline.
     SameChange,
-    /// They have the same verdict, and no sentence of their own.
+    /// All have the same verdict, and none has its own sentence.
     SameVerdict,
 }
 
@@ -39,23 +39,19 @@ pub fn claims(comparisons: &[Comparison]) -> Vec<Claim<'_>> {
         let number = comparison.claim.trim_start_matches('S').parse().unwrap_or(u32::MAX);
         by_id.entry(number).or_default().push(comparison);
     }
-    let claim = |comparisons: Vec<&'_ Comparison>| {
-        let first = comparisons[0];
-        let is_same_change = comparisons.iter().all(|it| it.settings == first.settings)
-            && comparisons.iter().skip(1).any(|it| it.baseline != first.baseline);
-        let extent = match comparisons.len() {
-            1 => Extent::One,
-            _ if is_same_change => Extent::SameChange,
-            _ => Extent::SameVerdict,
-        };
-        (first.claim.clone(), extent)
+    by_id.into_values().map(claim).collect()
+}
+
+fn claim(comparisons: Vec<&Comparison>) -> Claim<'_> {
+    let first = comparisons[0];
+    let is_same_change = comparisons.iter().all(|it| it.settings == first.settings)
+        && comparisons.iter().any(|it| it.baseline != first.baseline);
+    let extent = match comparisons.len() {
+        1 => Extent::One,
+        _ if is_same_change => Extent::SameChange,
+        _ => Extent::SameVerdict,
     };
-    let all = by_id.into_values();
-    all.map(|comparisons| {
-        let (id, extent) = claim(comparisons.clone());
-        Claim { id, extent, comparisons }
-    })
-    .collect()
+    Claim { id: first.claim.clone(), extent, comparisons }
 }
 
 /// Sets the claim of each comparison.

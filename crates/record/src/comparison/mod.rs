@@ -7,6 +7,7 @@
 
 mod choose;
 mod claims;
+mod indexed;
 mod pairs;
 
 #[cfg(test)]
@@ -15,10 +16,10 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::schema::{Direction, RunRecord, VariantRecord, World};
-use crate::variants::metric_of;
 pub use choose::{DeclaredValues, declared_values, statistic};
 use choose::{Partners, Statistic};
 pub use claims::{Claim, Extent, claims};
+use indexed::Indexed;
 pub use pairs::{effect, repeats_itself};
 
 /// A setting with different values in two variants.
@@ -74,7 +75,7 @@ crate::named! {
         Lost = "lost",
         /// The effect is larger than any that a scenario gives: the measurement is to be checked.
         Suspicious = "suspicious",
-        /// One of the two has no value.
+        /// The variant or its baseline has no value.
         #[default]
         NotMeasured = "not measured",
     }
@@ -83,7 +84,7 @@ crate::named! {
 /// One variant compared with its baseline.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The sentence that states it: `S1`, `S2`, ...
+    /// The sentence that states the comparison: `S1`, `S2`, ...
     pub claim: String,
     pub variant: String,
     pub baseline: String,
@@ -117,6 +118,9 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
+/// Repeats to ask for: the fewest whose range holds the median with at least 95 %.
+pub const REPEATS: u32 = 6;
+
 /// The range of an effect over the pairs of trials.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct EffectRange {
@@ -137,7 +141,7 @@ impl EffectRange {
     }
 }
 
-/// Pairs of trials.
+/// How many pairs of trials there are, and how their values differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PairCounts {
     pub compared: u32,
@@ -203,7 +207,8 @@ pub fn compare(run: &RunRecord) -> Vec<Comparison> {
         return Vec::new();
     }
     let partners = Partners::of(run);
-    let Some(statistic) = Statistic::of(run, &partners) else { return Vec::new() };
+    let run = Indexed::of(run);
+    let Some(statistic) = Statistic::of(&run, &partners) else { return Vec::new() };
     let compare = |(variant, baseline): &(&str, &str)| statistic.compare(variant, baseline);
     let mut all: Vec<Comparison> = partners.pairs.iter().map(compare).collect();
     all.iter_mut().take(partners.declared).for_each(|declared| declared.is_declared = true);
@@ -217,19 +222,17 @@ pub fn compare_two(
     (other, baseline): (&RunRecord, &str),
     metric: &str,
 ) -> Option<Comparison> {
-    let of =
-        |run: &RunRecord, name: &str| run.variants.iter().find(|known| known.name == name).cloned();
-    let settings = SettingChange::between(&of(other, baseline)?, &of(run, variant)?);
-    let statistic = Statistic::declared((run, variant), (other, baseline), metric);
-    let mut comparison = statistic.compare(variant, baseline);
-    comparison.settings = settings;
-    Some(comparison)
+    let (run, other) = (Indexed::of(run), Indexed::of(other));
+    run.variant(variant).zip(other.variant(baseline))?;
+    let statistic = Statistic::declared((&run, variant), (&other, baseline), metric);
+    Some(statistic.compare(variant, baseline))
 }
 
 /// Returns the trials that a comparison pairs: the number of the repeat, value and baseline, which are
 /// infinite for a lost probe.
 pub fn pairs_of(run: &RunRecord, comparison: &Comparison) -> Vec<(u32, f64, f64)> {
-    let statistic = Statistic::stored(run, comparison);
+    let run = Indexed::of(run);
+    let statistic = Statistic::stored(&run, comparison);
     let (variant, baseline) = (&comparison.variant, &comparison.baseline);
     pairs::Pairs::of(&statistic, variant, baseline, comparison.is_ratio).values
 }
@@ -304,19 +307,15 @@ impl Comparison {
 
 impl Statistic<'_> {
     fn compare(&self, variant: &str, baseline: &str) -> Comparison {
-        let own = |run: &RunRecord, name: &str, metric: &str| {
-            metric_of(run, name, metric).filter(|value| value.is_finite())
-        };
-        let value = own(self.run, variant, &self.metric);
-        let baseline_value = own(self.other, baseline, &self.baseline_metric);
+        let value = self.run.value(variant, &self.metric);
+        let baseline_value = self.other.value(baseline, &self.baseline_metric);
         // Nothing is a number of times zero, as when one of the two carried nothing.
         let is_ratio = RATIO_UNITS.contains(&self.unit.as_str())
             && value != Some(0.0)
             && baseline_value != Some(0.0);
         let pairs = pairs::Pairs::of(self, variant, baseline, is_ratio);
-        let record = |run: &RunRecord, name: &str| {
-            run.variants.iter().find(|known| known.name == name).cloned().unwrap_or_default()
-        };
+        let both = self.other.variant(baseline).zip(self.run.variant(variant));
+        let summaries = self.run.summary(variant).zip(self.other.summary(baseline));
         let baseline_metric = if self.metric == self.baseline_metric {
             String::new()
         } else {
@@ -327,10 +326,9 @@ impl Statistic<'_> {
             variant: variant.to_owned(),
             baseline: baseline.to_owned(),
             is_declared: false,
-            settings: SettingChange::between(
-                &record(self.other, baseline),
-                &record(self.run, variant),
-            ),
+            settings: both
+                .map(|(baseline, variant)| SettingChange::between(baseline, variant))
+                .unwrap_or_default(),
             metric: self.metric.clone(),
             baseline_metric,
             unit: self.unit.clone(),
@@ -340,7 +338,7 @@ impl Statistic<'_> {
             range: pairs.range(),
             pairs: pairs.counts(&self.unit),
             lost_percent: self.lost_percent(variant, baseline),
-            rates: pairs::rates((self.run, variant), (self.other, baseline)),
+            rates: summaries.map(|(own, other)| pairs::rates(own, other)).unwrap_or_default(),
             verdict: Verdict::NotMeasured,
         };
         comparison.verdict = comparison.judge();

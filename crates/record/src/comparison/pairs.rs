@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::choose::Statistic;
 use super::{Both, EffectRange, PairCounts, RateChange, is_noticed};
-use crate::schema::{Direction, RunRecord, TrialRecord, VariantThroughput};
+use crate::schema::{Direction, TrialRecord, VariantSummary, VariantThroughput};
 use crate::stats::{CONFIDENCE, FEWEST_FOR_INTERVAL, median_interval, nearest_rank};
-use crate::variants::{metric_of_trial, valid_trials};
+use crate::variants::metric_of_trial;
 
 /// The values of the trials that two variants have in common.
 pub(super) struct Pairs {
@@ -23,8 +23,8 @@ impl Pairs {
         baseline: &str,
         is_ratio: bool,
     ) -> Self {
-        let own: Vec<&TrialRecord> = valid_trials(&statistic.run.trials, variant).collect();
-        let others: Vec<&TrialRecord> = valid_trials(&statistic.other.trials, baseline).collect();
+        let own = statistic.run.valid_trials(variant);
+        let others = statistic.other.valid_trials(baseline);
         let by_repeat: BTreeMap<u32, &&TrialRecord> =
             others.iter().map(|trial| (trial.repeat, trial)).collect();
         let pair = |trial: &&TrialRecord| {
@@ -33,7 +33,7 @@ impl Pairs {
             Some((trial.repeat, value, metric_of_trial(other, &statistic.baseline_metric)?))
         };
         let values = own.iter().filter_map(pair).collect();
-        let is_same = repeats_itself(&own) || repeats_itself(&others);
+        let is_same = repeats_itself(own) || repeats_itself(others);
         Self { values, is_ratio, is_same }
     }
 
@@ -108,23 +108,16 @@ const NO_RATE_BIT_PER_S: f64 = 50e3;
 const IDLE_PERCENT: f64 = 10.0;
 
 /// Returns the rates in which a variant differs from its baseline.
-pub(super) fn rates(
-    (run, variant): (&RunRecord, &str),
-    (other, baseline): (&RunRecord, &str),
-) -> Vec<RateChange> {
-    let carried = |run: &'_ RunRecord, name: &str, direction| {
-        let summary = run.summaries.iter().find(|summary| summary.variant == name)?;
-        summary.throughput(direction).cloned()
-    };
+pub(super) fn rates(variant: &VariantSummary, baseline: &VariantSummary) -> Vec<RateChange> {
     let unequal = |direction: Direction| {
-        let own = carried(run, variant, direction)?;
-        let others = carried(other, baseline, direction)?;
+        let own = variant.throughput(direction)?;
+        let others = baseline.throughput(direction)?;
         let goodputs = own.goodput_bit_per_s.zip(others.goodput_bit_per_s);
         let is_goodput = goodputs.is_some();
         let is_idle = |carried: &VariantThroughput| {
             carried.utilisation_percent.is_some_and(|used| used.mean < IDLE_PERCENT)
         };
-        if !is_goodput && is_idle(&own) && is_idle(&others) {
+        if !is_goodput && is_idle(own) && is_idle(others) {
             return None;
         }
         let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;

@@ -155,3 +155,13 @@ fn what_a_scenario_declares_comes_first() {
     assert!(first.comparisons[0].is_declared);
     assert_eq!(record.comparisons[0].metric, "load.rtt.p99_of_sent");
 }
+
+#[test]
+fn the_first_variant_replaces_a_baseline_that_the_run_left_out() {
+    let headline = Headline { baseline: "left-out".to_owned(), ..Headline::default() };
+    let (fifo, cake) = (ms([100.0]), ms([1.0]));
+    let record = run(&[("fifo", FIFO, &fifo), ("cake", CAKE, &cake)], Some(headline));
+    let pairs: Vec<(&str, &str)> =
+        record.comparisons.iter().map(|it| (it.variant.as_str(), it.baseline.as_str())).collect();
+    assert_eq!(pairs, [("cake", "fifo")]);
+}

@@ -6,13 +6,13 @@ mod pictures;
 
 use serde::Serialize;
 use underload_record::CONFIDENCE;
+use underload_record::comparison::REPEATS;
 use underload_record::schema::{Extreme, Interval};
 use underload_record::stats::RunningMean;
 use underload_store::sweep::SweepCell;
 
 pub use pictures::{SweepDimension, SweepPlot};
 
-use crate::claims::REPEATS;
 use crate::plot::Plot;
 use crate::table::{COLUMNS, Row, render};
 use crate::words::{one_line, significant, thousands, usual_unit, wrap};
