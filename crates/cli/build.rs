@@ -26,8 +26,8 @@ fn main() {
     }
 }
 
-/// Excluded pages: those that the program writes itself, those for developers, the book's contents.
-const LEFT_OUT: [&str; 3] = ["reference", "contributing", "SUMMARY.md"];
+/// Excluded pages: those of published figures, those for developers, the book's contents.
+const LEFT_OUT: [&str; 3] = ["figures", "contributing", "SUMMARY.md"];
 
 /// Writes every page, each behind a line with its name and its number of bytes, as one compressed
 /// file.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::cargo::{succeed, target};
 use crate::pages::{CONTRIBUTING, outward};
@@ -15,16 +15,13 @@ use crate::process::{fresh_folder, is_installed, output};
 use crate::{skips, targets};
 
 const SOURCE: &str = "docs";
-/// The files of the documentation that the programs print, with their commands.
-const WRITTEN: [(&str, &[&str]); 7] = [
-    ("reference/commands.md", &["underload", "reference", "commands"]),
-    ("reference/queues-and-links.md", &["underload", "reference", "queues-and-links"]),
-    ("reference/scenarios.md", &["underload", "reference", "scenarios"]),
-    ("reference/scenario-keys.md", &["underload", "reference", "scenario-keys"]),
-    ("reference/fleet.md", &["underload-fleet", "reference"]),
-    ("scenario.schema.json", &["underload", "check", "--schema", "scenario"]),
-    ("sweep.schema.json", &["underload", "check", "--schema", "sweep"]),
+/// The files of the documentation that the program prints, with their commands.
+const WRITTEN: [(&str, &[&str]); 2] = [
+    ("scenario.schema.json", &["check", "--schema", "scenario"]),
+    ("sweep.schema.json", &["check", "--schema", "sweep"]),
 ];
+/// The test that compares the pages of `docs/reference/` with the programs, or writes them.
+const REFERENCE_TEST: &str = "the_reference_pages_match_the_programs";
 
 /// The target that browsers run.
 const WASM: &str = "wasm32-unknown-unknown";
@@ -105,19 +102,20 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the files of the documentation that the programs print.
+/// Writes the files of the documentation that follow from the programs.
 pub fn reference() -> anyhow::Result<()> {
     // The whole workspace, as in all checks: a single package would be built a second time.
     let mut build = Command::new("cargo");
     build.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
     succeed(&mut build)?;
-    for (page, command) in WRITTEN {
-        let [program, words @ ..] = command else { bail!("{page}: no command") };
-        let mut command = Command::new(target().join("debug").join(program));
+    for (page, words) in WRITTEN {
+        let mut command = Command::new(target().join("debug/underload"));
         let text = output(command.args(words))?;
         let file = format!("{SOURCE}/{page}");
         fs::write(&file, text).with_context(|| file.clone())?;
         eprintln!("{file}");
     }
-    Ok(())
+    let mut test = Command::new("cargo");
+    test.args(["test", "--quiet", "--locked", "--package", "underload", "--bin", "underload"]);
+    succeed(test.arg(REFERENCE_TEST).env("UNDERLOAD_WRITE_REFERENCE", "1"))
 }

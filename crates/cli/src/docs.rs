@@ -1,19 +1,16 @@
 //! `underload docs`: the pages of the documentation, which are in the program.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 use flate2::read::DeflateDecoder;
 use signal_hook::consts::SIGINT;
 use underload_aqm::config::closest;
 use underload_terminal::console;
 use underload_terminal::exit::refuse;
-
-use crate::reference::Page as Reference;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -39,17 +36,16 @@ struct Page {
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/docs"));
 /// The page whose tables lead from words to pages.
 const GLOSSARY: &str = "glossary";
+/// The folder of pages that list every option and key, and so contain most words.
+const REFERENCE: &str = "reference/";
 /// Pages that a word is looked for in and that are listed, at most.
 const MOST_FOUND: usize = 12;
 /// The longest name of a page.
 const NAME_COLUMNS: usize = 37;
 
-pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let pages = pages().context("the documentation in the program")?;
     let Some(wanted) = &arguments.page else { return console::print(&list(&pages)) };
-    if let Ok(reference) = Reference::from_str(wanted, true) {
-        return show(&reference.text(program)?);
-    }
     match find(&pages, wanted).as_slice() {
         [] => {
             let meant = nearest(&pages, wanted);
@@ -127,7 +123,8 @@ fn find<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
 
 /// Returns the pages that count, the highest count first, at most [`MOST_FOUND`].
 fn counted(pages: &[Page], count: impl Fn(&Page) -> usize) -> Vec<&Page> {
-    let mut counted: Vec<(usize, &Page)> = pages.iter().map(|page| (count(page), page)).collect();
+    let pages = pages.iter().filter(|page| !page.name.starts_with(REFERENCE));
+    let mut counted: Vec<(usize, &Page)> = pages.map(|page| (count(page), page)).collect();
     counted.retain(|(count, _)| *count > 0);
     counted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     counted.into_iter().take(MOST_FOUND).map(|(_, page)| page).collect()
@@ -162,15 +159,8 @@ fn line(page: &Page) -> String {
 }
 
 fn list(pages: &[Page]) -> String {
-    let mut text = String::from("Pages, for `underload docs PAGE`:\n");
-    text.extend(pages.iter().map(line));
-    for page in Reference::value_variants() {
-        let value = page.to_possible_value();
-        let name = value.as_ref().map_or("", |value| value.get_name());
-        let help = value.as_ref().and_then(|value| value.get_help()).map(ToString::to_string);
-        let _ = writeln!(text, "  {name:<NAME_COLUMNS$} {}", help.unwrap_or_default());
-    }
-    text
+    let lines = pages.iter().map(line).collect::<String>();
+    format!("Pages, for `underload docs PAGE`:\n{lines}")
 }
 
 /// Prints a page; on a terminal with the program of the variable PAGER, or with `less`.
@@ -234,6 +224,6 @@ mod tests {
         let pages = pages().expect("pages");
         assert!(pages.len() > 40, "{}", pages.len());
         assert!(pages.iter().all(|page| page.text.starts_with('#')), "every page has a title");
-        assert!(PACKED.len() < 160_000, "{} bytes in the program", PACKED.len());
+        assert!(PACKED.len() < 190_000, "{} bytes in the program", PACKED.len());
     }
 }

@@ -48,8 +48,8 @@ mod progress;
 mod question;
 #[cfg(feature = "whole")]
 mod queues;
-#[cfg(feature = "whole")]
-mod reference;
+#[cfg(all(test, feature = "whole", sockets))]
+mod reference_tests;
 #[cfg(feature = "whole")]
 mod replay;
 #[cfg(feature = "whole")]

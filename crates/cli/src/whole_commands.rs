@@ -14,8 +14,8 @@ use crate::unsupported::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::unsupported::{self as fleet, self as serve};
 use crate::{
-    cache, check, docs, docsis, export, figures, new, question, queues, reference, replay, report,
-    run, scenarios, sweep,
+    cache, check, docs, docsis, export, figures, new, question, queues, replay, report, run,
+    scenarios, sweep,
 };
 #[cfg(sockets)]
 use crate::{fleet, serve};
@@ -73,9 +73,6 @@ pub enum Command {
   underload man | man -l -
   underload man ~/.local/share/man/man1")]
     Man(manual::Manual),
-    /// Prints a page of the book that is generated from the program.
-    #[command(hide = true)]
-    Reference(reference::Arguments),
 }
 
 impl Command {
@@ -101,13 +98,12 @@ impl Command {
             #[cfg(not(sockets))]
             Self::Fleet(arguments) => fleet::run(arguments),
             Self::Docsis(arguments) => docsis::run(arguments),
-            Self::Docs(arguments) => docs::run(arguments, program),
+            Self::Docs(arguments) => docs::run(arguments),
             Self::Kernel(arguments) => kernel::run(arguments),
             Self::KernelQueue(arguments) => kernel_queue::run(arguments),
             Self::Cache(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(program),
             Self::Man(arguments) => arguments.run(program),
-            Self::Reference(arguments) => reference::run(arguments, program),
         };
         status::code(outcome)
     }

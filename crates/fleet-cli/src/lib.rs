@@ -33,7 +33,7 @@ use underload_terminal::console::{self, warning};
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::help::{asks_for_all, with_help, with_rare_options};
 use underload_terminal::interrupt::Interrupt;
-use underload_terminal::manual::{self, Completions, Manual};
+use underload_terminal::manual::{Completions, Manual};
 use underload_terminal::quantity::percent;
 use underload_terminal::{STARTED_BY, VERSION, status};
 
@@ -97,9 +97,6 @@ enum Action {
   underload fleet man | man -l -
   underload fleet man ~/.local/share/man/man1")]
     Man(Manual),
-    /// Prints the page of the book that follows from the program.
-    #[command(hide = true)]
-    Reference,
 }
 
 #[derive(Debug, Subcommand)]
@@ -224,19 +221,8 @@ impl Action {
             Self::Study(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(command()),
             Self::Man(arguments) => arguments.run(command()),
-            Self::Reference => console::print(&reference()),
         }
     }
-}
-
-/// Returns the page of the book with the help of every command.
-pub fn reference() -> String {
-    format!(
-        "# Commands of a fleet\n\n{}\nEvery command of `underload-fleet`, which `underload fleet` \
-         runs, with its options, as `--help` explains them.\n{}",
-        manual::NOTE,
-        manual::markdown(command())
-    )
 }
 
 /// Runs as a device until a signal stops it or an orchestrator removes the device.
@@ -398,12 +384,6 @@ mod tests {
         assert_eq!(other_version(Some(VERSION.into())), None);
         let told = other_version(Some("0.0.9 (abc)".into())).expect("it differs");
         assert!(told.contains("0.0.9 (abc)") && told.contains(VERSION), "{told}");
-    }
-
-    #[test]
-    fn the_reference_page_matches_the_program() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/fleet.md");
-        assert_eq!(fs::read_to_string(path).unwrap_or_default(), reference());
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! Completions, man pages, and the book's page of commands.
+//! Completions and man pages.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,6 @@ use clap_mangen::Man;
 use underload_disk::{self as disk, Access};
 
 use crate::console::{self, note};
-use crate::help::with_rare_options;
 
 #[derive(Debug, Args)]
 pub struct Completions {
@@ -85,31 +83,4 @@ fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> std::io::
     pages.push((man.get_filename(), page));
     let below = command.get_subcommands().filter(|below| !below.is_hide_set());
     below.into_iter().try_for_each(|below| add_pages(below, pages))
-}
-
-/// The comment that follows the title of every generated page.
-pub const NOTE: &str =
-    "<!-- Written by `cargo xtask reference` from the program. Do not edit it here. -->\n";
-
-/// Width of the help in the book.
-const COLUMNS: usize = 100;
-
-/// Returns the help of every command as Markdown with a heading for each.
-pub fn markdown(command: Command) -> String {
-    let mut text = String::new();
-    let mut program = with_rare_options(command).term_width(COLUMNS);
-    program.build();
-    add_section(&mut text, &mut program);
-    text
-}
-
-fn add_section(text: &mut String, command: &mut Command) {
-    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
-    let help = command.render_help().to_string();
-    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let _ = write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
-    let shown = |it: &&mut Command| !it.is_hide_set() && it.get_name() != "help";
-    for below in command.get_subcommands_mut().filter(shown) {
-        add_section(text, below);
-    }
 }

@@ -1,63 +1,64 @@
-//! `underload reference`: the pages of the book that are generated from the program, as Markdown.
+//! The pages of the book that are generated from the definitions of commands, queues, links and
+//! scenarios.
 //!
-//! The help does not list this command. `cargo xtask reference` writes the pages to
-//! `docs/reference/`, and a test compares these files with the program.
+//! The tests compare the files of `docs/reference/` with these texts. With the variable
+//! `UNDERLOAD_WRITE_REFERENCE`, as `cargo xtask reference` sets it, they write the files instead.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::Command;
 use serde_json::Value as Json;
 use underload_aqm::config::Definition;
 use underload_aqm::registry::{LINKS, QUEUES};
 use underload_record::schema::World;
 use underload_run::sweep::SweepFile;
 use underload_scenario::{Scenario, builtin, json_schema};
-use underload_terminal::console;
-use underload_terminal::exit::OrBadInput;
-use underload_terminal::manual::{self, NOTE};
+use underload_terminal::help::with_rare_options;
 
 use crate::queues::Row;
 
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  underload reference commands")]
-pub struct Arguments {
-    pub page: Page,
-}
+/// The comment that follows the title of every page.
+const NOTE: &str =
+    "<!-- Written by `cargo xtask reference` from the program. Do not edit it here. -->\n";
+/// Width of the help in the book.
+const COLUMNS: usize = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Page {
-    /// Every command with its help.
-    Commands,
-    /// Every queue and link with its parameters.
-    QueuesAndLinks,
-    /// Every built-in scenario with its variants.
-    Scenarios,
-    /// Every key of scenario and sweep files.
-    ScenarioKeys,
-}
-
-pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> {
-    console::print(&arguments.page.text(program)?)
-}
-
-impl Page {
-    pub fn text(self, program: clap::Command) -> anyhow::Result<String> {
-        Ok(match self {
-            Self::Commands => commands(program),
-            Self::QueuesAndLinks => queues_and_links(),
-            Self::Scenarios => scenarios()?,
-            Self::ScenarioKeys => scenario_keys(),
-        })
-    }
-}
-
-fn commands(program: clap::Command) -> String {
+fn commands() -> String {
     format!(
         "# Commands\n\n{NOTE}\nEvery command with its options, as `--help` explains them. Data \
          goes to stdout, progress and prose to stderr.\n{}",
-        manual::markdown(program)
+        help(crate::command())
     )
+}
+
+fn commands_of_fleet() -> String {
+    format!(
+        "# Commands of a fleet\n\n{NOTE}\nEvery command of `underload-fleet`, which `underload \
+         fleet` runs, with its options, as `--help` explains them.\n{}",
+        help(underload_fleet_cli::command())
+    )
+}
+
+/// Returns the help of every command as Markdown with a heading for each.
+fn help(command: Command) -> String {
+    let mut text = String::new();
+    let mut program = with_rare_options(command).term_width(COLUMNS);
+    program.build();
+    add_section(&mut text, &mut program);
+    text
+}
+
+fn add_section(text: &mut String, command: &mut Command) {
+    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
+    let help = command.render_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let _ = write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
+    let shown = |it: &&mut Command| !it.is_hide_set() && it.get_name() != "help";
+    for below in command.get_subcommands_mut().filter(shown) {
+        add_section(text, below);
+    }
 }
 
 fn queues_and_links() -> String {
@@ -106,7 +107,7 @@ fn describe(text: &mut String, definition: &Definition) {
     }
 }
 
-fn scenarios() -> anyhow::Result<String> {
+fn scenarios() -> String {
     let mut text = format!(
         "# Built-in scenarios\n\n{NOTE}\n`underload run NAME` runs one, `underload scenarios NAME` \
          prints its file, and [figures.md](figures.md) has the results of those with published \
@@ -114,7 +115,7 @@ fn scenarios() -> anyhow::Result<String> {
          | name | what it asks | reproduces | variants | worlds |\n|---|---|---|---|---|\n"
     );
     for builtin in builtin::scenarios() {
-        let scenario = Scenario::parse(builtin.text, builtin.name).or_bad_input()?;
+        let scenario = Scenario::parse(builtin.text, builtin.name).expect("it is valid");
         let worlds: Vec<_> = scenario.worlds().into_iter().map(World::name).collect();
         let (title, figure) = (cell(&scenario.title), cell(&scenario.figure));
         let (name, variants) = (builtin.name, scenario.variants.len());
@@ -124,7 +125,7 @@ fn scenarios() -> anyhow::Result<String> {
             worlds.join(", ")
         );
     }
-    Ok(text)
+    text
 }
 
 fn scenario_keys() -> String {
@@ -198,28 +199,32 @@ fn cell(text: &str) -> String {
     text.trim_end_matches('.').replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reference_pages_match_the_program() {
-        for page in Page::value_variants() {
-            let name = page.to_possible_value().expect("it has a name");
-            let file = format!("docs/reference/{}.md", name.get_name());
-            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&file);
-            let kept = std::fs::read_to_string(path).unwrap_or_default();
-            let text = page.text(crate::command()).expect("a page");
-            let line = (1..).zip(kept.lines().zip(text.lines())).find(|(_, (a, b))| a != b);
-            assert!(
-                kept == text,
-                "{file} is not what the program says, first at {line:?}: cargo xtask reference"
-            );
-        }
+/// Compares a page with its file, or writes the file.
+fn check(name: &str, text: &str) {
+    let file = format!("docs/reference/{name}.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&file);
+    if std::env::var_os("UNDERLOAD_WRITE_REFERENCE").is_some() {
+        std::fs::write(path, text).expect("the page can be written");
+        return;
     }
+    let stored = std::fs::read_to_string(path).unwrap_or_default();
+    let line = (1..).zip(stored.lines().zip(text.lines())).find(|(_, (a, b))| a != b);
+    assert!(
+        stored == text,
+        "{file} is not what the program says, first at {line:?}: cargo xtask reference"
+    );
+}
 
-    #[test]
-    fn a_cell_with_a_pipe_stays_one_cell() {
-        assert_eq!(cell("a|b <T>\nc."), "a\\|b &lt;T> c");
-    }
+#[test]
+fn the_reference_pages_match_the_programs() {
+    check("commands", &commands());
+    check("fleet", &commands_of_fleet());
+    check("queues-and-links", &queues_and_links());
+    check("scenarios", &scenarios());
+    check("scenario-keys", &scenario_keys());
+}
+
+#[test]
+fn a_cell_with_a_pipe_stays_one_cell() {
+    assert_eq!(cell("a|b <T>\nc."), "a\\|b &lt;T> c");
 }
