@@ -6,12 +6,12 @@ use clap::Command;
 
 const GROUPS: [(&str, &str); 3] = [
     ("My line is bad", "measure path shape kernel-queue history survey serve"),
-    ("I study queues", "try new run sweep replay link scenarios check queues figures"),
+    ("I study queues", "try run sweep replay link scenarios check queues figures"),
     ("Operators, results, tools", "docsis fleet report export docs"),
 ];
 /// Commands that share the last line.
-const TOOLS: [&str; 4] = ["kernel", "cache", "completions", "man"];
-const ABOUT_TOOLS: &str = "Guest kernel, cached trials, completions of a shell, manual pages";
+const TOOLS: [&str; 3] = ["kernel", "completions", "man"];
+const ABOUT_TOOLS: &str = "Guest kernel, completions of a shell, manual pages";
 
 const EXAMPLES: &str = if cfg!(feature = "whole") { WHOLE_EXAMPLES } else { SMALL_EXAMPLES };
 

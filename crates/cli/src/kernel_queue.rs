@@ -1,10 +1,9 @@
 //! `underload kernel-queue`: queues that Linux lacks, in the kernel, as BPF programs.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use underload_shape::kernel_queue::{KernelQueue, Report};
+use underload_shape::kernel_queue::KernelQueue;
 use underload_shape::machine::kernel_queues::{Kernel, KernelQueueError};
 use underload_shape::machine::may_change_queues;
 use underload_terminal::console;
@@ -73,26 +72,23 @@ struct QueueArguments {
     queue: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Document {
-    queues: Vec<Report>,
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Add { queue, replace } => {
             let spec = KernelQueue::parse(&queue.queue).or_bad_input()?;
-            sorted(kernel("add")?.add(&queue.device, &spec, *replace))?;
+            let added = kernel("add")?.add(&queue.device, &spec, *replace);
+            added.bad_input_if(KernelQueueError::is_refusal)?;
             console::print(&format!("{}: {spec}\n", queue.device))
         }
         Action::Change(queue) => {
             let spec = KernelQueue::parse(&queue.queue).or_bad_input()?;
-            sorted(kernel("change")?.change(&queue.device, &spec))?;
+            let changed = kernel("change")?.change(&queue.device, &spec);
+            changed.bad_input_if(KernelQueueError::is_refusal)?;
             console::print(&format!("{}: {spec}\n", queue.device))
         }
         Action::Show { device, json } => show(device.as_deref(), *json),
         Action::Remove { device } => {
-            sorted(kernel("remove")?.remove(device))?;
+            kernel("remove")?.remove(device).bad_input_if(KernelQueueError::is_refusal)?;
             console::print(&format!("{device}: has the kernel's default queue\n"))
         }
     }
@@ -110,53 +106,10 @@ fn kernel(action: &str) -> anyhow::Result<Kernel> {
     Ok(kernel)
 }
 
-/// Marks what the user can correct on the command line as bad input.
-fn sorted<T>(outcome: Result<T, KernelQueueError>) -> anyhow::Result<T> {
-    match outcome {
-        Err(
-            error @ (KernelQueueError::NoDevice { .. }
-            | KernelQueueError::Foreign { .. }
-            | KernelQueueError::Present { .. }
-            | KernelQueueError::Absent { .. }),
-        ) => Err(error).or_bad_input(),
-        outcome => Ok(outcome?),
-    }
-}
-
 fn show(device: Option<&str>, json: bool) -> anyhow::Result<()> {
     let mut queues = kernel("show")?.show()?;
     queues.retain(|queue| device.is_none_or(|device| queue.device == device));
-    if json {
-        return console::print_json(&Document { queues });
-    }
-    if queues.is_empty() {
-        return console::print("no kernel queue\n");
-    }
-    console::print(&queues.iter().map(text).collect::<String>())
-}
-
-fn text(report: &Report) -> String {
-    let Report { device, queue, counts, waiting, law } = report;
-    let mut text = format!("{device}: {queue}\n");
-    let megabytes = counts.sent_bytes as f64 / 1e6;
-    let longest_ms = counts.longest_sojourn_ns as f64 / 1e6;
-    let _ = writeln!(
-        text,
-        "  {} packets sent ({megabytes:.1} MB), longest wait {longest_ms:.1} ms; {} waiting",
-        counts.sent, waiting.packets
-    );
-    let _ = writeln!(
-        text,
-        "  dropped: {} on arrival by the queue, {} on arrival when full, {} after waiting",
-        counts.early, counts.full, counts.late
-    );
-    let number = |name: &str| law.get(name).and_then(serde_json::Value::as_u64);
-    if let Some(exempted) = number("exempted") {
-        let _ = writeln!(text, "  {exempted} sent late, because they were among the last");
-    }
-    if let Some(probability_q56) = number("probability_q56") {
-        let probability = probability_q56 as f64 / 2_f64.powi(56);
-        let _ = writeln!(text, "  probability of a drop {probability:.6}");
-    }
-    text
+    let none = if queues.is_empty() { "no kernel queue\n" } else { "" };
+    let text = || queues.iter().map(ToString::to_string).chain([none.to_owned()]).collect();
+    console::print_as(json, &BTreeMap::from([("queues", &queues)]), text)
 }

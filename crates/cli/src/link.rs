@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +22,7 @@ use underload_scenario::{Lane, Scenario, ScenarioErrors};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
 
-use crate::meter::{Meter, Readings};
+use crate::meter::Meter;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -73,8 +72,7 @@ pub struct Arguments {
     #[arg(long)]
     meter: bool,
     /// Prints one JSON document at the end: the command, its exit status, and the counts of each
-    /// link. The command's stdout goes to stderr. With --meter every reading is a line of JSON, and
-    /// the document is the last line.
+    /// link. The command's stdout goes to stderr.
     #[arg(long)]
     json: bool,
     /// Seed of the queues' and links' random numbers.
@@ -87,11 +85,8 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let [up, down] = arguments.lanes()?;
-    let meter: Option<Box<dyn Watch>> = match (arguments.meter, arguments.json) {
-        (false, _) => None,
-        (true, false) => Some(Box::new(Meter::new([&up, &down])?)),
-        (true, true) => Some(Box::new(Readings::default())),
-    };
+    let meter = arguments.meter.then(|| Meter::new([&up, &down])).transpose()?;
+    let meter = meter.map(|meter| Box::new(meter) as Box<dyn Watch>);
     let mut gateway = GatewayConfig::new(up, down);
     gateway.seed = arguments.seed;
     // Before any thread starts: only a process with a single thread can enter a user namespace.
@@ -110,7 +105,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let signal = outcome.status.signal().map(|signal| 128 + signal);
     let code = u8::try_from(outcome.status.code().or(signal).unwrap_or(1)).unwrap_or(1);
     if arguments.json {
-        print(&command.command, &outcome, code, arguments.meter).context("writing JSON")?;
+        console::print_json(&Document::new(&command.command, &outcome, code))?;
     }
     // A failure of the command is more important than a failure of its logs.
     match outcome.log_failure {
@@ -137,24 +132,17 @@ struct Document<'a> {
     lateness: Option<Distribution>,
 }
 
-/// Prints the document; on a single line if `is_line`.
-fn print(words: &[OsString], outcome: &LinkOutcome, code: u8, is_line: bool) -> io::Result<()> {
-    let document = Document {
-        command: words.iter().map(|word| word.to_string_lossy()).collect(),
-        exit_status: code,
-        signal: outcome.status.signal(),
-        duration_s: outcome.elapsed.as_secs_f64(),
-        links: outcome.report.whole(),
-        lateness: outcome.report.lateness(),
-    };
-    let mut out = io::stdout().lock();
-    if is_line {
-        serde_json::to_writer(&mut out, &document)?;
-    } else {
-        serde_json::to_writer_pretty(&mut out, &document)?;
+impl<'a> Document<'a> {
+    fn new(words: &'a [OsString], outcome: &LinkOutcome, exit_status: u8) -> Self {
+        Self {
+            command: words.iter().map(|word| word.to_string_lossy()).collect(),
+            exit_status,
+            signal: outcome.status.signal(),
+            duration_s: outcome.elapsed.as_secs_f64(),
+            links: outcome.report.whole(),
+            lateness: outcome.report.lateness(),
+        }
     }
-    writeln!(out)?;
-    out.flush()
 }
 
 impl Arguments {

@@ -6,8 +6,6 @@
 //! and 143 stopped by Ctrl-C or SIGTERM ([`status`]).
 
 #[cfg(feature = "whole")]
-mod cache;
-#[cfg(feature = "whole")]
 mod check;
 #[cfg(feature = "whole")]
 mod docs;
@@ -37,8 +35,6 @@ mod live_page;
 mod measure;
 #[cfg(namespaces)]
 mod meter;
-#[cfg(feature = "whole")]
-mod new;
 #[cfg(sockets)]
 mod path;
 mod present;

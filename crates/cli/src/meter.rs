@@ -8,10 +8,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Instant;
 
 use ::console::Term;
-use serde::Serialize;
 use underload_emu::command::Watch;
 use underload_emu::gateway::{LaneConfig, Reading};
-use underload_record::schema::PacketCount;
 use underload_terminal::exit::refuse;
 
 use crate::measure::view::BLOCKS;
@@ -97,61 +95,6 @@ impl Watch for Meter {
     }
 }
 
-/// `underload link --meter --json`: a line of JSON for each reading, on stdout.
-#[derive(Debug, Default)]
-pub struct Readings {
-    start: Option<Instant>,
-}
-
-#[derive(Debug, Serialize)]
-struct Line {
-    /// Since the first reading.
-    time_s: f64,
-    up: Way,
-    down: Way,
-}
-
-/// A direction: counts since the start, and the present backlog.
-#[derive(Debug, Serialize)]
-struct Way {
-    sent: PacketCount,
-    dropped: u64,
-    marked: u64,
-    backlog: PacketCount,
-}
-
-impl Way {
-    fn new(reading: &Reading) -> Self {
-        let Reading { sent, dropped, marked, backlog, .. } = *reading;
-        Self {
-            sent: PacketCount { packets: sent.packets, bytes: sent.bytes },
-            dropped,
-            marked,
-            backlog: PacketCount { packets: backlog.packets.into(), bytes: backlog.bytes },
-        }
-    }
-}
-
-impl Readings {
-    fn line(&mut self, now: Instant, [up, down]: &[Reading; 2]) -> Line {
-        let start = *self.start.get_or_insert(now);
-        let time_s = now.duration_since(start).as_secs_f64();
-        Line { time_s, up: Way::new(up), down: Way::new(down) }
-    }
-}
-
-impl Watch for Readings {
-    fn look(&mut self, readings: [Reading; 2]) {
-        let line = self.line(Instant::now(), &readings);
-        let mut out = io::stdout().lock();
-        // A closed stdout does not end the command; the document at the end reports the error.
-        let written = serde_json::to_writer(&mut out, &line).map_err(io::Error::from);
-        let _ = written.and_then(|()| writeln!(out));
-    }
-
-    fn end(&mut self) {}
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -163,23 +106,6 @@ mod tests {
         assert_eq!(picture(&[0, 50, 100]), format!("{}▁▄█", " ".repeat(LOOKS - 3)));
         assert_eq!(picture(&[0; LOOKS]), "▁".repeat(LOOKS));
         assert_eq!(picture(&[u64::MAX]).chars().last(), Some('█'));
-    }
-
-    #[test]
-    fn a_reading_is_a_line_of_json() {
-        let mut readings = Readings::default();
-        let start = Instant::now();
-        let mut reading = Reading::default();
-        readings.line(start, &[reading; 2]);
-        reading.sent.bytes = 1500;
-        reading.backlog.packets = 3;
-        let line =
-            readings.line(start + Duration::from_millis(500), &[reading, Reading::default()]);
-        let json = serde_json::to_string(&line).expect("JSON");
-        let up = r#"{"sent":{"packets":0,"bytes":1500},"dropped":0,"marked":0,"#.to_owned()
-            + r#""backlog":{"packets":3,"bytes":0}}"#;
-        assert!(json.starts_with(&format!("{{\"time_s\":0.5,\"up\":{up},\"down\":")), "{json}");
-        assert!(!json.contains('\n'));
     }
 
     #[test]

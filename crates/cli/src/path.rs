@@ -112,11 +112,7 @@ fn examine_target(
         return Err(error);
     }
     findings.conclude(interrupt.is_requested());
-    if arguments.json {
-        console::print_json(&findings)?;
-    } else {
-        console::print(&findings.to_string())?;
-    }
+    console::print_as(arguments.json, &findings, || findings.to_string())?;
     if findings.interrupted {
         bail!("interrupted; the results until then are above");
     }

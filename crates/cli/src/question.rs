@@ -1,7 +1,7 @@
 //! `underload try`: compares queues on a line that the options describe, without a file.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -111,7 +111,7 @@ impl Arguments {
         }
         let scenario = self.scenario()?;
         if let Some(file) = self.save.as_ref().filter(|_| self.resume.is_none()) {
-            save(&format_args!("--save {}", file.display()), file, &scenario.text)?;
+            save(file, &scenario.text)?;
         }
         let settings = Settings {
             world: if self.live { WorldChoice::Live } else { WorldChoice::Sim },
@@ -192,12 +192,12 @@ fn option(part: Part) -> &'static str {
     }
 }
 
-/// Writes a scenario. `name` is the file's name in errors.
-pub fn save(name: &dyn Display, file: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a scenario to a new file.
+fn save(file: &Path, text: &str) -> anyhow::Result<()> {
     match disk::write_new(file, text.as_bytes(), Access::Usual) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            refuse!("{name}: the file exists; expected a new name")
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            refuse!("--save {}: the file exists; expected a new name", file.display())
         }
-        written => written.with_context(|| name.to_string()),
+        written => written.with_context(|| format!("--save {}", file.display())),
     }
 }

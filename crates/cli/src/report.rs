@@ -141,13 +141,10 @@ fn present(
     show: Show,
 ) -> anyhow::Result<()> {
     let page = write_report(directory, runs).context("writing the report")?;
-    if show.json {
-        console::print_json(document)?;
-    } else {
+    console::print_as(show.json, document, || {
         let lines = [table(runs)].into_iter().chain(summary_lines(runs));
-        let text: String = lines.map(|line| line + "\n").collect();
-        console::print(&console::result(&text))?;
-    }
+        console::result(&lines.map(|line| line + "\n").collect::<String>()).into_owned()
+    })?;
     for warning in warnings(runs) {
         warning!("{warning}");
     }
@@ -171,11 +168,8 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let [run, reference] =
         [RunDir::read_record(first).or_bad_input()?, RunDir::read_record(second).or_bad_input()?];
     let rows = agreements(&run, &reference);
-    if arguments.json {
-        console::print_json(&rows)?;
-    } else {
-        console::print(&console::result(&agreement_table(&run, &reference)))?;
-    }
+    let table = || console::result(&agreement_table(&run, &reference)).into_owned();
+    console::print_as(arguments.json, &rows, table)?;
     for record in [run, reference] {
         let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
         for warning in warnings(&[run]) {

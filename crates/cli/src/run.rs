@@ -82,7 +82,8 @@ pub struct Arguments {
     /// Runs the scenario's short form: fewer and shorter trials.
     #[arg(long)]
     pub short: bool,
-    /// Computes every simulated trial, even if the cache has it.
+    /// Computes every simulated trial, even if the cache has it: runs of 32 trials or more store
+    /// theirs in $XDG_CACHE_HOME/underload (~/.cache/underload), at most 4 GiB.
     #[arg(long, hide_short_help = true)]
     pub no_cache: bool,
     /// Runs more than a million trials.

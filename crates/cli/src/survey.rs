@@ -99,11 +99,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let out = arguments.out.as_deref();
     let written = out.map_or(Ok(()), |out| write(out, &table, &survey, &answers));
     // Printed even if the files could not be written.
-    if arguments.json {
-        console::print_json(&table)?;
-    } else {
-        console::print(&table.to_string())?;
-    }
+    console::print_as(arguments.json, &table, || table.to_string())?;
     if interrupt.is_requested() {
         let interrupted = anyhow!("interrupted; the table has the probes until then");
         return interrupt.explain(written.and(Err(interrupted)));

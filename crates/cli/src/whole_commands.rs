@@ -14,8 +14,7 @@ use crate::unsupported::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::unsupported::{self as fleet, self as serve};
 use crate::{
-    cache, check, docs, docsis, export, figures, new, question, queues, replay, report, run,
-    scenarios, sweep,
+    check, docs, docsis, export, figures, question, queues, replay, report, run, scenarios, sweep,
 };
 #[cfg(sockets)]
 use crate::{fleet, serve};
@@ -26,8 +25,6 @@ use crate::{kernel, link};
 pub enum Command {
     /// Compares queues on a line that the options describe: a question without a file.
     Try(question::Arguments),
-    /// Asks for a line, queues and uses, and writes a scenario file.
-    New(new::Arguments),
     /// Runs a scenario: every variant and trial. Writes a record and a report, prints a table.
     Run(run::Arguments),
     /// Runs a scenario over a grid of settings or over random settings.
@@ -60,8 +57,6 @@ pub enum Command {
     Kernel(kernel::Arguments),
     /// Puts queues that Linux lacks into the kernel: BoDe and DOCSIS-PIE as BPF programs.
     KernelQueue(kernel_queue::Arguments),
-    /// Prints the size of the cache of simulated trials, or removes trials.
-    Cache(cache::Arguments),
     /// Prints a script that completes commands and options in a shell.
     #[command(after_help = "Examples:
   underload completions bash > ~/.local/share/bash-completion/completions/underload
@@ -81,7 +76,6 @@ impl Command {
     pub fn run(&self, options: console::Options, program: clap::Command) -> ExitCode {
         let outcome = match self {
             Self::Try(arguments) => arguments.run(),
-            Self::New(arguments) => arguments.run(),
             Self::Run(arguments) => run::run(arguments),
             Self::Sweep(arguments) => arguments.run(),
             Self::Scenarios(arguments) => scenarios::run(arguments),
@@ -101,7 +95,6 @@ impl Command {
             Self::Docs(arguments) => docs::run(arguments),
             Self::Kernel(arguments) => kernel::run(arguments),
             Self::KernelQueue(arguments) => kernel_queue::run(arguments),
-            Self::Cache(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(program),
             Self::Man(arguments) => arguments.run(program),
         };

@@ -93,7 +93,6 @@ fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
     let several = ["--every", "1min", "--times", "1", "--out", "line", "--per-day", "900GB"];
     let output = run(home.path(), &[&base[..], &several].concat());
     assert_eq!(output.status.code(), Some(0), "{}", words(&output.stderr));
-    assert!(home.path().join("line/report.html").is_file());
     // The next measurement replaces it, and history still has both.
     let runs = || -> Vec<String> {
         let folders = std::fs::read_dir(home.path().join("line")).unwrap().flatten();
@@ -110,9 +109,6 @@ fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains(&format!("removed line/{}: the limit is 1 run", first[0])), "{said}");
     assert!(said.contains("line/mine: not removed"), "{said}");
-    // An unreadable run keeps no other run out of the report.
-    assert!(said.contains("skipped in the report of all: line/damaged/run.json"), "{said}");
-    assert!(said.contains("report of 1 run: "), "{said}");
     std::fs::remove_dir_all(&damaged).unwrap();
     assert!(runs().len() == 1 && runs() != first && home.path().join("line/mine").is_dir());
     // Both directions of both measurements, of 2 s each, are in the account.

@@ -214,16 +214,12 @@ fn a_link_prints_only_its_result_to_a_script() {
         let sent = link["sent"]["packets"].as_u64().expect("a number");
         assert!(sent >= 2 || !errors.contains(", 0% packet loss"), "{output}\n{errors}");
     }
-    // With `--meter` and a command that a signal kills: each reading is a line, and the document is
-    // the last line.
-    let arguments = ["--json", "--meter", "--", "sh", "-c", "kill -9 $$"];
+    // A command that a signal kills.
+    let arguments = ["--json", "--", "sh", "-c", "kill -9 $$"];
     let Some((status, output, errors)) = link(name, &arguments) else { return };
     assert_eq!(status, Some(137), "{errors}");
-    let lines: Vec<serde_json::Value> =
-        output.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let (last, readings) = lines.split_last().expect("a document");
-    assert_eq!((&last["exit_status"], &last["signal"]), (&137.into(), &9.into()));
-    assert!(readings.iter().all(|it| it["up"]["backlog"]["bytes"].is_u64()), "{output}");
+    let told: serde_json::Value = serde_json::from_str(&output).expect(&output);
+    assert_eq!((&told["exit_status"], &told["signal"]), (&137.into(), &9.into()));
     let nothing = ["--json", "--", "no-such-command-at-all"];
     let Some((status, output, _)) = link(name, &nothing) else { return };
     assert_eq!((status, output.as_str()), (Some(127), ""));
@@ -387,20 +383,6 @@ fn a_row_per_trial_is_in_the_run_and_in_its_exports() {
         assert_eq!(outcome(&arguments, folder.path()).0, Some(2), "{format}");
         assert!(!folder.path().join("none").exists(), "{format}");
     }
-}
-
-#[test]
-fn the_cache_is_reported_and_pruned() {
-    let folder = folder();
-    run(folder.path(), "run", "10mbit", &["--repeat", "16"]);
-    let usage = |arguments: &[&str]| {
-        let (status, out, errors) = outcome(arguments, folder.path());
-        assert_eq!(status, Some(0), "{errors}");
-        serde_json::from_str::<serde_json::Value>(&out).expect("one document")
-    };
-    assert_eq!(usage(&["cache", "size", "--json"])["trials"], 32);
-    assert_eq!(usage(&["cache", "prune", "--json"])["trials"], 32);
-    assert_eq!(usage(&["cache", "size", "--json"])["trials"], 0);
 }
 
 #[test]

@@ -18,7 +18,6 @@ use std::{fs, io};
 
 use data_encoding::HEXLOWER;
 use ring::digest::{Context, Digest, SHA256, SHA256_OUTPUT_LEN, digest};
-use serde::Serialize;
 use underload_disk::{self as disk, Access, NewFile};
 use underload_record::schema::TrialRecord;
 
@@ -33,63 +32,6 @@ const LAYOUT: u32 = 1;
 const EXTENSION: &str = "trial";
 /// An entry is written in some seconds: an older unfinished file belongs to a killed program.
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Usage {
-    /// The folder, which need not exist.
-    pub folder: PathBuf,
-    pub trials: u64,
-    pub bytes: u64,
-    /// Bytes of the trials, at most.
-    pub most_bytes: u64,
-}
-
-/// Returns the content of the user's cache.
-pub fn usage() -> Result<Usage, CacheError> {
-    usage_of(folder()?)
-}
-
-/// Removes the trials of the user's cache that were written longest ago, until at most `to_bytes`
-/// bytes are left. Returns the removed trials and bytes.
-pub fn prune(to_bytes: u64) -> Result<Usage, CacheError> {
-    prune_in(folder()?, to_bytes)
-}
-
-fn usage_of(folder: PathBuf) -> Result<Usage, CacheError> {
-    let found = existing(&folder)?;
-    let bytes = found.iter().map(|(_, _, size)| size).sum();
-    Ok(Usage { folder, trials: found.len() as u64, bytes, most_bytes: MOST_BYTES })
-}
-
-fn prune_in(folder: PathBuf, to_bytes: u64) -> Result<Usage, CacheError> {
-    let mut found = existing(&folder)?;
-    found.sort();
-    let mut left: u64 = found.iter().map(|(_, _, size)| size).sum();
-    let mut removed = Usage { folder, trials: 0, bytes: 0, most_bytes: MOST_BYTES };
-    for (_, path, size) in found {
-        if left <= to_bytes {
-            break;
-        }
-        match fs::remove_file(&path) {
-            // Another run removed it.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(CacheError::disk("removing", &path)(error));
-            }
-            _ => {}
-        }
-        left = left.saturating_sub(size);
-        removed.trials += 1;
-        removed.bytes += size;
-    }
-    Ok(removed)
-}
-
-fn existing(folder: &Path) -> Result<Vec<(SystemTime, PathBuf, u64)>, CacheError> {
-    match entries(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        found => found.map_err(CacheError::disk("reading", folder)),
-    }
-}
 
 /// `trials` in the user's folder of caches.
 fn folder() -> Result<PathBuf, CacheError> {
@@ -365,30 +307,6 @@ mod tests {
 
     fn open(folder: &Path, program: &str, most_bytes: u64) -> Cache {
         Cache::in_folder(folder.to_owned(), program.to_owned(), most_bytes).expect("a cache")
-    }
-
-    #[test]
-    fn the_oldest_trials_are_removed_and_the_others_counted() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let place = || folder.path().join("trials");
-        let none = usage_of(place()).expect("nothing yet");
-        assert_eq!((none.trials, none.bytes), (0, 0));
-        assert_eq!(prune_in(place(), 0).expect("nothing to do").trials, 0);
-        let variant = variant(SCENARIO);
-        let mut cache = open(&place(), "1", MOST_BYTES);
-        for seed in 0..3 {
-            let key = cache.key(&trial(&variant, seed));
-            cache.store(&key, &data(100)).expect("stored");
-        }
-        std::fs::write(place().join("mine.txt"), "stays").expect("a file");
-        let all = usage_of(place()).expect("usage");
-        assert_eq!(all.trials, 3);
-        let removed = prune_in(place(), all.bytes - 1).expect("pruned");
-        assert_eq!(removed.trials, 1);
-        let left = usage_of(place()).expect("usage");
-        assert_eq!((left.trials, left.bytes), (2, all.bytes - removed.bytes));
-        assert_eq!(prune_in(place(), 0).expect("pruned").trials, 2);
-        assert!(place().join("mine.txt").exists());
     }
 
     #[test]

@@ -90,8 +90,17 @@ impl Request {
     }
 
     /// Returns the command that shapes the device as requested.
-    pub fn command_line(&self) -> String {
-        let mut text = format!("sudo underload shape apply --dev {}", self.device);
+    pub fn apply_command(&self) -> String {
+        format!("sudo underload shape apply{}", self.options())
+    }
+
+    /// Returns the command that prints the file which shapes the device at each start.
+    pub fn write_command(&self, format: &str) -> String {
+        format!("underload shape write {format}{}", self.options())
+    }
+
+    fn options(&self) -> String {
+        let mut text = format!(" --dev {}", self.device);
         for (direction, rate) in self.shaped() {
             let _ = write!(text, " --{direction} {rate}");
         }

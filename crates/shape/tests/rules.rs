@@ -420,7 +420,7 @@ fn permanent_files_name_their_path() {
 fn a_request_is_the_command_that_makes_it() {
     let request = request(None, Some(18), "cake:tins=diffserv4", "docsis");
     assert_eq!(
-        request.command_line(),
+        request.apply_command(),
         "sudo underload shape apply --dev eth0 --down 18mbit --queue cake:tins=diffserv4 \
          --overhead docsis"
     );

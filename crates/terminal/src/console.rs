@@ -179,6 +179,15 @@ pub fn print_json(document: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
     writeln!(out).and_then(|()| out.flush()).context("writing JSON")
 }
 
+/// Prints a document as indented JSON, or else the text about it.
+pub fn print_as(
+    is_json: bool,
+    document: &(impl Serialize + ?Sized),
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    if is_json { print_json(document) } else { print(&text()) }
+}
+
 /// Words that are coloured: bold red, red, yellow, cyan, green.
 const WORDS: [(&str, &str); 9] = [
     ("INVALID", "1;31"),

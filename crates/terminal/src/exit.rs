@@ -38,14 +38,20 @@ impl fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 /// Marks errors as caused by the input.
-pub trait OrBadInput<T> {
+pub trait OrBadInput<T, E> {
     /// Marks the error as caused by the input.
     fn or_bad_input(self) -> anyhow::Result<T>;
+    /// Marks the error as caused by the input if `is_bad_input` says so.
+    fn bad_input_if(self, is_bad_input: impl FnOnce(&E) -> bool) -> anyhow::Result<T>;
 }
 
-impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
+impl<T, E: Into<anyhow::Error>> OrBadInput<T, E> for Result<T, E> {
     fn or_bad_input(self) -> anyhow::Result<T> {
         self.map_err(bad_input)
+    }
+
+    fn bad_input_if(self, is_bad_input: impl FnOnce(&E) -> bool) -> anyhow::Result<T> {
+        self.map_err(|error| if is_bad_input(&error) { bad_input(error) } else { error.into() })
     }
 }
 

@@ -13,6 +13,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Returns a parser of times from `low` to `high`, such as from `1s` to `1h`.
+pub fn from_to(
+    low: &'static str,
+    high: &'static str,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| match duration(text)? {
+        time if duration(low)? <= time && time <= duration(high)? => Ok(time),
+        _ => Err(format!("expected {low} to {high}")),
+    }
+}
+
 /// Parses a rate such as `20mbit`, in bit/s.
 pub fn rate(text: &str) -> Result<u64, String> {
     match Kind::Rate.read(text) {
@@ -66,6 +77,10 @@ mod tests {
         assert_eq!((size("2GB").unwrap(), size("1GiB").unwrap()), (2_000_000_000, 1 << 30));
         assert_eq!(size("256KiB").unwrap(), 262_144);
         assert!(size("5").is_err() && size("GB").is_err());
+        let minutes = from_to("1min", "1h");
+        assert_eq!(minutes("60s"), Ok(Duration::from_mins(1)));
+        assert_eq!(minutes("59s"), Err("expected 1min to 1h".to_owned()));
+        assert!(minutes("2h").is_err() && minutes("5").is_err());
         assert_eq!((percent("12.5").unwrap(), percent("12.5%").unwrap()), (12.5, 12.5));
         assert_eq!(threads("2").map(NonZeroUsize::get), Ok(2));
         assert_eq!(threads("0"), Err("expected 1 or more".to_owned()));

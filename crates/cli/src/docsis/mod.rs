@@ -13,7 +13,7 @@ use underload_docsis::check::{Finding, Rule, Severity, check};
 use underload_docsis::mic::Secret;
 use underload_docsis::modem::{FlowBuffer, Modem};
 use underload_docsis::{Config, Limits, text};
-use underload_terminal::console::{count, note, print, print_json, warning};
+use underload_terminal::console::{count, note, print, print_as, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 
 use crate::replay::output::refuse_input;
@@ -240,11 +240,8 @@ impl Check {
         let bytes = files::read(file, Limits::default().bytes)?;
         let secret = secret(self.secret_file.as_deref())?;
         let findings = check(&bytes, secret.as_ref());
-        if self.json {
-            print_json(&findings)?;
-        } else {
-            findings.iter().try_for_each(|finding| print(&format!("{finding}\n")))?;
-        }
+        let lines = || findings.iter().map(|finding| finding.to_string() + "\n").collect();
+        print_as(self.json, &findings, lines)?;
         let number =
             |severity| findings.iter().filter(|f: &&Finding| f.severity == severity).count();
         let counts = [Severity::Error, Severity::Warning, Severity::Note]
@@ -272,11 +269,8 @@ impl Try {
             .or_bad_input()?;
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
         let buffers = modem.buffers(&config);
-        if self.json {
-            print_json(&buffers)?;
-        } else if !buffers.is_empty() {
-            print(&table(&buffers))?;
-        }
+        let shown = || if buffers.is_empty() { String::new() } else { table(&buffers) };
+        print_as(self.json, &buffers, shown)?;
         if buffers.is_empty() {
             bail!("{}: no upstream service flow (24) that could get a buffer", self.file.display());
         }

@@ -145,11 +145,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     )
     .context("no candidate: --limit leaves no buffer to try")?;
     write(&directory, &recommendation)?;
-    if arguments.json {
-        console::print_json(&recommendation)?;
-    } else {
-        console::print(&recommendation.to_string())?;
-    }
+    console::print_as(arguments.json, &recommendation, || recommendation.to_string())?;
     note!("settings, picture and run: {path}");
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! `--every`: repeats a measurement; one directory contains all runs.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
@@ -9,17 +8,14 @@ use underload_aqm::rng::Rng;
 use underload_disk::{self as disk, Access};
 use underload_line::series::{Keeper, Rhythm};
 use underload_probe::network::Line;
-use underload_report::{load, one_line, write_report};
+use underload_report::one_line;
 use underload_store::RunDir;
-use underload_terminal::console::{count, note, warning};
+use underload_terminal::console::{note, warning};
 use underload_terminal::interrupt::Interrupt;
 
 use super::arguments::Arguments;
 use super::{foreign, once, show_notice};
 use crate::present::refuse_occupied;
-
-/// The directory's report shows this number of runs, the newest.
-const SHOWN: usize = 60;
 
 /// Measures until interrupted or `--times` is reached. A failed measurement is reported and does
 /// not end the series: the server may be reachable again at the next one. An interruption is an
@@ -33,7 +29,10 @@ pub fn run(
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
-    check_ours(&directory)?;
+    // A series writes files of its own into the directory.
+    if !Keeper::is_series(&directory) {
+        refuse_occupied(RunDir::check_vacant(&directory))?;
+    }
     let created = disk::create_directory(&directory, Access::Usual);
     created.with_context(|| directory.display().to_string())?;
     let seed = seed();
@@ -52,7 +51,6 @@ pub fn run(
         }
     }
     let (mut done, mut failed) = (0, 0);
-    let mut unreadable = BTreeSet::new();
     let mut courtesy = arguments.courtesy.courtesy(arguments.dev.as_deref());
     courtesy.unless_metered = unless_metered;
     courtesy.is_load_fixed = foreign::is_wanted(&arguments.host);
@@ -74,8 +72,6 @@ pub fn run(
         }
         done += 1;
         series.prune();
-        report(&directory, &mut unreadable)
-            .unwrap_or_else(|error| warning!("no report of all runs: {error:#}"));
         if !was_interrupted && arguments.times.is_some_and(|times| done >= times) {
             return judge(done, failed);
         }
@@ -114,51 +110,9 @@ fn wait_until(next: Instant, interrupt: &Interrupt) {
     }
 }
 
-/// Refuses a directory with other content than runs, because the series writes a report into it.
-fn check_ours(directory: &Path) -> anyhow::Result<()> {
-    let has_runs = runs_in(directory).is_ok_and(|runs| !runs.is_empty());
-    if has_runs || Keeper::is_series(directory) {
-        Ok(())
-    } else {
-        refuse_occupied(RunDir::check_vacant(directory))
-    }
-}
-
 /// Fails if every measurement failed.
 fn judge(done: u64, failed: u64) -> anyhow::Result<()> {
     ensure!(failed < done, "of {done} measurements none succeeded");
-    Ok(())
-}
-
-/// Returns the run directories in a directory, oldest first.
-fn runs_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let is_run = |path: &PathBuf| path.join("run.json").is_file();
-    let mut paths: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(is_run).collect();
-    paths.sort();
-    Ok(paths)
-}
-
-/// Writes `report.html` about the newest readable runs. Reports each unreadable run once.
-fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
-    let paths = runs_in(directory)?;
-    let mut runs = Vec::new();
-    for path in &paths[paths.len().saturating_sub(SHOWN)..] {
-        match load(&[path]) {
-            Ok(loaded) => runs.extend(loaded),
-            Err(error) if unreadable.insert(path.clone()) => {
-                let error = anyhow::Error::new(error);
-                warning!("{}", one_line(&format!("skipped in the report of all: {error:#}")));
-            }
-            Err(_) => {}
-        }
-    }
-    if runs.is_empty() {
-        return Ok(());
-    }
-    let page = write_report(directory, &runs)?;
-    note!("report of {}: {}", count(runs.len(), "run"), page.display());
     Ok(())
 }
 

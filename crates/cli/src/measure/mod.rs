@@ -162,12 +162,9 @@ fn stored(
 /// Writes `findings.json` and the report; prints table and verdict, or one JSON document.
 fn show(measured: &Measured, show: Show) -> anyhow::Result<()> {
     let (runs, page) = measured.write_files()?;
-    if show.json {
-        console::print_json(measured)?;
-    } else {
-        let verdict: String = measured.verdict.iter().map(|line| plain_text(line) + "\n").collect();
-        console::print(&format!("{}\n{verdict}", table(&runs)))?;
-    }
+    let verdict = measured.verdict.iter().map(|line| plain_text(line) + "\n");
+    let text = || format!("{}\n{}", table(&runs), verdict.collect::<String>());
+    console::print_as(show.json, measured, text)?;
     note!("report: {}", page.display());
     if show.open {
         open_in_desktop(&page);

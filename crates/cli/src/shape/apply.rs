@@ -73,7 +73,7 @@ pub(super) struct Change {
     #[arg(long, conflicts_with = "within")]
     yes: bool,
     /// The time after which the change is undone unless it is confirmed.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = within)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::from_to("1s", "1h"))]
     within: Duration,
 }
 
@@ -141,7 +141,8 @@ impl Change {
             may_replace: self.replace,
             lasts: if self.yes { Lasts::Confirmed } else { Lasts::UnlessConfirmed(self.within) },
         };
-        let confirmation = applied(session.apply(request, settings))?;
+        let confirmation = session.apply(request, settings);
+        let confirmation = confirmation.bad_input_if(ApplyError::is_refusal)?;
         for device in &confirmation.cleaned {
             warning!("warning: {device}: an earlier change was not confirmed, and is now undone");
         }
@@ -169,14 +170,15 @@ impl Arguments {
 impl WriteArguments {
     pub fn run(&self) -> anyhow::Result<()> {
         let request = self.shaping.request()?;
-        let device = known(Snapshot::take(&request.device))?.device;
+        let device =
+            Snapshot::take(&request.device).bad_input_if(SnapshotError::is_refusal)?.device;
         console::print(&self.format.write(&request, &device).or_bad_input()?)
     }
 }
 
 /// Prints the commands that would shape the device.
 fn dry_run(request: &Request) -> anyhow::Result<()> {
-    let snapshot = known(Snapshot::take(&request.device))?;
+    let snapshot = Snapshot::take(&request.device).bad_input_if(SnapshotError::is_refusal)?;
     request.check(snapshot.port_rate()).or_bad_input()?;
     let commands = plan::shape(request, &snapshot.device, snapshot.ingress.is_some());
     let commands = commands.or_bad_input()?;
@@ -248,27 +250,4 @@ fn lines() -> Receiver<()> {
         }
     });
     receiver
-}
-
-/// Marks a request that cannot be met as bad input.
-pub(super) fn applied<T>(outcome: Result<T, ApplyError>) -> anyhow::Result<T> {
-    match outcome {
-        Err(ApplyError::Snapshot(error)) => known(Err(error)),
-        Err(error @ (ApplyError::Request(_) | ApplyError::Refused(_))) => Err(error).or_bad_input(),
-        outcome => Ok(outcome?),
-    }
-}
-
-/// Marks an unknown device as bad input.
-pub(super) fn known<T>(outcome: Result<T, SnapshotError>) -> anyhow::Result<T> {
-    match outcome {
-        Err(error @ SnapshotError::NoDevice { .. }) => Err(error).or_bad_input(),
-        outcome => Ok(outcome?),
-    }
-}
-
-fn within(text: &str) -> Result<Duration, String> {
-    let bounds = Duration::from_secs(1)..=Duration::from_hours(1);
-    let time = quantity::duration(text)?;
-    if bounds.contains(&time) { Ok(time) } else { Err("expected 1s to 1h".to_owned()) }
 }

@@ -9,13 +9,13 @@ use underload_aqm::rate::Rate;
 use underload_probe::survey::{Echo, Echoes};
 use underload_record::schema::{Direction, PerDirection};
 use underload_shape::auto::{Answer, Bounds};
-use underload_shape::machine::{FollowedLine, Session, Snapshot, now_ms};
+use underload_shape::machine::{FollowedLine, Session, Snapshot, SnapshotError, now_ms};
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
-use super::apply::{Change, Queueing, known};
+use super::apply::{Change, Queueing};
 use super::require_rights;
 
 #[derive(Debug, Args)]
@@ -87,7 +87,7 @@ impl Arguments {
         require_rights("auto")?;
         let interrupt = Interrupt::watch()?;
         let echoes = echoes(&self.reflector)?;
-        let device = known(Snapshot::take(&self.dev))?.device;
+        let device = Snapshot::take(&self.dev).bad_input_if(SnapshotError::is_refusal)?.device;
         let session = Session::open()?;
         self.change.apply(&request, &session, &interrupt)?;
         let name = device.name.clone();

@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 fn confirm(device: Option<&str>) -> anyhow::Result<()> {
     require_rights("confirm")?;
-    let record = undone(Session::open()?.confirm(device))?;
+    let record = Session::open()?.confirm(device).bad_input_if(UndoError::is_refusal)?;
     console::print(&format!(
         "{0}: confirmed; `underload shape off --dev {0}` restores what was there before\n",
         record.device
@@ -95,26 +95,11 @@ fn confirm(device: Option<&str>) -> anyhow::Result<()> {
 
 fn off(device: Option<&str>) -> anyhow::Result<()> {
     require_rights("off")?;
-    let (record, difference) = undone(Session::open()?.off(device))?;
+    let (record, difference) = Session::open()?.off(device).bad_input_if(UndoError::is_refusal)?;
     if let Some(difference) = difference {
         warning!("warning: {difference}");
     }
     console::print(&format!("{}: not shaped any more\n", record.device))
-}
-
-/// Marks an unknown device as bad input.
-fn undone<T>(outcome: Result<T, UndoError>) -> anyhow::Result<T> {
-    match outcome {
-        Err(
-            error @ (UndoError::Nothing
-            | UndoError::Other { .. }
-            | UndoError::Several { .. }
-            | UndoError::Snapshot(underload_shape::machine::SnapshotError::NoDevice {
-                ..
-            })),
-        ) => Err(error).or_bad_input(),
-        outcome => Ok(outcome?),
-    }
 }
 
 /// Refuses a user who may not change the queues of devices.

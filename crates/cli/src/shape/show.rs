@@ -29,7 +29,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "every"])]
     prometheus: Option<PathBuf>,
     /// Shows the present rates again and again, until Ctrl-C.
-    #[arg(long, value_name = "TIME", value_parser = interval)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::from_to("100ms", "1h"))]
     every: Option<Duration>,
 }
 
@@ -44,11 +44,7 @@ impl Arguments {
         }
         let Some(every) = self.every else {
             let overview = overview(None)?;
-            return if self.json {
-                console::print_json(&overview)
-            } else {
-                console::print(&overview.to_text())
-            };
+            return console::print_as(self.json, &overview, || overview.to_text());
         };
         let interrupt = Interrupt::watch()?;
         let mut before: Option<(Instant, Overview)> = None;
@@ -74,10 +70,4 @@ fn sleep(time: Duration, interrupt: &Interrupt) {
         let left = end.saturating_duration_since(Instant::now());
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let bounds = Duration::from_millis(100)..=Duration::from_hours(1);
-    let time = quantity::duration(text)?;
-    if bounds.contains(&time) { Ok(time) } else { Err("expected 100ms to 1h".to_owned()) }
 }

@@ -1,6 +1,5 @@
 //! `underload shape suggest`: tries rates and queues on the real line, and chooses by one rule.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,24 +7,21 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
-use underload_disk::{self as disk, Access};
 use underload_line::{Place, Request as Measurement};
 use underload_probe::preset::{Knobs, LoadDirections, Preset};
 use underload_record::schema::{Direction, PerDirection};
 use underload_report::{load, write_report};
-use underload_shape::machine::{Session, Snapshot, Temporary};
-use underload_shape::permanent::Format;
+use underload_shape::machine::{ApplyError, Session, Snapshot, SnapshotError, Temporary};
 use underload_shape::request::{Overhead, Request};
 use underload_shape::suggest::{
     Choice, INSIDE_MORE_MS, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial,
     before_and_after,
 };
 use underload_terminal::console::{self, note};
-use underload_terminal::exit::{OrBadInput as _, refuse};
+use underload_terminal::exit::OrBadInput as _;
 use underload_terminal::interrupt::Interrupt;
-use underload_terminal::quantity::{duration, size};
+use underload_terminal::quantity::{from_to, size};
 
-use super::apply::{applied, known};
 use super::require_rights;
 use crate::measure::{self, ServerOptions, worded};
 
@@ -36,12 +32,12 @@ Measures the line as it is, idle and loaded down and up. Each direction whose lo
 90, 85 and 75 % of what it carried, until two measurements find a share good. Later queues are tried
 only where they could keep a larger share.
 Each trial is undone by itself, also after Ctrl-C or a kill. Nothing is shaped in the end: the
-command that does so is printed, and the file for each start of the machine.
+command that does so is printed, and the one that prints a file for each start of the machine.
 
 Examples:
   sudo underload shape suggest example.net --dev eth0
-  sudo underload shape suggest example.net --dev wan --overhead docsis --format openwrt
-  sudo underload shape suggest example.net --dev eth0 --budget 300MB --save shape-eth0.service")]
+  sudo underload shape suggest example.net --dev wan --overhead docsis
+  sudo underload shape suggest example.net --dev eth0 --budget 300MB")]
 pub struct Arguments {
     /// A host with `underload serve`: a name or an address, with :PORT unless it is 4862.
     host: String,
@@ -52,7 +48,8 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
     budget: u64,
     /// Latency that the load may add beside itself.
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10ms",
+        value_parser = from_to("1ms", "1s"))]
     limit: Duration,
     /// A queue to try; several are tried in their order [default: cake, fq-codel, fq-pie].
     #[arg(long = "queue", value_name = "SPEC")]
@@ -63,14 +60,9 @@ pub struct Arguments {
     /// Replaces a shaper that underload did not set up while it tries.
     #[arg(long, hide_short_help = true)]
     replace: bool,
-    /// The kind of the file: systemd, networkd, openwrt or tc.
-    #[arg(long, value_name = "FORMAT", default_value = "systemd", value_parser = Format::parse)]
-    format: Format,
-    /// Writes the file here instead of printing it.
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
     /// Length of each load [default: 5s].
-    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = from_to("100ms", "1min"))]
+    #[arg(hide_short_help = true)]
     duration: Option<Duration>,
     #[command(flatten)]
     server: ServerOptions,
@@ -81,10 +73,8 @@ pub struct Arguments {
 
 /// The queues that are tried, the one with the fewest commands first.
 const QUEUES: [&str; 3] = ["cake", "fq-codel", "fq-pie"];
-/// After this time a trial is undone whatever happens.
+/// After this time a trial is undone whatever happens: the longest load, twice, must fit into it.
 const TRIAL_MAX: Duration = Duration::from_mins(30);
-/// The longest load of a measurement: twice this time must fit into [`TRIAL_MAX`].
-const LOAD_MAX: Duration = Duration::from_mins(1);
 /// Measurements of a direction while this machine is too busy for one.
 const ATTEMPTS: usize = 3;
 const BOTH: PerDirection<bool> = PerDirection::new(true, true);
@@ -98,7 +88,7 @@ impl Arguments {
         require_rights("suggest")?;
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
-        let snapshot = known(Snapshot::take(&self.dev))?;
+        let snapshot = Snapshot::take(&self.dev).bad_input_if(SnapshotError::is_refusal)?;
         let queues = self.usable(queues, &session, &snapshot)?;
         let folder = self.folder();
         let mut line = Line { arguments: self, interrupt: &interrupt, folder: &folder, moved: 0 };
@@ -130,21 +120,12 @@ impl Arguments {
                  line carries, so packets wait somewhere else (Wi-Fi, or behind the line)",
                 self.dev
             ),
-            Outcome::Shape(choice) => self.suggest(before, &choice, &queues, &snapshot),
+            Outcome::Shape(choice) => self.suggest(before, &choice, &queues),
         }
     }
 
     /// Refuses what could not be used at the end.
     fn check(&self, queues: &[Spec]) -> anyhow::Result<()> {
-        if let Some(path) = self.save.as_deref().filter(|path| path.exists()) {
-            refuse!("--save {}: the file exists", path.display());
-        }
-        if self.limit.is_zero() || self.limit > Duration::from_secs(1) {
-            refuse!("--limit: expected up to 1s, and more than 0");
-        }
-        if self.duration.is_some_and(|load| load > LOAD_MAX) {
-            refuse!("--duration: expected at most {} s", LOAD_MAX.as_secs());
-        }
         for queue in queues {
             let rates = PerDirection::new(Some(FAST), Some(FAST));
             self.request(queue, rates).check(None).or_bad_input()?;
@@ -177,7 +158,10 @@ impl Arguments {
         let mut usable = Vec::new();
         for queue in queues {
             let request = self.request(&queue, PerDirection::new(rate, rate));
-            match applied(session.lacks(&request, self.replace, TRIAL_MAX))? {
+            match session
+                .lacks(&request, self.replace, TRIAL_MAX)
+                .bad_input_if(ApplyError::is_refusal)?
+            {
                 None => usable.push(queue),
                 Some(lacking) => note!("not tried: {lacking}"),
             }
@@ -207,45 +191,27 @@ impl Arguments {
         }
     }
 
-    /// Prints the results before and after, and the command that makes the choice permanent.
+    /// Prints the results before and after, and the commands that make the choice permanent.
     fn suggest(
         &self,
         before: PerDirection<Option<Reading>>,
         choice: &Choice,
         queues: &[Spec],
-        snapshot: &Snapshot,
     ) -> anyhow::Result<()> {
         let request = self.request(&queues[choice.queue], choice.rates);
         let names = queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let limit_ms = self.limit.as_secs_f64() * 1e3;
-        let mut text = before_and_after(&before, Some(choice));
-        let _ = writeln!(
-            text,
-            "The rule: the largest of 95, 90, 85 and 75 % of the goodput whose p99 under load is \
+        console::print(&format!(
+            "{}The rule: the largest of 95, 90, 85 and 75 % of the goodput whose p99 under load is \
              at most {limit_ms:.0} ms above idle beside the load, and {:.0} ms inside it, in \
              {PASSES} measurements; of the queues {names} the one with the larger share, else the \
-             first.\n\nNow, until the machine restarts:\n  {}\n",
+             first.\n\nNow, until the machine restarts:\n  {}\n\n\
+             A file for each start of the machine, for systemd, networkd, openwrt or tc:\n  {}\n",
+            before_and_after(&before, Some(choice)),
             limit_ms + INSIDE_MORE_MS,
-            request.command_line()
-        );
-        let file = self.format.write(&request, &snapshot.device);
-        match (file, &self.save) {
-            // The measurements are worth more than the file.
-            (Err(error), _) => {
-                let _ = writeln!(text, "No file for each start: {error}");
-            }
-            (Ok(file), Some(path)) => {
-                let saved = disk::write_new(path, file.as_bytes(), Access::Usual);
-                console::print(&text)?;
-                saved.with_context(|| format!("--save {}", path.display()))?;
-                note!("written: {}; its first lines say where it belongs", path.display());
-                return Ok(());
-            }
-            (Ok(file), None) => {
-                let _ = writeln!(text, "At each start of the machine:\n\n{}", file.trim_end());
-            }
-        }
-        console::print(&text)
+            request.apply_command(),
+            request.write_command("systemd")
+        ))
     }
 }
 
@@ -283,8 +249,9 @@ impl Line<'_> {
             self.check_budget(&trial, first.moved)?;
             let queue = &queues[trial.queue];
             let request = self.arguments.request(queue, trial.rates);
-            let change =
-                applied(Temporary::apply(session, &request, self.arguments.replace, TRIAL_MAX))?;
+            let replace = self.arguments.replace;
+            let change = Temporary::apply(session, &request, replace, TRIAL_MAX)
+                .bad_input_if(ApplyError::is_refusal)?;
             let label = trial.label(queue);
             note!("trying {label}");
             let measured = self.measure(trial.loads, &label);

@@ -17,7 +17,7 @@ use underload_probe::preset::{Knobs, Preset};
 use underload_record::history::{CONTRAST_CONFIDENCE, Contrast, Followed, RUNS_MIN, Windows};
 use underload_record::schema::{Direction, PerDirection, TrialRecord};
 use underload_report::{HistoryPage, history_page, plain_text, replace_page, significant};
-use underload_shape::machine::{self, Lasts, Session, Temporary};
+use underload_shape::machine::{self, ApplyError, Lasts, Session, Temporary};
 use underload_shape::request::Request;
 use underload_shape::trial::{Hour, Log, Plan, Position, SLOTS_MAX, SLOTS_MIN, Settings};
 use underload_store::RunDir;
@@ -26,7 +26,7 @@ use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, refuse};
 use underload_terminal::interrupt::Interrupt;
 
-use super::apply::{Shaping, applied};
+use super::apply::Shaping;
 use super::require_rights;
 use crate::measure::{self, CourtesyOptions, ServerOptions, worded};
 use crate::present::refuse_occupied;
@@ -92,10 +92,11 @@ impl Arguments {
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
         let plan = || Plan { start_s: now_s(), slots, seed: measure::seed() };
-        let new = || Settings::new(plan(), measurement.shown_host(), request.command_line());
+        let new = || Settings::new(plan(), measurement.shown_host(), request.apply_command());
         // Shapes for an instant, so that a device that cannot be shaped is refused now.
         let try_shaping = || -> anyhow::Result<()> {
-            Ok(applied(Temporary::apply(&session, &request, self.replace, SLACK))?.end()?)
+            let change = Temporary::apply(&session, &request, self.replace, SLACK);
+            Ok(change.bad_input_if(ApplyError::is_refusal)?.end()?)
         };
         let is_new = !directory.join(FILE).exists();
         if is_new {
@@ -204,7 +205,7 @@ impl Trial<'_> {
     /// Refuses to continue a trial of something else.
     fn check_settings(&self, host: &str) -> anyhow::Result<()> {
         let Settings { host: old_host, shaping: old, .. } = &self.log.settings;
-        let new = self.request.command_line();
+        let new = self.request.apply_command();
         if *old != new || old_host != host {
             refuse!(
                 "{}: its trial is of `{old}` with {old_host}, not of `{new}` with {host}: choose \
@@ -262,7 +263,7 @@ impl Trial<'_> {
         let at_most = Duration::from_secs(left_s.unsigned_abs()) + SLACK;
         let apply =
             || Temporary::apply(self.session, self.request, self.arguments.replace, at_most);
-        let change = is_shaped.then(|| applied(apply())).transpose()?;
+        let change = is_shaped.then(apply).transpose().bad_input_if(ApplyError::is_refusal)?;
         if !self.log.has(slot)
             && let Some(hour) = self.measure(slot, is_shaped)?
         {
@@ -341,7 +342,7 @@ impl Trial<'_> {
         }
         let (may_replace, lasts) = (self.arguments.replace, Lasts::Confirmed);
         let settings = machine::Settings { may_replace, lasts };
-        applied(self.session.apply(self.request, settings))?;
+        self.session.apply(self.request, settings).bad_input_if(ApplyError::is_refusal)?;
         console::print(&format!(
             "{device}: the shaper stays on until the machine restarts; `underload shape write` \
              prints a file for each start, `underload shape off` removes it.\n"

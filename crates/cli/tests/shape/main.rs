@@ -490,7 +490,6 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
         (&[&["suggest", "127.0.0.1:1", "--dev", "vv"][..], &queue].concat(), 2, "vv"),
         (&["suggest", "127.0.0.1:1", "--dev", "v0", "--limit", "0s"].to_vec(), 2, "--limit"),
         (&["suggest", "a", "--dev", "v0", "--queue", "bode"].to_vec(), 2, "no Linux queue `bode`"),
-        (&["suggest", "a", "--dev", "v0", "--save", &path(&file)].to_vec(), 2, "the file exists"),
         // The command has tried the queue by then.
         (&[&["suggest", "127.0.0.1:1", "--dev", "v0"][..], &queue].concat(), 1, "127.0.0.1:1"),
         (&[&["trial", "a", "--dev", "v0", "--hours", "5"][..], &up].concat(), 2, "12 hours"),
@@ -723,8 +722,9 @@ fn the_suggestion_cures_a_bloated_modem_and_an_aborted_search_leaves_nothing() {
     let Some(kernel) = guest::kernel(test) else { return };
     let script = format!(
         "program={PROGRAM_PATH}\n{BLOATED_MODEM}{SEARCHES}\
-         suggest --save /run/unit > /run/said 2> /run/notes || cat /run/said /run/notes\n\
-         cat /run/said /run/unit\nsame whole\n\
+         suggest > /run/said 2> /run/notes || cat /run/said /run/notes\n\
+         cat /run/said\n\
+         eval \"$(sed -n 's/^  \\(underload shape write .*\\)/\\1/p' /run/said)\"\nsame whole\n\
          eval \"$(sed -n 's/^  sudo \\(underload shape apply .*\\)/\\1 --yes/p' /run/said)\"\n\
          measure\nunderload shape off\nsame off\n\
          begin\nkill -TERM $search\nwait $search\nsame Ctrl-C\n\

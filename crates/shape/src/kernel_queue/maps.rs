@@ -1,6 +1,6 @@
 //! The maps of a loaded BPF object, as `bpftool -j` prints them, and the commands that use them.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 use underload_tc::Command;
@@ -48,6 +48,30 @@ pub struct Report {
     pub counts: Counts,
     pub waiting: Backlog,
     pub law: serde_json::Map<String, serde_json::Value>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, queue, counts, waiting, law } = self;
+        let megabytes = counts.sent_bytes as f64 / 1e6;
+        let longest_ms = counts.longest_sojourn_ns as f64 / 1e6;
+        writeln!(
+            f,
+            "{device}: {queue}\n  {} packets sent ({megabytes:.1} MB), longest wait \
+             {longest_ms:.1} ms; {} waiting\n  dropped: {} on arrival by the queue, {} on arrival \
+             when full, {} after waiting",
+            counts.sent, waiting.packets, counts.early, counts.full, counts.late
+        )?;
+        let number = |name: &str| law.get(name).and_then(serde_json::Value::as_u64);
+        if let Some(exempted) = number("exempted") {
+            writeln!(f, "  {exempted} sent late, because they were among the last")?;
+        }
+        if let Some(probability_q56) = number("probability_q56") {
+            let probability = probability_q56 as f64 / 2_f64.powi(56);
+            writeln!(f, "  probability of a drop {probability:.6}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Counts of packets; a field is one of `struct counts` in the C files.

@@ -82,6 +82,15 @@ pub enum KernelQueueError {
     Tool(#[from] ToolError),
 }
 
+impl KernelQueueError {
+    /// Whether the device does not fit the request, so that another one has to be made.
+    pub fn is_refusal(&self) -> bool {
+        use KernelQueueError::{Absent, Foreign, NoDevice, Present};
+
+        matches!(self, NoDevice { .. } | Foreign { .. } | Present { .. } | Absent { .. })
+    }
+}
+
 impl From<SnapshotError> for KernelQueueError {
     fn from(error: SnapshotError) -> Self {
         match error {

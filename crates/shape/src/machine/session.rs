@@ -75,6 +75,16 @@ pub enum ApplyError {
     Temporary(Box<TemporaryError>),
 }
 
+impl ApplyError {
+    /// Whether the request cannot be met on this machine, so that another one has to be made.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Snapshot(error) => error.is_refusal(),
+            error => matches!(error, Self::Request(_) | Self::Refused(_)),
+        }
+    }
+}
+
 impl From<TemporaryError> for ApplyError {
     fn from(error: TemporaryError) -> Self {
         Self::Temporary(Box::new(error))
@@ -113,6 +123,16 @@ pub enum UndoError {
     Other { device: String, shaped: String },
     #[error("underload shapes several devices: --dev with one of {shaped}")]
     Several { shaped: String },
+}
+
+impl UndoError {
+    /// Whether the named device, or the only one, is not shaped.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Snapshot(error) => error.is_refusal(),
+            error => matches!(error, Self::Nothing | Self::Other { .. } | Self::Several { .. }),
+        }
+    }
 }
 
 /// A device that underload shapes, as it is now.

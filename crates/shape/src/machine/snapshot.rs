@@ -21,6 +21,13 @@ pub enum SnapshotError {
     Printed(#[from] PrintedError),
 }
 
+impl SnapshotError {
+    /// Whether the machine has no device of the name.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::NoDevice { .. })
+    }
+}
+
 /// A device, its queues and its filters of received packets.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
