@@ -164,15 +164,15 @@ fn all_lost(subject: &Subject<'_>) -> Option<String> {
     Some(format!("With {called} all {sent}{} under load were lost.", subject.of_probe(load)))
 }
 
-/// Names the variants without a working latency, if others have one.
+/// Names the variants without a working latency, if others have one or lost all their probes.
 fn without_latency(own: &[&Subject<'_>]) -> Option<String> {
-    let (with, others): (Vec<&Subject<'_>>, Vec<&Subject<'_>>) =
-        own.iter().copied().partition(|subject| working(subject).is_some());
-    let others = others.iter().filter(|subject| vanished(subject).is_none());
-    let names: Vec<String> = others.map(|subject| subject.called()).collect();
+    let is_without =
+        |subject: &&&Subject<'_>| working(subject).is_none() && vanished(subject).is_none();
+    let names: Vec<String> = own.iter().filter(is_without).map(|it| it.called()).collect();
     // Steps of a measured line may have no load.
-    let is_known = with.first()?.run.record.world != World::Measured && !names.is_empty();
-    is_known.then(|| format!("Without a working latency: {}.", claims::list(&names)))
+    let is_measured = own.first()?.run.record.world == World::Measured;
+    let is_told = !is_measured && !names.is_empty() && names.len() < own.len();
+    is_told.then(|| format!("Without a working latency: {}.", claims::list(&names)))
 }
 
 /// Returns `12 % of its probes were lost`; `None` if the loss is negligible.
