@@ -133,7 +133,8 @@ impl Imported {
         let first_text = |text: fn(&Self) -> &String| parts.first().map(text).cloned();
         let text = |of| first_text(of).unwrap_or_default();
         let (tool, name) = (text(|part| &part.tool), text(|part| &part.name));
-        let title = match text(|part| &part.title).as_str() {
+        let label = text(|part| &part.title);
+        let title = match label.as_str() {
             "" => format!("imported from {tool}"),
             title => format!("{title} (imported from {tool})"),
         };
@@ -147,6 +148,7 @@ impl Imported {
             scenario: ScenarioRecord { name, title: title.clone(), ..ScenarioRecord::default() },
             world: World::Measured,
             complete: true,
+            label,
             host: HostFacts { started, duration_s: end_ns as f64 / 1e9, ..HostFacts::default() },
             ..RunRecord::default()
         };

@@ -36,7 +36,7 @@ impl Sentence {
 pub(crate) fn sentences(own: &[&Subject<'_>]) -> Vec<Sentence> {
     let Some(first) = own.first() else { return Vec::new() };
     let record = &first.run.record;
-    let speaker = Speaker { own, record };
+    let speaker = Speaker { own, record, comparisons: &record.comparisons };
     let claims = comparison::claims(&record.comparisons);
     let mut all: Vec<Sentence> = claims
         .iter()
@@ -60,6 +60,18 @@ pub(crate) fn sentences(own: &[&Subject<'_>]) -> Vec<Sentence> {
 struct Speaker<'a> {
     own: &'a [&'a Subject<'a>],
     record: &'a RunRecord,
+    comparisons: &'a [Comparison],
+}
+
+/// Returns the sentences of comparisons of later runs with the first, whose subjects `own` are. What
+/// they rest on is said unless the sentences of the first run say it.
+pub(crate) fn of_later_runs(own: &[&Subject<'_>], comparisons: &[Comparison]) -> Vec<Sentence> {
+    let Some(first) = own.first() else { return Vec::new() };
+    let record = &first.run.record;
+    let speaker = Speaker { own, record, comparisons };
+    let claims = comparison::claims(comparisons);
+    let basis = speaker.basis().filter(|_| record.comparisons.is_empty());
+    claims.iter().map(|claim| speaker.sentence(claim)).chain(basis).map(Sentence::plain).collect()
 }
 
 impl Speaker<'_> {
@@ -146,13 +158,19 @@ impl Speaker<'_> {
         }
     }
 
+    fn is_of_later_runs(&self) -> bool {
+        !std::ptr::eq(self.comparisons, self.record.comparisons.as_slice())
+    }
+
     /// Describes one change on several lines: on how many it lowers the value, and where it does not.
     fn same_change(&self, all: &[&Comparison]) -> String {
         let Some(first) = all.first() else { return String::new() };
         let what = self.what(first);
         let named = |of: fn(&Comparison) -> &str| common(all.iter().map(|it| of(it)));
         let (variant, baseline) = (named(|it| &it.variant), named(|it| &it.baseline));
+        let is_later = self.is_of_later_runs();
         let subject = match (variant.as_str(), settings::in_words(&first.settings)) {
+            _ if is_later => format!("In later runs the {what}"),
             ("", words) if words.is_empty() => format!("The {what}"),
             ("", words) => format!("With {words} the {what}"),
             (variant, _) => format!("With {variant} the {what}"),
@@ -162,6 +180,7 @@ impl Speaker<'_> {
         let against = match (says, baseline.as_str()) {
             (Some(words), "") => format!(" than that of {words}"),
             (Some(words), same) => format!(" than that of {words} with {same}"),
+            (None, _) if is_later => " than in the first".to_owned(),
             (None, "") => String::new(),
             (None, same) => format!(" than with {same}"),
         };
@@ -290,7 +309,7 @@ impl Speaker<'_> {
 
     /// Says once what all comparisons are of, and what they rest on; `None` without comparisons.
     fn basis(&self) -> Option<String> {
-        let comparisons = &self.record.comparisons;
+        let comparisons = self.comparisons;
         let first = comparisons.first()?;
         let same: Vec<&&Subject<'_>> =
             self.own.iter().filter(|it| repeats_itself(&it.trials().collect::<Vec<_>>())).collect();
@@ -327,10 +346,15 @@ impl Speaker<'_> {
                      with {confidence} %{real}"
                 ));
             }
-            None if is_random => words.push(format!(
-                "{} each: run with `--repeat {REPEATS}` to see how sure this is",
-                if most == 1 { "One trial".to_owned() } else { each }
-            )),
+            None if is_random => {
+                let each = if most == 1 { "One trial".to_owned() } else { each };
+                let how = if self.record.world == World::Measured {
+                    "measure more often".to_owned()
+                } else {
+                    format!("run with `--repeat {REPEATS}`")
+                };
+                words.push(format!("{each} each: {how} to see how sure this is"));
+            }
             None => {}
         }
         if comparisons.iter().any(|it| it.verdict == Verdict::NotSure) {

@@ -14,6 +14,7 @@
 //! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
 //! - [`agreements`]: how well one run of a scenario predicts another.
 
+mod across;
 mod agreement;
 mod alarms;
 mod claims;

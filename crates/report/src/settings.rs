@@ -2,8 +2,6 @@
 
 use underload_record::comparison::SettingChange;
 
-use crate::subject::Subject;
-
 /// Returns `up queue docsis-pie instead of fifo` or `both queues cake instead of fifo`.
 pub(crate) fn in_words(settings: &[SettingChange]) -> String {
     let mut changes: Vec<(String, Vec<&str>)> = Vec::new();
@@ -144,15 +142,6 @@ fn parameters(text: &str) -> Vec<String> {
     }
     all.retain(|parameter| !parameter.is_empty());
     all
-}
-
-/// Whether two subjects are the same variant of one scenario, in two runs.
-pub(crate) fn is_same_variant(first: &Subject<'_>, other: &Subject<'_>) -> bool {
-    let (own, others) = (&first.run.record.scenario, &other.run.record.scenario);
-    first.variant.name == other.variant.name
-        && own.name == others.name
-        && own.text == others.text
-        && !own.text.is_empty()
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use underload_record::schema::{
-    LatencyMeasure, LatencySummary, Phase, Quantile, TrialRecord, VariantLatency, VariantMetric,
-    VariantRecord, VariantSummary, World,
+    LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord, TrialRecord, VariantLatency,
+    VariantMetric, VariantRecord, VariantSummary, World,
 };
 use underload_store::RunData;
 
@@ -57,36 +57,42 @@ pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
     all
 }
 
-/// Returns ` (sim)` if runs differ by world, ` (run 2, sim)` if not; empty for a single run.
+/// Returns ` (home)` if each run has a label of its own, ` (sim)` if runs differ by world, and
+/// ` (run 2, sim)` if not; empty for a single run.
 pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
-    let Some(world) = runs.get(number).map(|run| run.record.world) else { return String::new() };
-    let alike = runs.iter().filter(|run| run.record.world == world).count();
+    let Some(run) = runs.get(number).map(|run| &run.record) else { return String::new() };
+    let alike = runs.iter().filter(|other| other.record.world == run.world).count();
+    let start = |record: &RunRecord| record.host.started.chars().take(MINUTES).collect();
     match (runs.len(), alike) {
         (0 | 1, _) => String::new(),
-        (_, 1) => format!(" ({})", world.name()),
+        _ if are_distinct(runs, |record| record.label.clone()) => format!(" ({})", run.label),
+        (_, 1) => format!(" ({})", run.world.name()),
         // Repeated runs of one line are named by their time.
-        _ if world == World::Measured && has_times(runs) => {
-            let started = &runs[number].record.host.started;
-            format!(" ({})", started.chars().take(MINUTES).collect::<String>().replace('T', " "))
+        _ if run.world == World::Measured && are_distinct(runs, start) => {
+            format!(" ({})", start(run).replace('T', " "))
         }
-        _ => format!(" (run {}, {})", number + 1, world.name()),
+        _ => format!(" (run {}, {})", number + 1, run.world.name()),
     }
 }
 
 /// Length of a time up to its minute: `2026-11-21T01:04`.
 const MINUTES: usize = 16;
 
-/// Whether all runs began in different minutes.
-fn has_times(runs: &[RunData]) -> bool {
-    let starts: BTreeSet<String> = runs
-        .iter()
-        .map(|run| run.record.host.started.chars().take(MINUTES).collect::<String>())
-        .filter(|start| start.len() == MINUTES)
-        .collect();
-    starts.len() == runs.len()
+/// Whether every run has a text, and no two the same.
+fn are_distinct(runs: &[RunData], text: impl Fn(&RunRecord) -> String) -> bool {
+    let texts: BTreeSet<String> = runs.iter().map(|run| text(&run.record)).collect();
+    texts.len() == runs.len() && !texts.contains("")
 }
 
 impl<'a> Subject<'a> {
+    /// Whether both are the same variant of one scenario, or of one test of another tool, in two runs.
+    pub(crate) fn is_same_variant(&self, other: &Subject<'_>) -> bool {
+        let (own, others) = (&self.run.record.scenario, &other.run.record.scenario);
+        self.variant.name == other.variant.name
+            && own.name == others.name
+            && own.text == others.text
+    }
+
     /// Returns the name with disciplines and profiles; only the label if it contains the name.
     pub(crate) fn title(&self) -> String {
         let (name, label) = (&self.variant.name, &self.variant.label);

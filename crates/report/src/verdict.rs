@@ -10,16 +10,15 @@ use underload_record::schema::{
 use crate::claims::{self, LOSS_PERCENT, Sentence};
 use crate::measured::{finding_lines, findings};
 use crate::published::Count;
-use crate::settings::is_same_variant;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{
     count, factor, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
 };
-use crate::{alarms, clocks, inside, probe_share};
+use crate::{across, alarms, clocks, inside, probe_share};
 use underload_store::RunData;
 
-/// Most lines of applications, and of runs beside a variant; the table has the rest.
+/// Most lines of applications; the table has the rest.
 const MOST_LINES: usize = 4;
 
 /// Most variants whose numbers of an application are listed; of more, the lowest and the highest.
@@ -76,7 +75,7 @@ fn all_sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
     }
     let under_load = loaded.iter().filter_map(|variant| Some((*variant, working(variant)?)));
     all.extend(inside::sentence(under_load).map(Sentence::plain));
-    all.extend(plain(loaded.iter().filter_map(|variant| across_runs(variant, subjects))));
+    all.extend(claims::of_later_runs(&own, &across::comparisons(subjects)));
     all.extend(plain(applications(&own)));
     all.extend(plain(sharing(&own)));
     if all.is_empty() {
@@ -241,45 +240,6 @@ fn apart(loaded: &[&Subject<'_>]) -> Vec<String> {
         lines.push("The run does not record what the variants differ in.".to_owned());
     }
     lines
-}
-
-/// Compares a variant with the same variant in other runs of its scenario, such as a live run.
-fn across_runs(variant: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
-    let load = working(variant)?;
-    let p50 = load.judged(Quantile::P50)?;
-    let words = |load: &VariantLatency, p50: Judged, change: String| {
-        let p99 = load.judged(Quantile::P99).filter(|p99| *p99 != Judged::Lost);
-        let p99 = p99.map_or(String::new(), |p99| {
-            let value = judged_ms(p99);
-            format!(", {} at {}", value.trim_end_matches(" ms"), judged_by(Quantile::P99, [load]))
-        });
-        let lost = loss(load).map_or(String::new(), |words| format!(", {words}"));
-        if p50 == Judged::Lost {
-            return format!("{} % of the probes never came back", significant(load.lost_percent()));
-        }
-        let by = judged_by(Quantile::P50, [load]);
-        format!("{} at {by}{change}{p99}{lost}", judged_ms(p50))
-    };
-    let same = |other: &&Subject<'_>| {
-        other.run_number != variant.run_number && is_same_variant(variant, other)
-    };
-    let line = |other: &Subject<'_>| {
-        if let Some(load) = vanished(other) {
-            return Some(format!("{} lost all {}", other.name, count(load.sent, "probe")));
-        }
-        let load = working(other)?;
-        let others = load.judged(Quantile::P50)?;
-        let both = p50.answered_ns().zip(others.answered_ns());
-        let change = both.map_or(String::new(), |(own, others)| {
-            let change = (others as f64 / (own as f64).max(1.0) - 1.0) * 100.0;
-            format!(" ({} %)", signed_percent(change))
-        });
-        Some(format!("{} {}", other.name, words(load, others, change)))
-    };
-    let others: Vec<String> = all.iter().filter(same).filter_map(line).take(MOST_LINES).collect();
-    (!others.is_empty()).then(|| {
-        format!("{} {}; {}.", variant.name, words(load, p50, String::new()), others.join("; "))
-    })
 }
 
 /// Returns a sentence on a number of each application by which it is judged, with that of every variant.
@@ -475,11 +435,6 @@ fn sharing(own: &[&Subject<'_>]) -> Option<String> {
     (high >= low * ALIKE).then(|| {
         format!("{} has, over the goodput {direction} of {}: {words}.", ratio.flow, ratio.over)
     })
-}
-
-/// Formats a percentage with its sign; `0` if it rounds to 0.
-fn signed_percent(change: f64) -> String {
-    if change.abs() < 0.5 { "0".to_owned() } else { format!("{change:+.0}") }
 }
 
 fn times(value: i64, of: i64) -> String {

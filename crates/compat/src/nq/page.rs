@@ -209,16 +209,87 @@ fn oldest_of_fullest<K, A: Copy + Ord>(
 
 #[cfg(test)]
 mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+    use underload_record::judgement::judge_findings;
+    use underload_record::schema::{ClassLatency, Finding, InsideReadings, Phase, Quantile};
+
     use super::*;
 
     #[test]
     fn the_page_needs_as_many_samples_as_the_program() {
-        use underload_record::schema::Quantile;
-
         let quantiles = [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99];
         let fewest = quantiles.map(|it| format!("{}: {}", it.name(), it.fewest_samples()));
         let constant = format!("const FEWEST = {{ {} }};", fewest.join(", "));
         assert!(SCRIPTS.iter().any(|(_, script)| script.contains(&constant)), "{constant}");
+    }
+
+    /// A step down as the program finds it, and as the page posts it.
+    fn found_and_posted(
+        (idle_ms, sent_ms, answered_ms, inside_ms): (f64, Option<f64>, f64, Option<f64>),
+        (lost_percent, mbit_s, is_held_back): (f64, f64, bool),
+    ) -> (Finding, serde_json::Value) {
+        let latency = |phase, p50_ms, p99_ms| ClassLatency {
+            probe: "probe".to_owned(),
+            phase,
+            closed_loop: false,
+            window_s: 7.0,
+            sent: 700,
+            lost_percent,
+            p50_ms,
+            p90_ms: None,
+            p95_ms: None,
+            p99_ms,
+            p999_ms: None,
+            max_ms: None,
+            of_sent_ms: [(Quantile::P99, sent_ms)].into(),
+            up_variation_ms: None,
+            down_variation_ms: None,
+        };
+        let inside = |p99_ms| InsideReadings { p99_ms: Some(p99_ms), ..InsideReadings::default() };
+        let finding = Finding {
+            step: "down".to_owned(),
+            valid: true,
+            latencies: vec![
+                latency(Phase::Idle, Some(idle_ms), None),
+                latency(Phase::Load, None, Some(answered_ms)),
+            ],
+            inside: inside_ms.map(inside).into_iter().collect(),
+            goodput_down_mbit_s: Some(mbit_s),
+            throttled_down: is_held_back,
+            ..Finding::default()
+        };
+        let p99 = |ms: Option<f64>| serde_json::json!({ "quantile": "p99", "ms": ms });
+        let posted = serde_json::json!({
+            "step": "down", "valid": true, "loaded": true, "idle_p50_ms": idle_ms,
+            "beside": p99(sent_ms), "answered": p99(Some(answered_ms)),
+            "inside": inside_ms.map(|ms| p99(Some(ms))), "lost_percent": lost_percent,
+            "mbit_s": { "up": null, "down": mbit_s },
+            "held_back": { "up": false, "down": is_held_back },
+        });
+        (finding, posted)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_page_and_the_program_judge_a_result_alike(
+            idle_ms in 0.1..300.0_f64,
+            sent_ms in option::of(0.1..3_000.0_f64),
+            answered_ms in 0.1..3_000.0_f64,
+            inside_ms in option::of(0.1..3_000.0_f64),
+            rest in (0.0..20.0_f64, 0.1..1_000.0_f64, any::<bool>()),
+        ) {
+            let (finding, posted) =
+                found_and_posted((idle_ms, sent_ms, answered_ms, inside_ms), rest);
+            let body = serde_json::to_vec(&[[posted]]).unwrap();
+            let answer = judgements(&body, |_| Sentences::default()).unwrap();
+            let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            let judgement = serde_json::to_string(&judge_findings(&[finding])).unwrap();
+            let judgement: serde_json::Value = serde_json::from_str(&judgement).unwrap();
+            prop_assert_eq!(&answer[0]["judgement"], &judgement);
+        }
     }
 
     #[test]

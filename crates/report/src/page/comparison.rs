@@ -1,33 +1,17 @@
 //! The table of comparisons: each variant with its baseline, and with itself in other runs.
 
 use maud::{Markup, html};
-use underload_record::comparison::{Comparison, compare_two};
-use underload_record::schema::RunRecord;
+use underload_record::comparison::Comparison;
 
 use super::parts::{Column, NOTHING, folded_if, table_of};
-use crate::settings::is_same_variant;
+use crate::across;
 use crate::subject::Subject;
 use crate::words::significant;
 
-/// Metric of two runs of one scenario.
-const BETWEEN_RUNS: &str = "load.rtt.p99";
-
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let Some(first) = subjects.first() else { return html! {} };
-    let record: &RunRecord = &first.run.record;
-    let own = || subjects.iter().filter(|subject| subject.run_number == 0);
-    let between = |own: &Subject<'_>| {
-        let others = subjects.iter().filter(|it| it.run_number > 0 && is_same_variant(own, it));
-        let of = |it: &Subject<'_>| {
-            let both = ((&it.run.record, &*it.variant.name), (record, &*own.variant.name));
-            let mut comparison = compare_two(both.0, both.1, BETWEEN_RUNS)?;
-            comparison.variant.clone_from(&it.name);
-            Some(comparison)
-        };
-        others.filter_map(of).collect::<Vec<Comparison>>()
-    };
-    let between: Vec<Comparison> = own().flat_map(between).collect();
-    let all: Vec<&Comparison> = record.comparisons.iter().chain(&between).collect();
+    let between = across::comparisons(subjects);
+    let all: Vec<&Comparison> = first.run.record.comparisons.iter().chain(&between).collect();
     if all.is_empty() {
         return html! {};
     }

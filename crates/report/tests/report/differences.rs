@@ -1,7 +1,8 @@
 //! Sentences that compare variants name every setting in which the variants differ.
 
 use underload_record::schema::{
-    Direction, Headline, InsideLatency, Interval, Quantile, RunRecord, VariantInside, World,
+    Direction, Headline, InsideLatency, Interval, Quantile, RunRecord, ScenarioRecord,
+    VariantInside, World,
 };
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_report::{render, summary_lines};
@@ -111,4 +112,31 @@ fn a_queue_of_the_load_alone_is_reported() {
     assert_eq!(told_with(366.0, "").as_deref(), Some(told));
     assert_eq!(told_with(75.0, ""), None, "less than 50 ms more than beside");
     assert_eq!(told_with(366.0, "extra_rtt = \"100ms\""), None, "no common base");
+}
+
+#[test]
+fn files_of_one_variant_each_are_compared_with_the_first_and_named_by_their_labels() {
+    let file = |label: &str, queue: Queue| {
+        let mut record = synthetic::record(World::Measured, &[queue]);
+        record.scenario = ScenarioRecord { name: label.to_owned(), ..ScenarioRecord::default() };
+        record.expectations.clear();
+        record.label = label.to_owned();
+        conclude_all(record, synthetic::trials(&[queue], 1, 10_000_000))
+    };
+    let lines = summary_lines(&[
+        file("before", BUFFER_CONTROL),
+        file("after", DOCSIS_PIE),
+        file("again", BUFFER_CONTROL),
+    ]);
+    let starts = [
+        "With buffer-control (before) the working latency is ",
+        "With docsis-pie:profile=rfc,target=10ms (after) (up queue docsis-pie instead of fifo) the \
+         latency under load is 29.0 ms against 255 ms with buffer-control (before)",
+        "With buffer-control (again) the latency under load hardly differs: 255 against 255 ms",
+        "P99: ",
+    ];
+    assert_eq!(lines.len(), starts.len(), "{lines:#?}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{lines:#?}");
+    }
 }
