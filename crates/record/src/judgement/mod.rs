@@ -213,7 +213,9 @@ impl LoadedStep {
         let vantage = worst.map(|_| if is_inside { Vantage::Inside } else { Vantage::Beside });
         let is_beside_as_bad =
             beside.is_some() && beside.map(|it| it.grade) == worst.map(|it| it.grade);
-        let by_loss = Band::of_loss(self.lost_percent).grade;
+        // A share of next to no probes says nothing.
+        let lost_percent = beside.map_or(0.0, |_| self.lost_percent);
+        let by_loss = Band::of_loss(lost_percent).grade;
         StepJudgement {
             step: self.step.clone(),
             grade: worst.map(|worst| worst.grade.max(by_loss)),

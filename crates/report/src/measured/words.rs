@@ -198,7 +198,10 @@ pub(crate) fn advice(cure: &Cure) -> String {
 /// Returns the cure of a queue on the access line.
 fn shaping(shape: &Shape) -> String {
     let kbit = |direction: Direction| {
-        Some(format!("{:.0}", (shape.mbit_s[direction]? * 10.0).round() * 100.0))
+        let kbit = shape.mbit_s[direction]? * 1e3;
+        // A step of 100 kbit/s may exceed a slow line.
+        let step = if kbit < 500.0 { 1.0 } else { 100.0 };
+        Some(format!("{:.0}", (kbit / step).round() * step))
     };
     let rates = match (kbit(Direction::Down), kbit(Direction::Up)) {
         (None, None) => "a little less than the line carries".to_owned(),
