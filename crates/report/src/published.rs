@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use underload_record::schema::{Expectation, Extreme, Verdict};
+use underload_record::schema::{Expectation, Shape, Verdict};
 
 use crate::words::{significant, wrap};
 
@@ -131,19 +131,18 @@ fn paper_page(paper: &str, figures: &[&Figure]) -> String {
 /// Describes the metric and variants of a published number.
 pub(crate) fn what(expected: &Expectation) -> String {
     let Expectation { metric, variant, .. } = expected;
-    match (&expected.choice, &expected.relative_to) {
-        (Some(choice), _) => {
-            let best = match choice.best {
-                Extreme::Largest => "largest",
-                Extreme::Smallest => "smallest",
-            };
-            let reach = match choice.within {
-                within if within > 0.0 => {
-                    format!(", the least within {} of it", given(within))
-                }
+    match (&expected.curve, &expected.relative_to) {
+        (Some(curve), _) => {
+            let reach = match curve.within {
+                within if within > 0.0 => format!(", the least within {} of it", given(within)),
                 _ => String::new(),
             };
-            format!("variant {variant} with the {best} {metric}{reach}")
+            match curve.shape {
+                Shape::Peak => format!("variant {variant} with the largest {metric}{reach}"),
+                Shape::Trough => format!("variant {variant} with the smallest {metric}{reach}"),
+                Shape::Rising => format!("smallest step of {metric} over {variant}"),
+                Shape::Flat => format!("largest over smallest {metric} of {variant}"),
+            }
         }
         (None, Some(other)) => format!("{metric} of {variant} over that of {other}"),
         (None, None) => format!("{metric} of {variant}"),
@@ -180,7 +179,7 @@ pub(crate) fn outcome(expected: &Expectation) -> String {
         Verdict::NotComparable => "short form".to_owned(),
         Verdict::Missed { by } => {
             let side = if by < 0.0 { "below" } else { "above" };
-            let by = match expected.choice {
+            let by = match expected.curve {
                 Some(_) => given(by.abs()),
                 None => significant(by.abs()),
             };
@@ -199,7 +198,7 @@ fn unit(expected: &Expectation) -> String {
 
 /// Formats the measured value, without unit.
 pub(crate) fn ours(expected: &Expectation) -> String {
-    let text = match expected.choice {
+    let text = match expected.curve {
         Some(_) => given,
         None => significant,
     };
@@ -321,7 +320,7 @@ fn all_of(figures: &[Figure]) -> Count {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::Choice;
+    use underload_record::schema::Curve;
 
     use super::*;
 
@@ -344,17 +343,17 @@ mod tests {
         let missed =
             Expectation { cause: "the line | is\nslower".to_owned(), ..expected(18.0, 22.0, 32.5) };
         let among = [("8KiB".to_owned(), 8.0), ("16KiB".to_owned(), 16.0)].into();
-        let choice = Expectation {
+        let peak = Expectation {
             metric: "mos".to_owned(),
             variant: "1mbit/{}".to_owned(),
-            choice: Some(Choice { best: Extreme::Largest, within: 0.0, among }),
+            curve: Some(Curve { shape: Shape::Peak, within: 0.0, among }),
             unit: "KiB".to_owned(),
             note: "read off".to_owned(),
             ..expected(16.0, 16.0, 8.0)
         };
         let mut unmeasured = expected(1.0, 2.0, 0.0);
         unmeasured.judge(None);
-        let expectations = vec![met, missed, choice, unmeasured];
+        let expectations = vec![met, missed, peak, unmeasured];
         let (scenario, figure) = ("paper/figure-1".to_owned(), "A paper, Figure 1".to_owned());
         vec![Figure { scenario, figure, expectations }]
     }
@@ -401,11 +400,13 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
     }
 
     #[test]
-    fn a_choice_names_the_chosen_parameter() {
-        let mut choice = figures()[0].expectations[2].clone();
-        choice.choice = choice.choice.map(|choice| Choice { within: 0.1, ..choice });
-        let words = what(&choice);
+    fn a_curve_is_named_by_what_stands_for_it() {
+        let mut number = figures()[0].expectations[2].clone();
+        number.curve = number.curve.map(|curve| Curve { within: 0.1, ..curve });
+        let words = what(&number);
         assert_eq!(words, "variant 1mbit/{} with the largest mos, the least within 0.1 of it");
+        number.curve = number.curve.map(|curve| Curve { shape: Shape::Rising, ..curve });
+        assert_eq!(what(&number), "smallest step of mos over 1mbit/{}");
     }
 
     #[test]

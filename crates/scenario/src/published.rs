@@ -4,10 +4,9 @@
 //! several pairs of variants.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::Serialize;
-use underload_record::schema::{Choice, Expectation, Extreme, Verdict, names_variant};
+use underload_record::schema::{Curve, Expectation, Shape, Verdict, names_variant};
 
 use super::error::no_variant;
 use super::metrics::Metrics;
@@ -24,7 +23,7 @@ impl Statement for Expectation {
     /// Also rejects a unit that is not the metric's: numbers are never converted.
     fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault> {
         let unit = metrics.check("metric", &self.metric)?;
-        let (unit, of) = match (&self.choice, &self.relative_to) {
+        let (unit, of) = match (&self.curve, &self.relative_to) {
             // The unit belongs to the candidates' numbers in `among`, which may measure anything.
             (Some(_), _) => return Ok(()),
             (None, Some(_)) => (Some("1".to_owned()), "a ratio".to_owned()),
@@ -68,13 +67,15 @@ keys! {
         /// The variant by whose number the variant's is divided; with a `*` as in `variant`, the
         /// one with the same part there, and the mean of the ratios counts.
         relative_to: Option<String>,
-        /// Compares which of the variants in `among` has the best metric, instead of how good it
-        /// is.
-        best: Option<Extreme>,
-        /// The variants to choose the best of, each with the number that represents it; `{}` in
-        /// `variant` stands for their names.
+        /// Compares the shape of the curve of the variants in `among`: which has the largest
+        /// (`peak`) or smallest (`trough`) metric, the smallest ratio of a metric to the one
+        /// before (`rising`), or the largest over the smallest (`flat`).
+        shape: Option<Shape>,
+        /// The variants of the curve, each with its number on the axis; `{}` in `variant` stands
+        /// for their names.
         among: Option<BTreeMap<String, f64>>,
-        /// The smallest number of `among` counts whose metric is this close to the best one's.
+        /// The smallest number of `among` counts whose metric is this close to the peak's or
+        /// trough's.
         within: Option<f64>,
         /// The lowest number that meets the published one.
         low: Option<f64>,
@@ -93,7 +94,7 @@ keys! {
         tolerance: Option<f64>,
         /// Tolerance on either side of the value, percent of it.
         tolerance_percent: Option<f64>,
-        /// The unit of the metric; `1` for a ratio and a number without a unit; any with `best`.
+        /// The unit of the metric; `1` for a ratio and a number without a unit; any with `shape`.
         unit: String,
         /// Where the number was published.
         source: String,
@@ -115,7 +116,7 @@ impl PublishedKeys {
         if numbers.into_iter().flatten().chain(listed).any(|number| !number.is_finite()) {
             return Err(Fault::new("", "expected finite numbers"));
         }
-        let choice = self.choice()?;
+        let curve = self.curve()?;
         if self.values_are.is_some() && self.values.is_none() {
             return Err(Fault::new("values_are", "needs `values`"));
         }
@@ -123,12 +124,12 @@ impl PublishedKeys {
             (Some(variant), None, None) => {
                 let band = self.band_of_one()?;
                 let mut expectation = self.expectation(variant.clone(), band, self.value);
-                expectation.choice = choice;
+                expectation.curve = curve;
                 Ok(vec![expectation])
             }
             (None, Some(values), None) if !values.is_empty() => {
                 let mut values: Vec<(&String, &f64)> = values.iter().collect();
-                values.sort_by_key(|(variant, _)| natural_order(variant));
+                values.sort_by_key(|&(variant, _)| natural_order(variant));
                 values
                     .into_iter()
                     .map(|(variant, value)| self.expectation_of(variant, *value))
@@ -168,23 +169,22 @@ impl PublishedKeys {
         Ok(self.expectation(variant.to_owned(), band, value))
     }
 
-    fn choice(&self) -> Result<Option<Choice>, Fault> {
+    fn curve(&self) -> Result<Option<Curve>, Fault> {
         let within = self.within.unwrap_or_default();
         let has_place = self.variant.as_ref().is_some_and(|variant| variant.contains("{}"));
-        match (self.best, &self.among) {
+        match (self.shape, &self.among) {
             (None, None) if self.within.is_none() && !has_place => Ok(None),
-            (Some(best), Some(among)) if among.len() > 1 && has_place => {
+            (Some(shape), Some(among)) if among.len() > 1 && has_place => {
                 if within < 0.0 || self.relative_to.is_some() {
                     let problem = "needs `within` of at least 0, and excludes `relative_to`";
-                    return Err(Fault::new("best", problem));
+                    return Err(Fault::new("shape", problem));
                 }
-                Ok(Some(Choice { best, within, among: among.clone() }))
+                Ok(Some(Curve { shape, within, among: among.clone() }))
             }
             _ => {
-                let problem = "a choice has `best` (\"largest\" or \"smallest\"), `among` with a \
-                               number for each of two candidates or more, and `{}` in `variant` \
-                               for their names";
-                Err(Fault::new("best", problem))
+                let problem = "a curve has `shape`, `among` with a number for each of two variants \
+                               or more, and `{}` in `variant` for their names";
+                Err(Fault::new("shape", problem))
             }
         }
     }
@@ -229,7 +229,7 @@ impl PublishedKeys {
             metric: self.metric.clone(),
             variant,
             relative_to: self.relative_to.clone(),
-            choice: None,
+            curve: None,
             value,
             low: band.low,
             high: band.high,
@@ -244,22 +244,11 @@ impl PublishedKeys {
     }
 }
 
-/// Returns a key that sorts names by their numbers: `8KiB` before `16KiB`.
-fn natural_order(name: &str) -> String {
-    let (mut key, mut digits) = (String::new(), String::new());
-    for c in name.chars().chain(['\0']) {
-        if c.is_ascii_digit() {
-            digits.push(c);
-            continue;
-        }
-        if !digits.is_empty() {
-            // Writing to a String cannot fail.
-            let _ = write!(key, "{digits:0>20}");
-            digits.clear();
-        }
-        key.push(c);
-    }
-    key
+/// Returns a key that sorts names by their numbers: `8KiB` before `16KiB`. A longer number is larger.
+fn natural_order(name: &str) -> Vec<(usize, &[u8])> {
+    let parts = name.as_bytes().chunk_by(|one, next| one.is_ascii_digit() == next.is_ascii_digit());
+    let digits = |part: &[u8]| if part[0].is_ascii_digit() { part.len() } else { 0 };
+    parts.map(|part| (digits(part), part)).collect()
 }
 
 #[derive(Clone, Copy, Serialize)]

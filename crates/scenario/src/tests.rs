@@ -315,7 +315,7 @@ key = "path.rtt"
 values = ["40ms", "100ms"]
 [[published]]
 metric = "load.rtt.mean"
-best = "smallest"
+shape = "trough"
 variant = "{}/*"
 among = { "1mbit" = 1, "2mbit" = 2 }
 value = 2
@@ -347,10 +347,10 @@ cause = "none"
     let some = parse_with(&text, &options).expect("the variants are there");
     assert_eq!(some.published.len(), 0);
     for (from, to, expected) in [
-        ("\"{}/*\"", "\"1mbit/*\"", "published[0].best: a choice has `best`"),
-        ("best = \"smallest\"\n", "", "published[0].best: a choice has `best`"),
+        ("\"{}/*\"", "\"1mbit/*\"", "published[0].shape: a curve has `shape`"),
+        ("shape = \"trough\"\n", "", "published[0].shape: a curve has `shape`"),
         ("\"{}/*\"", "\"{}\"", "no variant is named `1mbit`; expected 1mbit/40ms"),
-        ("\"smallest\"", "\"best\"", "published[0].best"),
+        ("\"trough\"", "\"best\"", "published[0].shape"),
         ("tolerance = 0", "tolerance = 0\nwithin = -1", "`within` of at least 0"),
         ("\"2mbit/*\"", "\"3mbit/*\"", "no variant is named `3mbit/*`"),
     ] {

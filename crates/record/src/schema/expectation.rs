@@ -1,6 +1,7 @@
 //! Published numbers, and whether the run met them.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,14 +37,14 @@ use serde::{Deserialize, Serialize};
 pub struct Expectation {
     pub metric: String,
     /// Name of the variant. A `*` in a part of the name matches any text; the metric is then the mean
-    /// over all matching variants. With `choice`, `{}` is replaced by each candidate.
+    /// over all matching variants. With `curve`, `{}` is replaced by the name of each of its variants.
     pub variant: String,
     /// If set, the metric of `variant` divided by the metric of this variant is compared. If both names
     /// have the same number of `*`, each variant is divided by the variant with the same text there, and
     /// the mean of the ratios is compared.
     pub relative_to: Option<String>,
-    /// If set, the number of the variant with the best metric is compared, not the metric.
-    pub choice: Option<Choice>,
+    /// If set, the shape of a curve of several variants is compared, not a metric.
+    pub curve: Option<Curve>,
     /// The published number, in `unit`; `None` if only a band was published.
     pub value: Option<f64>,
     /// Smallest value inside the band, in `unit`; `None` = no lower bound.
@@ -66,19 +67,6 @@ pub struct Expectation {
     pub cause: String,
 }
 
-/// The choice of the variant with the best metric, whose number is compared, such as its buffer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
-    /// Whether the largest or the smallest metric is the best.
-    pub best: Extreme,
-    /// Candidates whose metric differs from the best by at most this count as equally good, and the
-    /// smallest of their numbers is chosen; in the metric's unit.
-    pub within: f64,
-    /// Candidates and their numbers, in the expectation's unit. The variant of a candidate is
-    /// [`Expectation::variant`] with the candidate's name in place of `{}`.
-    pub among: BTreeMap<String, f64>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extreme {
@@ -86,20 +74,49 @@ pub enum Extreme {
     Smallest,
 }
 
-impl Choice {
-    /// Returns the smallest number among the best candidates by `metric`, see [`Choice::within`];
-    /// `None` if a candidate has no metric.
-    fn best_number(&self, metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-        let candidate = |(name, number): (&String, &f64)| Some((metric(name)?, *number));
-        let candidates: Vec<(f64, f64)> =
-            self.among.iter().map(candidate).collect::<Option<_>>()?;
-        let metrics = candidates.iter().map(|(metric, _)| *metric);
-        let (least, most) = match self.best {
-            Extreme::Largest => (metrics.reduce(f64::max)? - self.within, f64::INFINITY),
-            Extreme::Smallest => (f64::NEG_INFINITY, metrics.reduce(f64::min)? + self.within),
+/// A curve of several variants' metrics, which one number stands for: see [`Shape`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    pub shape: Shape,
+    /// Candidates whose metric differs from that of the peak or trough by at most this are in it,
+    /// too, and the one with the smallest number counts; in the metric's unit.
+    pub within: f64,
+    /// The variants of the curve and their numbers, such as a buffer's size, in whose order the
+    /// curve runs. A variant is [`Expectation::variant`] with its name here in place of `{}`.
+    pub among: BTreeMap<String, f64>,
+}
+
+/// What is compared of a curve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// The number of the variant with the largest metric.
+    Peak,
+    /// The number of the variant with the smallest metric.
+    Trough,
+    /// The smallest ratio of a metric to the one before.
+    Rising,
+    /// The largest metric over the smallest.
+    Flat,
+}
+
+impl Curve {
+    /// Returns the number that is compared; `None` if a variant has no metric.
+    fn number(&self, metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let point = |(name, number): (&String, &f64)| Some((*number, metric(name)?));
+        let mut points: Vec<(f64, f64)> = self.among.iter().map(point).collect::<Option<_>>()?;
+        points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        let metrics = || points.iter().map(|(_, metric)| *metric);
+        let (least, most) = (metrics().reduce(f64::min)?, metrics().reduce(f64::max)?);
+        let first_in = |range: RangeInclusive<f64>| {
+            points.iter().find(|(_, metric)| range.contains(metric)).map(|(number, _)| *number)
         };
-        let best = candidates.iter().filter(|(metric, _)| (least..=most).contains(metric));
-        best.map(|(_, number)| *number).reduce(f64::min)
+        match self.shape {
+            Shape::Peak => first_in(most - self.within..=most),
+            Shape::Trough => first_in(least..=least + self.within),
+            Shape::Rising => points.windows(2).map(|pair| pair[1].1 / pair[0].1).reduce(f64::min),
+            Shape::Flat => Some(most / least),
+        }
     }
 }
 
@@ -142,8 +159,8 @@ pub enum Verdict {
 impl Expectation {
     /// Returns the patterns of all variants that the expectation uses.
     pub fn variant_patterns(&self) -> Vec<String> {
-        let mut patterns = match &self.choice {
-            Some(choice) => choice.among.keys().map(|name| self.candidate(name)).collect(),
+        let mut patterns = match &self.curve {
+            Some(curve) => curve.among.keys().map(|name| self.candidate(name)).collect(),
             None => vec![self.variant.clone()],
         };
         patterns.extend(self.relative_to.clone());
@@ -155,8 +172,8 @@ impl Expectation {
     pub fn measure(&self, variants: &[&str], metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         let mean_of =
             |pattern: &str| mean(&variants_named(pattern, variants), |variant, _| metric(variant));
-        if let Some(choice) = &self.choice {
-            return choice.best_number(|name| mean_of(&self.candidate(name)));
+        if let Some(curve) = &self.curve {
+            return curve.number(|name| mean_of(&self.candidate(name)));
         }
         let Some(other) = &self.relative_to else { return mean_of(&self.variant) };
         if stars(&self.variant) == stars(other) {
@@ -296,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_the_smallest_candidate_nearly_as_good_as_the_best() {
+    fn a_curve_is_judged_by_its_peak_its_steps_or_its_spread() {
         let scores = [("8", 4.0), ("16", 4.4), ("32", 4.45), ("64", 3.0)];
         let variants = ["call/8KiB", "call/16KiB", "call/32KiB", "call/64KiB"];
         let score = |variant: &str| {
@@ -304,21 +321,23 @@ mod tests {
             scores.iter().find(|(known, _)| *known == name).map(|(_, score)| *score)
         };
         let numbers = [("8KiB", 8.0), ("16KiB", 16.0), ("32KiB", 32.0), ("64KiB", 64.0)];
-        let choice = |best, within| Expectation {
+        let curve = |shape, within| Expectation {
             variant: "call/{}".to_owned(),
-            choice: Some(Choice {
-                best,
+            curve: Some(Curve {
+                shape,
                 within,
                 among: numbers.map(|(name, number)| (name.to_owned(), number)).into(),
             }),
             ..Expectation::default()
         };
-        assert_eq!(choice(Extreme::Largest, 0.0).measure(&variants, score), Some(32.0));
-        assert_eq!(choice(Extreme::Largest, 0.1).measure(&variants, score), Some(16.0));
-        assert_eq!(choice(Extreme::Smallest, 0.0).measure(&variants, score), Some(64.0));
+        assert_eq!(curve(Shape::Peak, 0.0).measure(&variants, score), Some(32.0));
+        assert_eq!(curve(Shape::Peak, 0.1).measure(&variants, score), Some(16.0));
+        assert_eq!(curve(Shape::Trough, 0.0).measure(&variants, score), Some(64.0));
+        assert_eq!(curve(Shape::Rising, 0.0).measure(&variants, score), Some(3.0 / 4.45));
+        assert_eq!(curve(Shape::Flat, 0.0).measure(&variants, score), Some(4.45 / 3.0));
         let without_32 = |variant: &str| score(variant).filter(|score| *score < 4.45);
-        assert_eq!(choice(Extreme::Largest, 0.0).measure(&variants, without_32), None);
-        let patterns = choice(Extreme::Largest, 0.0).variant_patterns();
+        assert_eq!(curve(Shape::Peak, 0.0).measure(&variants, without_32), None);
+        let patterns = curve(Shape::Peak, 0.0).variant_patterns();
         assert_eq!(patterns, ["call/16KiB", "call/32KiB", "call/64KiB", "call/8KiB"]);
     }
 }

@@ -41,7 +41,7 @@ pub use cohorts::{
     Stratum, TierUse,
 };
 pub use direction::{Direction, PerDirection};
-pub use expectation::{Choice, Expectation, Extreme, Verdict, names_variant};
+pub use expectation::{Curve, Expectation, Extreme, Shape, Verdict, names_variant};
 pub use finding::{
     ClassLatency, Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Rpm,
 };

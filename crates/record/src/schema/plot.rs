@@ -143,7 +143,7 @@ impl Expectation {
         let named = |pattern: &str| -> BTreeSet<&str> {
             variants.iter().copied().filter(|variant| names_variant(pattern, variant)).collect()
         };
-        if self.metric != other.metric || self.choice.is_some() || other.choice.is_some() {
+        if self.metric != other.metric || self.curve.is_some() || other.curve.is_some() {
             return None;
         }
         let (own, others) = (named(&self.variant), named(&other.variant));

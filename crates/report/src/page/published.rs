@@ -25,9 +25,6 @@ pub(super) fn expectations(expectations: &[Expectation]) -> Markup {
 
 /// Renders the numbers of a figure, without a heading.
 pub(super) fn numbers(expectations: &[Expectation]) -> Markup {
-    if expectations.is_empty() {
-        return html! {};
-    }
     bare(&expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
 }
 

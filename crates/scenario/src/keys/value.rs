@@ -10,7 +10,7 @@ use underload_aqm::config::{Kind, Spec, Value as Quantity};
 use underload_aqm::packet::Ecn;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
-use underload_record::schema::{Extreme, FlowDirection, PlotAxis, PlotKind};
+use underload_record::schema::{Extreme, FlowDirection, PlotAxis, PlotKind, Shape};
 use underload_sim::application::interactive_video::RateControl;
 use underload_sim::application::video::Player;
 use underload_sim::application::web::Browser;
@@ -281,6 +281,7 @@ words! {
     PlotKind, word: Sweep Bars Scatter Box Cdf Histogram Heat Time;
     PlotAxis, word: X Y;
     Extreme, word: Largest Smallest;
+    Shape, word: Peak Trough Rising Flat;
 }
 
 impl<T: Value> Value for Option<T> {

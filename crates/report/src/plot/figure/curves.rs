@@ -162,7 +162,7 @@ fn published(picture: &Picture<'_>, variants: &str) -> Vec<(f64, Published)> {
         let name = with_statistic(&picture.plot.metric, quantile);
         let expectations = picture.run.record.expectations.iter();
         let own = expectations.filter(|it| it.metric == name && it.variant == variants);
-        let plain = own.filter(|it| it.relative_to.is_none() && it.choice.is_none());
+        let plain = own.filter(|it| it.relative_to.is_none() && it.curve.is_none());
         published.extend(plain.map(|it| (share_of(quantile), Published::new(it, false))));
     }
     published

@@ -1,6 +1,6 @@
 //! Lines over a parameter.
 
-use underload_record::schema::Expectation;
+use underload_record::schema::{Curve, Expectation, Shape};
 
 use super::grid::{Grid, places, variants};
 use super::picture::{Frame, Picture};
@@ -57,15 +57,17 @@ fn best_places(picture: &Picture<'_>, grid: &Grid) -> Vec<(usize, f64, f64)> {
     let at = places(&grid.xs);
     let variants = variants(picture.run);
     let of = |expected: &Expectation| {
-        let choice = expected.choice.as_ref().filter(|_| expected.metric == picture.plot.metric)?;
+        let is_place = |it: &&Curve| matches!(it.shape, Shape::Peak | Shape::Trough);
+        let curve = expected.curve.as_ref().filter(is_place);
+        let curve = curve.filter(|_| expected.metric == picture.plot.metric)?;
         let plain = |name: &str| Expectation {
             variant: expected.variant.replace("{}", name),
-            choice: None,
+            curve: None,
             ..expected.clone()
         };
         let mut found = None;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for (name, number) in &choice.among {
+        for (name, number) in &curve.among {
             let cell = grid.cells.iter().find(|cell| {
                 let own = picture.plot.expectation(&picture.plot.metric, &cell.point);
                 plain(name).is_inverse_of(&own, &variants) == Some(false)
