@@ -3,6 +3,8 @@
 //! - [`bind`]: listening sockets, separate for IPv4 and IPv6.
 //! - `channel` (with the feature of that name): the web page's probes as datagrams, over WebRTC.
 //! - [`https`]: requests to other servers, without an asynchronous runtime.
+//! - [`listeners`]: the servers for other tools that run beside a measurement server.
+//! - [`metrics`]: a page of numbers for Prometheus.
 //! - [`ndt7`]: a client of M-Lab's servers and of others with the same protocol.
 //! - [`nq`]: responsiveness tests of `networkQuality` and goresponsiveness, and a client of such
 //!   servers.
@@ -21,6 +23,8 @@ pub mod bind;
 #[cfg(feature = "channel")]
 pub mod channel;
 pub mod https;
+pub mod listeners;
+pub mod metrics;
 pub mod ndt7;
 pub mod nq;
 pub mod stamp;

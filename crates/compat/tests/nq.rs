@@ -19,7 +19,8 @@ fn server_within(limits: NqLimits, ledger: CompatLedger) -> (NqServer, String, F
     let identity = Identity::load_or_create(&directory.path().join("identity")).unwrap();
     let fingerprint = identity.fingerprint();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = NqServer::start(listener, identity, limits, ledger).unwrap();
+    let server =
+        NqServer::start(listener, &identity.server_config().unwrap(), limits, ledger).unwrap();
     let url = format!("https://{}", server.address());
     (server, url, fingerprint)
 }

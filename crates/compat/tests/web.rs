@@ -49,10 +49,9 @@ fn server_at(
     let fingerprint = identity.fingerprint();
     let listener = TcpListener::bind((address, 0)).unwrap();
     let limits = NqLimits::default();
-    (
-        NqServer::start_page(listener, identity, limits, ledger, sentences, channels).unwrap(),
-        fingerprint,
-    )
+    let tls = identity.server_config().unwrap();
+    let server = NqServer::start_page(listener, &tls, limits, ledger, sentences, channels).unwrap();
+    (server, fingerprint)
 }
 
 fn channels(ledger: CompatLedger) -> Arc<ChannelServer> {

@@ -49,6 +49,11 @@ impl Interrupt {
         self.requested.load(Ordering::Relaxed)
     }
 
+    /// Whether SIGTERM asked to stop, as service managers do, and not Ctrl-C.
+    pub fn is_termination(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) == SIGTERM as usize
+    }
+
     /// Marks an error that follows a request to stop as caused by the signal, for the exit status.
     pub fn explain<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         outcome.map_err(|error| if self.is_requested() { self.stopped(error) } else { error })
@@ -63,7 +68,7 @@ impl Interrupt {
 /// Registers signal handlers while Ctrl-C and SIGTERM are blocked in this thread: a signal between
 /// two registrations would be lost. Call this before other threads start.
 #[cfg(unix)]
-pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
@@ -75,6 +80,6 @@ pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Resul
 
 /// Runs `register` without blocking signals, which is not possible on this system.
 #[cfg(not(unix))]
-pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     register()
 }

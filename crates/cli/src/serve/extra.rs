@@ -1,24 +1,18 @@
 //! Servers for clients of other tools, beside `underload serve`.
 //!
-//! [`start`] starts the listeners; dropping [`Extra`] stops them.
+//! [`underload_compat::listeners`] has the servers; here are the options.
 
-use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use underload_compat::bind;
-#[cfg(feature = "whole")]
-use underload_compat::channel::{ChannelLimits, ChannelServer};
-use underload_compat::nq::{Channels, NQ_PORT, NqLimits, NqServer};
-use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
+use underload_compat::listeners::{self, Tool};
+use underload_compat::nq::NQ_PORT;
+use underload_compat::stamp::{STAMP_PORT, Source};
 use underload_probe::control::read_secret;
-use underload_probe::wire::{MarkingPolicy, StampKey};
-use underload_report::sentences;
-use underload_service::{CompatLedger, Identity, Limits};
+use underload_probe::wire::StampKey;
 use underload_terminal::console::note;
 use underload_terminal::exit::OrBadInput;
 
@@ -91,19 +85,8 @@ struct Listener {
     port: u16,
 }
 
-underload_aqm::named! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Tool {
-        Nq = "nq",
-        Stamp = "stamp",
-        Web = "web",
-    }
-}
-
-impl Tool {
-    /// The tools that `--compat` accepts.
-    const COMPAT: [(Self, u16); 2] = [(Self::Nq, NQ_PORT), (Self::Stamp, STAMP_PORT)];
-}
+/// The tools that `--compat` accepts, with their usual ports.
+const COMPAT: [(Tool, u16); 2] = [(Tool::Nq, NQ_PORT), (Tool::Stamp, STAMP_PORT)];
 
 impl FromStr for Listener {
     type Err = String;
@@ -113,7 +96,7 @@ impl FromStr for Listener {
             Some((name, port)) => (name, Some(port)),
             None => (text, None),
         };
-        let known = Tool::COMPAT.into_iter().find(|(tool, _)| Tool::from_name(name) == Some(*tool));
+        let known = COMPAT.into_iter().find(|(tool, _)| tool.name() == name);
         let (tool, usual_port) = known.ok_or("expected nq or stamp")?;
         let error = |_| format!("expected a port from 0 to 65535 after {name}:");
         let port = port.map_or(Ok(usual_port), |port| port.parse().map_err(error))?;
@@ -124,138 +107,44 @@ impl FromStr for Listener {
 /// A longer file is not a key.
 const KEY_LEN_MAX: usize = 1024;
 
-/// The running servers; dropping them stops them.
-#[derive(Debug)]
-pub struct Extra {
-    /// Name of the tool, and the address that answers its clients.
-    pub listening: Vec<(&'static str, SocketAddr)>,
-    _servers: Vec<Box<dyn Any>>,
-}
-
-/// Starts the listeners at every address of the server.
-pub fn start(
-    listeners: &Listeners,
-    addresses: &[IpAddr],
-    policy: MarkingPolicy,
-    limits: &Limits,
-    ledger: &CompatLedger,
-    identity: impl Fn() -> anyhow::Result<Identity>,
-) -> anyhow::Result<Extra> {
-    let key = |path: &Option<PathBuf>| path.as_deref().map(read_key).transpose().or_bad_input();
-    let host = Host {
-        stamp_key: key(&listeners.stamp_key)?.map(|key| StampKey::new(&key)),
-        stamp_from: listeners.stamp_from.clone(),
-        policy,
-        limits: *limits,
-        ledger: ledger.clone(),
-        identity,
-    };
-    let (mut servers, mut listening) = (Vec::new(), Vec::new());
-    for listener in listeners.all() {
-        for address in addresses {
-            let at = SocketAddr::new(*address, listener.port);
-            let started = host.listen(listener.tool, at);
-            let name = listener.tool.name();
-            let of_option = || match listener.tool {
-                Tool::Web => format!("--web at {at}"),
-                _ => format!("--compat {name} at {at}"),
-            };
-            let (server, at) = started.with_context(of_option)?;
-            servers.push(server);
-            listening.push((name, at));
-        }
-    }
-    Ok(Extra { listening, _servers: servers })
-}
-
-/// The settings of all listeners.
-struct Host<I> {
-    stamp_key: Option<StampKey>,
-    stamp_from: Vec<Source>,
-    policy: MarkingPolicy,
-    limits: Limits,
-    ledger: CompatLedger,
-    identity: I,
-}
-
-impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
-    fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<(Box<dyn Any>, SocketAddr)> {
-        // The ledger enforces this limit for all listeners together.
-        let bit_per_s = self.limits.compat_bit_per_s.max(1);
-        match tool {
-            Tool::Nq | Tool::Web => self.listen_http(tool == Tool::Web, at, bit_per_s),
-            Tool::Stamp => {
-                let socket = bind::udp(at)?;
-                let local = socket.local_addr()?;
-                note!("STAMP senders at {local}");
-                let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
-                // Without the ledger: its longest answers have at most a quarter of the rate.
-                let answers = (bit_per_s / (4 * 8 * 1500)).clamp(20, 10_000) as u32;
-                let config = StampConfig {
-                    packets_per_second_max: answers,
-                    packets_per_second_per_network_max: answers.div_ceil(5),
-                    sources,
-                    key,
-                    policy: self.policy,
-                    ..StampConfig::default()
-                };
-                Ok((Box::new(StampServer::start(socket, config)?), local))
-            }
-        }
-    }
-
-    /// Listens for responsiveness clients, or for browsers.
-    fn listen_http(
+impl Listeners {
+    /// Starts the listeners at every address of the server. `shared` has their settings but for
+    /// those of the options.
+    pub fn start(
         &self,
-        is_page: bool,
-        at: SocketAddr,
-        bit_per_s: u64,
-    ) -> anyhow::Result<(Box<dyn Any>, SocketAddr)> {
-        let listener = bind::tcp(at)?;
-        let at = listener.local_addr()?;
-        let ledger = self.ledger.clone();
-        let channels = if is_page {
-            note!("browsers at https://{}/", super::to_connect_to(at));
-            channels(at, ledger.clone())?
-        } else {
-            note!("responsiveness clients at {at}");
-            None
+        addresses: &[IpAddr],
+        shared: listeners::Listeners,
+    ) -> anyhow::Result<Vec<listeners::Listener>> {
+        let key = self.stamp_key.as_deref().map(read_key).transpose().or_bad_input()?;
+        let shared = listeners::Listeners {
+            stamp_key: key.map(|key| StampKey::new(&key)),
+            stamp_from: self.stamp_from.clone(),
+            ..shared
         };
-        let identity = (self.identity)()?;
-        let base = NqLimits::default();
-        // 100 ms at the rate: the window limits uploads to what the server reads.
-        let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
-        let limits = NqLimits { window_bytes: window as u32, ..base };
-        let server = if is_page {
-            NqServer::start_page(listener, identity, limits, ledger, sentences, channels)?
-        } else {
-            NqServer::start(listener, identity, limits, ledger)?
-        };
-        Ok((Box::new(server), at))
-    }
-
-    fn sources(&self, at: IpAddr) -> Vec<Source> {
-        match (self.stamp_from.as_slice(), at) {
-            ([], IpAddr::V4(at)) if at.is_loopback() => vec![Source::LOOPBACK_V4],
-            ([], IpAddr::V6(at)) if at.is_loopback() => vec![Source::LOOPBACK_V6],
-            (named, _) => named.to_vec(),
-        }
+        let places = self.all().into_iter().flat_map(|listener| {
+            addresses.iter().map(move |ip| (listener.tool, SocketAddr::new(*ip, listener.port)))
+        });
+        places.map(|(tool, at)| start(&shared, tool, at)).collect()
     }
 }
 
-/// Starts data channels for the page's probes, on the UDP port of the same number.
-#[cfg(feature = "whole")]
-fn channels(at: SocketAddr, ledger: CompatLedger) -> anyhow::Result<Option<Arc<dyn Channels>>> {
-    let socket = bind::udp(at).context("the UDP port for its data channels")?;
-    let server = ChannelServer::start(socket, ChannelLimits::default(), ledger)?;
-    Ok(Some(Arc::new(server)))
-}
-
-/// The small program has no data channels: its page probes with requests.
-#[cfg(not(feature = "whole"))]
-#[expect(clippy::unnecessary_wraps, reason = "as the one above")]
-fn channels(_: SocketAddr, _: CompatLedger) -> anyhow::Result<Option<Arc<dyn Channels>>> {
-    Ok(None)
+fn start(
+    shared: &listeners::Listeners,
+    tool: Tool,
+    at: SocketAddr,
+) -> anyhow::Result<listeners::Listener> {
+    let option = match tool {
+        Tool::Web => "--web".to_owned(),
+        Tool::Nq | Tool::Stamp => format!("--compat {}", tool.name()),
+    };
+    let started = shared.listen(tool, at).map_err(|error| anyhow!(error));
+    let started = started.with_context(|| format!("{option} at {at}"))?;
+    match tool {
+        Tool::Nq => note!("responsiveness clients at {}", started.address),
+        Tool::Stamp => note!("STAMP senders at {}", started.address),
+        Tool::Web => note!("browsers at https://{}/", super::to_connect_to(started.address)),
+    }
+    Ok(started)
 }
 
 /// Reads a key, without the end of its line, from a file that other users must not be able to read.

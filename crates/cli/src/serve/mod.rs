@@ -1,39 +1,35 @@
 //! `underload serve`: the server for `underload measure`.
 //!
 //! - [`token`]: `underload serve token`, keys and tokens.
-//! - [`metrics`]: numbers for Prometheus.
 //! - [`extra`]: servers for clients of other tools.
 //! - [`fleet`]: membership in a fleet.
 
 mod extra;
 pub mod fleet;
-mod metrics;
 mod token;
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 use underload_agent::member::{Member, Membership};
 use underload_aqm::config::{Kind, Value};
+use underload_compat::listeners::{Listener, Listeners};
+use underload_compat::metrics::Metrics;
 use underload_probe::network::{Line, raise_descriptor_limit};
 use underload_probe::wire::MarkingPolicy;
+use underload_report::sentences;
 use underload_service::{Access, Identity, Limits, Service, ServiceConfig, TokenKeys};
 use underload_terminal::console::{count, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
-use underload_terminal::interrupt::held_back;
-use underload_terminal::quantity::{self, rate};
-
-use token::a_second_or_more;
+use underload_terminal::interrupt::Interrupt;
+use underload_terminal::quantity::{self, from_to, rate};
 
 #[derive(Debug, Args)]
 #[command(
@@ -94,7 +90,7 @@ pub struct Serving {
           value_parser = clap::value_parser!(u32).range(1..))]
     sessions: Option<u32>,
     /// Longest session [default: 2min].
-    #[arg(long, value_name = "TIME", value_parser = a_second_or_more, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = from_to("1s", "1d"), hide_short_help = true)]
     session_time: Option<Duration>,
     /// Bytes per hour that one network (/24, /56) or one token may transfer, such as 50GB.
     #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
@@ -153,23 +149,30 @@ impl Serving {
         if self.metrics.is_some_and(|at| !at.ip().is_loopback()) {
             refuse!("--metrics: expected a loopback address");
         }
-        let (addresses, policy) = (config.addresses.clone(), config.policy);
-        let limits = config.limits;
-        let signals = Signals::watch()?;
+        let (addresses, policy, limits) = (config.addresses.clone(), config.policy, config.limits);
+        let tls = config.identity.server_config()?;
+        let interrupt = Interrupt::watch()?;
         let service = Arc::new(Service::start(config)?);
         let measured = Arc::clone(&service);
         let page = Arc::new(move || measured.state().to_prometheus());
-        let metrics = self.metrics.map(|at| metrics::Metrics::start(at, page)).transpose()?;
-        let ledger = service.compat();
-        let extra =
-            extra::start(&self.extra, &addresses, policy, &limits, &ledger, || self.identity())?;
+        let start = |at| Metrics::start(at, page).with_context(|| format!("--metrics {at}"));
+        let metrics = self.metrics.map(start).transpose()?;
+        let shared = Listeners {
+            tls,
+            stamp_key: None,
+            stamp_from: Vec::new(),
+            policy,
+            bit_per_s: limits.compat_bit_per_s,
+            ledger: service.compat(),
+            wording: sentences,
+        };
+        let extra = self.extra.start(&addresses, shared)?;
         let member = member
             .map(|member| member.start(Arc::clone(&service), limits))
             .transpose()
             .context("starting the thread of heartbeats")?;
-        let others = (metrics.as_ref().map(metrics::Metrics::address), extra.listening.as_slice());
-        announce(&service, others, self.json)?;
-        wait_for_stop(&service, member, &signals);
+        announce(&service, metrics.as_ref().map(Metrics::address), &extra, self.json)?;
+        wait_for_stop(&service, member, &interrupt);
         Ok(())
     }
 
@@ -307,13 +310,14 @@ fn has_ipv6() -> bool {
 /// and the client's command on stderr.
 fn announce(
     service: &Service,
-    (metrics, tools): (Option<SocketAddr>, &[(&str, SocketAddr)]),
+    metrics: Option<SocketAddr>,
+    tools: &[Listener],
     json: bool,
 ) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let (fingerprint, udp_port) = (service.fingerprint(), service.udp_port());
     if json {
-        let tools = tools.iter().map(|(tool, at)| json!({ "tool": tool, "address": at }));
+        let tools = tools.iter().map(|it| json!({ "tool": it.tool.name(), "address": it.address }));
         let document = json!({
             "version": 1,
             "addresses": service.addresses,
@@ -349,35 +353,14 @@ fn to_connect_to(address: SocketAddr) -> String {
     address.to_string()
 }
 
-struct Signals {
-    drain: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn watch() -> anyhow::Result<Self> {
-        let signals = Self { drain: Arc::default(), stop: Arc::default() };
-        let (drain, stop) = (&signals.drain, &signals.stop);
-        // The order matters: the first signal sets the flag, a second one ends the program.
-        held_back(|| {
-            flag::register_conditional_default(SIGTERM, Arc::clone(drain))
-                .and_then(|_| flag::register(SIGTERM, Arc::clone(drain)))
-                .and_then(|_| flag::register_conditional_default(SIGINT, Arc::clone(stop)))
-                .and_then(|_| flag::register(SIGINT, Arc::clone(stop)))
-                .context("watching for Ctrl-C")?;
-            Ok(())
-        })?;
-        Ok(signals)
-    }
-}
-
 /// Interval at which keys and certificates are read again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-fn wait_for_stop(service: &Service, mut member: Option<Membership>, signals: &Signals) {
+fn wait_for_stop(service: &Service, mut member: Option<Membership>, interrupt: &Interrupt) {
     let (mut drains, mut reloaded) = (false, Instant::now());
-    while !signals.stop.load(Ordering::Relaxed) {
-        if signals.drain.load(Ordering::Relaxed) {
+    // A second signal ends the program at once.
+    while !interrupt.is_requested() || interrupt.is_termination() {
+        if interrupt.is_requested() {
             if !drains {
                 drains = true;
                 service.drain();

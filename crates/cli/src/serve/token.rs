@@ -12,7 +12,7 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 
 use super::{identity_directory, server_identity};
-use underload_terminal::quantity::{duration, rate};
+use underload_terminal::quantity::{from_to, rate};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -49,7 +49,7 @@ struct New {
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     identity: Option<PathBuf>,
     /// How long the token is valid.
-    #[arg(long, value_name = "TIME", value_parser = a_second_or_more,
+    #[arg(long, value_name = "TIME", value_parser = from_to("1s", "3650d"),
           default_value = "15min")]
     lifetime: Duration,
     /// Number of sessions for which the token is valid.
@@ -60,16 +60,8 @@ struct New {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
     /// Longest session [default: that of the server].
-    #[arg(long, value_name = "TIME", value_parser = a_second_or_more)]
+    #[arg(long, value_name = "TIME", value_parser = from_to("1s", "1d"))]
     session_time: Option<Duration>,
-}
-
-/// Tokens have times in whole seconds: one of less than a second could never be used.
-pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        short if short < Duration::from_secs(1) => Err("expected 1s or more".to_owned()),
-        length => Ok(length),
-    }
 }
 
 #[derive(Debug, Args)]

@@ -40,7 +40,7 @@ pub use config::{NqConfig, NqTarget};
 #[cfg(feature = "channel")]
 pub(crate) use page::OFFER_BYTES_MAX;
 pub use page::{Channels, OfferError, Wording};
-pub use server::{NqCounts, NqServer, NqStartError};
+pub use server::{NqCounts, NqServer};
 pub use stability::{INTERVALS, Stability};
 pub use trust::NqTrust;
 

@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -22,12 +23,11 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use underload_probe::Counters;
-use underload_probe::control::ServiceError;
 use underload_probe::load::{keep_little_unsent, set_congestion_control};
 use underload_probe::network::{CustomerNetwork, Evict, unless};
 use underload_record::judgement::{Judgement, Sentences};
 use underload_record::schema::Direction;
-use underload_service::{CompatLedger, Identity};
+use underload_service::CompatLedger;
 
 use super::NqLimits;
 use super::answer::{Content, InFlight, response, uncached_response};
@@ -101,20 +101,19 @@ const PAYLOAD: &str = "application/octet-stream";
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("60");
 
 impl NqServer {
-    /// Serves on `listener`, which the caller has bound, as `identity`; load is charged to
-    /// `ledger`.
+    /// Serves on `listener`, which the caller has bound, with the certificate of `tls`; load is
+    /// charged to `ledger`.
     ///
     /// # Errors
-    /// Returns an error if the certificate is unusable, or the kernel refuses a socket option or
-    /// the threads.
+    /// Returns an error if the kernel refuses a socket option or the threads.
     pub fn start(
         listener: TcpListener,
-        identity: Identity,
+        tls: &ServerConfig,
         limits: NqLimits,
         ledger: CompatLedger,
-    ) -> Result<Self, NqStartError> {
+    ) -> Result<Self, CompatError> {
         let none = |_: &Judgement| Sentences::default();
-        Self::serve(listener, identity, limits, ledger, None, (none, None))
+        Self::serve(listener, tls, limits, ledger, None, (none, None))
     }
 
     /// As [`NqServer::start`], but for browsers: the page that measures, and its resources. Without
@@ -123,29 +122,29 @@ impl NqServer {
     /// browser and the network allow them.
     pub fn start_page(
         listener: TcpListener,
-        identity: Identity,
+        tls: &ServerConfig,
         limits: NqLimits,
         ledger: CompatLedger,
         sentences: Wording,
         channels: Option<Arc<dyn Channels>>,
-    ) -> Result<Self, NqStartError> {
+    ) -> Result<Self, CompatError> {
         let page = Some(Transfers::default());
-        Self::serve(listener, identity, limits, ledger, page, (sentences, channels))
+        Self::serve(listener, tls, limits, ledger, page, (sentences, channels))
     }
 
     fn serve(
         listener: TcpListener,
-        identity: Identity,
+        tls: &ServerConfig,
         limits: NqLimits,
         ledger: CompatLedger,
         page: Option<Transfers>,
         (sentences, channels): (Wording, Option<Arc<dyn Channels>>),
-    ) -> Result<Self, NqStartError> {
+    ) -> Result<Self, CompatError> {
         let protocol = if page.is_some() { "web" } else { "nq" };
         let error = |step| move |source| CompatError::Socket { protocol, step, source };
         let address = listener.local_addr().map_err(error("reading its address"))?;
         listener.set_nonblocking(true).map_err(error("making its socket non-blocking"))?;
-        let mut tls = identity.server_config()?.as_ref().clone();
+        let mut tls = tls.clone();
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         if page.is_some() {
             tls.alpn_protocols.remove(0);
@@ -189,14 +188,6 @@ impl Drop for NqServer {
             runtime.shutdown_background();
         }
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum NqStartError {
-    #[error(transparent)]
-    Compat(#[from] CompatError),
-    #[error(transparent)]
-    Service(#[from] ServiceError),
 }
 
 async fn serve(host: Arc<Host>, listener: tokio::net::TcpListener) {

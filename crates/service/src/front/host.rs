@@ -174,7 +174,7 @@ impl Host {
     }
 
     /// Replaces the server's identity for new connections.
-    pub(crate) fn serve_as(&self, identity: Identity) -> Result<Fingerprint> {
+    pub(crate) fn serve_as(&self, identity: &Identity) -> Result<Fingerprint> {
         let names = identity.names();
         let tls = identity.server_config()?;
         *lock(&self.tls) = tls;

@@ -188,7 +188,7 @@ impl Service {
         let mut news = self.host.news();
         let mut renewal = self.renewal();
         if let Some(renewed) = renewal.files.as_mut().and_then(PemFiles::renewed) {
-            news.push(match renewed.and_then(|identity| self.host.serve_as(identity)) {
+            news.push(match renewed.and_then(|identity| self.host.serve_as(&identity)) {
                 Ok(key) if key == renewal.fingerprint => {
                     "the certificate was replaced; its key is the same".to_owned()
                 }

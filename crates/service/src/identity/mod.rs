@@ -177,13 +177,14 @@ impl Identity {
     ///
     /// # Errors
     /// Returns [`ServiceError::Tls`] if the key does not match the certificate.
-    pub fn server_config(self) -> Result<Arc<ServerConfig>, ServiceError> {
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, ServiceError> {
         let builder = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()));
         let config = builder
             .with_protocol_versions(&[&version::TLS13])
             .map(rustls::ConfigBuilder::<ServerConfig, _>::with_no_client_auth)
             .and_then(|builder| {
-                builder.with_single_cert(vec![self.certificate], PrivateKeyDer::Pkcs8(self.key))
+                let key = PrivateKeyDer::Pkcs8(self.key.clone_key());
+                builder.with_single_cert(vec![self.certificate.clone()], key)
             })
             .map_err(ServiceError::Tls)?;
         Ok(Arc::new(config))

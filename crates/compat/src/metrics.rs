@@ -1,13 +1,13 @@
-//! `GET /metrics` on loopback, in the text form that Prometheus reads.
+//! `GET /metrics`: numbers in the text form that Prometheus reads.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1::Builder;
@@ -42,13 +42,15 @@ impl Metrics {
         self.address
     }
 
-    pub fn start(address: SocketAddr, page: Page) -> anyhow::Result<Self> {
+    /// Answers with the text that `page` returns.
+    ///
+    /// # Errors
+    /// Returns the error of the system, for example if the port is taken.
+    pub fn start(address: SocketAddr, page: Page) -> io::Result<Self> {
         let mut runtime = runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).thread_name("metrics").enable_all().build();
-        let runtime = runtime.context("--metrics")?;
-        let listener = runtime.block_on(TcpListener::bind(address));
-        let listener = listener.with_context(|| format!("--metrics {address}"))?;
-        let address = listener.local_addr().context("--metrics")?;
+        let runtime = runtime.worker_threads(1).thread_name("metrics").enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind(address))?;
+        let address = listener.local_addr()?;
         runtime.spawn(serve(listener, page));
         Ok(Self { address, _runtime: runtime })
     }
