@@ -5,29 +5,28 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
-use underload_exchange::flent_file;
-use underload_record::schema::{RunRecord, TrialRecord};
-use underload_store::{
-    RunData, RunDir, Table, parquet_table, write_samples_csv, write_series_csv, write_trials_csv,
-};
+use underload_exchange::{Format, file_name, plain};
+use underload_record::schema::TrialRecord;
+use underload_store::RunDir;
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::help::choices;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   underload export runs/first --out files
   underload export runs/first --format csv --variant codel --out tables
-  underload export runs/first --format parquet --out tables --json")]
+  underload export runs/first --format csv --out tables --json")]
 pub struct Arguments {
     /// A run directory to read.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Format of the files.
-    #[arg(long, value_enum, default_value = "flent")]
+    #[arg(long, default_value = "flent", value_parser = choices(FORMATS))]
     pub format: Format,
     /// Only trials of this variant; may be given several times.
     #[arg(long = "variant", value_name = "NAME")]
@@ -49,15 +48,15 @@ struct Written {
     variant: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Format {
-    /// `.flent.gz`, which `flent -p PLOT FILE` draws.
-    Flent,
-    /// CSV tables: `-trials.csv`, and for each trial `-samples.csv` and `-series.csv`.
-    Csv,
-    /// Tables in the same columns as Parquet files.
-    Parquet,
-}
+/// The formats, for the help.
+const FORMATS: [(Format, &str, &str); 2] = [
+    (Format::Flent, "flent", "`.flent.gz`, which `flent -p PLOT FILE` draws"),
+    (
+        Format::Csv,
+        "csv",
+        "CSV tables: `-trials.csv`, and for each trial `-samples.csv` and `-series.csv`",
+    ),
+];
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut data = RunDir::read_trials(&arguments.run, |_| false).or_bad_input()?;
@@ -96,7 +95,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenario = scenario.strip_suffix(".toml").unwrap_or(scenario);
     let mut wanted = record.clone();
     wanted.trials.retain(is_wanted);
-    let mut table = table_of_trials(arguments.format, &wanted)?;
+    let mut table = arguments.format.of_run(&wanted)?;
     for trial in &wanted.trials {
         // A single trial at a time, to bound the memory: a run may have thousands.
         RunDir::read_trial(&arguments.run, trial.index, &mut data).or_bad_input()?;
@@ -110,7 +109,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             note!("the run stored no samples or series; only the table of trials is exported");
             break;
         }
-        for (ending, content) in contents(arguments.format, &data, trial)? {
+        for (ending, content) in arguments.format.of_trial(&data, trial)? {
             store(file_name(scenario, trial) + ending, &content, Some(trial))?;
         }
     }
@@ -135,63 +134,6 @@ fn is_same(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(facts.is_file() && facts.len() == content.len() as u64 && fs::read(path)? == content)
 }
 
-/// Returns the files of a trial: the end of the name, and the content.
-fn contents(
-    format: Format,
-    data: &RunData,
-    trial: &TrialRecord,
-) -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
-    Ok(match format {
-        Format::Flent => vec![(".flent.gz", flent_file(data, trial)?)],
-        Format::Csv => {
-            let (mut samples, mut series) = (Vec::new(), Vec::new());
-            write_samples_csv(&mut samples, data)?;
-            write_series_csv(&mut series, data)?;
-            vec![("-samples.csv", samples), ("-series.csv", series)]
-        }
-        Format::Parquet => {
-            let table = |table| parquet_table(table, data).map_err(anyhow::Error::msg);
-            vec![
-                ("-samples.parquet", table(Table::Samples)?),
-                ("-series.parquet", table(Table::Series)?),
-            ]
-        }
-    })
-}
-
-/// Returns the table with a row per trial: the end of its name, and the content.
-fn table_of_trials(
-    format: Format,
-    record: &RunRecord,
-) -> anyhow::Result<Option<(&'static str, Vec<u8>)>> {
-    Ok(match format {
-        Format::Flent => None,
-        Format::Csv => {
-            let mut table = Vec::new();
-            write_trials_csv(&mut table, &record.trials)?;
-            Some(("-trials.csv", table))
-        }
-        Format::Parquet => {
-            let (record, samples, series) = (record.clone(), Vec::new(), Vec::new());
-            let data = RunData { record, samples, series, left_out: Vec::new() };
-            let table = parquet_table(Table::Trials, &data).map_err(anyhow::Error::msg)?;
-            Some(("-trials.parquet", table))
-        }
-    })
-}
-
-/// Names of scenarios and variants may have any characters, file names only harmless ones.
-fn file_name(scenario: &str, trial: &TrialRecord) -> String {
-    plain(&format!("{scenario}-{}-{}", trial.variant, trial.repeat))
-}
-
-fn plain(text: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    let name: String = text.chars().map(plain).collect();
-    // A scenario's path may begin with a dot; the file must not be hidden.
-    name.trim_start_matches(['.', '_']).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,12 +147,5 @@ mod tests {
         let error = write(&path, b"another").expect_err("it is refused").to_string();
         assert!(error.contains("bad input"), "{error}");
         assert_eq!(fs::read(&path).expect("the first"), b"ours");
-    }
-
-    #[test]
-    fn file_names_stay_in_their_folder() {
-        let trial =
-            TrialRecord { variant: "../a b".to_owned(), repeat: 2, ..TrialRecord::default() };
-        assert_eq!(file_name("./comcast/upstream", &trial), "comcast_upstream-.._a_b-2");
     }
 }

@@ -195,9 +195,8 @@ impl Arguments {
 
 fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {
     let link = delayed(link, delay).with_context(|| format!("--{direction}"))?;
-    let queue = Spec::parse(queue)
-        .and_then(|queue| modem_file::queue(&queue, &link.facts(), &mut named_file))
-        .with_context(|| format!("--{direction}-queue"))?;
+    let queue = modem_file::queue_of(queue, &link.facts());
+    let queue = queue.with_context(|| format!("--{direction}-queue"))?;
     Ok(LaneConfig { link, queue })
 }
 
@@ -215,12 +214,7 @@ fn delayed(text: &str, more: Span) -> anyhow::Result<LinkSetup> {
             }
         }
     }
-    Ok(modem_file::link(&spec, &mut named_file)?)
-}
-
-/// Loads a file that a SPEC names: a built-in one, or else a file of the current directory.
-fn named_file(name: &str) -> Result<Vec<u8>, String> {
-    load_file("", name)
+    Ok(modem_file::link_of(&spec.to_string())?)
 }
 
 fn delay(text: &str) -> Result<Span, String> {

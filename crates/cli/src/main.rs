@@ -30,8 +30,6 @@ mod kernel;
 mod kernel_queue;
 #[cfg(namespaces)]
 mod link;
-#[cfg(feature = "whole")]
-mod live_page;
 mod measure;
 #[cfg(namespaces)]
 mod meter;

@@ -2,19 +2,18 @@
 //!
 //! `underload_line::path` tests the path and words the result.
 
-use std::net::Ipv6Addr;
-use std::path::PathBuf;
-
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::Args;
-use underload_line::path::{Findings, PathTest};
+use underload_compat::stamp::STAMP_PORT;
+use underload_line::path::PathTest;
 use underload_line::target::{Target, resolve};
+use underload_probe::control::{SERVER_PORT, in_full};
 use underload_record::schema::Direction;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
-use crate::measure::{FamilyOptions, worded};
+use crate::measure::{ServerOptions, worded};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -54,64 +53,26 @@ pub struct Arguments {
     /// Congestion control of the TCP flows, at both ends.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion_control: String,
-    /// How to verify the server: first-use, its fingerprint (sha256:...), or a PEM file with its
-    /// certificate.
-    #[arg(long, value_name = "TRUST", default_value = "first-use", hide_short_help = true)]
-    trust: String,
-    /// A file whose first line is a token for the server.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
     #[command(flatten)]
-    family: FamilyOptions,
+    server: ServerOptions,
     /// Prints the result as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
-/// STAMP's UDP port (RFC 8762 section 4.1).
-const STAMP_PORT: u16 = 862;
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let host = with_stamp_port(arguments);
-    let target = resolve(&host, arguments.family.family()).or_bad_input()?;
+    let port = if arguments.stamp { STAMP_PORT } else { SERVER_PORT };
+    let target = resolve(&arguments.host, port, arguments.server.family.family()).or_bad_input()?;
     let interrupt = Interrupt::watch()?;
-    interrupt.explain(examine_target(arguments, &target, &interrupt))
+    interrupt.explain(test(arguments, &target, &interrupt))
 }
 
-fn examine_target(
-    arguments: &Arguments,
-    target: &Target,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
-    let mut findings = Findings { host: target.name.clone(), ..Findings::default() };
-    let test = arguments.test();
-    let (stop, report) = (interrupt.shared(), &mut |text: &str| note!("{text}"));
-    let mut failed = Vec::new();
-    for family in target.families() {
-        if interrupt.is_requested() {
-            break;
-        }
-        match test.marks(&family, report, &stop).map_err(worded) {
-            Ok(marks) => findings.marks.push(marks),
-            Err(error) => failed.push((family.addresses[0], error)),
-        }
+fn test(arguments: &Arguments, target: &Target, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let report = &mut |text: &str| note!("{text}");
+    let findings = arguments.test().run(target, report, &interrupt.shared()).map_err(worded)?;
+    for (address, error) in &findings.failed {
+        warning!("markings to {address}: {}", in_full(error));
     }
-    let mut end = None;
-    if !arguments.stamp && !arguments.no_load && !interrupt.is_requested() {
-        end = test.load(target, &mut findings, report, &stop).map_err(worded).err();
-    }
-    if end.is_none() && findings.marks.is_empty() && findings.directions.is_empty() {
-        let first = (!failed.is_empty()).then(|| failed.remove(0).1);
-        end = Some(first.unwrap_or_else(|| anyhow!("interrupted before any result")));
-    }
-    // The caller prints the error that ends the command.
-    let last = end.as_ref().map(|error| format!("{error:#}"));
-    for (address, error) in failed.iter().filter(|it| Some(format!("{:#}", it.1)) != last) {
-        warning!("markings to {address}: {error:#}");
-    }
-    if let Some(error) = end {
-        return Err(error);
-    }
-    findings.conclude(interrupt.is_requested());
     console::print_as(arguments.json, &findings, || findings.to_string())?;
     if findings.interrupted {
         bail!("interrupted; the results until then are above");
@@ -119,25 +80,14 @@ fn examine_target(
     Ok(())
 }
 
-/// Returns HOST with STAMP's port if HOST has no port and is a STAMP reflector.
-fn with_stamp_port(arguments: &Arguments) -> String {
-    let host = &arguments.host;
-    let is_v6 = host.parse::<Ipv6Addr>().is_ok();
-    let has_port = !is_v6 && host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    match (arguments.stamp && !has_port, is_v6) {
-        (false, _) => host.clone(),
-        (true, true) => format!("[{host}]:{STAMP_PORT}"),
-        (true, false) => format!("{host}:{STAMP_PORT}"),
-    }
-}
-
 impl Arguments {
     fn test(&self) -> PathTest {
         PathTest {
-            trust: self.trust.clone(),
-            token_file: self.token_file.clone(),
+            trust: self.server.trust.clone(),
+            token_file: self.server.token_file.clone(),
             is_stamp: self.stamp,
             directions: match (self.up, self.down) {
+                _ if self.stamp || self.no_load => Vec::new(),
                 (true, _) => vec![Direction::Up],
                 (_, true) => vec![Direction::Down],
                 _ => Direction::ALL.to_vec(),
@@ -158,20 +108,6 @@ mod tests {
     struct CommandLine {
         #[command(flatten)]
         arguments: Arguments,
-    }
-
-    fn parsed(words: &[&str]) -> Arguments {
-        CommandLine::try_parse_from([&["path"], words].concat()).unwrap().arguments
-    }
-
-    #[test]
-    fn a_stamp_reflector_has_its_own_port() {
-        let host = |words: &[&str]| with_stamp_port(&parsed(words));
-        assert_eq!(host(&["a.example", "--stamp"]), "a.example:862");
-        assert_eq!(host(&["a.example:99", "--stamp"]), "a.example:99");
-        assert_eq!(host(&["2001:db8::1", "--stamp"]), "[2001:db8::1]:862");
-        assert_eq!(host(&["[2001:db8::1]:99", "--stamp"]), "[2001:db8::1]:99");
-        assert_eq!(host(&["192.0.2.1"]), "192.0.2.1");
     }
 
     #[test]

@@ -1,16 +1,13 @@
 //! Shared by the commands that write run directories and reports.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::Context as _;
+use clap::Args;
 use indicatif::ProgressBar;
-use underload_disk::{self as disk, Access};
-use underload_store::StoreError;
+use underload_report::{PageError, replace_numbers};
 use underload_terminal::console::{self, note, warning};
-use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::exit::OrBadInput as _;
 
 /// Prints a line above the bar, or as a note if the bar is hidden.
 pub fn print_line(bar: &ProgressBar, line: &str) {
@@ -21,39 +18,24 @@ pub fn print_line(bar: &ProgressBar, line: &str) {
     }
 }
 
-/// Marks the error of an occupied directory as bad input.
-pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
-    match made {
-        Err(error) if error.is_occupied() => Err(error).or_bad_input(),
-        made => Ok(made?),
-    }
-}
-
 /// Writes numbers for a program that collects them; `-` is stdout. Replaces only a file that an
 /// earlier call wrote.
-pub fn write_for_collector(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_for_collector(path: &Path, numbers: &str) -> anyhow::Result<()> {
     if path.as_os_str() == "-" {
-        return console::print(text);
+        return console::print(numbers);
     }
-    let mut start = Vec::new();
-    if path.is_file() {
-        let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut start));
-        read.with_context(|| path.display().to_string())?;
-    }
-    if !start.is_empty() && !start.starts_with(b"# HELP underload") {
-        let path = path.display();
-        refuse!("{path}: already there and not written by this program; name another file");
-    }
-    // Atomically, because the collector may read the file at any time.
-    disk::write_whole(path, text.as_bytes(), Access::Usual)
-        .with_context(|| path.display().to_string())
+    let written = replace_numbers(path, numbers);
+    written.bad_input_if(|error| matches!(error, PageError::NotOurs { .. }))
 }
 
-#[derive(Debug, Clone, Copy)]
+/// How the result of a run is shown.
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Show {
-    /// Prints JSON instead of the table.
+    /// Prints one JSON document instead of the table.
+    #[arg(long)]
     pub json: bool,
     /// Opens the report in a browser.
+    #[arg(long)]
     pub open: bool,
 }
 

@@ -1,25 +1,19 @@
 //! Progress of a run on stderr: a bar on a terminal, otherwise lines.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use underload_record::schema::{
-    Distribution, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
-};
+use underload_record::schema::{Distribution, LatencyMeasure, Phase, Quantile, TrialRecord};
 use underload_report::one_line;
 use underload_run::Progress;
 use underload_scenario::Scenario;
 use underload_terminal::console::{self, note, warning};
 
-use crate::live_page::LivePage;
 use crate::present::print_line;
 
 #[derive(Debug, Default)]
 pub struct Terminal {
     trials: Option<Trials>,
-    /// The report that follows the run; `None` if none was asked for.
-    pub live_page: Option<LivePage>,
 }
 
 #[derive(Debug)]
@@ -87,19 +81,6 @@ impl Progress for Terminal {
     fn finished(&mut self, trial: &TrialRecord) {
         if let Some(trials) = &mut self.trials {
             trials.finished(trial);
-        }
-    }
-
-    fn wants_record(&mut self) -> bool {
-        self.live_page.as_ref().is_some_and(LivePage::is_due)
-    }
-
-    fn so_far(&mut self, directory: &Path, record: Option<RunRecord>) {
-        let Some(page) = &mut self.live_page else { return };
-        let (done, all) = self.trials.as_ref().map_or((0, 0), |trials| (trials.done, trials.all));
-        if let Err(error) = page.update(directory, record, all - done) {
-            self.live_page = None;
-            self.warn(&format!("--watch: the page stays as it is: {error:#}"));
         }
     }
 

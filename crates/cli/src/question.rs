@@ -10,14 +10,13 @@ use underload_disk::{self as disk, Access};
 use underload_run::{Settings, WorldChoice};
 use underload_scenario::Scenario;
 use underload_scenario::question::{Part, Question, Use};
-use underload_store::RunDir;
 use underload_terminal::COMMIT;
 use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::{bad_input, refuse};
 
 use crate::fail::FailOn;
-use crate::present::{Show, refuse_occupied};
-use crate::run::{Outcome, destination, run_and_show};
+use crate::present::Show;
+use crate::run::{Outcome, Stored, run_and_show};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -86,18 +85,10 @@ pub struct Arguments {
     /// Writes the question to this new file, as a scenario for `underload run`.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// The run directory, which must be new or empty [default: runs/NAME-TIME].
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Continues the interrupted run in this directory; the other options must be the same as then.
-    #[arg(long, value_name = "DIR", conflicts_with = "out", hide_short_help = true)]
-    resume: Option<PathBuf>,
-    /// Prints the run as one JSON document instead of the table.
-    #[arg(long, hide_short_help = true)]
-    json: bool,
-    /// Opens the report in a browser.
-    #[arg(long, hide_short_help = true)]
-    open: bool,
+    #[command(flatten)]
+    stored: Stored,
+    #[command(flatten)]
+    show: Show,
 }
 
 /// TOML has no larger numbers.
@@ -106,22 +97,19 @@ const MAX_SEED: u64 = i64::MAX as u64;
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
         // Before anything that takes time or writes a file.
-        if let Some(out) = &self.out {
-            refuse_occupied(RunDir::check_vacant(out))?;
-        }
+        let destination = self.stored.destination()?;
         let scenario = self.scenario()?;
-        if let Some(file) = self.save.as_ref().filter(|_| self.resume.is_none()) {
+        if let Some(file) = self.save.as_ref().filter(|_| self.stored.resume.is_none()) {
             save(file, &scenario.text)?;
         }
         let settings = Settings {
             world: if self.live { WorldChoice::Live } else { WorldChoice::Sim },
-            destination: destination(self.resume.as_ref(), self.out.as_ref()),
+            destination,
             uses_cache: true,
             commit: COMMIT,
             ..Settings::default()
         };
-        let show = Show { json: self.json, open: self.open };
-        run_and_show(&scenario, settings, Outcome { show, fail_on: FailOn::Never, watch: false })?;
+        run_and_show(&scenario, settings, Outcome { show: self.show, fail_on: FailOn::Never })?;
         match &self.save {
             Some(file) => {
                 let world = if self.live { "live" } else { "sim" };

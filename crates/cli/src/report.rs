@@ -44,7 +44,7 @@ pub struct Arguments {
     /// by 15 %, the share of lost probes by 1 in 100, goodput by 5 %. A number that only the second
     /// run has is missed. Writes no report. Exit status 1 if a number is missed (see --fail-on), 2
     /// if the runs have no variant in common.
-    #[arg(long, conflicts_with = "out")]
+    #[arg(long, conflicts_with_all = ["out", "open"])]
     pub compare: bool,
     /// Shows what a sentence of a run rests on: its trials, the arithmetic and the rule. S1 is the first
     /// sentence that compares variants; `--json` has the number of each. Writes no report.
@@ -59,12 +59,8 @@ pub struct Arguments {
         requires = "compare"
     )]
     pub fail_on: FailOn,
-    /// Prints one JSON document instead of the table: a list with the record of each run.
-    #[arg(long)]
-    pub json: bool,
-    /// Opens the report in a browser.
-    #[arg(long, conflicts_with = "compare")]
-    pub open: bool,
+    #[command(flatten)]
+    pub show: Show,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -74,9 +70,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(list) = &arguments.lines {
         let run = measured_lines::load(list).or_bad_input()?;
         let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("."));
-        return show_runs(&out, &[run], arguments.show());
+        return show_runs(&out, &[run], arguments.show);
     }
-    let runs = load_runs(&arguments.directories, arguments.show()).or_bad_input()?;
+    let runs = load_runs(&arguments.directories, arguments.show).or_bad_input()?;
     if let Some(id) = &arguments.explain {
         return print_explanation(&runs, id);
     }
@@ -85,7 +81,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         (None, [only]) if only.is_dir() => only.clone(),
         (None, _) => PathBuf::from("."),
     };
-    show_runs(&out, &runs, arguments.show())
+    show_runs(&out, &runs, arguments.show)
 }
 
 fn print_explanation(runs: &[RunData], id: &str) -> anyhow::Result<()> {
@@ -155,12 +151,6 @@ fn present(
     Ok(())
 }
 
-impl Arguments {
-    fn show(&self) -> Show {
-        Show { json: self.json, open: self.open }
-    }
-}
-
 fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let [first, second] = arguments.directories.as_slice() else {
         refuse!("--compare: expected two run directories, the one to examine and its reference");
@@ -169,7 +159,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
         [RunDir::read_record(first).or_bad_input()?, RunDir::read_record(second).or_bad_input()?];
     let rows = agreements(&run, &reference);
     let table = || console::result(&agreement_table(&run, &reference)).into_owned();
-    console::print_as(arguments.json, &rows, table)?;
+    console::print_as(arguments.show.json, &rows, table)?;
     for record in [run, reference] {
         let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
         for warning in warnings(&[run]) {

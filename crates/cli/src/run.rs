@@ -5,27 +5,25 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use underload_run::packets::Point;
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
 use underload_scenario::source::Source;
 use underload_scenario::{Options, Scenario};
-use underload_store::RunDir;
+use underload_store::{RunDir, StoreError};
 use underload_terminal::console::{self, detail, note, shell_word, warning};
 use underload_terminal::exit::{OrBadInput, bad_input, refuse};
+use underload_terminal::help::choices;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::{VERSION, quantity};
 
 use crate::fail::{self, FailOn};
-use crate::live_page::LivePage;
-use crate::present::{Show, refuse_occupied};
+use crate::present::Show;
 use crate::progress::Terminal;
 use crate::report::show_run;
 
 pub use underload_terminal::COMMIT;
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
 #[command(after_help = "\
 Exit status: 0 done, 1 failed or no trial is valid, 2 bad input, 130 stopped by Ctrl-C, 143 by
 SIGTERM: finished trials are stored and shown.
@@ -40,7 +38,7 @@ pub struct Arguments {
     /// A scenario file, or the name of a built-in one (see `underload scenarios`).
     pub scenario: String,
     /// Where the scenario runs.
-    #[arg(long, default_value = "auto", value_parser = world())]
+    #[arg(long, default_value = "auto", value_parser = choices(WorldChoice::ALL))]
     pub world: WorldChoice,
     /// Runs only this variant; may be given several times.
     #[arg(long = "variant", value_name = "NAME")]
@@ -52,12 +50,8 @@ pub struct Arguments {
     /// Seed of the random numbers [default: that of the scenario].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// The run directory, which must be new or empty [default: runs/NAME-TIME].
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Continues the interrupted run in this directory; the other options must be the same as then.
-    #[arg(long, value_name = "DIR", conflicts_with = "out")]
-    pub resume: Option<PathBuf>,
+    #[command(flatten)]
+    pub stored: Stored,
     /// Overrides a key of the scenario, such as `--set path.up=20mbit`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
@@ -65,16 +59,8 @@ pub struct Arguments {
     /// sweeps over: one variant per file, named after it.
     #[arg(long, value_name = "FILE", num_args = 1.., hide_short_help = true)]
     pub traces: Vec<String>,
-    /// Prints the run as one JSON document instead of the table.
-    #[arg(long)]
-    pub json: bool,
-    /// Opens the report in a browser.
-    #[arg(long)]
-    pub open: bool,
-    /// Rewrites the report while the run goes on, at most once a second; the page reloads itself.
-    /// With --open it is opened after the first trial.
-    #[arg(long)]
-    pub watch: bool,
+    #[command(flatten)]
+    pub show: Show,
     /// When to exit with status 1, besides a run without a valid trial.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Never)]
     #[arg(hide_short_help = true)]
@@ -98,19 +84,24 @@ pub struct Arguments {
     pub pcap: Vec<Point>,
 }
 
+/// Where a run is stored; the commands that run a scenario share these options.
+#[derive(Debug, Args)]
+pub struct Stored {
+    /// The run directory, which must be new or empty [default: runs/NAME-TIME].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Continues the interrupted run in this directory; the other options must be the same as then.
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
+}
+
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    // An occupied directory is refused before anything takes time or writes a file.
-    if let Some(out) = &arguments.out {
-        refuse_occupied(RunDir::check_vacant(out))?;
-    }
+    // Before anything that takes time or writes a file.
+    let destination = arguments.stored.destination()?;
     let scenario = arguments.scenario()?;
     check_size(scenario.trials(), arguments.yes)?;
-    let settings = arguments.settings();
-    let outcome = Outcome {
-        show: Show { json: arguments.json, open: arguments.open },
-        fail_on: arguments.fail_on,
-        watch: arguments.watch,
-    };
+    let settings = arguments.settings(destination);
+    let outcome = Outcome { show: arguments.show, fail_on: arguments.fail_on };
     run_and_show(&scenario, settings, outcome)
 }
 
@@ -118,19 +109,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 pub fn run_and_show(
     scenario: &Scenario,
     settings: Settings,
-    mut outcome: Outcome,
+    outcome: Outcome,
 ) -> anyhow::Result<()> {
     print_details(scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
-    let mut progress = Terminal::default();
-    if outcome.watch {
-        progress.live_page = Some(LivePage::new(outcome.show.open));
-    }
-    let result = underload_run::run(scenario, &settings, &mut progress);
-    // The browser that shows the page of the run under way will show the final one.
-    outcome.show.open &= !progress.live_page.is_some_and(|page| page.is_written);
-    match result {
+    match underload_run::run(scenario, &settings, &mut Terminal::default()) {
         Ok(run) => outcome.present(&run),
         Err(error) => Err(outcome.present_rest(error, keeps_samples(scenario), &interrupt)),
     }
@@ -145,20 +129,18 @@ pub fn run_only(scenario: &Scenario, settings: Settings) -> anyhow::Result<Run> 
     run.map_err(|error| marked(error, &interrupt))
 }
 
-/// Returns where a run is stored, by the options `--resume` and `--out`.
-pub fn destination(resume: Option<&PathBuf>, out: Option<&PathBuf>) -> Destination {
-    match (resume, out) {
-        (Some(path), _) => Destination::Resume(path.clone()),
-        (None, Some(path)) => Destination::Directory(path.clone()),
-        (None, None) => Destination::NewIn("runs".into()),
+impl Stored {
+    /// Returns where the run is stored. Refuses an occupied directory.
+    pub fn destination(&self) -> anyhow::Result<Destination> {
+        Ok(match (&self.resume, &self.out) {
+            (Some(path), _) => Destination::Resume(path.clone()),
+            (None, Some(path)) => {
+                RunDir::check_vacant(path).bad_input_if(StoreError::is_occupied)?;
+                Destination::Directory(path.clone())
+            }
+            (None, None) => Destination::NewIn("runs".into()),
+        })
     }
-}
-
-fn world() -> impl TypedValueParser<Value = WorldChoice> {
-    let value =
-        |(_, name, about): (_, &'static str, &'static str)| PossibleValue::new(name).help(about);
-    let values = PossibleValuesParser::new(WorldChoice::ALL.map(value));
-    values.map(|name| WorldChoice::named(&name).unwrap_or_default())
 }
 
 /// Marks refusals as bad input, and interruptions as stopped.
@@ -189,24 +171,16 @@ fn print_details(scenario: &Scenario, settings: &Settings) {
     }
 }
 
-/// More trials need --yes.
+/// More trials need --yes: the report at the end of a run needs up to 3 kB of memory for each.
 const MOST_TRIALS: usize = 1_000_000;
-/// Largest memory per trial, for the report at the end of a run.
-const TRIAL_BYTES: usize = 3_000;
 
-/// Refuses too many trials without --yes. Prints a note if the report will need much memory.
+/// Refuses too many trials without --yes.
 fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
-    const NOTE_BYTES: usize = 2_000_000_000;
     if trials > MOST_TRIALS && !yes {
         refuse!(
             "{trials} trials are more than {MOST_TRIALS}: confirm with --yes, or run fewer with \
              --repeat or --variant"
         );
-    }
-    let bytes = trials.saturating_mul(TRIAL_BYTES);
-    if bytes >= NOTE_BYTES {
-        let gigabytes = bytes.div_ceil(1_000_000_000);
-        note!("{trials} trials: their report will need about {gigabytes} GB of memory");
     }
     Ok(())
 }
@@ -218,10 +192,10 @@ impl Arguments {
         source.scenario(&options, &self.traces).or_bad_input()
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self, destination: Destination) -> Settings {
         Settings {
             world: self.world,
-            destination: destination(self.resume.as_ref(), self.out.as_ref()),
+            destination,
             uses_cache: !self.no_cache,
             threads: self.threads,
             captures: self.pcap.clone(),
@@ -249,8 +223,6 @@ impl Arguments {
 pub struct Outcome {
     pub show: Show,
     pub fail_on: FailOn,
-    /// Whether the report is written during the run, too.
-    pub watch: bool,
 }
 
 impl Outcome {

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use underload_disk::{self as disk, Access};
 use underload_line::survey::Table;
+use underload_line::target::{Family, resolve};
 use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, PAUSE_MIN, Survey};
 use underload_terminal::console::{self, count, note};
 use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::help::choices;
 use underload_terminal::interrupt::Interrupt;
 
 use crate::measure::FamilyOptions;
@@ -33,8 +34,8 @@ pub struct Arguments {
     #[arg(long)]
     pub may_ask: bool,
     /// Kind of the probes.
-    #[arg(long, value_name = "KIND", default_value = "tcp")]
-    pub probe: Kind,
+    #[arg(long, value_name = "KIND", default_value = "tcp", value_parser = choices(KINDS))]
+    pub probe: Asking,
     /// Probes of each host, for IPv4 and for IPv6.
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -52,15 +53,12 @@ pub struct Arguments {
     pub json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Kind {
-    /// A TCP handshake; the connection is closed at once.
-    Tcp,
-    /// An ICMP echo, if this user may send one.
-    Icmp,
-    /// A QUIC version negotiation.
-    Quic,
-}
+/// The kinds of probes, for the help.
+const KINDS: [(Asking, &str, &str); 3] = [
+    (Asking::Tcp, "tcp", "A TCP handshake; the connection is closed at once"),
+    (Asking::Icmp, "icmp", "An ICMP echo, if this user may send one"),
+    (Asking::Quic, "quic", "A QUIC version negotiation"),
+];
 
 /// Longest accepted list of hosts.
 const LIST_BYTES_MAX: u64 = 64 << 10;
@@ -138,17 +136,12 @@ fn prepare(arguments: &Arguments) -> anyhow::Result<Survey> {
             bail!("more than {HOSTS_MAX} hosts");
         }
     }
-    let hosts: anyhow::Result<Vec<Host>> =
-        names.iter().map(|name| resolve(name, arguments.family)).collect();
-    let asking = match arguments.probe {
-        Kind::Tcp => Asking::Tcp,
-        Kind::Icmp => Asking::Icmp,
-        Kind::Quic => Asking::Quic,
-    };
+    let family = arguments.family.family();
+    let hosts: anyhow::Result<Vec<Host>> = names.iter().map(|name| host(name, family)).collect();
     if arguments.pause < PAUSE_MIN {
         bail!("--pause: expected at least 30s, two probes per minute");
     }
-    let (probes, pause) = (arguments.probes, arguments.pause);
+    let Arguments { probe: asking, probes, pause, .. } = *arguments;
     let survey = Survey { hosts: hosts?, asking, probes, pause };
     survey.check()?;
     Ok(survey)
@@ -174,19 +167,9 @@ fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Resolves a name to the first address of each family.
-fn resolve(name: &str, family: FamilyOptions) -> anyhow::Result<Host> {
-    if name.contains('/') {
-        bail!("{name:?}: neither a host nor a file; networks are not accepted");
-    }
-    let target = underload_line::target::split_port(name, PORT)?;
-    let found = target.to_socket_addrs().with_context(|| format!("{name:?}"))?;
-    let found: Vec<SocketAddr> = found.filter(|address| family.allows(address)).collect();
-    let first = |is: fn(&SocketAddr) -> bool| found.iter().copied().find(is);
-    let addresses: Vec<SocketAddr> =
-        [first(SocketAddr::is_ipv4), first(SocketAddr::is_ipv6)].into_iter().flatten().collect();
-    if addresses.is_empty() {
-        bail!("{name:?} has no address of the wanted family");
-    }
+fn host(name: &str, family: Family) -> anyhow::Result<Host> {
+    let families = resolve(name, PORT, family)?.families();
+    let addresses = families.iter().map(|family| family.addresses[0]).collect();
     Ok(Host { name: name.to_owned(), addresses })
 }
 
@@ -233,9 +216,9 @@ mod tests {
         assert_eq!(listed(&file).unwrap(), ["127.0.0.1:80", "[::1]"]);
         fs::write(&file, "a b\n").unwrap();
         assert!(listed(&file).unwrap_err().to_string().contains(":1: expected one host"));
-        let host = resolve("[::1]", FamilyOptions::default()).unwrap();
-        assert_eq!(host.addresses, ["[::1]:443".parse().unwrap()]);
-        assert!(resolve("192.0.2.0/24", FamilyOptions::default()).is_err());
-        assert!(resolve("127.0.0.1", FamilyOptions { ipv4: false, ipv6: true }).is_err());
+        let found = host("[::1]", Family::Any).unwrap();
+        assert_eq!(found.addresses, ["[::1]:443".parse().unwrap()]);
+        assert!(host("192.0.2.0/24", Family::Any).is_err());
+        assert!(host("127.0.0.1", Family::V6).is_err());
     }
 }

@@ -411,19 +411,6 @@ fn the_simulated_world_gives_the_same_bytes_again_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_watched_run_ends_with_a_report_that_does_not_reload() {
-    let folder = folder();
-    std::fs::write(folder.path().join("tiny.toml"), without_command(TINY)).expect("a scenario");
-    let arguments = ["run", "tiny.toml", "--world", "sim", "--out", "out", "--watch"];
-    let output = underload(&arguments, folder.path());
-    assert!(output.status.success(), "{}", stderr(&output));
-    let told = stderr(&output);
-    assert!(told.contains("the page follows the run: out/report.html"), "{told}");
-    let page = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a report");
-    assert!(!page.contains("http-equiv=\"refresh\"") && !page.contains("Running: "), "{page}");
-}
-
-#[test]
 fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others() {
     let folder = folder();
     // The second variant would take far longer than the test may.

@@ -368,15 +368,11 @@ fn a_row_per_trial_is_in_the_run_and_in_its_exports() {
     assert_eq!(rows.lines().count(), 3, "{rows}");
     assert!(rows.starts_with("trial,variant,repeat,seed,valid,"), "{rows}");
     assert!(rows.contains("\n0,plain,0,") && rows.contains("\n1,managed,0,"), "{rows}");
-    let files = export("parquet", &["--json", "--variant", "managed"]);
+    std::fs::remove_dir_all(folder.path().join("csv")).unwrap();
+    let files = export("csv", &["--json", "--variant", "managed"]);
     let files: serde_json::Value = serde_json::from_str(&files).expect("one document");
     assert_eq!(files.as_array().map(Vec::len), Some(3), "{files}");
     assert_eq!((&files[0]["trial"], &files[1]["trial"]), (&serde_json::Value::Null, &1.into()));
-    for file in files.as_array().expect("a list") {
-        let path = folder.path().join(file["file"].as_str().expect("a path"));
-        let bytes = std::fs::read(path).expect("it is there");
-        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{file}");
-    }
     std::fs::write(folder.path().join("run/samples.parquet"), "damaged").expect("a file");
     for format in ["flent", "csv"] {
         let arguments = ["export", "run", "--format", format, "--out", "none"];

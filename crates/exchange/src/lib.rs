@@ -15,6 +15,7 @@
 //! that a file takes. Control characters are removed from their texts.
 
 mod crusader;
+mod files;
 mod flent;
 mod flent_export;
 mod imported;
@@ -27,6 +28,7 @@ use flate2::read::MultiGzDecoder;
 use imported::{Imported, decompress};
 use underload_store::RunData;
 
+pub use files::{Content, Format, file_name, plain};
 pub use flent_export::flent_file;
 pub use imported::{BYTES_MAX, ImportError};
 

@@ -77,10 +77,11 @@ pub enum LineError {
 impl LineError {
     /// Whether the request is at fault, not the line, the server or this machine.
     pub fn is_bad_input(&self) -> bool {
-        matches!(
-            self,
-            Self::Setting(_) | Self::Target(_) | Self::NoToken { .. } | Self::TokenFile(_)
-        )
+        match self {
+            Self::Setting(_) | Self::Target(_) | Self::NoToken { .. } | Self::TokenFile(_) => true,
+            Self::Store(error) => error.is_occupied(),
+            _ => false,
+        }
     }
 
     /// Whether a server has no session of the length that was requested.

@@ -31,7 +31,7 @@ mod test;
 pub use error::{BadSetting, LineError, Problem, Setting};
 pub use place::Place;
 pub use progress::Progress;
-pub use record::{Plan, new_record, store_step};
+pub use record::{Plan, store_step};
 pub use request::{Locate, Request, UDP_PACKET_BYTES, class, label, preset};
 pub use session::Session;
 pub use test::{Measured, NO_VERDICT, Test, measure};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use underload_measure::{LocalRates, goodput};
 use underload_probe::RunClock;
-use underload_probe::control::{Ask, ConnectOptions, in_full};
+use underload_probe::control::{Ask, ConnectOptions, SERVER_PORT, in_full};
 use underload_probe::load::Token;
 use underload_probe::measure::Measurement;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, session_duration};
@@ -72,7 +72,7 @@ fn try_measure(
         ask: Ask { up_bit_per_s: None, down_bit_per_s: None, duration },
         ..options(request, duration, stop)?
     };
-    let remote = connect(&resolve(peer, Family::Any)?, &asked)?;
+    let remote = connect(&resolve(peer, SERVER_PORT, Family::Any)?, &asked)?;
     let mut rates = LocalRates::default();
     for step in steps(remote.token()) {
         let measured = Measurement::run(

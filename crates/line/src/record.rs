@@ -20,7 +20,7 @@ pub struct Plan {
 }
 
 /// Returns the record of a run that begins. `commit` is the program's commit.
-pub fn new_record(request: &Request, plan: &Plan, commit: &str) -> RunRecord {
+pub(crate) fn new_record(request: &Request, plan: &Plan, commit: &str) -> RunRecord {
     let notes: Vec<&str> = plan.notes.iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {
         format_version: FORMAT_VERSION,

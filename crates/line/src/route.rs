@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use underload_measure::LocalRates;
 use underload_probe::RunClock;
+use underload_probe::control::SERVER_PORT;
 use underload_probe::route::{EchoTarget, HopProbes, Route, RouteHop, RouteProber};
 use underload_record::schema::PathHop;
 
@@ -74,7 +75,7 @@ pub(crate) fn located(
 /// # Errors
 /// Returns an error if it has no address.
 pub(crate) fn peer_address(host: &str) -> Result<SocketAddr, LineError> {
-    let target = resolve(host, Family::Any)
+    let target = resolve(host, SERVER_PORT, Family::Any)
         .map_err(|error| BadSetting { setting: Setting::Peer, source: error.into() })?;
     // Targets have at least one address.
     Ok(SocketAddr::new(target.addresses[0].ip(), 0))

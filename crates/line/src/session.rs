@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use underload_measure::{LocalRates, payload_within};
 use underload_probe::RunClock;
-use underload_probe::control::Remote;
+use underload_probe::control::{Remote, SERVER_PORT};
 use underload_probe::load::Token;
 use underload_probe::measure::{Measurement, MeasurementConfig};
 use underload_probe::preset::{Step, session_duration};
@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
         progress: &'a mut dyn Progress,
         stop: &Arc<AtomicBool>,
     ) -> Result<Session<'a>, LineError> {
-        let target = resolve(&request.host, request.family)?;
+        let target = resolve(&request.host, SERVER_PORT, request.family)?;
         // Before the session begins, so that the server does not wait for it.
         let local = local_load::measure(request, progress, stop);
         let steps = request.preset.steps(&request.knobs, Token([0; 16]));

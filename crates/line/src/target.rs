@@ -3,8 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
-use underload_probe::control::SERVER_PORT;
-
 /// The address families that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
@@ -36,13 +34,13 @@ impl Target {
     }
 }
 
-/// Resolves `host`: a name or an address, either with `:PORT`; an IPv6 address with a port is in
-/// brackets.
+/// Resolves `host`: a name or an address, either with `:PORT` unless it is `port`; an IPv6 address
+/// with a port is in brackets.
 ///
 /// # Errors
 /// Returns an error if `host` is malformed or has no address of the family.
-pub fn resolve(host: &str, family: Family) -> Result<Target, TargetError> {
-    let (name, port) = split_port(host, SERVER_PORT)?;
+pub fn resolve(host: &str, port: u16, family: Family) -> Result<Target, TargetError> {
+    let (name, port) = split_port(host, port)?;
     let found = (name.as_str(), port).to_socket_addrs();
     let unknown = |source| TargetError::Unknown { host: name.clone(), source };
     let found: Vec<SocketAddr> = found.map_err(unknown)?.collect();
@@ -86,7 +84,7 @@ const EXPECTED: &str = "expected the name or address of a machine, such as examp
 ///
 /// # Errors
 /// Returns an error if `host` is empty, or its port is not a number from 1 to 65535.
-pub fn split_port(host: &str, default: u16) -> Result<(String, u16), TargetError> {
+fn split_port(host: &str, default: u16) -> Result<(String, u16), TargetError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok((address.to_string(), default));
     }
@@ -116,6 +114,8 @@ fn read_port(text: &str) -> Result<u16, TargetError> {
 
 #[cfg(test)]
 mod tests {
+    use underload_probe::control::SERVER_PORT;
+
     use super::*;
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
         for wrong in ["", "a:0", "a:70000", "a:", "[::1", "[::1]x", "http://a", "a/b"] {
             assert!(split_port(wrong, SERVER_PORT).is_err(), "{wrong}");
         }
-        let target = resolve("[::1]:7", Family::Any).unwrap();
+        let target = resolve("[::1]:7", SERVER_PORT, Family::Any).unwrap();
         assert_eq!(target.name, "[::1]:7");
-        assert!(resolve("127.0.0.1", Family::V6).is_err());
+        assert!(resolve("127.0.0.1", SERVER_PORT, Family::V6).is_err());
     }
 }

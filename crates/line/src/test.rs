@@ -13,8 +13,9 @@ use underload_record::schema::{Finding, RunRecord};
 use underload_report::{finding_lines, load, write_report};
 use underload_store::{RunData, RunDir};
 
-use crate::Plan;
 use crate::error::LineError;
+use crate::record::new_record;
+use crate::{Place, Plan, Request};
 
 /// A measurement whose server has accepted it.
 pub trait Test {
@@ -64,16 +65,20 @@ pub struct Measured {
 /// The verdict of a measurement without a valid step.
 pub const NO_VERDICT: &str = "no step is valid, so there is no verdict about the line";
 
-/// Runs a test and stores it as a run in `directory`.
+/// Runs a test and stores it as a run. `commit` is the program's commit.
 ///
 /// # Errors
-/// Returns an error if no step was finished, and then removes the directory; also if the run
-/// cannot be stored.
+/// Returns an error if the place is occupied, if no step was finished, and then removes the run
+/// directory; also if the run cannot be stored.
 pub fn measure(
     mut test: Box<dyn Test + '_>,
-    mut directory: RunDir,
+    request: &Request,
+    place: Place<'_>,
+    commit: &str,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, LineError> {
+    let plan = test.plan();
+    let mut directory = place.create(&plan.name, new_record(request, &plan, commit))?;
     let path = directory.path().to_owned();
     let start = Instant::now();
     let mut findings = Vec::new();

@@ -8,7 +8,7 @@ use underload_line::history::{History, collect, followed};
 use underload_line::target::Family;
 use underload_line::{
     BadSetting, LineError, Locate, NO_VERDICT, Place, Progress, Request, Session, Setting,
-    Test as _, UDP_PACKET_BYTES, class, label, new_record, preset,
+    UDP_PACKET_BYTES, class, label, preset,
 };
 use underload_measure::Tier;
 use underload_probe::control::in_full;
@@ -154,9 +154,8 @@ pub fn measure(py: Python<'_>, arguments: Arguments) -> PyResult<(String, PathBu
     let measured = run_interruptible(py, interrupt.flag(), || -> Result<_, LineError> {
         place.check_vacant()?;
         let test = Session::open(&request, &mut notes, &interrupt.shared())?;
-        let plan = test.plan();
-        let directory = place.create(&plan.name, new_record(&request, &plan, COMMIT))?;
-        let measured = underload_line::measure(Box::new(test), directory, &interrupt.shared())?;
+        let (test, stop) = (Box::new(test), interrupt.shared());
+        let measured = underload_line::measure(test, &request, place, COMMIT, &stop)?;
         measured.write_files()?;
         Ok(measured)
     })?;

@@ -19,26 +19,18 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 use underload_run::replay::{ColumnsError, Fate, FateColumns, PacketColumns, replay_columns};
 use underload_scenario::modem_file;
-use underload_scenario::source::load_file;
 
 use crate::errors::OrRaise;
 use crate::frame::Frame;
 use crate::interruptible::run_interruptible_with;
 use crate::own::{PythonAlgorithm, Watch};
 
-/// Reads a file that a SPEC names: a built-in one, else one in the working directory.
-fn named_file(name: &str) -> Result<Vec<u8>, String> {
-    load_file("", name)
-}
-
 fn link_setup(py: Python<'_>, spec: &str) -> PyResult<LinkSetup> {
-    let link = Spec::parse(spec).and_then(|spec| modem_file::link(&spec, &mut named_file));
-    link.or_raise(py, "SpecError")
+    modem_file::link_of(spec).or_raise(py, "SpecError")
 }
 
 fn queue_setup(py: Python<'_>, spec: &str, link: &LinkFacts) -> PyResult<QueueSetup> {
-    let queue = Spec::parse(spec).and_then(|spec| modem_file::queue(&spec, link, &mut named_file));
-    queue.or_raise(py, "SpecError")
+    modem_file::queue_of(spec, link).or_raise(py, "SpecError")
 }
 
 /// Returns the queue of a SPEC, or a queue with an algorithm in Python.

@@ -34,6 +34,7 @@ mod study;
 mod subject;
 mod sweep;
 mod table;
+mod trial;
 mod verdict;
 mod words;
 
@@ -44,13 +45,14 @@ pub use combine::{LoadError, load, load_to_show};
 pub use explain::explain;
 pub use measured::{finding_lines, sentences};
 pub use page::{
-    FigurePage, HistoryPage, LiveState, PageError, check_page_path, cohort_page, history_page,
-    plots, render, render_live, replace_page, sweep_page, write_figure_pages,
-    write_figures_markdown, write_page, write_report, write_sweep_report,
+    FigurePage, HistoryPage, PageError, check_page_path, cohort_page, history_page, plots, render,
+    replace_numbers, replace_page, sweep_page, write_figure_pages, write_figures_markdown,
+    write_page, write_report, write_sweep_report,
 };
 pub use plot::{Plot, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};
 pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;
+pub use trial::trial_sentences;
 pub use verdict::{summary, summary_lines, warnings};
 pub use words::{capital, grouped, one_line, plain_text, significant, thousands};

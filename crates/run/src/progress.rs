@@ -1,9 +1,8 @@
 //! Progress of a run.
 
-use std::path::Path;
 use std::time::Duration;
 
-use underload_record::schema::{RunRecord, TrialRecord};
+use underload_record::schema::TrialRecord;
 use underload_scenario::Scenario;
 
 /// Receives the progress of a run. Methods do nothing by default; `()` ignores all.
@@ -24,13 +23,6 @@ pub trait Progress {
     fn computed(&mut self, _trials: usize) {}
     /// Called once a trial is recorded.
     fn finished(&mut self, _trial: &TrialRecord) {}
-    /// Whether [`Progress::so_far`] is wanted now.
-    fn wants_record(&mut self) -> bool {
-        false
-    }
-    /// Called after a finished trial of a run with a directory, if wanted, with the run's record up
-    /// to now. The record is `None` after more than 2,000 trials, which are in the directory alone.
-    fn so_far(&mut self, _directory: &Path, _record: Option<RunRecord>) {}
     /// Called after the last trial.
     fn end(&mut self) {}
 }

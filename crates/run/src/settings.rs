@@ -39,11 +39,6 @@ impl WorldChoice {
         ),
         (Self::KernelTcp, "kernel-tcp", "As kernel, with our queues and links instead of Linux's"),
     ];
-
-    /// Returns the choice of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known, _)| *known == name).map(|(choice, ..)| *choice)
-    }
 }
 
 /// Where trials, samples and series of a run are stored.

@@ -71,11 +71,6 @@ pub(crate) fn execute(
                 write_outputs(directory, data.record.index, &data.outputs)?;
             }
             progress.finished(&data.record);
-            if let Some(directory) = results.directory()
-                && progress.wants_record()
-            {
-                progress.so_far(directory.path(), directory.so_far());
-            }
         }
         results.sync()?;
         if plan.settings.stop.load(Ordering::Relaxed) && done < trials {

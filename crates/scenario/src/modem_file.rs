@@ -10,6 +10,8 @@ use underload_docsis::Config;
 use underload_docsis::aggregate::{LowLatencyUpstream, Member};
 use underload_docsis::modem::Modem;
 
+use crate::source::load_file;
+
 /// Parses a queue's SPEC; `load` reads the configuration file that it names.
 pub fn queue(
     spec: &Spec,
@@ -28,6 +30,17 @@ pub fn link(spec: &Spec, load: &mut LoadFile<'_>) -> Result<LinkSetup, ConfigErr
     let spec = expand(spec, "docsis", load, link_items)?;
     // Through the text form: a value with a comma must not become two items.
     LinkSetup::parse_with(&spec.to_string(), load)
+}
+
+/// Parses the SPEC of a queue outside of a scenario, which may name built-in files and files of the
+/// current folder.
+pub fn queue_of(text: &str, link: &LinkFacts) -> Result<QueueSetup, ConfigError> {
+    queue(&Spec::parse(text)?, link, &mut |name| load_file("", name))
+}
+
+/// As [`queue_of`], of a link.
+pub fn link_of(text: &str) -> Result<LinkSetup, ConfigError> {
+    link(&Spec::parse(text)?, &mut |name| load_file("", name))
 }
 
 type Item = (&'static str, String);

@@ -15,9 +15,9 @@ pub const SLOT_S: i64 = 3_600;
 const MEASURED_FROM_S: u32 = 120;
 const MEASURED_UNTIL_S: u32 = 2_400;
 /// Fewest hours of a trial.
-pub const SLOTS_MIN: u32 = 12;
+const SLOTS_MIN: u32 = 12;
 /// Most hours of a trial: 60 days.
-pub const SLOTS_MAX: u32 = 60 * 24;
+const SLOTS_MAX: u32 = 60 * 24;
 
 /// A plan of hours with and without a shaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +128,11 @@ pub enum LogError {
 impl Settings {
     pub fn new(plan: Plan, host: String, shaping: String) -> Self {
         Self { version: VERSION, plan, host, shaping }
+    }
+
+    /// Whether both are trials of the same shaper and server.
+    pub fn is_of(&self, other: &Self) -> bool {
+        (&self.host, &self.shaping) == (&other.host, &other.shaping)
     }
 }
 

@@ -46,6 +46,5 @@ pub use run_data::RunData;
 pub use run_dir::RunDir;
 pub use table::{Column, Kind};
 pub use tables::{
-    Table, parquet_table, table_columns, table_groups, write_samples_csv, write_series_csv,
-    write_trials_csv,
+    Table, table_columns, table_groups, write_samples_csv, write_series_csv, write_trials_csv,
 };

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::errors::ParquetError;
 use underload_disk::{Access, NewFile};
 
 use crate::error::{Result, StoreError};
@@ -98,18 +98,6 @@ pub(crate) fn open<S: AsRef<str>>(
     is_read: impl Fn(&str) -> bool,
 ) -> Result<TableReader> {
     TableReader::new(open_file(path)?, layout, is_read).map_err(damaged(path))
-}
-
-/// Returns the bytes of a file with these row groups.
-pub(crate) fn bytes<S: AsRef<str>>(
-    layout: &Layout<S>,
-    groups: impl Iterator<Item = Vec<Column>>,
-) -> ParquetResult<Vec<u8>> {
-    let mut writer = TableWriter::new(Vec::new(), layout)?;
-    for columns in groups {
-        writer.write(&columns)?;
-    }
-    writer.finish()
 }
 
 pub(crate) fn damaged<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> StoreError {

@@ -7,7 +7,6 @@ use underload_record::schema::TrialRecord;
 use crate::rows::{self, Points, SampleRow, Samples};
 use crate::run_data::RunData;
 use crate::table::{Column, Layout, Table as _};
-use crate::table_file;
 use crate::trials::{self, Trials};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,13 +57,6 @@ fn of_trial(
     let series = data.series_of_trial(trial.index);
     let has_points = series.iter().any(|series| !series.points.is_empty());
     has_points.then(|| rows::from_series(trial, series))
-}
-
-/// Returns a table as the bytes of a Parquet file. Rejects inconsistent data.
-pub fn parquet_table(table: Table, data: &RunData) -> Result<Vec<u8>, String> {
-    let groups: Result<Vec<_>, String> = table_groups(table, data).collect();
-    let bytes = table_file::bytes(table_columns(table), groups?.into_iter());
-    bytes.map_err(|error| error.to_string())
 }
 
 /// Writes every sample as CSV (RFC 4180), with the columns of `samples.parquet`. Lost and unknown

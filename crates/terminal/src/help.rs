@@ -5,11 +5,23 @@
 
 use std::ffi::OsString;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, Command};
 
 use crate::console::LAST;
 
 const ALL: &str = "help-all";
+
+/// Returns a parser of the values in `all`, each with its name and a description for the help.
+pub fn choices<T: Clone + Send + Sync + 'static, const N: usize>(
+    all: [(T, &'static str, &'static str); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = all.each_ref().map(|(_, name, about)| PossibleValue::new(*name).help(*about));
+    PossibleValuesParser::new(names).try_map(move |given| {
+        let chosen = all.iter().find(|(_, name, _)| *name == given);
+        chosen.map(|(value, ..)| value.clone()).ok_or("an unknown value")
+    })
+}
 
 /// Adds `--help` and `--help-all` to a command and to those below it, unless a command passes its
 /// words on to another program.

@@ -69,9 +69,6 @@ struct Decode {
     /// Prints one JSON document instead, with the offset of every setting.
     #[arg(long, conflicts_with = "form")]
     json: bool,
-    /// Accepts duplicates and values of a wrong length, which become bytes.
-    #[arg(long)]
-    lenient: bool,
     /// Writes to this file instead of the terminal.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -96,9 +93,6 @@ struct Encode {
     /// A file with the secret of the CMTS MIC.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Writes the MICs of the text, correct or not.
-    #[arg(long)]
-    keep_mics: bool,
     /// Writes the file even with errors, or without a CMTS MIC if the secret is missing.
     #[arg(long)]
     force: bool,
@@ -170,9 +164,8 @@ impl Decode {
         for defect in &defects {
             warning!("{}: {defect}", self.file.display());
         }
-        if !defects.is_empty() && !self.lenient {
-            let defects = count(defects.len(), "defect");
-            refuse!("{}: {defects}; --lenient accepts them", self.file.display());
+        if !defects.is_empty() {
+            refuse!("{}: {}", self.file.display(), count(defects.len(), "defect"));
         }
         let text = if self.json {
             serde_json::to_string_pretty(&config.describe())? + "\n"
@@ -196,9 +189,7 @@ impl Encode {
         let text = files::read_text(&self.file)?;
         let mut config = text::read(&text).with_context(|| name.clone()).or_bad_input()?;
         let secret = secret(self.secret_file.as_deref())?;
-        if !self.keep_mics {
-            self.seal(&mut config, secret.as_ref()).with_context(|| name.clone()).or_bad_input()?;
-        }
+        self.seal(&mut config, secret.as_ref()).with_context(|| name.clone()).or_bad_input()?;
         let bytes = config.encode()?;
         let findings = check(&bytes, secret.as_ref());
         let errors: Vec<_> = findings.iter().filter(|f| f.severity == Severity::Error).collect();

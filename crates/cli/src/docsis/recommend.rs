@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
+use clap::builder::RangedI64ValueParser;
 use underload_docsis::recommend::{Aqm, Recommendation, Upstream};
 use underload_docsis::text;
 use underload_run::{Destination, Settings};
 use underload_scenario::tier::Tier;
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::help::choices;
 use underload_terminal::quantity;
 
 use super::{files, picture};
@@ -46,7 +47,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FROM..TO", default_value = "20ms..120ms", value_parser = round_trips)]
     rtt: RoundTrips,
     /// The AQM of modem and CMTS.
-    #[arg(long, default_value = Aqm::None.name(), value_parser = aqm())]
+    #[arg(long, default_value = Aqm::None.name(), value_parser = choices(AQMS))]
     aqm: Aqm,
     /// Least utilisation of the link at every round trip [default: 95, at which a tier counts as
     /// reached; 90 with an AQM, which keeps its latency target at any rate].
@@ -79,17 +80,16 @@ fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(range)
 }
 
-fn aqm() -> impl TypedValueParser<Value = Aqm> {
-    let value = |aqm: Aqm| {
-        PossibleValue::new(aqm.name()).help(match aqm {
-            Aqm::None => "No AQM: Buffer Control alone",
-            Aqm::DocsisPie => "DOCSIS-PIE, the AQM of DOCSIS 3.1",
-            Aqm::LowLatency => "Low Latency DOCSIS: two queues, one for L4S and NQB",
-        })
-    };
-    PossibleValuesParser::new(Aqm::ALL.map(value))
-        .try_map(|name| Aqm::ALL.into_iter().find(|aqm| aqm.name() == name).context("not an AQM"))
-}
+/// The AQMs of modems, for the help.
+const AQMS: [(Aqm, &str, &str); 3] = [
+    (Aqm::None, Aqm::None.name(), "No AQM: Buffer Control alone"),
+    (Aqm::DocsisPie, Aqm::DocsisPie.name(), "DOCSIS-PIE, the AQM of DOCSIS 3.1"),
+    (
+        Aqm::LowLatency,
+        Aqm::LowLatency.name(),
+        "Low Latency DOCSIS: two queues, one for L4S and NQB",
+    ),
+];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct RoundTrips {

@@ -1,6 +1,5 @@
 //! The command line of `underload measure`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
 use underload_record::schema::{Direction, Marking};
 
 use super::{show_notice, worded};
+use crate::present::Show;
 use underload_terminal::quantity::{down_and_up, duration, rate, size};
 
 #[derive(Debug, Args)]
@@ -86,10 +86,13 @@ pub struct Arguments {
     pub tier: Option<Tier>,
     #[command(flatten)]
     pub server: ServerOptions,
+    /// How long to wait while the server is busy [default: 0s].
+    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
+    wait: Option<Duration>,
     /// Repeats the measurement, with this time between two starts; --out is the directory of all
     /// runs [default: runs/history]. To M-Lab's servers, TIME is the mean of random pauses, as
     /// M-Lab requires, and at least 6h.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "open")]
     pub every: Option<Duration>,
     /// Shortens or lengthens each --every by up to a quarter, at random.
     #[arg(long, requires = "every", hide_short_help = true)]
@@ -136,12 +139,8 @@ pub struct Arguments {
     /// With ndt7: URL of the service that names the nearest server [default: M-Lab's].
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub locate: Option<String>,
-    /// Prints the result as one JSON document.
-    #[arg(long)]
-    pub json: bool,
-    /// Opens the report in a browser.
-    #[arg(long, conflicts_with = "every")]
-    pub open: bool,
+    #[command(flatten)]
+    pub show: Show,
 }
 
 /// When measurements may start; the commands that measure again and again share these options.
@@ -211,16 +210,13 @@ pub struct ServerOptions {
     pub trust: String,
     /// A file whose first line is a token for the server.
     #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// How long to wait while the server is busy [default: 0s].
-    #[arg(long, value_name = "TIME", value_parser = duration, hide_short_help = true)]
-    wait: Option<Duration>,
+    pub token_file: Option<PathBuf>,
     #[command(flatten)]
     pub family: FamilyOptions,
 }
 
 impl ServerOptions {
-    /// Returns a request to measure against `host`, without label, budget or interface.
+    /// Returns a request to measure against `host`, without label, budget, interface or patience.
     pub fn request(&self, host: &str, preset: Preset, knobs: Knobs) -> Request {
         Request {
             host: host.to_owned(),
@@ -229,7 +225,7 @@ impl ServerOptions {
             tier: None,
             trust: self.trust.clone(),
             token_file: self.token_file.clone(),
-            wait: self.wait,
+            wait: None,
             family: self.family.family(),
             keep_address: false,
             interface: None,
@@ -259,11 +255,6 @@ impl FamilyOptions {
             _ => Family::Any,
         }
     }
-
-    #[cfg_attr(not(sockets), expect(dead_code, reason = "other commands use it"))]
-    pub fn allows(self, address: &SocketAddr) -> bool {
-        if address.is_ipv4() { !self.ipv6 } else { !self.ipv4 }
-    }
 }
 
 impl Arguments {
@@ -286,7 +277,7 @@ impl Arguments {
             ("--interval", self.interval.is_some()),
             ("--tier", self.tier.is_some()),
             ("--token-file", self.server.token_file.is_some()),
-            ("--wait", self.server.wait.is_some()),
+            ("--wait", self.wait.is_some()),
             ("--dev", self.dev.is_some()),
             ("--where", self.where_delayed),
             ("--ipv4", self.server.family.ipv4),
@@ -336,6 +327,7 @@ impl Arguments {
             tier: self.tier,
             keep_address: self.keep_address,
             interface: self.dev.clone(),
+            wait: self.wait,
             locate: self.where_delayed.then(|| Locate { peer: self.peer.clone() }),
             label: self.label.clone().unwrap_or_default(),
             ..self.server.request(&self.host, self.preset.unwrap_or(Preset::Quick), knobs)

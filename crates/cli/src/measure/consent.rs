@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use underload_line::target::{Family, resolve};
+use underload_probe::control::SERVER_PORT;
 use underload_probe::network::{Line, metered};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::refuse;
@@ -45,7 +46,8 @@ pub fn ask(arguments: &Arguments) -> anyhow::Result<Line> {
 /// Whether the server is on this machine.
 fn is_local(host: &str) -> bool {
     let is_loopback = |it: &SocketAddr| it.ip().is_loopback();
-    resolve(host, Family::Any).is_ok_and(|target| target.addresses.iter().all(is_loopback))
+    resolve(host, SERVER_PORT, Family::Any)
+        .is_ok_and(|target| target.addresses.iter().all(is_loopback))
 }
 
 /// Reads an answer; the end of the input is "no".

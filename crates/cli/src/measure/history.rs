@@ -9,13 +9,13 @@ use underload_disk::{self as disk, Access};
 use underload_line::series::{Keeper, Rhythm};
 use underload_probe::network::Line;
 use underload_report::one_line;
-use underload_store::RunDir;
+use underload_store::{RunDir, StoreError};
 use underload_terminal::console::{note, warning};
+use underload_terminal::exit::OrBadInput as _;
 use underload_terminal::interrupt::Interrupt;
 
 use super::arguments::Arguments;
 use super::{foreign, once, show_notice};
-use crate::present::refuse_occupied;
 
 /// Measures until interrupted or `--times` is reached. A failed measurement is reported and does
 /// not end the series: the server may be reachable again at the next one. An interruption is an
@@ -31,7 +31,7 @@ pub fn run(
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
     // A series writes files of its own into the directory.
     if !Keeper::is_series(&directory) {
-        refuse_occupied(RunDir::check_vacant(&directory))?;
+        RunDir::check_vacant(&directory).bad_input_if(StoreError::is_occupied)?;
     }
     let created = disk::create_directory(&directory, Access::Usual);
     created.with_context(|| directory.display().to_string())?;
@@ -51,13 +51,11 @@ pub fn run(
         }
     }
     let (mut done, mut failed) = (0, 0);
+    let is_complete = |done| arguments.times.is_some_and(|times| done >= times);
     let mut courtesy = arguments.courtesy.courtesy(arguments.dev.as_deref());
     courtesy.unless_metered = unless_metered;
     courtesy.is_load_fixed = foreign::is_wanted(&arguments.host);
-    loop {
-        let Some(grant) = courtesy.wait(&directory, interrupt.flag(), &|| false)? else {
-            return end_by_interrupt(arguments, interrupt, done, failed);
-        };
+    while let Some(grant) = courtesy.wait(&directory, interrupt.flag(), &|| false)? {
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let measured = courtesy.charge(&directory, &grant, |bytes_max| {
@@ -65,39 +63,27 @@ pub fn run(
             (measured, series.take_moved())
         });
         drop(grant);
+        done += 1;
         let was_interrupted = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
             failed += 1;
             warning!("{}", one_line(&format!("{now}: {error:#}")));
         }
-        done += 1;
         series.prune();
-        if !was_interrupted && arguments.times.is_some_and(|times| done >= times) {
+        if !was_interrupted && is_complete(done) {
             return judge(done, failed);
         }
         let from = if rhythm.is_from_start() { start } else { Instant::now() };
         wait_until(from + rhythm.pause(&mut random), interrupt);
-        if interrupt.is_requested() {
-            return end_by_interrupt(arguments, interrupt, done, failed);
-        }
     }
-}
-
-/// An interruption ends a series without `--times` as intended.
-fn end_by_interrupt(
-    arguments: &Arguments,
-    interrupt: &Interrupt,
-    done: u64,
-    failed: u64,
-) -> anyhow::Result<()> {
-    let outcome = match arguments.times {
+    // An interruption ends a series without `--times` as intended.
+    let ended = match arguments.times {
         Some(times) => {
             Err(anyhow!("interrupted; {} of {times} measurements succeeded", done - failed))
         }
         None => Ok(()),
     };
-    let judged = if done == 0 { Ok(()) } else { judge(done, failed) };
-    interrupt.explain(judged.and(outcome))
+    interrupt.explain(judge(done, failed).and(ended))
 }
 
 fn wait_until(next: Instant, interrupt: &Interrupt) {
@@ -110,9 +96,9 @@ fn wait_until(next: Instant, interrupt: &Interrupt) {
     }
 }
 
-/// Fails if every measurement failed.
+/// Fails if there were measurements and every one failed.
 fn judge(done: u64, failed: u64) -> anyhow::Result<()> {
-    ensure!(failed < done, "of {done} measurements none succeeded");
+    ensure!(failed < done || done == 0, "of {done} measurements none succeeded");
     Ok(())
 }
 

@@ -24,9 +24,10 @@ use anyhow::anyhow;
 use jiff::tz::TimeZone;
 use underload_line::series::{Keeper, Notice, local_zone as zone};
 use underload_line::{
-    BadSetting, LineError, Measured, NO_VERDICT, Place, Request, Session, Test, measure, new_record,
+    BadSetting, LineError, Measured, NO_VERDICT, Place, Request, Session, measure,
 };
 use underload_report::{plain_text, table};
+use underload_store::StoreError;
 use underload_terminal::COMMIT;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput, bad_input};
@@ -40,7 +41,7 @@ pub use arguments::{FamilyOptions, ServerOptions};
 #[cfg(shaping)]
 pub use history::seed;
 
-use crate::present::{Show, open_in_desktop, refuse_occupied};
+use crate::present::{Show, open_in_desktop};
 use view::View;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -73,23 +74,23 @@ fn once(
         (None, None) => Place::Default,
     };
     // Before anything is sent.
-    refuse_occupied(place.check_vacant())?;
+    place.check_vacant().bad_input_if(StoreError::is_occupied)?;
     let request = Request { bytes_max, ..arguments.request() };
-    let (mut view, moved) = (View::new(), Cell::new(0));
+    let (mut view, moved, stop) = (View::new(), Cell::new(0), interrupt.shared());
     let test = if foreign::is_wanted(&arguments.host) {
         foreign::open(&request, arguments, &moved, &mut view)?
     } else {
-        open(&request, &mut view, interrupt)?
+        Box::new(Session::open(&request, &mut view, &stop).map_err(worded)?)
     };
-    let measured = stored(test, &request, place, interrupt);
+    let measured = measure(test, &request, place, COMMIT, &stop);
     if let Some(series) = series {
         let findings = measured.iter().flat_map(|it| &it.findings);
         let in_steps: u64 = findings.map(|finding| finding.moved_bytes).sum();
         // A step that failed has no finding, and may have loaded the line.
         series.add_moved(in_steps.max(moved.get()));
     }
-    let measured = measured?;
-    let shown = show(&measured, Show { json: arguments.json, open: arguments.open });
+    let measured = measured.map_err(worded)?;
+    let shown = show(&measured, arguments.show);
     if let Some(series) = series {
         series.adopt(&measured.directory, &measured.run.host.started);
     }
@@ -106,20 +107,10 @@ pub fn line(
     request: &Request,
     place: Place<'_>,
     interrupt: &Interrupt,
-) -> anyhow::Result<Measured> {
-    let mut view = View::new();
-    let session = open(request, &mut view, interrupt)?;
-    stored(session, request, place, interrupt)
-}
-
-/// Requests a session at `underload serve`.
-fn open<'a>(
-    request: &'a Request,
-    view: &'a mut View,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Box<dyn Test + 'a>> {
-    let session = Session::open(request, view, &interrupt.shared()).map_err(worded)?;
-    Ok(Box::new(session))
+) -> Result<Measured, LineError> {
+    let (mut view, stop) = (View::new(), interrupt.shared());
+    let session = Session::open(request, &mut view, &stop)?;
+    measure(Box::new(session), request, place, COMMIT, &stop)
 }
 
 /// Names the setting that is at fault as an option, and marks what is the input's fault.
@@ -144,19 +135,6 @@ fn show_notice(notice: Notice) {
 /// Returns the time zone of this machine.
 pub fn local_zone() -> TimeZone {
     zone(show_notice)
-}
-
-/// Runs a test in a new run directory.
-fn stored(
-    test: Box<dyn Test + '_>,
-    request: &Request,
-    place: Place<'_>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Measured> {
-    let plan = test.plan();
-    let record = new_record(request, &plan, COMMIT);
-    let directory = refuse_occupied(place.create(&plan.name, record))?;
-    measure(test, directory, &interrupt.shared()).map_err(worded)
 }
 
 /// Writes `findings.json` and the report; prints table and verdict, or one JSON document.

@@ -1,48 +1,48 @@
-//! The output file: written atomically, and never over its own input.
+//! The rows of a replay: on stdout, or in a file that is written atomically and never over its own
+//! input.
 
-use std::cell::RefCell;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 #[cfg(unix)]
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::rc::Rc;
 
 use anyhow::Context;
 use underload_disk::{Access, NewFile};
 use underload_terminal::exit::refuse;
 
-/// A file that does not exist before [`Self::complete`]. Clones share the file.
-#[derive(Clone)]
-pub struct OutputFile(Rc<RefCell<Option<NewFile>>>);
+/// Where the rows of a queue go.
+pub enum Output {
+    Stream(Box<dyn Write>),
+    /// A file that does not exist before [`Self::complete`].
+    File(BufWriter<NewFile>),
+}
 
-impl OutputFile {
-    pub fn begin(path: &Path, input: &Path) -> anyhow::Result<Self> {
+impl Output {
+    /// Begins a file in place of `path`, which must not be the input.
+    pub fn file(path: &Path, input: &Path) -> anyhow::Result<Self> {
         refuse_input(path, input)?;
         let file = NewFile::beside(path, Access::Usual);
         let file = file.with_context(|| path.display().to_string())?;
-        Ok(Self(Rc::new(RefCell::new(Some(file)))))
+        Ok(Self::File(BufWriter::new(file)))
     }
 
-    /// Renames the written file to its path.
-    ///
-    /// # Errors
-    /// If this fails; an older file of the name is then unchanged.
-    pub fn complete(&self) -> io::Result<()> {
-        self.0.borrow_mut().take().map_or(Ok(()), NewFile::replace)
-    }
-}
-
-impl Write for OutputFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut *self.0.borrow_mut() {
-            Some(file) => file.write(bytes),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
+    pub fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Stream(stream) => stream,
+            Self::File(file) => file,
         }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.borrow_mut().as_mut().map_or(Ok(()), NewFile::flush)
+    /// Writes what is buffered, and renames a file to its path.
+    ///
+    /// # Errors
+    /// If this fails; an older file of the name is then unchanged.
+    pub fn complete(self) -> io::Result<()> {
+        match self {
+            Self::Stream(mut stream) => stream.flush(),
+            Self::File(file) => file.into_inner()?.replace(),
+        }
     }
 }
 

@@ -492,8 +492,8 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
         (&["suggest", "a", "--dev", "v0", "--queue", "bode"].to_vec(), 2, "no Linux queue `bode`"),
         // The command has tried the queue by then.
         (&[&["suggest", "127.0.0.1:1", "--dev", "v0"][..], &queue].concat(), 1, "127.0.0.1:1"),
-        (&[&["trial", "a", "--dev", "v0", "--hours", "5"][..], &up].concat(), 2, "12 hours"),
-        (&["trial", "a", "--dev", "v0", "--days", "7"].to_vec(), 2, "--up RATE, --down RATE"),
+        (&[&["trial", "a", "--dev", "v0", "--length", "5h"][..], &up].concat(), 2, "expected 12h"),
+        (&["trial", "a", "--dev", "v0", "--length", "7d"].to_vec(), 2, "--up RATE, --down RATE"),
         (
             &[&["trial", "a", "--dev", "v0", "--not", "0:00-24:00"][..], &up].concat(),
             2,

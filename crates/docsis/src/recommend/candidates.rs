@@ -18,7 +18,7 @@ pub enum Aqm {
 impl Aqm {
     pub const ALL: [Self; 3] = [Self::None, Self::DocsisPie, Self::LowLatency];
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         ["none", "docsis-pie", "low-latency"][self as usize]
     }
 

@@ -32,15 +32,9 @@ pub struct Findings {
     pub directions: Vec<Examination>,
     pub advice: Vec<String>,
     pub interrupted: bool,
-}
-
-impl Findings {
-    /// Adds the advice that follows from the results.
-    pub fn conclude(&mut self, interrupted: bool) {
-        let surveys: Vec<&MarkSurvey> = self.marks.iter().map(|marks| &marks.survey).collect();
-        self.advice = advice(&surveys, &self.directions);
-        self.interrupted = interrupted;
-    }
+    /// Addresses to which the markings could not be tested.
+    #[serde(skip)]
+    pub failed: Vec<(SocketAddr, LineError)>,
 }
 
 /// Markings over one address family.
@@ -70,6 +64,7 @@ pub struct PathTest {
     pub token_file: Option<PathBuf>,
     /// Whether the target is a STAMP reflector, which has no sessions.
     pub is_stamp: bool,
+    /// The directions to load; empty to test only markings and hops.
     pub directions: Vec<Direction>,
     pub congestion_control: String,
     /// Whether UDP exceeds the path's rate.
@@ -94,11 +89,42 @@ impl PathTest {
         connect(target, &options)
     }
 
-    /// Tests markings and hops over one address family.
+    /// Tests the path to every address family of a target, until `stop` is set.
     ///
     /// # Errors
-    /// Returns an error if the server refuses a session, or if no probe can be sent.
-    pub fn marks(
+    /// Returns an error if the path cannot be loaded, or if there is no result.
+    pub fn run(
+        &self,
+        target: &Target,
+        report: &mut dyn FnMut(&str),
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Findings, LineError> {
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        let mut findings = Findings { host: target.name.clone(), ..Findings::default() };
+        for family in target.families() {
+            if is_stopped() {
+                break;
+            }
+            match self.marks(&family, report, stop) {
+                Ok(marks) => findings.marks.push(marks),
+                Err(error) => findings.failed.push((family.addresses[0], error)),
+            }
+        }
+        if !self.directions.is_empty() && !is_stopped() {
+            self.load(target, &mut findings, report, stop)?;
+        }
+        if findings.marks.is_empty() && findings.directions.is_empty() {
+            let first = findings.failed.into_iter().next();
+            return Err(first.map_or(LineError::Interrupted, |(_, error)| error));
+        }
+        let surveys: Vec<&MarkSurvey> = findings.marks.iter().map(|marks| &marks.survey).collect();
+        findings.advice = advice(&surveys, &findings.directions);
+        findings.interrupted = is_stopped();
+        Ok(findings)
+    }
+
+    /// Tests markings and hops over one address family.
+    fn marks(
         &self,
         target: &Target,
         report: &mut dyn FnMut(&str),
@@ -123,10 +149,7 @@ impl PathTest {
     }
 
     /// Loads each direction and adds what the probes show to `findings`.
-    ///
-    /// # Errors
-    /// Returns an error if the server refuses a session, or if a probe or a flow cannot start.
-    pub fn load(
+    fn load(
         &self,
         target: &Target,
         findings: &mut Findings,

@@ -24,9 +24,8 @@ mod variants;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use maud::{PreEscaped, html};
+use maud::html;
 use underload_disk::{self as disk, Access};
 use underload_store::RunData;
 
@@ -78,39 +77,6 @@ pub fn render(runs: &[RunData]) -> Result<String, PageError> {
     page(runs, &subjects, &plots)
 }
 
-/// How far a run under way is.
-#[derive(Debug, Clone)]
-pub struct LiveState {
-    pub sentence: String,
-    /// When the page is written, in milliseconds since 1970.
-    pub written_unix_ms: i64,
-    /// If the page is not written again within this time, it stops reloading.
-    pub patience: Duration,
-}
-
-/// Renders the page of a run under way: a page that reloads itself and begins with the sentence of
-/// `state`.
-///
-/// # Errors
-/// As [`render`].
-pub fn render_live(run: &RunData, state: &LiveState) -> Result<String, PageError> {
-    let page = render(std::slice::from_ref(run))?;
-    // Without a script, nothing on the page can find that the run was killed.
-    let reload = html! { noscript { meta http-equiv="refresh" content=(RELOAD_SECONDS); } };
-    let page = page.replacen("<title>", &format!("{}\n<title>", reload.into_string()), 1);
-    let patience_s = state.patience.as_secs();
-    let state = html! {
-        p.note #live role="status" data-written-ms=(state.written_unix_ms)
-            data-patience-s=(patience_s) data-reload-s=(RELOAD_SECONDS) { (state.sentence) } "\n"
-        script { (PreEscaped(format!("\n{}", include_str!("live.js")))) }
-    };
-    let state = without_controls(state.into_string());
-    Ok(page.replacen("<main>", &format!("<main>\n{state}"), 1))
-}
-
-/// Seconds between two loads of the page of a run under way.
-const RELOAD_SECONDS: u32 = 2;
-
 /// Draws the plots of that page, each as it is written to a separate file.
 pub fn plots(runs: &[RunData]) -> Vec<Plot> {
     Plots::of(&subjects(runs)).all().cloned().collect()
@@ -156,6 +122,16 @@ pub fn replace_page(path: &Path, html: &str) -> Result<(), PageError> {
     disk::write_whole(path, html.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
 }
 
+/// Writes numbers for Prometheus, and may replace earlier ones of this program. The file changes as
+/// a whole, because a collector may read it at any time.
+///
+/// # Errors
+/// As [`replace_page`].
+pub fn replace_numbers(path: &Path, numbers: &str) -> Result<(), PageError> {
+    check_replaceable(path, NUMBERS_MARK)?;
+    disk::write_whole(path, numbers.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
+}
+
 /// Checks that [`replace_page`] may write a page there.
 ///
 /// # Errors
@@ -166,6 +142,7 @@ pub fn check_page_path(path: &Path) -> Result<(), PageError> {
 
 /// Texts within the first bytes of all pages and plots of every version.
 const PAGE_MARK: &str = ": latency under load</title>";
+const NUMBERS_MARK: &str = "# HELP underload";
 const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
 

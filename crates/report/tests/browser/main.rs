@@ -8,14 +8,12 @@
 #[path = "../../../orchestrator/tests/browser/chromium.rs"]
 mod chromium;
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use underload_record::schema::{PlotKind, PlotRecord, RunRecord, VariantRecord, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_record::{LatencyPools, conclude};
-use underload_report::{LiveState, render_live, write_report};
+use underload_report::write_report;
 use underload_store::RunData;
 
 use chromium::{Browser, Screen};
@@ -98,32 +96,6 @@ fn reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-}
-
-#[test]
-fn the_page_of_a_run_reloads_until_the_run_stops_writing() {
-    let test = "the_page_of_a_run_reloads_until_the_run_stops_writing";
-    let Some(mut browser) = Browser::launch(test) else { return };
-    // Timers are recorded and never fire, so that no reload hits the questions below.
-    let source = "window.timers = []; window.setTimeout = (_, after) => timers.push(after);";
-    browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": source }));
-    let folder = tempfile::tempdir().expect("a folder");
-    let page = folder.path().join("report.html");
-    let mut shown = |written_unix_ms: i64| {
-        let patience = Duration::from_secs(30);
-        let state = LiveState { sentence: "Running.".to_owned(), written_unix_ms, patience };
-        std::fs::write(&page, render_live(&small(), &state).expect("a page")).expect("a file");
-        browser.open(&format!("file://{}", page.display()));
-        let sentence = browser.text("document.querySelector('#live').textContent.trim()");
-        (sentence, browser.value("timers"))
-    };
-    let in_the_year_2100 = 4_102_444_800_000;
-    assert_eq!(shown(in_the_year_2100), ("Running.".to_owned(), json!([2000])));
-    let (sentence, timers) = shown(1_000_000_000_000);
-    assert!(sentence.starts_with("The run has not written for "), "{sentence}");
-    assert!(sentence.contains(" s, so this page stopped reloading"), "{sentence}");
-    assert_eq!(timers, json!([]));
-    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 
 /// Screens of 900 pixels that the page of many variants may have.

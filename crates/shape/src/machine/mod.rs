@@ -3,7 +3,9 @@
 
 mod folder;
 mod followed;
+pub mod hours;
 pub mod kernel_queues;
+pub mod search;
 mod session;
 mod show;
 mod snapshot;

@@ -150,14 +150,6 @@ impl RunDir {
         &self.record
     }
 
-    /// Returns the record up to now with the summary of each variant; `None` once there are more than
-    /// 2,000 trials, whose summary needs a second look at all of them.
-    pub fn so_far(&self) -> Option<RunRecord> {
-        let mut record = self.conclusion.is_none().then(|| self.record.clone())?;
-        conclude(&mut record, &self.pools);
-        Some(record)
-    }
-
     pub fn trials(&self) -> usize {
         self.trials
     }

@@ -4,6 +4,8 @@
 //! as they are known: its memory grows with the queue's backlog and not with the input.
 //! [`replay_columns`] replays whole columns.
 
+mod words;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -17,6 +19,8 @@ use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
 use underload_record::tally::Tally;
+
+pub use words::{table, text};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
