@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 use underload_compat::nq::{NqClient, NqError, NqLimits, NqOptions, NqServer, NqTrust};
@@ -80,9 +80,12 @@ fn incomplete_requests_do_not_hold_a_connection() {
         // The peer reads an alert or nothing, and then the end.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    let until = std::time::Instant::now() + Duration::from_secs(10);
+    wait_until_closed(&server, Instant::now() + Duration::from_secs(10));
+}
+
+fn wait_until_closed(server: &NqServer, until: Instant) {
     while server.counts().open > 0 {
-        assert!(std::time::Instant::now() < until, "{:?}", server.counts());
+        assert!(Instant::now() < until, "{:?}", server.counts());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -137,16 +140,13 @@ fn slowly_sent_bytes_do_not_hold_a_connection() {
     let mut stream = std::net::TcpStream::connect(url.trim_start_matches("https://")).unwrap();
     let mut hello = vec![0x16, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3];
     hello.resize(16_000, 0);
-    let until = std::time::Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + Duration::from_mins(1);
     for byte in hello {
-        assert!(std::time::Instant::now() < until, "open after a minute of 5 s");
+        assert!(Instant::now() < until, "open after a minute of 5 s");
         if stream.write_all(&[byte]).is_err() {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    while server.counts().open > 0 {
-        assert!(std::time::Instant::now() < until, "{:?}", server.counts());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until_closed(&server, until);
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
-use underload_compat::channel::{ChannelLimits, ChannelServer};
+use underload_compat::channel::{ChannelCounts, ChannelLimits, ChannelServer};
 use underload_compat::nq::{Channels, NqLimits, NqServer, OfferError};
 use underload_probe::control::Fingerprint;
 use underload_record::judgement::{
@@ -230,8 +230,13 @@ fn offers_of_channels_are_answered_within_limits() {
 
 /// Waits until sessions that have lost their places are over.
 fn wait_for_sessions(channels: &ChannelServer, most: usize) {
+    wait_for(channels, |counts| counts.sessions <= most);
+}
+
+/// Waits for a condition, at most a minute.
+fn wait_for(channels: &ChannelServer, condition: impl Fn(&ChannelCounts) -> bool) {
     let until = Instant::now() + Duration::from_mins(1);
-    while channels.counts().sessions > most {
+    while !condition(&channels.counts()) {
         assert!(Instant::now() < until, "{:?}", channels.counts());
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -269,11 +274,7 @@ fn datagrams_of_unknown_senders_get_no_answer() {
     for datagram in [&stun[..], &hello, &[0; 1500], &[255; 9], &[]] {
         socket.send(datagram).unwrap();
     }
-    let ends = Instant::now() + Duration::from_mins(1);
-    while channels.counts().ignored < 5 {
-        assert!(Instant::now() < ends, "{:?}", channels.counts());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for(&channels, |counts| counts.ignored >= 5);
     socket.set_nonblocking(true).unwrap();
     assert!(socket.recv(&mut [0; 2000]).is_err(), "an answer");
 }
@@ -371,13 +372,7 @@ fn a_browser_measures_with_datagrams() {
     // A page that is closed within a measurement frees its place.
     browser.open(&format!("https://{}/?probes=channel", server.address()));
     browser.value("document.querySelector('#start').click()");
-    let waits_until = |sessions: usize| {
-        let ends = Instant::now() + Duration::from_mins(1);
-        while channels.counts().sessions != sessions {
-            assert!(Instant::now() < ends, "{:?}", channels.counts());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
+    let waits_until = |sessions: usize| wait_for(&channels, |it| it.sessions == sessions);
     waits_until(1);
     browser.open("about:blank");
     waits_until(0);

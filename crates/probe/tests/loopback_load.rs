@@ -46,23 +46,24 @@ fn run(flow: &LoadFlow, server: SocketAddr, bytes: u64) -> Result<FlowLog, LoadE
     let clock = RunClock::start();
     let lease = Duration::from_secs(20);
     let handle = start_flow(flow, server, &current_network(), clock, lease, NO_TOKEN)?;
-    for _ in 0..200 {
-        if handle.delivered_bytes() >= bytes || handle.is_over() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(|| handle.delivered_bytes() >= bytes || handle.is_over());
     handle.finish()
 }
 
-fn wait_until_idle(server: &LoadServer) {
-    for _ in 0..100 {
-        if server.flows() == 0 {
-            return;
+/// Waits for a condition, at most ten seconds. Returns whether it was met.
+fn wait_for(mut condition: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        if Instant::now() > until {
+            return false;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("{} flows still hold a place after five seconds", server.flows());
+    true
+}
+
+fn wait_until_idle(server: &LoadServer) {
+    assert!(wait_for(|| server.flows() == 0), "{} flows still have a place", server.flows());
 }
 
 fn assert_tcp_works(address: &str, direction: Direction) {
@@ -218,13 +219,7 @@ fn a_lease_ends_on_the_servers_clock() {
     let network = current_network();
     let load = flow(Direction::Down, reno());
     let handle = start_flow(&load, server.address(), &network, clock, lease, NO_TOKEN).unwrap();
-    for _ in 0..100 {
-        if handle.is_over() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(handle.is_over(), "the server did not end the flow");
+    assert!(wait_for(|| handle.is_over()), "the server did not end the flow");
     assert!(handle.finish().unwrap().failure.is_some());
     wait_until_idle(&server);
 }
@@ -250,9 +245,7 @@ fn dropping_a_server_ends_its_flows() {
     let lease = Duration::from_mins(1);
     let load = flow(Direction::Up, reno());
     let handle = start_flow(&load, server.address(), &network, clock, lease, NO_TOKEN).unwrap();
-    while handle.delivered_bytes() == 0 && !handle.is_over() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(|| handle.delivered_bytes() > 0 || handle.is_over());
     let begun = Instant::now();
     drop(server);
     assert!(begun.elapsed() < Duration::from_secs(5));

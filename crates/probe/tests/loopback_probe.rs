@@ -3,7 +3,7 @@
 #![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use underload_probe::RunClock;
 use underload_probe::endpoint::{
@@ -66,13 +66,10 @@ fn probe(near: UdpSocket, far: UdpSocket, asked: &str) -> bool {
     while clock.now_ns() < 310_000_000 {
         clock.sleep_until(310_000_000);
     }
-    for _ in 0..100 {
+    wait_for(|| {
         let (sent, received) = prober.progress();
-        if sent >= SLOTS && received >= sent {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        sent >= SLOTS && received >= sent
+    });
     let log = prober.finish().unwrap();
     assert_eq!(log.planned, SLOTS);
     assert_eq!(log.sent.len() as u64 + log.skipped + log.refused, log.planned);
@@ -183,12 +180,17 @@ fn a_reflector_limits_its_rate_and_ignores_invalid_packets() {
 
 /// Returns the counts once `datagrams` have been processed, or after five seconds.
 fn settled(reflector: &Reflector, datagrams: u64) -> ReflectorCounts {
-    for _ in 0..100 {
+    wait_for(|| {
         let counts = reflector.counts();
-        if counts.answered + counts.limited + counts.malformed + counts.refused >= datagrams {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        counts.answered + counts.limited + counts.malformed + counts.refused >= datagrams
+    });
     reflector.counts()
+}
+
+/// Waits for a condition, at most five seconds.
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while !condition() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
