@@ -159,35 +159,37 @@ const QUIET_DEFAULT: &str = "250kbit";
 
 /// Parses a rate with its unit, bit/s.
 fn rate(text: &str) -> Option<u64> {
-    match Kind::Rate.read(text) {
-        Some(Value::Rate(rate)) => Some(rate.bits_per_second()),
-        _ => None,
-    }
+    let Some(Value::Rate(rate)) = Kind::Rate.read(text) else { return None };
+    Some(rate.bits_per_second())
 }
 
-fn run_max(text: &str) -> Result<Span, String> {
+/// What an option accepts, of a value that it rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected {0}")]
+struct Expected(&'static str);
+
+fn run_max(text: &str) -> Result<Span, Expected> {
     let most = Limits::default().run_lasts;
     match Kind::Span.read(text) {
         Some(Value::Span(span)) if span > Span::ZERO && span <= most => Ok(span),
-        _ => Err("expected a time up to 1h, such as 90s or 5min".to_owned()),
+        _ => Err(Expected("a time up to 1h, such as 90s or 5min")),
     }
 }
 
-fn volume(text: &str) -> Result<u64, String> {
+fn volume(text: &str) -> Result<u64, Expected> {
     let bytes = traffic_bytes(text).filter(|bytes| *bytes > 0);
-    bytes.ok_or_else(|| "expected a size above 0 with its unit, such as 500MB or 5GB".to_owned())
+    bytes.ok_or(Expected("a size above 0 with its unit, such as 500MB or 5GB"))
 }
 
-fn quiet_rate(text: &str) -> Result<u64, String> {
+fn quiet_rate(text: &str) -> Result<u64, Expected> {
     let kbit = || text.parse::<u64>().ok()?.checked_mul(1_000);
-    rate(text).or_else(kbit).ok_or_else(|| "expected a rate, such as 250kbit or 1mbit".to_owned())
+    rate(text).or_else(kbit).ok_or(Expected("a rate, such as 250kbit or 1mbit"))
 }
 
-fn mbit(text: &str) -> Result<f64, String> {
-    let plain = || text.parse::<f64>().ok();
-    let mbit = rate(text).map(|rate| rate as f64 / 1e6).or_else(plain);
-    mbit.filter(|it| (0.0..=1e6).contains(it))
-        .ok_or_else(|| "expected a rate up to 1000gbit, such as 35mbit".to_owned())
+fn mbit(text: &str) -> Result<f64, Expected> {
+    let mbit = rate(text).map(|rate| rate as f64 / 1e6).or_else(|| text.parse().ok());
+    let mbit = mbit.filter(|it| (0.0..=1e6).contains(it));
+    mbit.ok_or(Expected("a rate up to 1000gbit, such as 35mbit"))
 }
 
 #[cfg(test)]
@@ -203,10 +205,10 @@ mod tests {
         assert_eq!(run_max("1h"), Ok(defaults.run_lasts));
         assert_eq!((run_max("90s"), volume("500MB")), (Ok(Span::from_secs(90)), Ok(500_000_000)));
         for wrong in ["", "0", "0MB", "-1GB", "much", "1mbit"] {
-            assert!(volume(wrong).is_err_and(|told| told.contains("500MB")), "{wrong}");
+            assert!(volume(wrong).is_err_and(|told| told.0.contains("500MB")), "{wrong}");
         }
         for wrong in ["", "0s", "2h", "61min", "-1s"] {
-            assert!(run_max(wrong).is_err_and(|told| told.contains("up to 1h")), "{wrong}");
+            assert!(run_max(wrong).is_err_and(|told| told.0.contains("up to 1h")), "{wrong}");
         }
     }
 
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(quiet_rate("250"), Ok(250_000));
         assert_eq!((mbit("35mbit"), mbit("1gbit"), mbit("35.5")), (Ok(35.0), Ok(1e3), Ok(35.5)));
         for wrong in ["", "-1", "fast", "1gbyte", "99999999999999999999"] {
-            assert!(quiet_rate(wrong).is_err_and(|told| told.contains("250kbit")), "{wrong}");
+            assert!(quiet_rate(wrong).is_err_and(|told| told.0.contains("250kbit")), "{wrong}");
         }
         assert!(mbit("2000gbit").is_err() && mbit("nan").is_err() && mbit("-1").is_err());
     }
