@@ -59,7 +59,7 @@ impl Outcome {
     /// # Errors
     /// Describes the invalid setting.
     pub fn new(settings: &Settings) -> Result<Self, String> {
-        let config = settings.trial()?;
+        let config = settings.trial().map_err(|error| error.to_string())?;
         let length = config.phases;
         let (start, end) = (length.idle + length.ramp, length.idle + length.ramp + length.load);
         let queue = config.up[0].queue.label.to_string();
@@ -132,7 +132,8 @@ impl Outcome {
 /// # Errors
 /// Describes the invalid setting.
 pub fn record(settings: &Settings) -> Result<String, String> {
-    let outcome = run(settings.trial()?).map_err(|error| error.to_string())?;
+    let config = settings.trial().map_err(|error| error.to_string())?;
+    let outcome = run(config).map_err(|error| error.to_string())?;
     let TrialOutcome { mut record, samples, mut series, .. } = outcome;
     // The program does not record a direction without a configured link either.
     record.bottlenecks.retain(|it| it.direction == Direction::Up);

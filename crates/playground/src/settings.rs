@@ -95,15 +95,14 @@ impl Settings {
     /// Returns the configuration of the trial.
     ///
     /// # Errors
-    /// Describes what the registry rejects of the queue, or an unknown congestion control.
-    pub fn trial(&self) -> Result<SimConfig, String> {
-        let message = |error: ConfigError| error.to_string();
+    /// Returns what the registry rejects of the queue, or an unknown congestion control.
+    pub fn trial(&self) -> Result<SimConfig, ConfigError> {
         let [idle, ramp, load, drain] = PHASES_S.map(Span::from_secs);
         let (up, down) = self.halves();
         let line = format!("{}kbit", self.rate_kbit_per_s);
         Ok(SimConfig {
-            up: vec![hop(&self.queue, &line, up).map_err(message)?],
-            down: vec![hop("fifo:limit=1000p", "1gbit", down).map_err(message)?],
+            up: vec![hop(&self.queue, &line, up)?],
+            down: vec![hop("fifo:limit=1000p", "1gbit", down)?],
             flows: self.flows(Time::ZERO + idle)?,
             phases: Phases { idle, ramp, load, drain },
             // The first repeat of a run with this seed.
@@ -120,10 +119,13 @@ impl Settings {
         (up, rtt.saturating_sub(up))
     }
 
-    fn flows(&self, ramp: Time) -> Result<Vec<FlowConfig>, String> {
-        let algorithm = Algorithm::from_name(&self.congestion_control).ok_or_else(|| {
-            let (name, known) = (&self.congestion_control, Algorithm::names());
-            format!("there is no congestion control `{name}`; known: {known}")
+    fn flows(&self, ramp: Time) -> Result<Vec<FlowConfig>, ConfigError> {
+        let name = &self.congestion_control;
+        let algorithm = Algorithm::from_name(name).ok_or_else(|| ConfigError::UnknownName {
+            what: "congestion control",
+            name: name.clone(),
+            known: Algorithm::names(),
+            suggestion: None,
         })?;
         let ecn = algorithm.ecn(if self.ecn { EcnUse::Classic } else { EcnUse::Off });
         let tcp = TcpConfig { ecn, ..TcpConfig::of(algorithm) };
@@ -131,10 +133,8 @@ impl Settings {
             1 => "upload".to_owned(),
             _ => format!("upload-{number}"),
         };
-        let upload = |number| FlowConfig {
-            start: Some(ramp),
-            ..FlowConfig::new(name(number), FlowKind::Tcp(tcp.clone()))
-        };
+        let load = |name, kind| FlowConfig { start: Some(ramp), ..FlowConfig::new(name, kind) };
+        let upload = |number| load(name(number), FlowKind::Tcp(tcp.clone()));
         let mut flows: Vec<FlowConfig> = (0..self.uploads).map(upload).collect();
         if self.stream_kbit_per_s > 0 {
             let udp = UdpConfig {
@@ -143,8 +143,7 @@ impl Settings {
                 pattern: UdpPattern::Constant,
                 ecn: Ecn::NotEct,
             };
-            let stream = FlowConfig::new("stream", FlowKind::Udp(udp));
-            flows.push(FlowConfig { start: Some(ramp), ..stream });
+            flows.push(load("stream".to_owned(), FlowKind::Udp(udp)));
         }
         let schedule = ProbeSchedule::Open { interval: PROBE_INTERVAL };
         let probe = ProbeConfig { schedule, ..ProbeConfig::default() };
