@@ -1,13 +1,10 @@
 //! `underload docs`: the pages of the documentation, which are in the program.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::io::Read as _;
 
 use anyhow::Context as _;
 use clap::Args;
 use flate2::read::DeflateDecoder;
-use signal_hook::consts::SIGINT;
 use underload_aqm::config::closest;
 use underload_terminal::console;
 use underload_terminal::exit::refuse;
@@ -18,7 +15,7 @@ A page is found by its name, or by a word such as bufferbloat, lag, ping, MTU or
 
 Examples:
   underload docs
-  underload docs measure
+  underload docs measure | less
   underload docs bufferbloat
   underload docs scenario-keys | less")]
 pub struct Arguments {
@@ -52,7 +49,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let meant = meant.map_or(";".to_owned(), |word| format!("; did you mean {word:?}?"));
             refuse!("no page has the word {wanted:?}{meant} `underload docs` lists all pages")
         }
-        [only] => show(&only.text),
+        [only] => console::print(&only.text),
         several => {
             let lines = several.iter().map(|page| line(page)).collect::<String>();
             console::print(&format!("Pages about {wanted}:\n{lines}"))
@@ -157,28 +154,6 @@ fn line(page: &Page) -> String {
 fn list(pages: &[Page]) -> String {
     let lines = pages.iter().map(line).collect::<String>();
     format!("Pages, for `underload docs PAGE`:\n{lines}")
-}
-
-/// Prints a page; on a terminal with the program of the variable PAGER, or with `less`.
-fn show(text: &str) -> anyhow::Result<()> {
-    if std::io::stdout().is_terminal() {
-        let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
-        let pager = pager.unwrap_or_else(|| "less".to_owned());
-        let mut words = pager.split_whitespace();
-        let program = words.next().unwrap_or_default();
-        // In a pager Ctrl-C stops a search; this program ends with the pager.
-        signal_hook::flag::register(SIGINT, Arc::default())
-            .context("leaving Ctrl-C to the pager")?;
-        if let Ok(mut child) = Command::new(program).args(words).stdin(Stdio::piped()).spawn() {
-            if let Some(mut input) = child.stdin.take() {
-                // A pager may close its input before it has read all.
-                let _ = input.write_all(text.as_bytes());
-            }
-            child.wait().with_context(|| pager.clone())?;
-            return Ok(());
-        }
-    }
-    console::print(text)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -21,6 +22,7 @@ use underload_scenario::source::{Source, load_file};
 use underload_scenario::{Lane, Scenario, ScenarioErrors};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::quantity::from_to;
 
 use crate::meter::Meter;
 
@@ -52,8 +54,9 @@ pub struct Arguments {
     #[arg(long, value_name = "SPEC", default_value = "fifo")]
     down_queue: String,
     /// Delay that is added to the links in each direction, such as 10ms.
-    #[arg(long, value_name = "TIME", value_parser = delay, default_value = "0ms")]
-    delay: Span,
+    #[arg(long, value_name = "TIME", default_value = "0ms",
+        value_parser = from_to("0ms", "60s"))]
+    delay: Duration,
     /// Writes uplink.log and downlink.log, for Mahimahi's graph scripts, and samples.csv to DIR.
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
@@ -160,8 +163,9 @@ impl Arguments {
     /// Returns the links, up and down.
     fn lanes(&self) -> anyhow::Result<[LaneConfig; 2]> {
         let Some(config) = &self.config else {
+            let delay = Span::from_nanos(self.delay.as_nanos() as u64);
             let lane = |direction, link: &str, queue: &str| {
-                lane(direction, link, queue, self.delay).or_bad_input()
+                lane(direction, link, queue, delay).or_bad_input()
             };
             return Ok([
                 lane("up", &self.up, &self.up_queue)?,
@@ -215,13 +219,6 @@ fn delayed(text: &str, more: Span) -> anyhow::Result<LinkSetup> {
         }
     }
     Ok(modem_file::link_of(&spec.to_string())?)
-}
-
-fn delay(text: &str) -> Result<Span, String> {
-    match Kind::Span.read(text) {
-        Some(Value::Span(span)) if span <= Span::from_secs(60) => Ok(span),
-        _ => Err(format!("expected {}, at most 60s", Kind::Span.expectation())),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use underload_record::schema::{Distribution, LatencyMeasure, Phase, Quantile, TrialRecord};
+use underload_record::schema::{Distribution, Phase, Quantile, TrialRecord};
 use underload_report::one_line;
 use underload_run::Progress;
 use underload_scenario::Scenario;
@@ -142,16 +142,9 @@ impl Trials {
 
 /// Formats the working latency of a trial, or its idle latency if the trial has no load.
 fn headline(trial: &TrialRecord) -> Option<String> {
-    let find = |phase| {
-        trial.latencies.iter().find(|latency| {
-            !latency.closed_loop
-                && latency.measure == LatencyMeasure::RoundTrip
-                && latency.window.phase == phase
-        })
-    };
-    let (word, latency) = match find(Phase::Load) {
+    let (word, latency) = match trial.headline(Phase::Load) {
         Some(latency) => ("working", latency),
-        None => ("idle", find(Phase::Idle)?),
+        None => ("idle", trial.headline(Phase::Idle)?),
     };
     Some(format!("{word} latency {}", quantiles(&latency.distribution?)))
 }

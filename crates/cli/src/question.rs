@@ -9,7 +9,7 @@ use clap::Args;
 use underload_disk::{self as disk, Access};
 use underload_run::{Settings, WorldChoice};
 use underload_scenario::Scenario;
-use underload_scenario::question::{Part, Question, Use};
+use underload_scenario::question::{Question, Use};
 use underload_terminal::COMMIT;
 use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::{bad_input, refuse};
@@ -124,13 +124,7 @@ impl Arguments {
     fn scenario(&self) -> anyhow::Result<Scenario> {
         self.question().scenario(&self.name()?).map_err(|faults| {
             let mut seen = BTreeSet::new();
-            let lines = faults.iter().map(|fault| {
-                let name = match fault.part {
-                    Some(part) => option(part),
-                    None => &fault.key,
-                };
-                format!("{name}: {}", fault.problem(option))
-            });
+            let lines = faults.iter().map(ToString::to_string);
             let lines: Vec<String> = lines.filter(|line| seen.insert(line.clone())).collect();
             bad_input(anyhow!(lines.join("\nerror: ")))
         })
@@ -165,18 +159,6 @@ impl Arguments {
             Some(name) => Ok(name.to_owned()),
             None => refuse!("--save {}: expected a name in UTF-8", file.display()),
         }
-    }
-}
-
-/// Returns the option that sets a part of the question.
-fn option(part: Part) -> &'static str {
-    match part {
-        Part::Up => "--up",
-        Part::Down => "--down",
-        Part::Rtt => "--rtt",
-        Part::Queue => "--queue",
-        Part::Load => "--load",
-        Part::CongestionControl => "--congestion-control",
     }
 }
 

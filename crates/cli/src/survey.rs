@@ -10,14 +10,14 @@ use clap::Args;
 use underload_disk::{self as disk, Access};
 use underload_line::survey::Table;
 use underload_line::target::{Family, resolve};
-use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, PAUSE_MIN, Survey};
+use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, Survey};
 use underload_terminal::console::{self, count, note};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::help::choices;
 use underload_terminal::interrupt::Interrupt;
 
 use crate::measure::FamilyOptions;
-use underload_terminal::quantity::duration;
+use underload_terminal::quantity::from_to;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -41,7 +41,8 @@ pub struct Arguments {
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub probes: u32,
     /// Time between two probes of a host, at least 30s.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s",
+        value_parser = from_to("30s", "1d"))]
     pub pause: Duration,
     #[command(flatten)]
     pub family: FamilyOptions,
@@ -138,9 +139,6 @@ fn prepare(arguments: &Arguments) -> anyhow::Result<Survey> {
     }
     let family = arguments.family.family();
     let hosts: anyhow::Result<Vec<Host>> = names.iter().map(|name| host(name, family)).collect();
-    if arguments.pause < PAUSE_MIN {
-        bail!("--pause: expected at least 30s, two probes per minute");
-    }
     let Arguments { probe: asking, probes, pause, .. } = *arguments;
     let survey = Survey { hosts: hosts?, asking, probes, pause };
     survey.check()?;

@@ -5,6 +5,7 @@
 //! causes them.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use toml::Value;
 use underload_aqm::registry::our_form;
@@ -119,6 +120,18 @@ impl Part {
         ("phases.load", Self::Load),
     ];
 
+    /// Returns the option of `underload try` that sets the part.
+    const fn option(self) -> &'static str {
+        match self {
+            Self::Up => "--up",
+            Self::Down => "--down",
+            Self::Rtt => "--rtt",
+            Self::Queue => "--queue",
+            Self::Load => "--load",
+            Self::CongestionControl => "--congestion-control",
+        }
+    }
+
     /// Returns the part that sets a key of the scenario.
     fn of_key(key: &str) -> Option<Self> {
         match Self::KEYS.iter().find(|(known, _)| *known == key) {
@@ -148,14 +161,20 @@ impl QuestionFault {
     fn of_scenario(ScenarioError { key, problem, .. }: ScenarioError) -> Self {
         Self { part: Part::of_key(&key), key, problem }
     }
+}
 
-    /// Returns the problem with the question. `name` returns the name by which the message mentions
-    /// a part.
-    pub fn problem(&self, name: impl Fn(Part) -> &'static str) -> String {
-        Part::KEYS.iter().fold(self.problem.clone(), |text, (key, part)| {
+impl fmt::Display for QuestionFault {
+    /// Names the parts of the question by the options of `underload try`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let problem = Part::KEYS.iter().fold(self.problem.clone(), |text, (key, part)| {
             let word = key.rsplit('.').next().unwrap_or_default();
-            text.replace(&format!("`{word}`"), &format!("`{}`", name(*part)))
-        })
+            text.replace(&format!("`{word}`"), &format!("`{}`", part.option()))
+        });
+        let name = match self.part {
+            Some(part) => part.option(),
+            None => &self.key,
+        };
+        write!(f, "{name}: {problem}")
     }
 }
 

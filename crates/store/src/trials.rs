@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use underload_record::schema::{
-    BottleneckSummary, Direction, Distribution, FlowRecord, LatencyMeasure, LatencySummary, Phase,
-    TrialRecord, Validity,
+    BottleneckSummary, Direction, Distribution, FlowRecord, Phase, TrialRecord, Validity,
 };
 
 use crate::error::StoreError;
@@ -26,14 +25,14 @@ table! {
         valid: Boolean = row.validity.is_valid();
         invalid_because: OptionalText = reasons(&row.validity);
         conditions: Text = json(&row.conditions);
-        probe: OptionalText = headline_probe(row);
+        probe: OptionalText = row.headline_probe();
         idle_p50_ns: OptionalLong = quantile(row, Phase::Idle, |it| it.p50_ns);
         idle_p99_ns: OptionalLong = quantile(row, Phase::Idle, |it| it.p99_ns);
         load_p50_ns: OptionalLong = quantile(row, Phase::Load, |it| it.p50_ns);
         load_p99_ns: OptionalLong = quantile(row, Phase::Load, |it| it.p99_ns);
         load_mean_ns: OptionalLong = quantile(row, Phase::Load, |it| it.mean_ns);
-        load_sent: OptionalLong = latency(row, Phase::Load).map(|it| it.sent);
-        load_lost: OptionalLong = latency(row, Phase::Load).map(|it| it.lost);
+        load_sent: OptionalLong = row.headline(Phase::Load).map(|it| it.sent);
+        load_lost: OptionalLong = row.headline(Phase::Load).map(|it| it.lost);
         goodput_up_bit_per_s: OptionalLong = of_flows(row, |it| it.goodput_up_bit_per_s);
         goodput_down_bit_per_s: OptionalLong = of_flows(row, |it| it.goodput_down_bit_per_s);
         retransmits: OptionalLong = of_flows(row, |it| it.retransmits);
@@ -50,7 +49,7 @@ table! {
 pub(crate) const GROUP_ROWS: usize = 1 << 16;
 
 fn quantile(trial: &TrialRecord, phase: Phase, value: fn(&Distribution) -> i64) -> Option<i64> {
-    latency(trial, phase)?.distribution.as_ref().map(value)
+    trial.headline(phase)?.distribution.as_ref().map(value)
 }
 
 fn of_flows(trial: &TrialRecord, value: fn(&FlowRecord) -> Option<u64>) -> Option<i128> {
@@ -80,23 +79,6 @@ fn marks(trial: &TrialRecord, way: Direction) -> Option<i128> {
 fn sojourn(trial: &TrialRecord, way: Direction) -> Option<i64> {
     let p99s = queues(trial, way).filter_map(|it| Some(it.sojourn.as_ref()?.p99_ns));
     p99s.max()
-}
-
-/// Returns the first open-loop probe of round trips.
-fn headline_probe(trial: &TrialRecord) -> Option<&str> {
-    let is_open = |it: &&LatencySummary| !it.closed_loop && it.measure == LatencyMeasure::RoundTrip;
-    trial.latencies.iter().find(is_open).map(|it| it.probe.as_str())
-}
-
-/// Returns the summary of the headline probe in a phase.
-fn latency(trial: &TrialRecord, phase: Phase) -> Option<&LatencySummary> {
-    let probe = headline_probe(trial)?;
-    trial.latencies.iter().find(|it| {
-        it.probe == probe
-            && it.measure == LatencyMeasure::RoundTrip
-            && it.window.phase == phase
-            && !it.closed_loop
-    })
 }
 
 fn reasons(validity: &Validity) -> Option<String> {

@@ -10,6 +10,7 @@ use anstream::AutoStream;
 use anyhow::Context as _;
 use clap::{Args, ColorChoice};
 use serde::Serialize;
+use underload_disk::Access;
 
 /// The options that every command has.
 #[derive(Debug, Clone, Copy, Args)]
@@ -186,6 +187,12 @@ pub fn print_as(
     text: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
     if is_json { print_json(document) } else { print(&text()) }
+}
+
+/// Writes a file whole or not at all.
+pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    underload_disk::write_whole(path, bytes, Access::Usual)
+        .with_context(|| format!("writing {}", path.display()))
 }
 
 /// Words that are coloured: bold red, red, yellow, cyan, green.

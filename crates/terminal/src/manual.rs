@@ -1,13 +1,12 @@
 //! Completions and man pages.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Command};
 pub use clap_complete::Shell;
 use clap_mangen::Man;
-use underload_disk::{self as disk, Access};
 
 use crate::console::{self, note};
 
@@ -55,16 +54,11 @@ impl Manual {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("creating {}", directory.display()))?;
         for (name, page) in &pages {
-            write(&directory.join(name), page)?;
+            console::write_file(&directory.join(name), page)?;
         }
         note!("{} in {}", console::count(pages.len(), "page"), directory.display());
         Ok(())
     }
-}
-
-fn write(path: &Path, page: &[u8]) -> anyhow::Result<()> {
-    disk::write_whole(path, page, Access::Usual)
-        .with_context(|| format!("writing {}", path.display()))
 }
 
 /// Returns the file name and text of every command's man page, the program's own first.

@@ -1,11 +1,10 @@
-//! Files of limited size, and atomic writes.
+//! Files of limited size, and sizes.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
-use underload_disk::{self as disk, Access};
 use underload_docsis::text::MAX_TEXT_BYTES;
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::quantity;
@@ -35,12 +34,6 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Writes a file atomically.
-pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    disk::write_whole(path, bytes, Access::Usual)
-        .with_context(|| format!("writing {}", path.display()))
-}
-
 /// Parses a size such as `1024`, `24KiB` or `1MB`.
 pub fn size(text: &str) -> Result<u64, String> {
     let text = text.replace(' ', "");
@@ -64,25 +57,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_or_left_as_it_was() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("cm.bin");
-        write(&path, b"old").unwrap();
-        write(&path, b"new").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"new");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing left over");
-        assert!(write(&directory.path().join("missing/cm.bin"), b"x").is_err());
-        let target = directory.path().join("is_a_directory");
-        std::fs::create_dir(&target).unwrap();
-        assert!(write(&target, b"x").is_err());
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing left over");
-    }
-
-    #[test]
     fn a_file_past_the_limit_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("big");
-        write(&path, &[0; 11]).unwrap();
+        std::fs::write(&path, [0; 11]).unwrap();
         assert!(read(&path, 10).is_err());
         assert_eq!(read(&path, 11).unwrap().len(), 11);
     }

@@ -13,7 +13,7 @@ use underload_docsis::check::{Finding, Rule, Severity, check};
 use underload_docsis::mic::Secret;
 use underload_docsis::modem::{FlowBuffer, Modem};
 use underload_docsis::{Config, Limits, text};
-use underload_terminal::console::{count, note, print, print_as, warning};
+use underload_terminal::console::{count, note, print, print_as, warning, write_file};
 use underload_terminal::exit::{OrBadInput, refuse};
 
 use crate::replay::output::refuse_input;
@@ -176,7 +176,7 @@ impl Decode {
             }
         };
         match &self.out {
-            Some(path) => files::write(path, text.as_bytes()),
+            Some(path) => write_file(path, text.as_bytes()),
             None => print(&text),
         }
     }
@@ -200,7 +200,7 @@ impl Encode {
             let errors = count(errors.len(), "error");
             refuse!("{name}: {errors}; nothing was written; --force writes the file");
         }
-        files::write(&self.out, &bytes)?;
+        write_file(&self.out, &bytes)?;
         note!("{}: {} bytes", self.out.display(), bytes.len());
         Ok(())
     }

@@ -126,7 +126,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let file = directory.join("sweep.toml");
     let scenario = tier.scenario(&file);
-    files::write(&file, scenario.text().as_bytes())?;
+    console::write_file(&file, scenario.text().as_bytes())?;
     let settings = Settings {
         destination: Destination::Directory(directory.join("run")),
         uses_cache: true,
@@ -153,8 +153,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Writes the settings and the picture.
 fn write(directory: &Path, recommendation: &Recommendation) -> anyhow::Result<()> {
     let settings = text::to_toml(&recommendation.configuration());
-    files::write(&directory.join("settings.toml"), settings.as_bytes())?;
-    files::write(&directory.join("trade.svg"), picture::trade(recommendation).svg().as_bytes())
+    console::write_file(&directory.join("settings.toml"), settings.as_bytes())?;
+    console::write_file(
+        &directory.join("trade.svg"),
+        picture::trade(recommendation).svg().as_bytes(),
+    )
 }
 
 impl Arguments {

@@ -19,7 +19,6 @@ pub struct View {
     title: String,
     classes: Vec<Class>,
     rate: RateMeter,
-    lateness: Recent,
     phase: Option<Phase>,
 }
 
@@ -48,7 +47,6 @@ impl View {
             title: String::new(),
             classes: Vec::new(),
             rate: RateMeter::default(),
-            lateness: Recent::default(),
             phase: None,
         }
     }
@@ -59,7 +57,7 @@ impl View {
         let pressure = progress
             .cpu_pressure_percent
             .map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
-        let late_ms = self.lateness.largest() as f64 / 1e6;
+        let late_ms = progress.lateness_ns as f64 / 1e6;
         let mut lines = vec![
             self.title.clone(),
             format!(
@@ -90,7 +88,6 @@ impl underload_line::Progress for View {
         self.done = step.config.trial as usize + 1;
         self.phase = None;
         self.rate = RateMeter::default();
-        self.lateness = Recent::default();
         self.title = format!("[{}/{}] {}: {}", self.done, self.steps, step.name, step.label);
         let class =
             |name: &str| Class { name: name.to_owned(), history: VecDeque::new(), recent: None };
@@ -103,7 +100,6 @@ impl underload_line::Progress for View {
 
     fn update(&mut self, progress: &Progress) {
         self.rate.note(Instant::now(), progress.bytes_up, progress.bytes_down);
-        self.lateness.note(progress.lateness_ns);
         for (class, recent) in self.classes.iter_mut().zip(&progress.recent) {
             class.note(*recent);
         }
@@ -215,23 +211,6 @@ impl RateMeter {
         }
         let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 * 8.0 / 1e6 / seconds;
         (rate(first.1, last.1), rate(first.2, last.2))
-    }
-}
-
-/// The largest of the last ten values.
-#[derive(Default)]
-struct Recent(VecDeque<u64>);
-
-impl Recent {
-    fn note(&mut self, value: u64) {
-        self.0.push_back(value);
-        while self.0.len() > 10 {
-            self.0.pop_front();
-        }
-    }
-
-    fn largest(&self) -> u64 {
-        self.0.iter().copied().max().unwrap_or(0)
     }
 }
 

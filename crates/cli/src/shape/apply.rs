@@ -20,7 +20,7 @@ use underload_terminal::exit::OrBadInput as _;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
-use super::require_rights;
+use super::{print_confirmed, require_rights};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -200,12 +200,11 @@ fn wait(
         let standing = session.standing(&confirmation.record);
         match standing {
             Standing::Confirmed => break,
-            Standing::Undone | Standing::Lost => {
-                confirmation.wait_for_watcher();
-                bail!("{device} is as it was before: the change was not confirmed");
-            }
-            Standing::Late => {
-                session.undo_unless_changed(&confirmation.record)?;
+            Standing::Undone | Standing::Lost | Standing::Late => {
+                match standing {
+                    Standing::Late => session.undo_unless_changed(&confirmation.record)?,
+                    _ => confirmation.wait_for_watcher(),
+                }
                 bail!("{device} is as it was before: the change was not confirmed");
             }
             Standing::Pending { left } if !is_announced => {
@@ -229,9 +228,7 @@ fn wait(
         }
         std::thread::sleep(POLL);
     }
-    console::print(&format!(
-        "{device}: confirmed; `underload shape off --dev {device}` restores what was there before\n"
-    ))
+    print_confirmed(&device)
 }
 
 /// Interval between looks at the record, the keyboard and signals.

@@ -1,9 +1,8 @@
 //! `underload shape auto`: follows a line whose rate varies.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use underload_aqm::rate::Rate;
 use underload_probe::survey::{Echo, Echoes};
@@ -86,7 +85,9 @@ impl Arguments {
         }
         require_rights("auto")?;
         let interrupt = Interrupt::watch()?;
-        let echoes = echoes(&self.reflector)?;
+        let echoes = Echoes::to_host(&self.reflector);
+        let echoes =
+            echoes.with_context(|| format!("--reflector {}", self.reflector)).or_bad_input()?;
         let device = Snapshot::take(&self.dev).bad_input_if(SnapshotError::is_refusal)?.device;
         let session = Session::open()?;
         self.change.apply(&request, &session, &interrupt)?;
@@ -159,25 +160,4 @@ fn bounds(
         refuse!("--{direction}-min is above --{direction}-max: expected at most {}", rate(max));
     };
     Ok(Some(bounds))
-}
-
-/// Opens a socket for pings to the reflector.
-fn echoes(reflector: &str) -> anyhow::Result<Echoes> {
-    let resolved = (reflector, 0).to_socket_addrs();
-    let addresses = resolved.with_context(|| format!("--reflector {reflector}")).or_bad_input()?;
-    let mut failure = None;
-    for address in addresses {
-        match Echoes::start(address) {
-            Ok(echoes) => return Ok(echoes),
-            Err(error) => failure = Some(unreachable(address, error)),
-        }
-    }
-    match failure {
-        Some(failure) => Err(failure),
-        None => bail!("--reflector {reflector}: no address"),
-    }
-}
-
-fn unreachable(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
-    anyhow::Error::new(error).context(format!("--reflector: no pings to {}", address.ip()))
 }

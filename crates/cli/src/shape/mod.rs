@@ -87,9 +87,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn confirm(device: Option<&str>) -> anyhow::Result<()> {
     require_rights("confirm")?;
     let record = Session::open()?.confirm(device).bad_input_if(UndoError::is_refusal)?;
+    print_confirmed(&record.device)
+}
+
+fn print_confirmed(device: &str) -> anyhow::Result<()> {
     console::print(&format!(
-        "{0}: confirmed; `underload shape off --dev {0}` restores what was there before\n",
-        record.device
+        "{device}: confirmed; `underload shape off --dev {device}` restores what was there before\n"
     ))
 }
 

@@ -1,7 +1,7 @@
 //! ICMP echoes to one host: the caller sends, a thread receives.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,6 +38,21 @@ impl Echoes {
     /// Returns [`io::ErrorKind::PermissionDenied`] if this user may not send echoes.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
         Self::start_through(address, None)
+    }
+
+    /// As [`Echoes::start`], to the first address of a host to which this works.
+    ///
+    /// # Errors
+    /// Returns an error if the name is unknown, or the error of the last address.
+    pub fn to_host(host: &str) -> io::Result<Self> {
+        let mut failure = io::Error::other("no address");
+        for address in (host, 0).to_socket_addrs()? {
+            match Self::start(address) {
+                Err(error) => failure = error,
+                started => return started,
+            }
+        }
+        Err(failure)
     }
 
     /// As [`Echoes::start`], through the network interface `device` alone if one is named.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     CeAlarm, Direction, Distribution, Finding, InsideLatency, Judged, LatencyHistogram,
-    LatencyMeasure, PacketCount, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
+    LatencyMeasure, PacketCount, Phase, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
 };
 
 /// Results of one variant in one repeat.
@@ -175,7 +175,26 @@ impl BottleneckSummary {
     }
 }
 
+impl TrialRecord {
+    /// Returns the first probe of round trips that is sent on a schedule.
+    pub fn headline_probe(&self) -> Option<&str> {
+        self.latencies.iter().find(|it| it.is_open_loop()).map(|it| it.probe.as_str())
+    }
+
+    /// Returns the round trips of [`Self::headline_probe`] in a phase.
+    pub fn headline(&self, phase: Phase) -> Option<&LatencySummary> {
+        let probe = self.headline_probe()?;
+        let is_wanted = |it: &&LatencySummary| it.probe == probe && it.window.phase == phase;
+        self.latencies.iter().filter(|it| it.is_open_loop()).find(is_wanted)
+    }
+}
+
 impl LatencySummary {
+    /// Whether these are round trips of probes that are sent on a schedule, whatever comes back.
+    fn is_open_loop(&self) -> bool {
+        !self.closed_loop && self.measure == LatencyMeasure::RoundTrip
+    }
+
     /// Returns whether probes were sent and none of them was answered.
     pub fn is_all_lost(&self) -> bool {
         self.sent > 0 && self.lost == self.sent
