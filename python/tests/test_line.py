@@ -88,7 +88,7 @@ def test_runs_are_compared_over_time(tmp_path: Path) -> None:
     assert told["sentences"][-1] == "14 runs were read." and told["left_out"] == []
     trends = {trend["followed"]: trend for trend in told["trends"]}
     assert [point["value"] for point in trends["load-p50"]["points"]][:2] == [21.0, 22.0]
-    assert trends["load-p50"]["change_percent"] > 40
+    assert trends["load-p50"]["comparison"]["range"]["middle"] > 1.4
     command = [PROGRAM, "history", tmp_path, "--metric", "load-p50", "--json"]
     command += ["--baseline", "3d", "--recent", "3d"]
     assert told == json.loads(subprocess.run(command, capture_output=True, check=True).stdout)

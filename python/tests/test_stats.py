@@ -78,16 +78,6 @@ def test_quantiles_are_the_inverse_of_the_distribution(values: list[float], q: f
         assert found == theirs
 
 
-def test_the_test_of_distributions_is_scipys() -> None:
-    random = numpy.random.default_rng(3)
-    first, second = random.normal(0, 1, 300), random.normal(0.3, 1, 200)
-    ours = stats.kolmogorov_smirnov(first, second)
-    theirs = scipy.ks_2samp(first, second, method="asymp")
-    assert ours.distance == pytest.approx(theirs.statistic)
-    limit = scipy.kstwobign.sf(math.sqrt(300 * 200 / 500) * ours.distance)
-    assert ours.p_value == pytest.approx(limit, rel=1e-6)
-
-
 def test_clusters_that_differ_make_the_interval_wider() -> None:
     random = numpy.random.default_rng(5)
     lines = numpy.repeat(numpy.arange(100), 50)

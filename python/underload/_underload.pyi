@@ -30,7 +30,6 @@ __all__ = [
     "history",
     "hodges_lehmann",
     "jain_index",
-    "kolmogorov_smirnov",
     "load",
     "mann_whitney",
     "mean_interval",
@@ -342,7 +341,6 @@ def mann_whitney(
 def hodges_lehmann(
     first: Any, second: Any, confidence: float, is_ratio: bool
 ) -> tuple[float, float | None, float | None, float]: ...
-def kolmogorov_smirnov(first: Any, second: Any) -> tuple[float, float]: ...
 def jain_index(values: Any) -> float: ...
 def cluster_quantiles(
     values: Any, clusters: list[int], shares: list[float], confidence: float, seed: int

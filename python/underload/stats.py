@@ -17,13 +17,11 @@ from ._errors import StatisticsError
 __all__ = [
     "ClusterQuantile",
     "Interval",
-    "KolmogorovSmirnov",
     "MannWhitney",
     "Shift",
     "cluster_quantiles",
     "hodges_lehmann",
     "jain_index",
-    "kolmogorov_smirnov",
     "mann_whitney",
     "mean_interval",
     "quantile",
@@ -64,14 +62,6 @@ class Shift(NamedTuple):
     """The lower end; `None` if the groups are too small for the confidence."""
     high: float | None
     confidence: float
-
-
-class KolmogorovSmirnov(NamedTuple):
-    """The outcome of the test of two distribution functions."""
-
-    distance: float
-    p_value: float
-    """Two-sided, by Kolmogorov's limit; accurate from a few dozen values per group on."""
 
 
 class ClusterQuantile(NamedTuple):
@@ -117,12 +107,6 @@ def hodges_lehmann(
     """Returns by how much the first group is larger, or with `ratio` how many times (Hodges and
     Lehmann)."""
     return Shift(*_underload.hodges_lehmann(_floats(first), _floats(second), confidence, ratio))
-
-
-def kolmogorov_smirnov(first: Any, second: Any) -> KolmogorovSmirnov:
-    """Returns the largest distance between the distribution functions of two groups, and its
-    significance (Kolmogorov and Smirnov)."""
-    return KolmogorovSmirnov(*_underload.kolmogorov_smirnov(_floats(first), _floats(second)))
 
 
 def jain_index(values: Any) -> float:

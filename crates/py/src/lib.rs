@@ -45,8 +45,7 @@ mod _underload {
     };
     #[pymodule_export]
     use super::stats::{
-        cluster_quantiles, hodges_lehmann, jain_index, kolmogorov_smirnov, mann_whitney,
-        mean_interval, quantiles,
+        cluster_quantiles, hodges_lehmann, jain_index, mann_whitney, mean_interval, quantiles,
     };
 
     #[pymodule_export]

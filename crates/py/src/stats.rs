@@ -141,20 +141,6 @@ pub fn hodges_lehmann(
     Ok((value, low, high, confidence))
 }
 
-/// Returns the largest distance of two distribution functions, and its p-value.
-#[pyfunction]
-pub fn kolmogorov_smirnov(
-    py: Python<'_>,
-    first: &Bound<'_, PyAny>,
-    second: &Bound<'_, PyAny>,
-) -> PyResult<(f64, f64)> {
-    let (first, second) = (Numbers::extract(first)?, Numbers::extract(second)?);
-    let (first, second) = (first.slice()?, second.slice()?);
-    let test = py.detach(|| stats::kolmogorov_smirnov(first, second));
-    let test = test.ok_or_else(|| none(py, NO_GROUP))?;
-    Ok((test.distance, test.p_value))
-}
-
 #[pyfunction]
 pub fn jain_index(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<f64> {
     let numbers = Numbers::extract(values)?;

@@ -1,19 +1,23 @@
 //! Trends of one line that is measured repeatedly: baseline, change, hours and days.
 //!
-//! Each value has its time and step. The first days are the baseline; the latest runs are compared
-//! with it by their medians, because single runs on a home's line depend on the home's other
-//! traffic.
+//! Each value has its time and step. The first days are the baseline. The latest runs are compared
+//! with the baseline's runs at the same hours of the day, because a line's latency depends on the
+//! hour: evenings compared with mornings would show a change that did not happen.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::comparison::{Both, EffectRange, Verdict};
 use crate::schema::Estimate;
-use crate::stats::{hodges_lehmann_shift, nearest_rank};
+use crate::stats::{hodges_lehmann_ratio, hodges_lehmann_shift, median, nearest_rank};
 
 const DAY_S: i64 = 86_400;
 /// Minimum number of runs for a change.
 pub const RUNS_MIN: usize = 3;
-/// Confidence of the interval of a [`Contrast`]. At most one of a hundred trials of nothing shows
-/// an effect, because a line stays shaped for months after such an error.
+/// Confidence of the range of a change, and of the interval of a [`Contrast`]. At most one of a
+/// hundred trials of nothing shows an effect, because a line stays shaped for months after such an
+/// error.
 pub const CONTRAST_CONFIDENCE: f64 = 0.99;
 
 underload_aqm::named! {
@@ -54,8 +58,21 @@ impl Followed {
 pub struct Point {
     /// Start of the run, seconds since 1970.
     pub at_s: i64,
+    /// Local time minus UTC at that time, seconds.
+    pub offset_s: i32,
     /// In the unit of its [`Followed`].
     pub value: f64,
+}
+
+impl Point {
+    fn local_s(&self) -> i64 {
+        self.at_s.saturating_add(i64::from(self.offset_s))
+    }
+
+    /// Returns the hour of the day, local time, 0 to 23.
+    fn hour(&self) -> usize {
+        (self.local_s().rem_euclid(DAY_S) / 3600) as usize
+    }
 }
 
 /// A dated remark about a line, such as "new router".
@@ -74,10 +91,80 @@ pub struct Change {
     pub followed: Followed,
     pub before: Option<Level>,
     pub after: Option<Level>,
-    /// Change of the median; `None` if either side has fewer than [`RUNS_MIN`] runs.
-    pub change_percent: Option<f64>,
-    /// Whether the median after the mark is outside of what four of five runs before it had.
-    pub is_beyond: bool,
+    pub comparison: LikeHours,
+}
+
+/// Runs compared with earlier runs at the same hours of the day.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct LikeHours {
+    /// `Lower` if the later runs are lower; `NotComparable` if too few runs have the same hours.
+    pub verdict: Verdict,
+    /// The earlier runs that are compared; `None` if no hour has both.
+    pub earlier: Option<Level>,
+    /// The later runs that are compared.
+    pub later: Option<Level>,
+    /// The later values divided by the earlier ones, each relative to the median of all runs around
+    /// its hour. `None` with fewer than [`RUNS_MIN`] runs to compare, or too few for a range.
+    pub range: Option<EffectRange>,
+    /// The hours of all earlier runs, and of all later runs.
+    pub earlier_hours: BTreeSet<usize>,
+    pub later_hours: BTreeSet<usize>,
+}
+
+impl LikeHours {
+    fn new(earlier: &[Point], later: &[Point], unit: &str) -> Self {
+        let hours = |points: &[Point]| points.iter().map(Point::hour).collect::<BTreeSet<usize>>();
+        let (earlier_hours, later_hours) = (hours(earlier), hours(later));
+        // The hours whose earlier runs are compared with later runs at `hour`: this one, or, as runs
+        // may begin at random, the hours before and after it.
+        let has = |hour: usize| earlier_hours.contains(&hour);
+        let like = |hour: usize| match (before(hour), after(hour)) {
+            _ if has(hour) => vec![hour],
+            (before, after) if has(before) && has(after) => vec![before, after],
+            _ => Vec::new(),
+        };
+        let used: BTreeSet<usize> = later_hours.iter().flat_map(|hour| like(*hour)).collect();
+        let at_used = |point: &&Point| used.contains(&point.hour());
+        let first: Vec<&Point> = earlier.iter().filter(at_used).collect();
+        let last: Vec<&Point> = later.iter().filter(|it| !like(it.hour()).is_empty()).collect();
+        let usual = |hour: usize| {
+            let is_near = |it: &&Point| [before(hour), hour, after(hour)].contains(&it.hour());
+            let near = earlier.iter().chain(later).filter(is_near).map(|point| point.value);
+            median(&near.collect::<Vec<f64>>()).unwrap_or_default()
+        };
+        let usual: Vec<f64> = (0..24).map(usual).collect();
+        // Zero has no quotient, and nobody notices a hundredth of a unit.
+        let relative = |points: &[&Point]| -> Vec<f64> {
+            points.iter().map(|it| it.value.max(0.01) / usual[it.hour()].max(0.01)).collect()
+        };
+        let level = |points: &[&Point]| Level::new(points.iter().map(|point| point.value));
+        let range = (first.len().min(last.len()) >= RUNS_MIN).then(|| {
+            let ratio =
+                hodges_lehmann_ratio(&relative(&last), &relative(&first), CONTRAST_CONFIDENCE);
+            ratio?.range(CONTRAST_CONFIDENCE)
+        });
+        let is_many = earlier.len().min(later.len()) >= RUNS_MIN;
+        let (earlier, later) = (level(&first), level(&last));
+        let verdict = match (range, earlier.zip(later)) {
+            (Some(Some(range)), Some((before, after))) => {
+                let values = Both { variant: after.p50, baseline: before.p50 };
+                range.judge(values, unit, true)
+            }
+            (None, _) if is_many => Verdict::NotComparable,
+            _ => Verdict::TooFew,
+        };
+        Self { verdict, earlier, later, range: range.flatten(), earlier_hours, later_hours }
+    }
+}
+
+/// Returns the hour of the day before `hour`.
+fn before(hour: usize) -> usize {
+    (hour + 23) % 24
+}
+
+/// Returns the hour of the day after `hour`.
+fn after(hour: usize) -> usize {
+    (hour + 1) % 24
 }
 
 /// A mark with the numbers around it.
@@ -124,13 +211,6 @@ impl Level {
     }
 }
 
-/// Returns the change of the median, percent; `None` if a level has fewer than [`RUNS_MIN`] runs.
-fn change_percent(before: Option<Level>, after: Option<Level>) -> Option<f64> {
-    let enough = |level: Option<Level>| level.filter(|level| level.runs >= RUNS_MIN);
-    let (before, after) = enough(before).zip(enough(after))?;
-    (before.p50 > 0.0).then(|| (after.p50 / before.p50 - 1.0) * 100.0)
-}
-
 /// The values of the runs with and without a treatment whose times were drawn by lot.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Contrast {
@@ -175,12 +255,11 @@ pub struct Trend {
     pub recent: Option<Level>,
     /// Whether the step was measured within [`Windows::recent_s`] before the line's latest run.
     pub is_current: bool,
-    /// Change of the median from the baseline to the latest runs; `None` if either has fewer than
-    /// [`RUNS_MIN`] runs.
-    pub change_percent: Option<f64>,
-    /// Medians by hour of the day, UTC.
+    /// The latest runs compared with the baseline.
+    pub comparison: LikeHours,
+    /// Medians by hour of the day, local time.
     pub hours: Vec<Option<Level>>,
-    /// Medians by day of the week, Monday first, UTC.
+    /// Medians by day of the week, Monday first, as `hours`.
     pub days: Vec<Option<Level>>,
 }
 
@@ -205,14 +284,16 @@ impl Trend {
         };
         let baseline = level(&|point| point.at_s < baseline_end);
         let recent = level(&|point| point.at_s >= recent_start);
-        let change_percent = change_percent(baseline, recent);
-        let of_hour = |hour: i64| level(&|point| point.at_s.rem_euclid(DAY_S) / 3600 == hour);
+        let (first, later) = points.split_at(points.partition_point(|it| it.at_s < baseline_end));
+        let latest = &later[later.partition_point(|point| point.at_s < recent_start)..];
+        let comparison = LikeHours::new(first, latest, followed.words().1);
+        let of_hour = |hour: usize| level(&|point| point.hour() == hour);
         // 1970 began on a Thursday.
         let of_day =
-            |day: i64| level(&|point| (point.at_s.div_euclid(DAY_S) + 3).rem_euclid(7) == day);
+            |day: i64| level(&|point| (point.local_s().div_euclid(DAY_S) + 3).rem_euclid(7) == day);
         let (hours, days) = ((0..24).map(of_hour).collect(), (0..7).map(of_day).collect());
         let step = step.to_owned();
-        Self { step, followed, points, baseline, recent, is_current, change_percent, hours, days }
+        Self { step, followed, points, baseline, recent, is_current, comparison, hours, days }
     }
 
     /// Compares the runs on both sides of each mark; `marks` are in order of time. Returns `None`
@@ -222,50 +303,52 @@ impl Trend {
         let around = |(place, mark): (usize, &Mark)| {
             let from_s = place.checked_sub(1).and_then(at).unwrap_or(i64::MIN);
             let to_s = at(place + 1).unwrap_or(i64::MAX);
-            let level = |range: std::ops::Range<i64>| {
-                let inside = self.points.iter().filter(|it| range.contains(&it.at_s));
-                Level::new(inside.map(|it| it.value))
+            let part = |from_s: i64, to_s: i64| {
+                let place = |at_s| self.points.partition_point(|point| point.at_s < at_s);
+                &self.points[place(from_s)..place(to_s)]
             };
-            let (before, after) = (level(from_s..mark.at_s), level(mark.at_s..to_s));
+            let level = |points: &[Point]| Level::new(points.iter().map(|it| it.value));
+            let [earlier, later] = [part(from_s, mark.at_s), part(mark.at_s, to_s)];
+            let (before, after) = (level(earlier), level(later));
             before.or(after)?;
-            let change_percent = change_percent(before, after);
-            let is_beyond = before.zip(after).is_some_and(|(before, after)| {
-                change_percent.is_some() && !(before.p10..=before.p90).contains(&after.p50)
-            });
+            let comparison = LikeHours::new(earlier, later, self.followed.words().1);
             let (step, followed) = (self.step.clone(), self.followed);
-            Some(Change { step, followed, before, after, change_percent, is_beyond })
+            Some(Change { step, followed, before, after, comparison })
         };
         marks.iter().enumerate().map(around).collect()
     }
 
     /// Returns whether the latest runs are worse than the baseline by at least `percent`, and worse
-    /// than 90 % of the baseline's runs.
+    /// than 90 % of the baseline's runs at their hours.
     pub fn is_worse_by(&self, percent: f64) -> bool {
-        let Some(((baseline, recent), change)) =
-            self.baseline.zip(self.recent).zip(self.change_percent)
+        let LikeHours { verdict, earlier: Some(earlier), later: Some(later), .. } = self.comparison
         else {
             return false;
         };
-        if self.followed.more_is_worse() {
-            change >= percent && recent.p50 > baseline.p90
+        let middle = self.comparison.range.and_then(|range| range.middle).unwrap_or(1.0);
+        let is_worse = if self.followed.more_is_worse() {
+            verdict == Verdict::Higher && later.p50 > earlier.p90
         } else {
-            change <= -percent && recent.p50 < baseline.p10
-        }
+            verdict == Verdict::Lower && later.p50 < earlier.p10
+        };
+        is_worse && (middle - 1.0).abs() * 100.0 >= percent
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use underload_aqm::rng::Rng;
+
     use super::*;
 
     const WEEK: Windows = Windows { baseline_s: 7 * DAY_S, recent_s: DAY_S };
 
-    /// A run every six hours for `days`; the runs of the last day have the value `late`.
+    /// A run every six hours for `days`; those of the last 24 hours have the value `late`.
     fn points(days: i64, usual: impl Fn(i64) -> f64, late: f64) -> Vec<Point> {
         (0..days * 4)
             .map(|run| {
-                let value = if run >= (days - 1) * 4 { late } else { usual(run) };
-                Point { at_s: 1_790_000_000 + run * 6 * 3600, value }
+                let value = if run >= (days - 1) * 4 - 1 { late } else { usual(run) };
+                Point { at_s: 1_790_000_000 + run * 6 * 3600, offset_s: 0, value }
             })
             .collect()
     }
@@ -284,11 +367,13 @@ mod tests {
         let usual = |run: i64| 40.0 + (run % 5) as f64;
         let worse = trend(points(14, usual, 63.0));
         assert_eq!(worse.baseline.unwrap().runs, 28);
-        assert_eq!(worse.change_percent.map(f64::round), Some(50.0));
-        assert!(worse.is_worse_by(50.0) && !worse.is_worse_by(51.0));
+        assert_eq!(worse.comparison.verdict, Verdict::Higher);
+        let range = worse.comparison.range.unwrap();
+        assert!((1.45..1.55).contains(&range.middle.unwrap()) && range.low > 1.4, "{range:?}");
+        assert!(worse.is_worse_by(45.0) && !worse.is_worse_by(55.0));
         // A value that one of ten baseline runs exceeds does not count as a change.
         let wide = trend(points(14, |run| if run % 5 == 0 { 90.0 } else { 42.0 }, 63.0));
-        assert!(wide.change_percent.unwrap() >= 49.0 && !wide.is_worse_by(10.0));
+        assert!(!wide.is_worse_by(10.0));
         let better = trend(points(14, usual, 20.0));
         assert!(!better.is_worse_by(0.0));
     }
@@ -314,14 +399,14 @@ mod tests {
     #[test]
     fn few_runs_have_no_change_and_the_baseline_is_not_compared_with_itself() {
         let young = trend(points(5, |_| 40.0, 400.0));
-        assert_eq!((young.recent, young.change_percent), (None, None));
+        assert_eq!((young.recent, young.comparison.verdict), (None, Verdict::TooFew));
         assert!(!young.is_worse_by(0.0));
         let empty = trend(Vec::new());
         assert_eq!((empty.baseline, empty.recent), (None, None));
-        let strange = trend(vec![Point { at_s: i64::MAX, value: f64::NAN }]);
+        let strange = trend(vec![Point { at_s: i64::MAX, offset_s: 0, value: f64::NAN }]);
         assert!(strange.points.is_empty());
-        let far =
-            trend(vec![Point { at_s: i64::MIN, value: 1.0 }, Point { at_s: i64::MAX, value: 2.0 }]);
+        let point = |at_s| Point { at_s, offset_s: 0, value: 1.0 };
+        let far = trend(vec![point(i64::MIN), point(i64::MAX)]);
         assert_eq!(far.points.len(), 2);
     }
 
@@ -332,25 +417,92 @@ mod tests {
         let [first, second] = &trend.around(&[mark(20), mark(40)])[..] else { panic!() };
         let first = first.as_ref().unwrap();
         assert_eq!((first.before.unwrap().runs, first.after.unwrap().runs), (20, 20));
-        assert_eq!(first.change_percent, Some(-50.0));
-        assert!(first.is_beyond);
+        assert_eq!(first.comparison.verdict, Verdict::Lower);
+        assert_eq!(first.comparison.range.and_then(|range| range.middle), Some(0.5));
         let second = second.as_ref().unwrap();
-        assert_eq!(second.change_percent, Some(0.0));
-        assert!(!second.is_beyond, "no other value than before");
+        assert_eq!(second.comparison.verdict, Verdict::Alike, "no other value than before");
         // After the last run, and with too few runs before.
         let [late] = &trend.around(&[mark(900)])[..] else { panic!() };
-        assert!(late.as_ref().is_some_and(|it| it.after.is_none() && it.change_percent.is_none()));
+        assert!(late.as_ref().is_some_and(|it| it.after.is_none()));
         let [early] = &trend.around(&[mark(2)])[..] else { panic!() };
-        assert_eq!(early.as_ref().unwrap().change_percent, None);
+        assert_eq!(early.as_ref().unwrap().comparison.verdict, Verdict::TooFew);
         assert_eq!(trend_of(Followed::LoadP99, Vec::new()).around(&[mark(1)]), [None]);
     }
 
     #[test]
     fn medians_by_hour_and_day_are_separate() {
         // 2026-11-23, a Monday, 13:30 UTC: date -ud '2026-11-23 13:30' +%s
-        let trend = trend(vec![Point { at_s: 1_795_440_600, value: 5.0 }]);
+        let trend = trend(vec![Point { at_s: 1_795_440_600, offset_s: 0, value: 5.0 }]);
         assert_eq!(trend.hours[13].map(|level| level.p50), Some(5.0));
         assert_eq!(trend.days[0].map(|level| level.runs), Some(1));
         assert_eq!(trend.hours.iter().flatten().count() + trend.days.iter().flatten().count(), 2);
+    }
+
+    const MONDAY_S: i64 = 1_795_392_000;
+
+    fn at_hour(day: i64, hour: i64, value: f64) -> Point {
+        Point { at_s: MONDAY_S + day * DAY_S + hour * 3600, offset_s: 0, value }
+    }
+
+    #[test]
+    fn evenings_are_not_compared_with_mornings() {
+        let mut all: Vec<Point> = (0..14).map(|day| at_hour(day, 20, 230.0 + day as f64)).collect();
+        all.extend((8..12).map(|hour| at_hour(14, hour, 58.0)));
+        let found = trend(all.clone());
+        assert_eq!(found.comparison.verdict, Verdict::NotComparable);
+        assert_eq!(found.comparison.range, None);
+        assert_eq!(found.comparison.earlier_hours, [20].into());
+        assert_eq!(found.comparison.later_hours, [8, 9, 10, 11, 20].into());
+        assert!(!found.is_worse_by(0.0));
+        let local = all.into_iter().map(|point| Point { offset_s: 5 * 3600, ..point }).collect();
+        assert_eq!(trend(local).comparison.earlier_hours, [1].into());
+    }
+
+    fn uniform(rng: &mut Rng) -> f64 {
+        f64::from(rng.next_u32()) / f64::from(u32::MAX)
+    }
+
+    /// Latency that depends on the hour, up to four times, with noise of a fifth.
+    fn random_line(rng: &mut Rng, noise: f64, factor: f64) -> Vec<Point> {
+        let mut levels: Vec<f64> = vec![20.0 + 60.0 * uniform(rng)];
+        while levels.len() < 24 {
+            levels.push((levels[levels.len() - 1] * (0.7 + 0.6 * uniform(rng))).clamp(20.0, 80.0));
+        }
+        let (mut all, is_evening) = (Vec::new(), rng.below(2) == 1);
+        for day in 0..12 {
+            for _ in 0..6 {
+                // The latest runs may all be from the evening.
+                let hour = if day == 11 && is_evening { 18 + rng.below(6) } else { rng.below(24) };
+                let hour = i64::from(hour);
+                let wave = (1..=4).map(|_| uniform(rng) - 0.5).sum::<f64>();
+                let change = if day == 11 { factor } else { 1.0 };
+                let value = levels[hour as usize] * (noise * wave).exp() * change;
+                all.push(at_hour(day, hour, value));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn hours_in_another_order_are_never_a_change_and_changes_have_their_direction() {
+        let windows = Windows { baseline_s: 7 * DAY_S, recent_s: DAY_S };
+        let (mut alarms, mut found, lines) = (0, 0, 2_000);
+        for seed in 0..lines {
+            let rng = Rng::new(seed).child("history");
+            for (factor, count) in [(1.0, &mut alarms), (2.5, &mut found)] {
+                let all = random_line(&mut rng.child("line"), 0.35, factor);
+                let latest_s = all.iter().map(|point| point.at_s).max().unwrap();
+                let it = Trend::of("up", Followed::LoadP99, all, windows, latest_s).comparison;
+                let is_change = matches!(it.verdict, Verdict::Lower | Verdict::Higher);
+                *count += u32::from(is_change);
+                let Some(range) = it.range.filter(|_| is_change) else { continue };
+                let is_lower = it.verdict == Verdict::Lower;
+                assert_eq!(it.later.unwrap().p50 < it.earlier.unwrap().p50, is_lower);
+                let ends = [Some(range.low), range.middle, range.high].map(Option::unwrap);
+                assert!(ends.iter().all(|end| (*end < 1.0) == is_lower), "{range:?}");
+            }
+        }
+        assert!(alarms <= 20, "{alarms} of {lines}");
+        assert!(found >= 1_500, "{found} of {lines}");
     }
 }

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::comparison::Verdict;
 use crate::schema::{
     FlowDirection, Interval, LatencyMeasure, Phase, Sample, StudyClass, StudyGroup, StudyRecord,
     TrialRecord,
@@ -138,10 +139,8 @@ impl StudyPools {
             }
             groups.entry((variant, Vec::new())).or_default().push(line.result(study));
         }
-        let groups = groups.into_iter();
-        study.groups = groups
-            .map(|((variant, conditions), lines)| group(variant, conditions, &lines))
-            .collect();
+        let groups = groups.into_iter().map(|(key, lines)| group(study, key, &lines)).collect();
+        study.groups = groups;
         study.runs_left_out = self.runs_left_out;
     }
 }
@@ -257,7 +256,11 @@ fn mean_day(days: &[LineClass]) -> LineClass {
     }
 }
 
-fn group(variant: &str, conditions: Vec<(String, String)>, lines: &[LineResult]) -> StudyGroup {
+fn group(
+    study: &StudyRecord,
+    (variant, conditions): GroupKey<'_>,
+    lines: &[LineResult],
+) -> StudyGroup {
     let mut classes: BTreeMap<String, (Vec<LineClass>, u64)> = BTreeMap::new();
     for line in lines {
         for (class, values) in &line.classes {
@@ -268,17 +271,20 @@ fn group(variant: &str, conditions: Vec<(String, String)>, lines: &[LineResult])
         }
     }
     let cuts: Vec<f64> = lines.iter().filter_map(|line| line.cut_percent).collect();
+    let cut_percent = mean_interval(&cuts, CONFIDENCE).map(Interval::capped);
+    let classes: BTreeMap<String, StudyClass> =
+        classes.into_iter().map(|(class, (of, lost))| (class, over_lines(&of, lost))).collect();
+    let lag_ms = |class: &str| Some(classes.get(class)?.lag_ns?.mean / 1e6);
+    let verdict = Verdict::of_cut(cut_percent, lag_ms(&study.class), lag_ms(&study.against));
     StudyGroup {
         variant: variant.to_owned(),
         conditions,
         lines: lines.iter().filter(|line| line.runs > 0).count() as u32,
         runs: lines.iter().map(|line| line.runs).sum(),
         runs_void: lines.iter().map(|line| line.runs_void).sum(),
-        classes: classes
-            .into_iter()
-            .map(|(class, (of, lost))| (class, over_lines(&of, lost)))
-            .collect(),
-        cut_percent: mean_interval(&cuts, CONFIDENCE),
+        classes,
+        cut_percent,
+        verdict,
     }
 }
 

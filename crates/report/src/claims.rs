@@ -151,7 +151,7 @@ impl Speaker<'_> {
                 "{with} the {what} is {own} against {other}{against}. No scenario gives such a \
                  difference: look at the trials first."
             ),
-            (Verdict::NotMeasured, _) => {
+            (Verdict::NotMeasured | Verdict::NotComparable, _) => {
                 let missing = if it.value.is_none() { name } else { baseline };
                 format!("{with} the {what} cannot be compared: {missing} has too few values of it.")
             }
@@ -385,7 +385,7 @@ fn outcome_words(outcome: Verdict, against: &str) -> String {
         Verdict::NotSure | Verdict::TooFew => "is not sure to differ".to_owned(),
         Verdict::Lost => "is unknown, as most probes never came back,".to_owned(),
         Verdict::Suspicious => "differs by more than any scenario gives".to_owned(),
-        Verdict::NotMeasured => "has too few values".to_owned(),
+        Verdict::NotMeasured | Verdict::NotComparable => "has too few values".to_owned(),
     }
 }
 

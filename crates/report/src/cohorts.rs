@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
+use underload_record::CONFIDENCE;
+use underload_record::comparison::Verdict;
 use underload_record::schema::{
     CohortSeries, CohortStudy, Compared, Comparison, Estimate, QuantileEstimate, SeriesStudy,
+    Unhealthy,
 };
 
 use crate::published;
+use crate::study::lag_words;
 use crate::words::{count, one_line, significant, wrap};
 
 /// Widest line in a terminal.
@@ -24,20 +28,23 @@ pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
         };
         return vec![nothing.to_owned()];
     };
+    let mut sentences: Vec<String> = study.unhealthy.iter().map(|it| reason(study, it)).collect();
     let compared = series.comparisons.iter().take(MOST_SENTENCES);
-    let mut sentences: Vec<String> =
-        compared.filter_map(|comparison| effect(series, comparison)).collect();
+    sentences.extend(compared.filter_map(|comparison| effect(series, comparison)));
     if sentences.is_empty() {
         sentences.extend(series.cohorts.iter().take(MOST_SENTENCES).map(|own| alone(series, own)));
     }
     sentences.extend(study.classes.iter().filter_map(|class| {
         let (cut, lag) = (class.cut_percent.as_ref()?, class.lag_ms.as_ref()?);
+        if class.dscp == class.against {
+            return None;
+        }
         let than = format!("DSCP {} in step {}", class.against, one_line(&class.step));
         Some(format!(
             "{}DSCP {} {}: {} ms of p99 under load above the idle median, over {} with {}.",
             of_cohort(study, &class.cohort),
             class.dscp,
-            lag_words(cut.mean, (cut.low?, cut.high?), &than),
+            lag_words(class.verdict, cut, &than, "devices"),
             significant(lag.mean),
             count(class.devices, "device"),
             count(class.days, "day"),
@@ -45,17 +52,6 @@ pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     }));
     sentences.truncate(MOST_SENTENCES);
     sentences
-}
-
-/// Formats by how many percent a class reduces its lag, with the interval.
-fn lag_words(cut: f64, (low, high): (f64, f64), than: &str) -> String {
-    let [cut, least, most] = if high < 0.0 { [-cut, -high, -low] } else { [cut, low, high] };
-    let [cut, least, most] = [cut, least, most].map(significant);
-    if low <= 0.0 && high >= 0.0 {
-        return format!("shows no difference of lag to {than} ({least} to {most} % less at 95 %)");
-    }
-    let how = if high < 0.0 { "more" } else { "less" };
-    format!("has {cut} % {how} lag than {than} ({least} to {most} % at 95 %)")
 }
 
 /// Returns `With aqm, `; empty if there is one cohort.
@@ -85,15 +81,54 @@ pub(crate) fn series_name(series: &SeriesStudy) -> String {
     format!("{step}, DSCP {}", series.dscp)
 }
 
-/// Judges a comparison by the 99th percentile of the probes that each device sent.
+/// Says why the cohorts are not compared.
+fn reason(study: &CohortStudy, unhealthy: &Unhealthy) -> String {
+    let why = match unhealthy {
+        Unhealthy::Moved { devices, of } => {
+            format!("{} of {of} have results in more than one group", count(*devices, "device"))
+        }
+        Unhealthy::Unplanned { cohort, devices, of, planned_percent } => format!(
+            "{} has {devices} of {of} devices, where the plan gives it {} %",
+            cohort_name(cohort),
+            significant(*planned_percent)
+        ),
+        Unhealthy::Silent { cohort } => {
+            let silent = |name: &str| {
+                let own = study.cohorts.iter().find(|own| own.name == name);
+                let (silent, measured) = own.map_or((0, 0), |own| (own.silent, own.devices));
+                format!("{silent} of {} devices of {}", silent + measured, cohort_name(name))
+            };
+            format!("{} and {} have no valid run", silent(cohort), silent(&study.reference))
+        }
+    };
+    format!("No effect is shown: {why}. The devices that are compared may not be alike.")
+}
+
+/// States the verdict on the 99th percentile of the probes that each device sent.
 fn effect(series: &SeriesStudy, comparison: &Comparison) -> Option<String> {
     let found = comparison.p99.as_ref()?;
     let of = |name: &str| series.cohorts.iter().find(|own| own.cohort == name);
     let (own, other) = (of(&comparison.cohort)?, of(&comparison.against)?);
     let (cohort, against) = (cohort_name(&comparison.cohort), cohort_name(&comparison.against));
     let load = load_words(series);
-    let said = match found.ratio.map(|ratio| (ratio.value, ratio.low.zip(ratio.high))) {
-        None => {
+    let ratio = found.ratio.unwrap_or_default();
+    let (word, least, most) = if ratio.value < 1.0 {
+        ("more", ratio.high, ratio.low)
+    } else {
+        ("less", ratio.low, ratio.high)
+    };
+    let times = |ratio: f64| significant(ratio.max(1.0 / ratio));
+    let effect =
+        format!("{cohort} has {} times {word} latency {load} than {against}", times(ratio.value));
+    let said = match found.verdict {
+        Verdict::Lower | Verdict::Higher => {
+            let least = least.map(times).unwrap_or_default();
+            let most = most.map_or("more".to_owned(), times);
+            format!("{effect} ({least} to {most} at 95 %)")
+        }
+        Verdict::TooFew => format!("{effect}, with too few devices to be sure"),
+        Verdict::Alike => format!("{cohort} hardly differs from {against} in its latency {load}"),
+        Verdict::Lost => {
             let (word, worse) =
                 if found.less < 0.5 { ("more", &cohort) } else { ("less", &against) };
             format!(
@@ -101,29 +136,12 @@ fn effect(series: &SeriesStudy, comparison: &Comparison) -> Option<String> {
                  lost more than 1 % of their probes"
             )
         }
-        Some((_, None)) => format!(
-            "{cohort} and {against} have too few devices, or too many that lost probes, to be \
-             compared {load}"
-        ),
-        Some((value, Some((low, high)))) if low <= 1.0 && high >= 1.0 => format!(
-            "{cohort} and {against} do not differ in their latency {load} by more than chance: \
-             the ratio is {} ({} to {} at 95 %)",
-            significant(value),
-            significant(low),
-            significant(high)
-        ),
-        Some((value, Some((low, high)))) => {
-            let (value, low, high, word) = if value < 1.0 {
-                (1.0 / value, 1.0 / high, 1.0 / low, "more")
-            } else {
-                (value, low, high, "less")
-            };
-            format!(
-                "{cohort} has {} times {word} latency {load} than {against} ({} to {} at 95 %)",
-                significant(value),
-                significant(low),
-                significant(high)
-            )
+        _ => {
+            let shown = ratio.range(CONFIDENCE).and_then(|range| range.smallest_shown());
+            let shown = shown.map_or(String::new(), |ratio| {
+                format!("; so many devices show differences from {} times on", significant(ratio))
+            });
+            format!("{cohort} is not sure to differ from {against} in its latency {load}{shown}")
         }
     };
     let p99 = |own: &CohortSeries| {
@@ -254,7 +272,7 @@ pub fn cohort_table(study: &CohortStudy) -> String {
         for stratified in &series.stratified {
             let Some(ratio) = &stratified.ratio else { continue };
             let words = format!(
-                "  {} against {} within like {}: {} times less, {} groups left out with {} and \
+                "  {} against {} within like {}: ratio {}, {} groups left out with {} and \
                  {} devices",
                 cohort_name(&stratified.cohort),
                 cohort_name(&stratified.against),
@@ -268,19 +286,6 @@ pub fn cohort_table(study: &CohortStudy) -> String {
         }
     }
     text += &outcome_rows(study);
-    if let Some(check) = &study.self_check {
-        let words = format!(
-            "{} against itself: random halves of {} differ at the 5 % level in {} % of {} splits; \
-             by chance their ratio is up to {}.",
-            cohort_name(&check.cohort),
-            count(check.devices, "device"),
-            significant(check.differ_percent),
-            check.splits,
-            significant(check.ratio_by_chance)
-        );
-        text.push('\n');
-        folded(&mut text, &words);
-    }
     if !study.published.is_empty() {
         text.push_str("\nAgainst published numbers\n");
         text += &published::rows(&study.published);
@@ -324,17 +329,15 @@ fn series_cells(own: &CohortSeries) -> [String; 8] {
 fn comparison_lines(comparison: &Comparison) -> Vec<String> {
     let line = |(name, found): (&str, &Compared)| {
         // Without a latency above idle there is no ratio.
-        let ratio = found.ratio.as_ref().map(|it| format!("{} times less, ", interval_words(it)));
-        let ratio = ratio.unwrap_or_default();
+        let ratio = found.ratio.as_ref().map(|it| format!("ratio {}, ", interval_words(it)));
         let shift = found.shift_ms.as_ref().map_or("-".to_owned(), interval_words);
         format!(
-            "  {} against {}, {name}: {ratio}{shift} ms less, less in {} % of \
-             pairs, p {}, distance {}",
+            "  {} against {}, {name}: {}; {}{shift} ms less, less in {} % of pairs",
             cohort_name(&comparison.cohort),
             cohort_name(&comparison.against),
+            found.verdict.name(),
+            ratio.unwrap_or_default(),
             significant(found.less * 100.0),
-            p_words(found.rank_p_value),
-            significant(found.distance),
         )
     };
     compared_values(comparison).map(line).collect()
@@ -351,11 +354,6 @@ pub(crate) fn compared_values(
         ("mean above idle", &comparison.above_idle),
     ];
     values.into_iter().filter_map(|(name, found)| Some((name, found.as_ref()?)))
-}
-
-/// Formats a p-value; below 0.001 its digits do not matter.
-pub(crate) fn p_words(p_value: f64) -> String {
-    if p_value < 0.001 { "< 0.001".to_owned() } else { significant(p_value) }
 }
 
 fn outcome_rows(study: &CohortStudy) -> String {
@@ -446,7 +444,19 @@ mod tests {
     }
 
     fn study(ratio: Estimate) -> CohortStudy {
-        let found = Compared { ratio: Some(ratio), less: 0.9, ..Compared::default() };
+        let verdict = match (ratio.low, ratio.high) {
+            (Some(low), _) if low > 1.0 => Verdict::Lower,
+            (_, Some(high)) if high < 1.0 => Verdict::Higher,
+            (Some(_), _) => Verdict::NotSure,
+            _ => Verdict::TooFew,
+        };
+        let found = Compared {
+            verdict,
+            devices: [3, 40],
+            ratio: Some(ratio),
+            less: 0.9,
+            ..Compared::default()
+        };
         let comparison = Comparison {
             cohort: "aqm".to_owned(),
             against: "control".to_owned(),
@@ -461,7 +471,8 @@ mod tests {
             comparisons: vec![comparison],
             ..SeriesStudy::default()
         };
-        let count = |name: &str| CohortCount { name: name.to_owned(), devices: 40, tests: 120 };
+        let count =
+            |name: &str| CohortCount { name: name.to_owned(), devices: 40, silent: 0, tests: 120 };
         CohortStudy {
             plan: "trial".to_owned(),
             title: "A <trial>\u{1b}".to_owned(),
@@ -488,13 +499,21 @@ mod tests {
         assert!(worse.starts_with("aqm has 2.00 times more latency"), "{worse}");
         assert!(worse.contains("(1.25 to 2.50 at 95 %)"), "{worse}");
         let chance = first(estimate(1.02, 0.97, 1.05));
-        assert!(chance.contains("do not differ") && chance.contains("by more than chance"));
+        let words = "aqm is not sure to differ from control in its latency under upload; so many \
+                     devices show differences from 1.05 times on: p99";
+        assert!(chance.starts_with(words), "{chance}");
         let few = first(Estimate { value: 2.0, low: None, high: None });
-        assert!(few.contains("too few devices"), "{few}");
+        let words = "aqm has 2.00 times less latency under upload than control, with too few devices \
+                     to be sure: p99";
+        assert!(few.starts_with(words), "{few}");
+        let unbounded = first(Estimate { value: 9.0, low: Some(4.0), high: None });
+        assert!(
+            unbounded.contains("9.00 times less") && unbounded.contains("(4.00 to more at 95 %)")
+        );
         let mut lossy = study(estimate(1.5, 1.4, 1.6));
         let up = &mut lossy.series[0];
         up.cohorts[0].quantiles[0].ms = None;
-        up.comparisons[0].p99 = Some(Compared::default());
+        up.comparisons[0].p99 = Some(Compared { verdict: Verdict::Lost, ..Compared::default() });
         assert_eq!(
             cohort_sentences(&lossy)[0],
             "aqm has more latency under upload than control, as most devices of aqm lost more \
@@ -561,18 +580,41 @@ mod tests {
     }
 
     #[test]
-    fn a_lag_is_less_or_more_only_where_its_interval_says_so() {
-        let words = |cut, interval| super::lag_words(cut, interval, "DSCP 0");
+    fn a_lag_is_less_or_more_only_where_its_verdict_says_so() {
+        let words = |verdict, cut| lag_words(verdict, &cut, "DSCP 0", "devices");
         assert_eq!(
-            words(80.0, (70.0, 90.0)),
+            words(Verdict::Lower, interval(80.0, 10.0)),
             "has 80.0 % less lag than DSCP 0 (70.0 to 90.0 % at 95 %)"
         );
         assert_eq!(
-            words(-20.0, (-30.0, -10.0)),
+            words(Verdict::Higher, interval(-20.0, 10.0)),
             "has 20.0 % more lag than DSCP 0 (10.0 to 30.0 % at 95 %)"
         );
-        assert!(words(-1.0, (-4.0, 2.0)).starts_with("shows no difference"));
-        assert!(words(1.0, (-2.0, 4.0)).contains("(-2.00 to 4.00 % less at 95 %)"));
+        assert!(words(Verdict::Alike, interval(0.1, 0.2)).starts_with("hardly differs"));
+        assert_eq!(
+            words(Verdict::NotSure, interval(1.0, 3.0)),
+            "is not sure to differ from DSCP 0 in its lag (-2.00 to 4.00 % less at 95 %)"
+        );
+        let few = Interval { low: None, high: None, repeats: 3, ..interval(30.0, 0.0) };
+        let words = words(Verdict::TooFew, few);
+        assert_eq!(words, "has 30.0 % less lag than DSCP 0, with too few devices to be sure,");
+    }
+
+    #[test]
+    fn unhealthy_cohorts_have_a_reason_and_no_effect() {
+        let mut study = study(estimate(9.81, 9.7, 9.92));
+        study.unhealthy.push(Unhealthy::Silent { cohort: "aqm".to_owned() });
+        study.reference = "control".to_owned();
+        study.cohorts[0].silent = 20;
+        study.series[0].comparisons.clear();
+        let (page, table) = (cohort_page(&study), cohort_table(&study));
+        for text in [page, table.replace('\n', " ")] {
+            assert!(
+                text.contains("20 of 60 devices of aqm and 0 of 40 devices of control"),
+                "{text}"
+            );
+            assert!(!text.contains("9.81") && !text.contains("times less"), "{text}");
+        }
     }
 
     #[test]
@@ -586,6 +628,7 @@ mod tests {
             days: 80,
             lag_ms: Some(interval(5.0, 1.0)),
             cut_percent: Some(interval(80.0, 2.0)),
+            verdict: Verdict::Lower,
             ..ClassStudy::default()
         });
         let (page, table) = (cohort_page(&study), cohort_table(&study));

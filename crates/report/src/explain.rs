@@ -62,6 +62,6 @@ const fn rule(verdict: Verdict) -> &'static str {
         Verdict::TooFew => "a range needs five pairs of trials in which something is random",
         Verdict::Lost => "more than half of the probes of one never came back",
         Verdict::Suspicious => "no scenario gives a quotient beyond 2,000",
-        Verdict::NotMeasured => "one of the two has too few values",
+        Verdict::NotMeasured | Verdict::NotComparable => "one of the two has too few values",
     }
 }

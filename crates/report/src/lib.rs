@@ -9,7 +9,7 @@
 //! - [`plain_text`], [`one_line`]: texts of strangers, made safe for a terminal.
 //! - [`figures_table`], [`figure_pages`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
-//! - [`history_page`]: one line over weeks.
+//! - [`history_page`], [`history_sentences`]: one line over weeks.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
 //! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
 //! - [`agreements`]: how well one run of a scenario predicts another.
@@ -22,6 +22,7 @@ mod clocks;
 mod cohorts;
 mod combine;
 mod explain;
+mod history;
 mod inside;
 mod measured;
 mod page;
@@ -43,6 +44,7 @@ pub use claims::Sentence;
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};
 pub use explain::explain;
+pub use history::{history_sentence, history_sentences};
 pub use measured::{finding_lines, sentences};
 pub use page::{
     FigurePage, HistoryPage, PageError, check_page_path, cohort_page, history_page, plots, render,

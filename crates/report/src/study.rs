@@ -1,5 +1,6 @@
 //! A study of lines in words: its groups, and lines for a terminal's table.
 
+use underload_record::comparison::Verdict;
 use underload_record::schema::{Interval, RunRecord, StudyGroup, StudyRecord};
 
 use crate::words::{count, ms, significant};
@@ -56,27 +57,33 @@ fn sentence(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> Stri
             group.runs
         );
     };
-    let lines = count(u64::from(cut.repeats), "line");
-    let (size, word) = (significant(cut.mean.abs()), if cut.mean < 0.0 { "more" } else { "less" });
-    let certainty = match (cut.low, cut.high) {
-        (Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => {
-            format!("within the chance of lines ({} to {} %)", significant(low), significant(high))
-        }
-        (Some(low), Some(high)) => {
-            let [low, high] = if cut.mean < 0.0 { [-high, -low] } else { [low, high] };
-            let percent = (cut.confidence * 100.0).round();
-            format!("{} to {} % at {percent} %", significant(low), significant(high))
-        }
-        _ => "too few lines to say how sure it is".to_owned(),
-    };
     let lag_ms = |lag: &Interval| significant(lag.mean / 1e6);
     format!(
-        "{with}{class} has {size} % {word} lag than {against} over {lines}, {certainty}: {} \
-         against {} ms of round trip at p99 under load above the idle median, the mean of the \
-         lines.",
+        "{with}{class} {} over {}: {} against {} ms of round trip at p99 under load above the idle \
+         median, the mean of the lines.",
+        lag_words(group.verdict, cut, against, "lines"),
+        count(u64::from(cut.repeats), "line"),
         lag_ms(own),
         lag_ms(other)
     )
+}
+
+/// Formats the verdict on the lag of a class against `than`, by its reduction over `units`.
+pub(crate) fn lag_words(verdict: Verdict, cut: &Interval, than: &str, units: &str) -> String {
+    let (low, high) = (cut.low.unwrap_or_default(), cut.high.unwrap_or_default());
+    let (least, most, word) =
+        if cut.mean < 0.0 { (-high, -low, "more") } else { (low, high, "less") };
+    let lag = format!("has {} % {word} lag than {than}", significant(cut.mean.abs()));
+    let range = format!("{} to {} %", significant(least), significant(most));
+    let percent = (cut.confidence * 100.0).round();
+    match verdict {
+        Verdict::Lower | Verdict::Higher => format!("{lag} ({range} at {percent} %)"),
+        Verdict::Alike => format!("hardly differs from {than} in its lag"),
+        Verdict::TooFew => format!("{lag}, with too few {units} to be sure,"),
+        _ => {
+            format!("is not sure to differ from {than} in its lag ({range} {word} at {percent} %)")
+        }
+    }
 }
 
 /// Says how many runs a study left out; `None` if none.

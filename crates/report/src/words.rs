@@ -50,7 +50,12 @@ pub fn significant(value: f64) -> String {
         magnitude if magnitude >= 0.9995 => 2,
         _ => 3,
     };
-    format!("{value:.decimals$}")
+    let text = format!("{value:.decimals$}");
+    // What rounds to zero has no sign.
+    match text.strip_prefix('-').filter(|digits| !digits.contains(|it| ('1'..='9').contains(&it))) {
+        Some(_) => "0".to_owned(),
+        None => text,
+    }
 }
 
 /// Formats how flows of a direction divided it: `prague : classic 1.83`; at most [`MOST_SHARES`].

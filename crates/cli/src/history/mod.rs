@@ -13,10 +13,12 @@ use jiff::civil::DateTime;
 use serde_json::json;
 #[cfg(sockets)]
 use underload_compat::https;
-use underload_line::history::{History, collect, followed, marks, prometheus, sentence};
+use underload_line::history::{History, collect, followed, marks, prometheus};
 use underload_line::label;
 use underload_record::history::{Followed, Trend, Windows};
-use underload_report::{HistoryPage, history_page, one_line, plain_text, replace_page};
+use underload_report::{
+    HistoryPage, history_page, history_sentence, one_line, plain_text, replace_page,
+};
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::quantity::duration;
@@ -52,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1d")]
     pub recent: Duration,
     /// Exits with status 3 if the recent median is more than PERCENT worse than the baseline's, and
-    /// worse than nine of ten runs of the baseline.
+    /// worse than nine of ten runs of the baseline at the same hours.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub alert: Option<u32>,
     /// Sends the alert as JSON to this URL: https, or http to this machine.
@@ -208,25 +210,23 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
     if judged().next().is_none() {
         bail!("--alert: no valid run has {}", arguments.metric.name());
     }
-    for trend in judged().filter(|it| it.change_percent.is_none()) {
-        warning!("--alert cannot judge: {}", plain_text(&sentence(trend)));
+    for trend in judged().filter(|it| it.comparison.range.is_none()) {
+        warning!("--alert cannot judge: {}", plain_text(&history_sentence(trend)));
     }
     let worse: Vec<&Trend> = judged().filter(|it| it.is_worse_by(f64::from(percent))).collect();
     if worse.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     for trend in &worse {
-        warning!("ALERT: {}", plain_text(&sentence(trend)));
+        warning!("ALERT: {}", plain_text(&history_sentence(trend)));
     }
     if let Some(url) = &arguments.webhook {
         let alerts = worse.iter().map(|trend| {
             json!({
                 "step": trend.step,
                 "metric": trend.followed,
-                "says": sentence(trend),
-                "baseline": trend.baseline,
-                "recent": trend.recent,
-                "change_percent": trend.change_percent,
+                "says": history_sentence(trend),
+                "comparison": trend.comparison,
             })
         });
         let document = json!({ "version": 1, "alerts": alerts.collect::<Vec<_>>() });

@@ -22,6 +22,11 @@ pub enum CohortRule {
 }
 
 impl Cohort {
+    /// Returns the share of all lines that the plan draws for the cohort; `None` if it draws none.
+    pub fn share(&self) -> Option<f64> {
+        if let CohortRule::Share(share) = self.rule { Some(share) } else { None }
+    }
+
     fn has(&self, attributes: &Attributes) -> bool {
         let CohortRule::Where(alternatives) = &self.rule else { return false };
         let meets = |(name, values): (&String, &Vec<String>)| {

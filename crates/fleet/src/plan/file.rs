@@ -300,11 +300,7 @@ fn cohorts(errors: &mut Errors<'_>, files: Vec<FileCohort>) -> Vec<Cohort> {
         let is_known = cohorts.iter().any(|cohort| cohort.name == file.name);
         cohorts.extend(errors.in_section(("cohort", index), cohort(file, is_known)));
     }
-    let share = |cohort: &Cohort| match cohort.rule {
-        CohortRule::Share(share) => Some(share),
-        CohortRule::Where(_) => None,
-    };
-    let shares: Vec<f64> = cohorts.iter().filter_map(share).collect();
+    let shares: Vec<f64> = cohorts.iter().filter_map(Cohort::share).collect();
     let sum: f64 = shares.iter().sum();
     let together = if too_many {
         Err(error("[[cohort]]: more than 64"))

@@ -5,12 +5,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use jiff::Timestamp;
 use underload_probe::control::in_full;
 use underload_record::history::{Followed, Labelled, Level, Mark, Point, Trend, Windows};
 use underload_store::RunDir;
 
 use super::marks;
 use super::removed::{self, RunNumbers, StepNumbers};
+use crate::series::local_zone;
 
 /// The number of the latest runs that are read: five years at one run every two hours.
 const RUNS_MAX: usize = 22_000;
@@ -47,6 +49,7 @@ impl Collected {
     /// Every number of every step over time, with the steps ordered by name.
     pub fn trends(&self, windows: Windows) -> Vec<Trend> {
         let latest_s = self.latest_s().unwrap_or(0);
+        let zone = local_zone(|_| ());
         let names: BTreeSet<&str> = self
             .runs
             .iter()
@@ -54,10 +57,12 @@ impl Collected {
             .collect();
         let mut points: BTreeMap<(usize, &str), Vec<Point>> = BTreeMap::new();
         for run in &self.runs {
+            let began = Timestamp::from_second(run.at_s).unwrap_or_default();
+            let offset_s = zone.to_offset(began).seconds();
             for (name, values) in &run.steps {
                 for (followed, value) in values {
                     let position = Followed::ALL.iter().position(|it| it == followed).unwrap_or(0);
-                    let point = Point { at_s: run.at_s, value: *value };
+                    let point = Point { at_s: run.at_s, offset_s, value: *value };
                     points.entry((position, name.as_str())).or_default().push(point);
                 }
             }

@@ -4,21 +4,19 @@
 //! - [`prometheus()`]: the newest numbers for a collector.
 //! - [`removed`]: the numbers that remain of a run whose directory was removed.
 //! - [`marks`]: dated remarks such as "new router".
-//! - [`sentence`]: sentences about them.
 
 mod collect;
 mod lines;
 pub mod marks;
 mod prometheus;
 pub mod removed;
-mod sentences;
 
 use serde_json::{Value, json};
 use underload_record::history::{Change, Followed, Labelled, Mark, Marked, Trend, Windows};
+use underload_report::history_sentences;
 
 pub use collect::{Collected, HistoryError, Run, Step, collect};
 pub use prometheus::{escape_label, prometheus};
-pub use sentences::sentence;
 
 /// The runs of a line, compared.
 pub struct History {
@@ -38,9 +36,7 @@ impl History {
         let trends = collected.trends(windows);
         let marks = marked(&trends, &collected.marks);
         let labels = collected.labelled();
-        let mut sentences = sentences::sentences(&trends, metric, collected.runs.len());
-        sentences.extend(sentences::of_marks(&marks, metric));
-        sentences.extend(sentences::of_labels(&labels, metric));
+        let sentences = history_sentences((&trends, &marks, &labels), metric, collected.runs.len());
         Self { collected, trends, marks, labels, sentences }
     }
 

@@ -53,9 +53,9 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     let change = trends.iter().filter_map(|trend| {
         let labels =
             format!("step=\"{}\",metric=\"{}\"", escape_label(&trend.step), trend.followed.name());
-        Some((labels, 1.0 + trend.change_percent? / 100.0))
+        Some((labels, trend.comparison.range?.middle?))
     });
-    let help = "Latest median by the baseline's.";
+    let help = "Latest runs by the baseline's at the same hours.";
     family("underload_change_ratio", help, change.collect());
     let time = collected.latest_s().map(|at_s| (String::new(), at_s as f64)).into_iter();
     let help = "When the latest run began, seconds since 1970.";

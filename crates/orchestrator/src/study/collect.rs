@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use underload_fleet::bins::{BIN_MAX, Bins, GAMMA};
 use underload_fleet::device::Pseudonym;
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
-use underload_fleet::plan::{Kind, Plan};
+use underload_fleet::plan::{Cohort, Kind, Plan};
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
 
@@ -35,6 +35,8 @@ pub(super) struct Collected {
 /// Folds results into lines.
 pub(super) struct Collector {
     cohorts: Vec<String>,
+    /// Share of all lines that the plan draws for a cohort, by the index in `cohorts`.
+    planned: Vec<Option<f64>>,
     series: Vec<SeriesName>,
     dimensions: Vec<(String, Vec<String>)>,
     places: Vec<BTreeMap<String, usize>>,
@@ -76,6 +78,7 @@ impl Collector {
         });
         Self {
             cohorts: plan.cohorts.iter().map(|cohort| cohort.name.clone()).collect(),
+            planned: plan.cohorts.iter().map(Cohort::share).collect(),
             series: probes.chain(inside).collect(),
             dimensions: by.iter().map(|name| (name.clone(), Vec::new())).collect(),
             places: vec![BTreeMap::new(); by.len()],
@@ -178,6 +181,9 @@ impl Collector {
     /// plan.
     pub(super) fn finish(self) -> Collected {
         let used: BTreeSet<usize> = self.lines.keys().map(|(_, cohort)| *cohort).collect();
+        let measured = self.lines.iter().filter(|(_, open)| open.line.tests > 0);
+        let devices: Vec<Pseudonym> = measured.map(|((device, _), _)| *device).collect();
+        let moved = devices.chunk_by(Pseudonym::eq).filter(|cohorts| cohorts.len() > 1).count();
         let place_of = |old: usize| used.iter().position(|place| *place == old).unwrap_or(0);
         let mut late_runs = 0;
         let lines = self.lines.into_values().map(|mut open| {
@@ -187,6 +193,8 @@ impl Collector {
         });
         let lines = Lines {
             reference: None,
+            planned: used.iter().map(|place| self.planned.get(*place).copied().flatten()).collect(),
+            moved: moved as u64,
             lines: lines.collect(),
             cohorts: used.iter().map(|place| self.cohorts[*place].clone()).collect(),
             series: self.series,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::line::{ClassDays, Line, Lines};
 use crate::CONFIDENCE;
+use crate::comparison::Verdict;
 use crate::schema::{ClassStudy, Interval, QualityStudy, TierUse};
 use crate::stats::{hodges_lehmann_shift, mean_interval};
 
@@ -40,10 +41,20 @@ pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
                 against: lines.against(place),
                 cut_percent: over(&|class| {
                     (class.cut_days > 0).then(|| class.cut_percent / f64::from(class.cut_days))
-                }),
+                })
+                .map(Interval::capped),
+                verdict: Verdict::NotMeasured,
             });
         }
     }
+    let judge = |row: &ClassStudy| {
+        let mut same = rows.iter().filter(|it| it.cohort == row.cohort && it.step == row.step);
+        let lag = |row: &ClassStudy| Some(row.lag_ms?.mean);
+        let against = same.find(|it| it.dscp == row.against).and_then(lag);
+        Verdict::of_cut(row.cut_percent, lag(row), against)
+    };
+    let verdicts: Vec<Verdict> = rows.iter().map(judge).collect();
+    rows.iter_mut().zip(verdicts).for_each(|(row, verdict)| row.verdict = verdict);
     rows
 }
 

@@ -3,26 +3,46 @@
 use std::ops::Range;
 
 use crate::CONFIDENCE;
+use crate::comparison::{Both, EffectRange, Verdict};
 use crate::schema::{Compared, Estimate};
 use crate::stats::{
-    Alternative, hodges_lehmann_ratio, hodges_lehmann_shift, kolmogorov_smirnov, mann_whitney,
+    Alternative, FEWEST_FOR_INTERVAL, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
+    median,
 };
 
 /// Compares a cohort with the reference by one value per line, ms. `None` if either has no values.
 pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
     let ranks = mann_whitney(cohort, reference, Alternative::TwoSided)?;
-    let distance = kolmogorov_smirnov(cohort, reference)?;
-    Some(Compared {
+    let mut found = Compared {
+        verdict: Verdict::NotMeasured,
         devices: [cohort.len() as u64, reference.len() as u64],
         ratio: hodges_lehmann_ratio(reference, cohort, CONFIDENCE)
             .and_then(|ratio| answered(ratio, 1.0 / RATIO_MAX..RATIO_MAX)),
         shift_ms: hodges_lehmann_shift(reference, cohort, CONFIDENCE)
             .and_then(|shift| answered(shift, -RATIO_MAX..RATIO_MAX)),
         less: 1.0 - ranks.superiority,
-        rank_p_value: ranks.p_value,
-        distance: distance.distance,
-        distance_p_value: distance.p_value,
-    })
+    };
+    let medians = Both { variant: median(cohort)?, baseline: median(reference)? };
+    found.verdict = match (found.ratio, found.shift_ms) {
+        (None, None) => Verdict::Lost,
+        _ if cohort.len().min(reference.len()) < FEWEST_FOR_INTERVAL => Verdict::TooFew,
+        (Some(ratio), _) => effect(ratio, 0.0, |ratio| 1.0 / ratio).judge(medians, "ms", true),
+        (None, Some(shift)) => {
+            effect(shift, f64::NEG_INFINITY, |shift| -shift).judge(medians, "ms", false)
+        }
+    };
+    Some(found)
+}
+
+/// Returns the effect of the cohort on the reference's values: `invert` turns the estimate, whose
+/// lost probes are ends without a bound, around.
+fn effect(of_reference: Estimate, least: f64, invert: fn(f64) -> f64) -> EffectRange {
+    EffectRange {
+        low: of_reference.high.map_or(least, invert),
+        high: of_reference.low.map(invert),
+        middle: Some(invert(of_reference.value)),
+        confidence: CONFIDENCE,
+    }
 }
 
 /// An estimate without ends outside of `range`, due to lost probes; `None` if it is outside.

@@ -7,6 +7,8 @@ use crate::stats;
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
     pub cohorts: Vec<String>,
+    /// Share of all lines that the plan draws for each cohort; `None` if it does not draw them.
+    pub planned: Vec<Option<f64>>,
     /// The cohort that the others are compared with.
     pub reference: Option<usize>,
     pub series: Vec<SeriesName>,
@@ -18,6 +20,8 @@ pub struct Lines {
     pub bin_ratio: f64,
     /// Number of bins in the latency histogram of a series.
     pub bins: usize,
+    /// Devices with successful runs in more than one cohort: a line in each.
+    pub moved: u64,
     /// The lines, in an order that is unrelated to their results.
     pub lines: Vec<Line>,
 }
@@ -116,12 +120,6 @@ impl Lines {
         let middle = 2.0 / (1.0 + self.bin_ratio);
         let ms = |bin: u16| self.bin_ratio.powi(i32::from(bin)) * middle / 1e3;
         (sent > 0).then(|| found.map_or(LOST_MS, |(bin, _)| ms(*bin)))
-    }
-
-    /// Returns the main series: an upload, else a download, with the lowest marking.
-    pub(super) fn headline(&self) -> Option<usize> {
-        let rank = |(_, name): &(usize, &SeriesName)| (super::load_rank(name.load), name.dscp);
-        self.series.iter().enumerate().min_by_key(rank).map(|(place, _)| place)
     }
 }
 

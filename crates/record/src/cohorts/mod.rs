@@ -6,6 +6,7 @@
 
 mod classes;
 mod compare;
+mod health;
 mod line;
 mod outcomes;
 mod series;
@@ -28,23 +29,33 @@ pub fn study(lines: &Lines, seed: u64) -> CohortStudy {
         let own = lines.of_cohort(place).filter(|line| line.tests > 0);
         let (devices, tests) =
             own.fold((0, 0), |(devices, tests), line| (devices + 1, tests + u64::from(line.tests)));
-        CohortCount { name: name.clone(), devices, tests }
+        let silent = lines.of_cohort(place).filter(|line| line.is_silent()).count() as u64;
+        CohortCount { name: name.clone(), devices, silent, tests }
     });
-    CohortStudy {
+    let cohorts: Vec<CohortCount> = cohorts.collect();
+    let mut study = CohortStudy {
+        unhealthy: health::check(lines, &cohorts),
         reference: reference.cloned().unwrap_or_default(),
         results: lines.lines.iter().flat_map(|line| &line.outcomes).map(|n| u64::from(*n)).sum(),
         sampled: 1.0,
-        cohorts: cohorts.collect(),
+        cohorts,
         series: (0..lines.series.len())
             .filter_map(|place| series::study(lines, place, &root))
             .collect(),
         outcomes: outcomes::study(lines),
-        self_check: outcomes::self_check(lines, &mut root.child("halves")),
         classes: classes::study(lines),
         uses: classes::uses(lines),
         qualities: classes::qualities(lines),
         ..CohortStudy::default()
+    };
+    if !study.unhealthy.is_empty() {
+        for series in &mut study.series {
+            series.comparisons.clear();
+            series.stratified.clear();
+        }
+        study.qualities.iter_mut().for_each(|row| row.gain = None);
     }
+    study
 }
 
 impl CohortStudy {

@@ -1,6 +1,11 @@
 //! Studies of synthetic lines, whose true differences are known.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::*;
+use crate::comparison::Verdict;
+use crate::schema::{Interval, Unhealthy};
+use crate::stats::{Alternative, mann_whitney, median};
 
 /// Indices of the dimensions.
 const TIER: usize = 0;
@@ -30,6 +35,8 @@ fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
         outcomes: vec!["measured".to_owned(), "refused".to_owned()],
         bin_ratio: 1.02,
         bins: 932,
+        moved: 0,
+        planned: Vec::new(),
         lines: Vec::new(),
     };
     for number in 0..count {
@@ -75,7 +82,7 @@ fn a_planted_effect_is_found_by_line() {
     let mean = up.comparisons[0].mean.clone().expect("compared");
     let ratio = mean.ratio.expect("an estimate");
     assert!(ratio.low.unwrap() < 8.0 && ratio.high.unwrap() > 8.0, "{ratio:?}");
-    assert!(mean.less > 0.95 && mean.rank_p_value < 1e-6 && mean.distance > 0.7, "{mean:?}");
+    assert!(mean.less > 0.95 && mean.verdict == Verdict::Lower, "{mean:?}");
     let above = up.comparisons[0].above_idle.clone().expect("compared");
     let [shift, above] = [&mean, &above].map(|of| of.shift_ms.expect("an estimate").value);
     assert!((shift - above).abs() < 1e-9, "both cohorts idle at 10 ms: {shift} {above}");
@@ -127,7 +134,7 @@ fn a_line_measured_in_several_hours_counts_once() {
 }
 
 #[test]
-fn missing_runs_are_compared_by_line_and_halves_of_a_cohort_are_alike() {
+fn missing_runs_are_compared_by_line() {
     let mut lines = fleet(&mut Rng::new(4), 400, 8.0, [0.5, 0.5]);
     lines.lines.iter_mut().filter(|line| line.cohort == 0).for_each(|line| line.outcomes[1] += 1);
     let study = study(&lines, 1);
@@ -136,9 +143,6 @@ fn missing_runs_are_compared_by_line_and_halves_of_a_cohort_are_alike() {
     let difference = aqm.difference.expect("compared");
     assert!(difference.low.unwrap() > 10.0 && aqm.p_value.unwrap() < 1e-9, "{aqm:?}");
     assert!(plain.difference.is_none() && plain.runs == 40, "{plain:?}");
-    let check = study.self_check.expect("200 lines");
-    assert_eq!((check.cohort.as_str(), check.devices), ("plain", 200));
-    assert!(check.differ_percent <= 12.0 && check.ratio_by_chance < 1.5, "{check:?}");
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn a_cohort_that_loses_3_percent_is_worse_than_one_that_delays_all_by_10_ms() {
     let mean = up.mean.expect("compared");
     assert!(mean.ratio.is_some_and(|ratio| ratio.value > 1.4), "the premise: {mean:?}");
     let p99 = up.p99.expect("compared");
-    assert!(p99.less < 0.01 && p99.rank_p_value < 0.001, "{p99:?}");
+    assert!(p99.less < 0.01 && p99.verdict == Verdict::Lost, "{p99:?}");
     assert_eq!((p99.ratio, p99.shift_ms), (None, None), "no number for a lost probe");
 }
 
@@ -196,11 +200,92 @@ fn intervals_contain_the_true_value_at_their_confidence() {
         stratified += holds(tiers[0].ratio.expect("two groups"), 2.0);
         let none = fleet(&mut rng, 120, 1.0, [0.5, 0.5]);
         let found = compare(&values(&none, 0), &values(&none, 1)).expect("both cohorts");
-        false_alarms += u32::from(found.rank_p_value < 0.05);
+        false_alarms += 1 - holds(found.ratio.expect("positive"), 1.0);
     }
     // 95 % of 200, within three standard deviations.
     for held in [held, stratified] {
         assert!((181..=199).contains(&held), "{held} of {studies}");
     }
     assert!((1..=19).contains(&false_alarms), "{false_alarms} of {studies}");
+}
+
+#[test]
+fn verdicts_agree_with_medians_p_values_and_sizes_of_cohorts() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed).child("verdicts");
+        let sizes = [1 + rng.below(40) as usize, 1 + rng.below(40) as usize];
+        let factor = [1.0, 1.01, 1.3, 4.0][rng.below(4) as usize];
+        let mut draw = |count: usize, factor: f64| -> Vec<f64> {
+            (0..count).map(|_| 20.0 * factor * (0.4 * normal(&mut rng)).exp()).collect()
+        };
+        let (own, other) = (draw(sizes[0], 1.0), draw(sizes[1], factor));
+        let found = compare(&own, &other).expect("both have values");
+        seen.insert(found.verdict);
+        let [low, high] = [median(&own), median(&other)].map(|it| it.expect("values"));
+        match found.verdict {
+            Verdict::Lower => assert!(low < high && found.ratio.unwrap().low > Some(1.0)),
+            Verdict::Higher => assert!(low > high && found.ratio.unwrap().high < Some(1.0)),
+            Verdict::TooFew => assert!(sizes[0].min(sizes[1]) < 5),
+            Verdict::NotSure => assert!(found.ratio.unwrap().low <= Some(1.0)),
+            Verdict::Alike => assert!((low - high).abs() < 20.0),
+            other => panic!("{other:?}"),
+        }
+        let is_shown = matches!(found.verdict, Verdict::Lower | Verdict::Higher);
+        let test = mann_whitney(&own, &other, Alternative::TwoSided).expect("values");
+        assert!(!is_shown || test.p_value < 0.051, "{found:?}");
+    }
+    assert!([Verdict::Lower, Verdict::TooFew, Verdict::NotSure].iter().all(|it| seen.contains(it)));
+}
+
+#[test]
+fn a_reduction_is_at_most_everything() {
+    let interval = |mean, low, high| {
+        let (low, high) = (Some(low), Some(high));
+        Interval { mean, low, high, confidence: 0.95, repeats: 40 }
+    };
+    let cut = interval(94.8, 86.4, 103.0).capped();
+    assert_eq!((cut.mean, cut.high), (94.8, Some(100.0)));
+    let judge = |cut, lag, baseline| Verdict::of_cut(cut, Some(lag), Some(baseline));
+    assert_eq!(judge(Some(cut), 2.0, 40.0), Verdict::Lower);
+    // Of lags that nobody notices.
+    assert_eq!(judge(Some(cut), 0.1, 0.9), Verdict::Alike);
+    assert_eq!(judge(Some(interval(10.0, -40.0, 60.0)), 36.0, 40.0), Verdict::NotSure);
+    assert_eq!(judge(None, 36.0, 40.0), Verdict::NotMeasured);
+    let few = Interval { low: None, high: None, ..cut };
+    assert_eq!(judge(Some(few), 2.0, 40.0), Verdict::TooFew);
+}
+
+#[test]
+fn cohorts_that_are_not_alike_have_reasons_and_no_effect() {
+    let reasons = |change: &dyn Fn(&mut Lines)| {
+        let mut lines = fleet(&mut Rng::new(1), 200, 8.0, [0.5, 0.5]);
+        change(&mut lines);
+        let study = study(&lines, 1);
+        let is_withheld = study.series[1].comparisons.is_empty();
+        assert_eq!(is_withheld, !study.unhealthy.is_empty());
+        assert_eq!(study.series[1].stratified.is_empty(), is_withheld);
+        study.unhealthy
+    };
+    let planned =
+        |first, second| move |lines: &mut Lines| lines.planned = vec![Some(first), Some(second)];
+    assert_eq!(reasons(&planned(0.5, 0.5)), []);
+    let found = reasons(&planned(0.2, 0.8));
+    let unplanned = |cohort: &str, planned_percent| {
+        let cohort = cohort.to_owned();
+        Unhealthy::Unplanned { cohort, devices: 100, of: 200, planned_percent }
+    };
+    assert_eq!(found, [unplanned("aqm", 20.0), unplanned("plain", 80.0)]);
+    let found = reasons(&|lines| lines.moved = 3);
+    assert_eq!(found, [Unhealthy::Moved { devices: 3, of: 200 }]);
+    assert_eq!(reasons(&|lines| lines.moved = 2), []);
+    let silence = |share: usize| {
+        move |lines: &mut Lines| {
+            let silent = lines.lines.iter_mut().filter(|line| line.cohort == 0).take(share);
+            silent.for_each(|line| (line.tests, line.series) = (0, BTreeMap::new()));
+        }
+    };
+    assert_eq!(reasons(&silence(4)), []);
+    let found = reasons(&silence(30));
+    assert_eq!(found, [Unhealthy::Silent { cohort: "aqm".to_owned() }]);
 }

@@ -15,7 +15,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Direction, RunRecord, VariantRecord, World};
+use crate::schema::{Direction, Interval, RunRecord, VariantRecord, World};
 pub use choose::{DeclaredValues, declared_values, statistic};
 use choose::{Partners, Statistic};
 pub use claims::{Claim, Extent, claims};
@@ -60,7 +60,7 @@ crate::named! {
     )]
     #[serde(rename_all = "kebab-case")]
     pub enum Verdict {
-        /// The range excludes equality, and the middle of the pairs differs by what a person notices.
+        /// The range excludes equality, and its middle differs by what a person notices.
         Lower = "lower",
         /// As `Lower`, in the other direction.
         Higher = "higher",
@@ -69,12 +69,15 @@ crate::named! {
         /// The range includes a difference that a person notices, and also equality, or its middle is one
         /// that nobody notices.
         NotSure = "not sure",
-        /// Fewer than five pairs of trials, or trials in which nothing is random: no range.
+        /// No range: fewer than five pairs of trials, trials in which nothing is random, or as few
+        /// devices, lines or runs.
         TooFew = "too few trials",
         /// More than half of the probes of one of the two never arrived: only losses are compared.
         Lost = "lost",
         /// The effect is larger than any that a scenario gives: the measurement is to be checked.
         Suspicious = "suspicious",
+        /// The two differ in more than what is compared, such as the hours of their runs.
+        NotComparable = "not comparable",
         /// The variant or its baseline has no value.
         #[default]
         NotMeasured = "not measured",
@@ -138,6 +141,52 @@ impl EffectRange {
     pub fn smallest_shown(&self) -> Option<f64> {
         let (high, middle) = (self.high?, self.middle?);
         Some((high / middle).max(middle / self.low)).filter(|ratio| ratio.is_finite())
+    }
+
+    /// Judges an effect by its range and by the two values that people see beside it: the rule of
+    /// variants, histories, cohorts and studies.
+    pub fn judge(&self, values: Both, unit: &str, is_ratio: bool) -> Verdict {
+        let is_noticed = |effect| is_effect_noticed(effect, values.baseline, unit, is_ratio);
+        let equal = if is_ratio { 1.0 } else { 0.0 };
+        let high = self.high.unwrap_or(f64::INFINITY);
+        if !is_noticed(self.low) && !is_noticed(high) {
+            return Verdict::Alike;
+        }
+        // The two values may say the opposite of the range, if one trial or one line decides.
+        match is_noticed(self.middle.unwrap_or(f64::INFINITY)) {
+            true if high < equal && values.variant < values.baseline => Verdict::Lower,
+            true if self.low > equal && values.variant > values.baseline => Verdict::Higher,
+            _ => Verdict::NotSure,
+        }
+    }
+}
+
+/// Whether a person notices an effect on the baseline.
+fn is_effect_noticed(effect: f64, baseline: f64, unit: &str, is_ratio: bool) -> bool {
+    let value = if is_ratio { effect * baseline } else { baseline + effect };
+    is_noticed(value, baseline, unit)
+}
+
+impl Interval {
+    /// Caps a reduction at 100 %: with a lag below zero it would be more.
+    pub(crate) fn capped(self) -> Self {
+        let cap = |percent: f64| percent.min(100.0);
+        let (low, high) = (self.low.map(cap), self.high.map(cap));
+        Self { mean: cap(self.mean), low, high, ..self }
+    }
+}
+
+impl Verdict {
+    /// Judges a reduction of lag, percent of the baseline's, beside both lags, ms.
+    pub(crate) fn of_cut(cut: Option<Interval>, lag: Option<f64>, baseline: Option<f64>) -> Self {
+        let (Some(cut), Some(variant), Some(baseline)) = (cut, lag, baseline) else {
+            return Self::NotMeasured;
+        };
+        let ratio = |percent: f64| 1.0 - percent / 100.0;
+        let Some((most, least)) = cut.high.zip(cut.low) else { return Self::TooFew };
+        let (high, middle) = (Some(ratio(least)), Some(ratio(cut.mean)));
+        let range = EffectRange { low: ratio(most), high, middle, confidence: cut.confidence };
+        range.judge(Both { variant, baseline }, "ms", true)
     }
 }
 
@@ -307,37 +356,22 @@ impl Comparison {
     }
 
     fn judge(&self) -> Verdict {
-        let (Some(value), Some(baseline)) = (self.value, self.baseline_value) else {
+        let (Some(variant), Some(baseline)) = (self.value, self.baseline_value) else {
             let lost = self.lost_percent.map_or(0.0, |lost| lost.variant.max(lost.baseline));
             return if lost > 50.0 { Verdict::Lost } else { Verdict::NotMeasured };
         };
         let Some(range) = self.range else { return Verdict::TooFew };
-        let equal = if self.is_ratio { 1.0 } else { 0.0 };
-        let high = range.high.unwrap_or(f64::INFINITY);
         if self.ratio().is_some_and(|ratio| !(1.0 / SUSPICIOUS..=SUSPICIOUS).contains(&ratio)) {
             return Verdict::Suspicious;
         }
-        if !self.is_effect_noticed(range.low) && !self.is_effect_noticed(high) {
-            return Verdict::Alike;
-        }
-        // All trials together may say the opposite of most pairs, if one trial decides.
-        match self.is_middle_noticed() {
-            true if high < equal && value < baseline => Verdict::Lower,
-            true if range.low > equal && value > baseline => Verdict::Higher,
-            _ => Verdict::NotSure,
-        }
-    }
-
-    fn is_effect_noticed(&self, effect: f64) -> bool {
-        let baseline = self.baseline_value.unwrap_or_default();
-        let value = if self.is_ratio { effect * baseline } else { baseline + effect };
-        is_noticed(value, baseline, &self.unit)
+        range.judge(Both { variant, baseline }, &self.unit, self.is_ratio)
     }
 
     /// Whether a person notices the effect in the middle of the pairs.
     pub fn is_middle_noticed(&self) -> bool {
+        let baseline = self.baseline_value.unwrap_or_default();
         let middle = self.range.map(|range| range.middle.unwrap_or(f64::INFINITY));
-        middle.is_some_and(|middle| self.is_effect_noticed(middle))
+        middle.is_some_and(|middle| is_effect_noticed(middle, baseline, &self.unit, self.is_ratio))
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, Interval, is_zero};
+use crate::comparison::{EffectRange, Verdict};
 
 /// A study of many lines, collected from their devices. Delays are round trips in ms.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -26,10 +27,11 @@ pub struct CohortStudy {
     /// End of the last such day, milliseconds since 1970.
     pub summed_until_ms: Option<u64>,
     pub cohorts: Vec<CohortCount>,
+    /// Reasons for which the cohorts are not compared; empty if they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unhealthy: Vec<Unhealthy>,
     pub series: Vec<SeriesStudy>,
     pub outcomes: Vec<OutcomeStudy>,
-    /// Comparison of random halves of one cohort.
-    pub self_check: Option<SelfCheck>,
     /// Lag of each class, averaged over days.
     pub classes: Vec<ClassStudy>,
     /// Share of the access line's rate that the loads used.
@@ -41,11 +43,26 @@ pub struct CohortStudy {
     pub published: Vec<Expectation>,
 }
 
+/// A reason for which the cohorts are not compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "reason")]
+pub enum Unhealthy {
+    /// More than one device in a hundred has results in several cohorts.
+    Moved { devices: u64, of: u64 },
+    /// The devices are not divided as the plan draws them (p < 0.001).
+    Unplanned { cohort: String, devices: u64, of: u64, planned_percent: f64 },
+    /// More devices of the cohort than of the reference, or fewer, are silent (p < 0.001): those that
+    /// measured may not be alike.
+    Silent { cohort: String },
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CohortCount {
     pub name: String,
     /// Devices with a successful run.
     pub devices: u64,
+    /// Further devices, on which runs were due and none was successful.
+    pub silent: u64,
     /// Successful runs of these devices.
     pub tests: u64,
 }
@@ -124,6 +141,14 @@ pub struct Estimate {
     pub high: Option<f64>,
 }
 
+impl Estimate {
+    /// Returns the estimate as the range of an effect; `None` without both bounds.
+    pub fn range(&self, confidence: f64) -> Option<EffectRange> {
+        let (low, high, middle) = (self.low?, Some(self.high?), Some(self.value));
+        Some(EffectRange { low, high, middle, confidence })
+    }
+}
+
 /// A quantile with its 95 % interval, by resampling devices.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct QuantileEstimate {
@@ -155,6 +180,8 @@ pub struct Comparison {
 /// The comparison of two groups of devices with one value per device.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Compared {
+    /// Whether the cohort is lower than the reference, or higher.
+    pub verdict: Verdict,
     /// Devices of the cohort and of the reference.
     pub devices: [u64; 2],
     /// The reference's values divided by the cohort's (Hodges and Lehmann on logarithms); `None`
@@ -164,12 +191,6 @@ pub struct Compared {
     pub shift_ms: Option<Estimate>,
     /// Probability that a device of the cohort is below one of the reference; ties count one half.
     pub less: f64,
-    /// Two-sided p-value of Mann and Whitney's test.
-    pub rank_p_value: f64,
-    /// Largest distance of the two distribution functions (Kolmogorov and Smirnov).
-    pub distance: f64,
-    /// P-value of Kolmogorov and Smirnov's test.
-    pub distance_p_value: f64,
 }
 
 /// A comparison within strata of similar lines, weighted by the number of devices of both cohorts
@@ -217,18 +238,6 @@ pub struct OutcomeStudy {
     pub p_value: Option<f64>,
 }
 
-/// Random halves of one cohort compared as cohorts are: they should not differ.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct SelfCheck {
-    pub cohort: String,
-    pub devices: u64,
-    pub splits: u32,
-    /// Splits in which the halves differ at the 5 % level, percent.
-    pub differ_percent: f64,
-    /// 95th percentile over splits of the halves' ratio, larger mean over smaller.
-    pub ratio_by_chance: f64,
-}
-
 /// Latency of a class in one cohort: by device and day, mean over days, then over devices.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ClassStudy {
@@ -249,8 +258,10 @@ pub struct ClassStudy {
     pub days_lost: u64,
     /// DSCP of the class to compare with.
     pub against: u8,
-    /// Reduction of the lag relative to class `against`, percent.
+    /// Reduction of the lag relative to class `against`, percent, at most 100.
     pub cut_percent: Option<Interval>,
+    /// Whether the lag is lower than that of class `against`, or higher.
+    pub verdict: Verdict,
 }
 
 /// Share of the sold rate of the lines that a load used.

@@ -37,8 +37,8 @@ pub use underload_aqm::packet::Ecn;
 
 pub use cohorts::{
     ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
-    OutcomeStudy, QualityStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified,
-    Stratum, TierUse,
+    OutcomeStudy, QualityStudy, QuantileEstimate, SeriesStudy, Spread, Stratified, Stratum,
+    TierUse, Unhealthy,
 };
 pub use direction::{Direction, PerDirection};
 pub use expectation::{Curve, Expectation, Extreme, Shape, Verdict, names_variant};

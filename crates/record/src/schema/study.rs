@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Interval, is_zero};
+use crate::comparison::Verdict;
 
 /// The settings of a study of lines, and its results.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -41,8 +42,10 @@ pub struct StudyGroup {
     pub runs_void: u32,
     /// Every class that was probed, by its name.
     pub classes: BTreeMap<String, StudyClass>,
-    /// Reduction of the lag of `class` relative to `against`, percent, over lines.
+    /// Reduction of the lag of `class` relative to `against`, percent, over lines; at most 100.
     pub cut_percent: Option<Interval>,
+    /// Whether the lag of `class` is lower than that of `against`, or higher.
+    pub verdict: Verdict,
 }
 
 /// Round trips of one class: per line and day, averaged over the line's days, then over lines.

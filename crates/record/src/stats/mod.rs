@@ -13,7 +13,6 @@ mod durations;
 mod ecdf;
 mod histogram;
 mod interval;
-mod kolmogorov;
 mod order;
 mod qoo;
 mod quantile;
@@ -27,10 +26,11 @@ pub use durations::Histogram;
 pub use ecdf::Ecdf;
 pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};
-pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use order::{FEWEST_FOR_INTERVAL, MedianInterval, median_interval};
 pub use qoo::{Components, Conditions, LatencyBound, Requirements, quality_of_outcome};
-pub use quantile::{distribution, nearest_rank, nearest_rank_of, of_sent, weighted_distribution};
+pub use quantile::{
+    distribution, median, nearest_rank, nearest_rank_of, of_sent, weighted_distribution,
+};
 pub(crate) use quantile::{nanos, rank};
 pub(crate) use tails::normal_quantile;
 

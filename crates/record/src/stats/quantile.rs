@@ -12,6 +12,14 @@ pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     nearest_rank_of(sorted, sorted.len(), q)
 }
 
+/// Returns the median, between the two middle values of an even count; `None` without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    Some(f64::midpoint(sorted[(sorted.len() - 1) / 2], upper))
+}
+
 /// Returns the nearest-rank quantile of `count` values, of which `sorted` has the smallest ones;
 /// the others are lost probes, which count as longer. `None` if the quantile falls on one of them.
 pub fn nearest_rank_of<T: Copy>(sorted: &[T], count: usize, q: f64) -> Option<T> {

@@ -12,7 +12,7 @@ use super::parts::{
 };
 use super::{header, published, without_controls};
 use crate::cohorts::{
-    cohort_name, cohort_sentences, cohort_warnings, compared_values, day, load_words, p_words,
+    cohort_name, cohort_sentences, cohort_warnings, compared_values, day, load_words,
     quantile_words, series_name,
 };
 use crate::plot::{Plot, cohort_plots};
@@ -29,7 +29,6 @@ pub fn cohort_page(study: &CohortStudy) -> String {
         (uses(&study.uses))
         (qualities(&study.qualities))
         (outcomes(study))
-        (self_check(study))
         (published::expectations(&study.published))
         (method())
     };
@@ -110,12 +109,10 @@ fn comparisons(comparisons: &[Comparison]) -> Markup {
             format!("{} against {}", cohort_name(&it.cohort), cohort_name(&it.against))
         }),
         Cells::words("value of a device", |(_, name, _)| *name),
-        Cells::units("less", "times", |(.., found)| estimate(found.ratio.as_ref())),
+        Cells::words("verdict", |(.., found)| found.verdict.name()),
+        Cells::units("ratio", "reference by group", |(.., found)| estimate(found.ratio.as_ref())),
         Cells::units("less", "ms", |(.., found)| estimate(found.shift_ms.as_ref())),
         Cells::units("pairs with less", "%", |(.., found)| significant(found.less * 100.0)),
-        Cells::units("p-value", "ranks", |(.., found)| p_words(found.rank_p_value)),
-        Cells::units("distance", "of the curves", |(.., found)| significant(found.distance)),
-        Cells::units("p-value", "distance", |(.., found)| p_words(found.distance_p_value)),
     ];
     table_of(&columns, &rows)
 }
@@ -134,7 +131,7 @@ fn strata(stratified: &Stratified) -> Markup {
     let (cohort, against) = (cohort_name(&stratified.cohort), cohort_name(&stratified.against));
     let summary = match &stratified.ratio {
         Some(ratio) => format!(
-            "{cohort} against {against} within like {}: {} times less",
+            "{cohort} against {against} within like {}: ratio {}",
             stratified.by,
             crate::cohorts::interval_words(ratio)
         ),
@@ -148,7 +145,7 @@ fn strata(stratified: &Stratified) -> Markup {
         Cells::units("devices", &cohort, |it| thousands(it.devices[0])),
         Cells::units("devices", &against, |it| thousands(it.devices[1])),
         Cells::units("weight", "%", |it| significant(it.weight * 100.0)),
-        Cells::units("less", "times", |it| estimate(Some(&it.ratio))),
+        Cells::units("ratio", "reference by group", |it| estimate(Some(&it.ratio))),
     ];
     let content = html! {
         p.note {
@@ -251,7 +248,6 @@ fn outcomes(study: &CohortStudy) -> Markup {
         Cells::numbers("runs", |it| thousands(it.runs)),
         Cells::units("share", "%", |it| significant(it.percent)),
         Cells::units("apart", "points", |it| estimate(it.difference.as_ref())),
-        Cells::numbers("p-value", |it| it.p_value.map_or(NOTHING.to_owned(), p_words)),
     ];
     html! {
         h2 { "Runs that are missing" } "\n"
@@ -265,29 +261,14 @@ fn outcomes(study: &CohortStudy) -> Markup {
     }
 }
 
-fn self_check(study: &CohortStudy) -> Markup {
-    let Some(check) = &study.self_check else { return html! {} };
-    html! {
-        h2 { "The plan against itself" } "\n"
-        p {
-            "The " (thousands(check.devices)) " devices of " (cohort_name(&check.cohort))
-            ", halved at random " (check.splits) " times: the halves differ at the 5 % level in "
-            (significant(check.differ_percent)) " % of the splits, where 5 % is chance. In 95 of "
-            "100 splits one half has at most " (significant(check.ratio_by_chance))
-            " times the other's latency: smaller effects cannot be seen with so many devices."
-        }
-        "\n"
-    }
-}
-
 fn method() -> Markup {
     html! {
         h2 { "How this was computed" } "\n"
         p.note {
             "A device counts once, however often it was measured: its value is the mean over its "
             "tests. Ratio and difference are Hodges-Lehmann estimates, the median over all pairs "
-            "of devices, with 95 % intervals; p-values are two-sided, by Mann and Whitney of the "
-            "ranks and by Kolmogorov and Smirnov of the distance. Quantiles are of all round "
+            "of devices, with 95 % intervals; a group is lower or higher if the interval excludes "
+            "equality and a person notices the difference. Quantiles are of all round "
             "trips together, from bins of 2 %, a lost probe longer than all others; their "
             "intervals come from drawing devices 400 times."
         }

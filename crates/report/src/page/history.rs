@@ -1,11 +1,13 @@
 //! The page of a line's history over weeks.
 
 use maud::{Markup, html};
-use underload_record::history::{Change, Followed, Labelled, Level, Marked, Trend};
+use underload_record::comparison::Verdict;
+use underload_record::history::{Change, Followed, Labelled, Level, LikeHours, Marked, Trend};
 
 use super::figures::{Headings, figures};
 use super::parts::{Column, NOTHING, table_of};
 use super::{header, without_controls};
+use crate::history::change_words;
 use crate::plot::Plot;
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
 use crate::words::{capital, count, significant};
@@ -61,7 +63,7 @@ pub fn history_page(title: &str, page: HistoryPage<'_>) -> String {
             (by_label(labels))
         }
         @if !hours.is_empty() {
-            h2 { "By hour of the day, UTC" } "\n"
+            h2 { "By hour of the day" } "\n"
             (figures(&hours, Headings::Shown))
             (weekdays(trends))
         }
@@ -116,7 +118,7 @@ fn by_hour(followed: Followed, trends: &[Trend]) -> Option<Plot> {
     let most = of.iter().flat_map(|trend| levels(trend)).map(|(_, it)| it).reduce(f64::max)?;
     let (words, unit) = followed.words();
     let panel = Panel {
-        x: Scale::linear("hour, UTC", -0.5..23.5),
+        x: Scale::linear("hour, local time", -0.5..23.5),
         y: Scale::linear(&format!("{words}, {unit}"), 0.0..(most * 1.08).max(1e-3)),
         curves: of.iter().map(|trend| Curve::line(&trend.step, levels(trend))).collect(),
     };
@@ -142,8 +144,12 @@ fn number_words(followed: Followed) -> String {
     format!("{words}, {unit}")
 }
 
-fn percent(change: Option<f64>) -> String {
-    or_nothing(change.map(|percent| format!("{percent:+.0}")))
+/// Formats a change with its range, or says why there is none.
+fn change(found: &LikeHours) -> String {
+    match (found.verdict, &found.range) {
+        (Verdict::Lower | Verdict::Higher, Some(range)) => change_words(range),
+        (verdict, _) => verdict.name().to_owned(),
+    }
 }
 
 fn changes(marks: &[Marked]) -> Markup {
@@ -160,7 +166,7 @@ fn changes(marks: &[Marked]) -> Markup {
         Cells::units("before", "median", |(_, it)| median(it.before)),
         Cells::units("after", "runs", |(_, it)| runs(it.after)),
         Cells::units("after", "median", |(_, it)| median(it.after)),
-        Cells::units("change", "%", |(_, it)| percent(it.change_percent)),
+        Cells::words("change", |(_, it)| change(&it.comparison)),
     ];
     let rows = marks.iter().flat_map(|marked| marked.changes.iter().map(move |it| (marked, it)));
     table_of(&columns, &rows.collect::<Vec<Row<'_>>>())
@@ -196,7 +202,7 @@ fn levels(trends: &[Trend]) -> Markup {
         Cells::units("latest", "median", |it| {
             or_nothing(it.recent.map(|level| significant(level.p50)))
         }),
-        Cells::units("change", "%", |it| percent(it.change_percent)),
+        Cells::words("change", |it| change(&it.comparison)),
     ];
     table_of(&columns, trends.iter().filter(|trend| !trend.points.is_empty()))
 }
@@ -225,11 +231,15 @@ mod tests {
     fn a_page_shows_numbers_over_time_and_escapes_strangers() {
         let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
         let points = (0..60)
-            .map(|run| Point { at_s: 1_790_000_000 + run * 6 * 3600, value: 40.0 + run as f64 })
+            .map(|run| Point {
+                at_s: 1_790_000_000 + run * 6 * 3600,
+                offset_s: 0,
+                value: 40.0 + run as f64,
+            })
             .collect();
         let trend =
             Trend::of("<b>up", Followed::LoadP99, points, windows, 1_790_000_000 + 59 * 6 * 3600);
-        let one = vec![Point { at_s: 1_790_000_000, value: 0.0 }];
+        let one = vec![Point { at_s: 1_790_000_000, offset_s: 0, value: 0.0 }];
         let lonely = Trend::of("down", Followed::IdleP50, one, windows, 1_790_000_000);
         let skipped = vec!["runs/<script>: no run.json".to_owned()];
         let sentences = ["up is worse".to_owned()];
@@ -256,7 +266,7 @@ mod tests {
         assert!(!page.contains("<b>up") && page.contains("&lt;b&gt;up"));
         assert!(!page.contains("<script>") && page.contains("Left out."));
         assert!(page.matches("<svg").count() >= 3, "{}", page.matches("<svg").count());
-        assert!(page.contains("Wednesday") && page.contains("hour, UTC"));
+        assert!(page.contains("Wednesday") && page.contains("hour, local time"));
         assert!(!history_page("Nothing", HistoryPage::default()).contains("<svg"));
     }
 }

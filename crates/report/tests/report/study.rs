@@ -1,5 +1,6 @@
 //! The first sentence on a study.
 
+use underload_record::comparison::Verdict;
 use underload_record::schema::{Interval, StudyClass, StudyGroup, StudyRecord, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
 use underload_report::summary_lines;
@@ -44,12 +45,16 @@ fn group(variant: &str, cut: Option<Interval>) -> StudyGroup {
     }
 }
 
+fn judged(variant: &str, verdict: Verdict, cut: Interval) -> StudyGroup {
+    StudyGroup { verdict, ..group(variant, Some(cut)) }
+}
+
 #[test]
 fn a_study_begins_with_the_cut_and_its_interval() {
     let data = study(vec![
-        group("sure", Some(interval(90.0, Some((85.0, 95.0))))),
-        group("worse", Some(interval(-20.0, Some((-30.0, -10.0))))),
-        group("chance", Some(interval(2.0, Some((-10.0, 14.0))))),
+        judged("sure", Verdict::Lower, interval(90.0, Some((85.0, 95.0)))),
+        judged("worse", Verdict::Higher, interval(-20.0, Some((-30.0, -10.0)))),
+        judged("chance", Verdict::NotSure, interval(2.0, Some((-10.0, 14.0)))),
         group("void", None),
         group("fifth", None),
         StudyGroup {
@@ -59,13 +64,13 @@ fn a_study_begins_with_the_cut_and_its_interval() {
     ]);
     let lines = summary_lines(&[data]);
     let expected = [
-        "With sure, probe-dscp-45 has 90.0 % less lag than probe-dscp-8 over 31 lines, 85.0 to \
-         95.0 % at 95 %: 4.00 against 40.0 ms of round trip at p99 under load above the idle \
+        "With sure, probe-dscp-45 has 90.0 % less lag than probe-dscp-8 (85.0 to 95.0 % at 95 %) \
+         over 31 lines: 4.00 against 40.0 ms of round trip at p99 under load above the idle \
          median, the mean of the lines.",
-        "With worse, probe-dscp-45 has 20.0 % more lag than probe-dscp-8 over 31 lines, 10.0 to \
-         30.0 % at 95 %:",
-        "With chance, probe-dscp-45 has 2.00 % less lag than probe-dscp-8 over 31 lines, within \
-         the chance of lines (-10.0 to 14.0 %):",
+        "With worse, probe-dscp-45 has 20.0 % more lag than probe-dscp-8 (10.0 to 30.0 % at 95 %) \
+         over 31 lines:",
+        "With chance, probe-dscp-45 is not sure to differ from probe-dscp-8 in its lag (-10.0 to \
+         14.0 % less at 95 %) over 31 lines:",
         "With void, probe-dscp-45 and probe-dscp-8 cannot be compared: of 8 runs 7 count,",
     ];
     for (line, expected) in lines.iter().zip(expected) {

@@ -1,0 +1,234 @@
+//! The history of a line in words.
+
+use std::collections::BTreeSet;
+
+use underload_record::comparison::{EffectRange, Verdict};
+use underload_record::history::{
+    Change, Followed, Labelled, Level, LikeHours, Marked, RUNS_MIN, Trend,
+};
+
+use crate::words::{count, significant};
+
+/// Marks with sentences, the latest ones; the page has all.
+const MARKS_TOLD: usize = 5;
+
+/// Returns the sentences of a history about `metric`: of each step, the number of runs, of the latest
+/// marks, of the labels.
+pub fn history_sentences(
+    (trends, marks, labels): (&[Trend], &[Marked], &[Labelled]),
+    metric: Followed,
+    runs: usize,
+) -> Vec<String> {
+    let (words, unit) = metric.words();
+    let judged = trends.iter().filter(|it| it.followed == metric && !it.points.is_empty());
+    let mut lines: Vec<String> = judged.map(history_sentence).collect();
+    if lines.is_empty() {
+        lines.push(format!(
+            "No valid run tells the {words}: a p99 needs 500 probes, --metric load-p50 fewer."
+        ));
+    }
+    lines.push(format!("{} {} read.", of_runs(runs), if runs == 1 { "was" } else { "were" }));
+    let latest = &marks[marks.len().saturating_sub(MARKS_TOLD)..];
+    lines.extend(latest.iter().flat_map(|marked| {
+        let changes = marked.changes.iter().filter(|change| change.followed == metric);
+        changes.map(|change| around(marked, change))
+    }));
+    let labels = labels.iter().filter(|it| it.followed == metric);
+    lines.extend(labels.map(|it| {
+        let (value, runs) = (significant(it.level.p50), of_runs(it.level.runs));
+        format!(
+            "Label \"{}\": {}: {words} is {value} {unit} (median of {runs}).",
+            it.label, it.step
+        )
+    }));
+    lines
+}
+
+/// Returns the sentence about one step: the latest runs compared with the first days.
+pub fn history_sentence(trend: &Trend) -> String {
+    let (words, unit) = trend.followed.words();
+    let step = &trend.step;
+    if let Some(last) = trend.points.last().filter(|_| !trend.is_current) {
+        return format!(
+            "{step}: {words} was not measured since {} ({} {unit} then), and is not judged.",
+            date(last.at_s),
+            significant(last.value)
+        );
+    }
+    let Some(baseline) = trend.baseline else {
+        return format!("{step}: {words} was not measured.");
+    };
+    let said = compared(&trend.comparison, unit, "the first", "the latest");
+    let said = said.unwrap_or_else(|| {
+        format!(
+            "is {} {unit} (median of {}); a change needs {RUNS_MIN} runs in the baseline and as \
+             many after it",
+            significant(baseline.p50),
+            of_runs(baseline.runs)
+        )
+    });
+    format!("{step}: {words} {said}.")
+}
+
+fn around(marked: &Marked, change: &Change) -> String {
+    let (words, unit) = change.followed.words();
+    let start = format!(
+        "Mark \"{}\" ({}): {}: {words}",
+        marked.mark.text,
+        date(marked.mark.at_s),
+        change.step
+    );
+    let said = compared(&change.comparison, unit, "the earlier", "the later");
+    said.map_or_else(
+        || {
+            let runs = |level: Option<Level>| level.map_or(0, |it| it.runs);
+            format!(
+                "{start}: {} runs before it and {} after it; a comparison needs {RUNS_MIN} of each.",
+                runs(change.before),
+                runs(change.after)
+            )
+        },
+        |said| format!("{start} {said}."),
+    )
+}
+
+/// Returns the verdict on later runs against earlier ones; `None` with too few.
+fn compared(it: &LikeHours, unit: &str, first: &str, latest: &str) -> Option<String> {
+    if it.verdict == Verdict::NotComparable {
+        return Some(format!(
+            "cannot be compared, as too few are from the same hours: {latest} runs from {}, {first} \
+             from {}",
+            hours_words(&it.later_hours),
+            hours_words(&it.earlier_hours)
+        ));
+    }
+    let (before, after, range) = (it.earlier?, it.later?, it.range?);
+    let value = |level: Level| format!("{} {unit}", significant(level.p50));
+    let usually = format!(
+        "{}; usually {} to {}",
+        value(after),
+        significant(before.p10),
+        significant(before.p90)
+    );
+    Some(match it.verdict {
+        Verdict::Lower | Verdict::Higher => format!(
+            "is {} in {latest} {} against {} in {first} {} at the same hours: {}",
+            value(after),
+            of_runs(after.runs),
+            value(before),
+            before.runs,
+            change_words(&range)
+        ),
+        Verdict::Alike => format!("is unchanged ({usually})"),
+        _ => {
+            let smallest = range.smallest_shown().unwrap_or(1.0);
+            format!(
+                "shows no change ({usually}); {} show only changes of {:.0} % or more",
+                of_runs(after.runs),
+                (smallest - 1.0) * 100.0
+            )
+        }
+    })
+}
+
+/// Returns `50 % more (44 to 57 % at 99 %)`.
+pub(crate) fn change_words(range: &EffectRange) -> String {
+    let percent = |ratio: Option<f64>| (ratio.unwrap_or(1.0) - 1.0) * 100.0;
+    let [low, middle, high] = [Some(range.low), range.middle, range.high].map(percent);
+    let (least, most, than) =
+        if middle < 0.0 { (-high, -low, "less") } else { (low, high, "more") };
+    format!(
+        "{:.0} % {than} ({least:.0} to {most:.0} % at {:.0} %)",
+        middle.abs(),
+        range.confidence * 100.0
+    )
+}
+
+/// Returns hours of the day, such as `8 to 11, 20 h`.
+fn hours_words(hours: &BTreeSet<usize>) -> String {
+    let hours: Vec<usize> = hours.iter().copied().collect();
+    let words = |part: &[usize]| match part {
+        [first, .., last] => format!("{first} to {last}"),
+        part => part[0].to_string(),
+    };
+    let parts: Vec<String> = hours.chunk_by(|one, next| one + 1 == *next).map(words).collect();
+    format!("{} h", parts.join(", "))
+}
+
+fn of_runs(runs: usize) -> String {
+    count(runs as u64, "run")
+}
+
+fn date(at_s: i64) -> String {
+    jiff::Timestamp::from_second(at_s).unwrap_or_default().strftime("%F").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::history::Mark;
+
+    use super::*;
+
+    const LEVEL: Level = Level { runs: 4, p10: 51.0, p50: 64.0, p90: 230.0 };
+
+    fn found(verdict: Verdict) -> LikeHours {
+        let (earlier, later) = (Some(Level { runs: 28, ..LEVEL }), Some(LEVEL));
+        let (high, middle) = (Some(0.7), Some(0.5));
+        let range = Some(EffectRange { low: 0.4, high, middle, confidence: 0.99 });
+        LikeHours { verdict, earlier, later, range, ..LikeHours::default() }
+    }
+
+    #[test]
+    fn each_verdict_has_its_sentence() {
+        let said = |it: &LikeHours| compared(it, "ms", "the first", "the latest");
+        for (verdict, sentence) in [
+            (Verdict::Alike, "is unchanged (64.0 ms; usually 51.0 to 230)"),
+            (
+                Verdict::NotSure,
+                "shows no change (64.0 ms; usually 51.0 to 230); 4 runs show only changes of 40 % \
+                 or more",
+            ),
+            (
+                Verdict::Lower,
+                "is 64.0 ms in the latest 4 runs against 64.0 ms in the first 28 at the same hours: \
+                 50 % less (30 to 60 % at 99 %)",
+            ),
+        ] {
+            assert_eq!(said(&found(verdict)).as_deref(), Some(sentence));
+        }
+        let other = LikeHours {
+            earlier_hours: [20].into(),
+            later_hours: [8, 9, 10, 11, 23].into(),
+            ..found(Verdict::NotComparable)
+        };
+        assert_eq!(
+            said(&other).as_deref(),
+            Some(
+                "cannot be compared, as too few are from the same hours: the latest runs from 8 to \
+                 11, 23 h, the first from 20 h"
+            )
+        );
+        assert_eq!(said(&LikeHours { range: None, ..found(Verdict::TooFew) }), None);
+    }
+
+    #[test]
+    fn a_mark_says_what_changed_or_that_it_needs_more_runs() {
+        let mark = Mark { at_s: 1_790_000_000, text: "new router".to_owned() };
+        let change = Change {
+            step: "up".to_owned(),
+            followed: Followed::LoadP99,
+            before: Some(LEVEL),
+            after: None,
+            comparison: LikeHours { verdict: Verdict::TooFew, ..LikeHours::default() },
+        };
+        let marked = Marked { mark, changes: Vec::new() };
+        let start = "Mark \"new router\" (2026-09-21): up: p99 of latency under load";
+        assert_eq!(
+            around(&marked, &change),
+            format!("{start}: 4 runs before it and 0 after it; a comparison needs 3 of each.")
+        );
+        let change = Change { comparison: found(Verdict::Alike), ..change };
+        let said = around(&marked, &change);
+        assert_eq!(said, format!("{start} is unchanged (64.0 ms; usually 51.0 to 230)."));
+    }
+}
