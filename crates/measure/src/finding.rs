@@ -8,9 +8,10 @@ use underload_probe::measure::{MeasurementConfig, MeasurementResult, Ramp};
 use underload_probe::preset::Step as PresetStep;
 use underload_probe::route::{HopProbes, PathProbe};
 use underload_probe::rpm::{Responsiveness, RoundTrips};
+use underload_record::judgement::ADVICE_FROM_MS;
 use underload_record::schema::{
     ClassLatency, Direction, Finding, FlowDirection, FlowRecord, LatencyMeasure, LatencySummary,
-    Marking, MarkingFate, Metric, Phase, PhaseWindow, Quantile, Rpm, Sample, TrialRecord,
+    Marking, MarkingFate, Metric, Phase, PhaseWindow, Quantile, Recovery, Rpm, Sample, TrialRecord,
 };
 
 use crate::location::{PathProbes, locate};
@@ -152,6 +153,7 @@ pub fn step(
         finding.inside_unknown = Some(NO_ROUND_TRIPS.to_owned());
     }
     finding.buffer_kib = buffer_kib(&finding);
+    finding.recovery = recovery(&finding, &outcome);
     Step::new(outcome, finding)
 }
 
@@ -242,6 +244,25 @@ fn buffer_kib(finding: &Finding) -> Option<f64> {
     let added_ms = finding.headline(Phase::Load)?.p99_ms? - idle_ms;
     let kib = added_ms * rate * WIRE_PER_PAYLOAD * 1e3 / 8.0 / 1024.0;
     (added_ms >= BUFFER_DELAY_MS).then_some(kib)
+}
+
+/// Returns how long probes beside the load are late after its end, by [`ADVICE_FROM_MS`] or more.
+fn recovery(finding: &Finding, outcome: &Outcome) -> Option<Recovery> {
+    let late_ms = finding.headline(Phase::Idle)?.p50_ms? + ADVICE_FROM_MS;
+    let drain = outcome.trial.phases.iter().find(|window| window.phase == Phase::Drain)?;
+    let is_after = |it: &&Sample| it.flow == 0 && drain.contains(it.scheduled_ns);
+    let mut after: Vec<(u64, u64)> = outcome
+        .samples
+        .iter()
+        .filter(is_after)
+        .filter_map(|it| Some((it.scheduled_ns - drain.start_ns, it.rtt_ns?)))
+        .collect();
+    after.sort_unstable();
+    let is_late = |(_, rtt_ns): &(u64, u64)| *rtt_ns as f64 / 1e6 >= late_ms;
+    let last = after.iter().rposition(is_late)?;
+    let next = after.get(last + 1);
+    let end_ns = next.map_or(drain.length_ns(), |(since_ns, _)| *since_ns);
+    Some(Recovery { ms: end_ns as f64 / 1e6, is_cut: next.is_none() })
 }
 
 /// Returns the bytes of IP packets of load and probes in both directions.
@@ -436,6 +457,24 @@ mod tests {
     use crate::followed;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_delay_after_the_load_is_told_or_bounded() {
+        let recovery = |late: &[u64]| {
+            let mut measured =
+                measured(|number| Some(if late.contains(&number) { 80 } else { 13 }));
+            let end_ns = measured.phases[1].end_ns;
+            let (phase, start_ns) = (Phase::Drain, end_ns - 500 * MS);
+            measured.phases[1].end_ns = start_ns;
+            measured.phases.push(PhaseWindow { phase, start_ns, end_ns });
+            found(measured).finding.recovery.map(|it| (it.ms, it.is_cut))
+        };
+        assert_eq!(recovery(&[]), None);
+        // Samples 1,100 to 1,199 are after the load.
+        assert_eq!(recovery(&[1_000, 1_099]), None);
+        assert_eq!(recovery(&[1_100, 1_120]), Some((105.0, false)));
+        assert_eq!(recovery(&(1_100..1_200).collect::<Vec<_>>()), Some((500.0, true)));
+    }
 
     /// A second of idle probes and five of loaded ones, a probe every 5 ms.
     fn measured(loaded: impl Fn(u64) -> Option<u64>) -> MeasurementResult {

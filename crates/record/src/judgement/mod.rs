@@ -15,7 +15,7 @@ pub use uses::{Stream, Suitability, Use, UseJudgement};
 use crate::quality::{StepConditions, application_scores};
 use crate::schema::{
     ClassLatency, Direction, Finding, InsideReadings, PathSegment, PerDirection, Phase,
-    QualityOfOutcome, Quantile, Vantage,
+    QualityOfOutcome, Quantile, Recovery, Vantage,
 };
 
 /// Share of the line's rate at which a router should send, so that the queue is the router's.
@@ -71,6 +71,9 @@ pub struct StepJudgement {
     /// The directions that were loaded.
     pub loaded: PerDirection<bool>,
     pub lost_percent: f64,
+    /// How long the delay outlasts the load; `None` if no probe after the load was late.
+    #[serde(default)]
+    pub recovery: Option<Recovery>,
     /// Quality of Outcome of each application whose conditions were measured.
     pub qoo: Vec<QualityOfOutcome>,
 }
@@ -127,6 +130,8 @@ pub struct LoadedStep {
     /// The segment that adds the delay, if it is known.
     #[serde(default)]
     pub segment: Option<PathSegment>,
+    #[serde(default)]
+    pub recovery: Option<Recovery>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -157,6 +162,7 @@ impl From<&Finding> for LoadedStep {
             mbit_s: PerDirection::new(finding.goodput_up_mbit_s, finding.goodput_down_mbit_s),
             held_back: PerDirection::new(finding.is_held_back_up(), finding.is_held_back_down()),
             segment: finding.location.as_ref().and_then(|location| location.verdict),
+            recovery: finding.recovery,
         }
     }
 }
@@ -229,6 +235,7 @@ impl LoadedStep {
             line_full: !self.is_held_back(),
             loaded: self.mbit_s.map(|rate| rate.is_some()),
             lost_percent: self.lost_percent,
+            recovery: self.recovery,
             qoo: self.quality(),
         }
     }

@@ -40,6 +40,7 @@ fn step(name: &'static str) -> impl Strategy<Value = LoadedStep> {
                     mbit_s: PerDirection::new(rates.0, rates.1),
                     held_back: PerDirection::new(rates.2, rates.3),
                     segment,
+                    recovery: None,
                 }
             },
         )
@@ -136,9 +137,13 @@ proptest! {
             let both = [added(step, beside(step)), added(step, step.inside)];
             both.into_iter().flatten().reduce(f64::max)
         };
+        let lost = |step: &LoadedStep| {
+            // Loss is of the probes beside the load.
+            added(step, beside(step)).map_or(0.0, |_| step.lost_percent)
+        };
         let grade = |step: &LoadedStep| {
             let by_delay = SCALE.iter().position(|it| all(step).is_some_and(|ms| ms < it.below_ms));
-            let by_loss = SCALE.iter().position(|it| step.lost_percent <= it.lost_percent_max);
+            let by_loss = SCALE.iter().position(|it| lost(step) <= it.lost_percent_max);
             all(step)?;
             Some(SCALE[by_delay.unwrap_or(5).max(by_loss.unwrap_or(5))].grade)
         };
@@ -162,15 +167,14 @@ proptest! {
             });
             prop_assert!(bound.is_none_or(|bound| it.suits >= bound), "{it:?}");
             if matches!(it.name, Use::Call | Use::Game) {
-                let lost = valid.iter().filter(|step| added(step, step.beside).is_some());
-                let lost = lost.map(|step| step.lost_percent).fold(0.0, f64::max);
+                let lost = valid.iter().map(|step| lost(step)).fold(0.0, f64::max);
                 prop_assert!(lost <= 3.0 || it.suits == Suitability::Poor);
                 prop_assert!(it.delay_ms.is_some() || it.suits == Suitability::Poor);
             }
         }
         let needs_cure = |step: &&LoadedStep| {
             let is_slow = all(step).is_some_and(|ms| ms >= ADVICE_FROM_MS);
-            is_slow || all(step).is_some() && step.lost_percent > 1.0
+            is_slow || lost(step) > 1.0
         };
         prop_assert_eq!(judgement.cure.is_some(), steps.iter().any(|step| needs_cure(&step)));
     }

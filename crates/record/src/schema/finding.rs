@@ -44,6 +44,9 @@ pub struct Finding {
     /// p99, when the buffer is full, times the rate. `None` if the load went both ways, added
     /// almost no delay or did not fill the line, or if there are too few samples for a p99.
     pub buffer_kib: Option<f64>,
+    /// How long the delay outlasts the load; `None` if no probe after the load was late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     /// Bytes of IP packets that load and probes moved in both directions, estimated from their
     /// payload.
     pub moved_bytes: u64,
@@ -71,6 +74,15 @@ pub struct Finding {
     /// Results of a test against a foreign server without probes; `None` for `underload serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Box<ForeignTest>>,
+}
+
+/// How long probes are late after the end of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Until the first probe after the last late one, ms.
+    pub ms: f64,
+    /// Whether the measurement ended first, so that the delay lasted longer.
+    pub is_cut: bool,
 }
 
 /// A test against a server that answers none of our probes. The finding then has no one-way delays,

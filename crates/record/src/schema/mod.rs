@@ -43,7 +43,7 @@ pub use cohorts::{
 pub use direction::{Direction, PerDirection};
 pub use expectation::{Curve, Expectation, Extreme, Shape, Verdict, names_variant};
 pub use finding::{
-    ClassLatency, Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Rpm,
+    ClassLatency, Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Recovery, Rpm,
 };
 pub use headline::Headline;
 pub use inside::{InsideLatency, InsideReadings, Vantage};

@@ -3,7 +3,7 @@
 use underload_record::judgement::{Judgement, StepJudgement, judge_findings};
 use underload_record::schema::{
     ClassLatency, Finding, ForeignTest, InsideReadings, Marking, MarkingFate, Phase, Quantile,
-    Readings, Rpm,
+    Readings, Recovery, Rpm,
 };
 use underload_store::RunData;
 
@@ -83,6 +83,13 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
             "{name}: something on the way (modem or router) keeps up to {kib:.0} KiB waiting, if \
              it is a plain buffer"
         )
+    }));
+    lines.extend(finding.recovery.map(|Recovery { ms, is_cut }| {
+        let seconds = ms / 1e3;
+        if is_cut {
+            return format!("{name}: {seconds:.1} s after the load its delay is still there");
+        }
+        format!("{name}: {seconds:.2} s after the load its delay is gone")
     }));
     lines.extend(other_classes(finding));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));

@@ -64,6 +64,7 @@ mod tests {
             mbit_s: PerDirection::new(is(50).then_some(rate_up), is(50).then_some(rate_down)),
             held_back: PerDirection::new(is(10), is(10)),
             segment: is(10).then_some(PathSegment::Beyond),
+            recovery: None,
         }
     }
 
