@@ -90,11 +90,9 @@ fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
         child.wait()?;
         println!("  kill {number} after {:.1} s", after.as_secs_f64());
     }
-    let stored = fs::read_dir(&killed)?.filter_map(Result::ok);
-    let stored = stored.filter(|entry| entry.file_name().to_string_lossy().starts_with("part-"));
-    let parts = stored.count();
-    ensure!(parts > 0, "no kill came after rows had reached the disk; take more cells");
-    println!("  {parts} parts were stored");
+    let stored = fs::read_to_string(killed.join("rows.jsonl"))?.lines().count();
+    ensure!(stored > 0, "no kill came after rows had reached the disk; take more cells");
+    println!("  {stored} trials were stored");
     let last = Usage::measure(sweep(program, &file).arg("--output").arg(&killed))?;
     last.print("to the end");
     for table in ["trials.parquet", "cells.parquet"] {

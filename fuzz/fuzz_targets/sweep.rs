@@ -2,6 +2,8 @@
 //! can be computed.
 #![no_main]
 
+use std::collections::BTreeMap;
+
 use libfuzzer_sys::fuzz_target;
 use underload_scenario::source::Source;
 use underload_run::sweep::Sweep;
@@ -25,14 +27,13 @@ interval = "5ms"
 
 fuzz_target!(|text: &str| {
     let scenario = Source { name: "scenario.toml".to_owned(), text: SCENARIO.to_owned() };
-    match Sweep::parse(text, "fuzz.toml", Some(scenario), "fuzz") {
+    match Sweep::parse(text, "fuzz.toml", Some(scenario), "fuzz", BTreeMap::new()) {
         Ok(sweep) => {
-            let last = sweep.cells() - 1;
+            let last = sweep.manifest.cells - 1;
             for cell in [0, last / 3, last] {
-                let place = sweep.cell(cell);
-                assert_eq!(place.values.len(), sweep.columns.axes.len());
+                assert_eq!(sweep.values(cell).len(), sweep.manifest.columns.axes.len());
             }
-            assert!(sweep.units() <= sweep.trials());
+            assert!(sweep.manifest.units() <= sweep.manifest.trials());
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -18,45 +18,46 @@ from hypothesis import strategies as st
 
 import underload as ul
 from underload import _cluster, _ray
-from underload._cluster import Computed, Size, compute
+from underload._cluster import compute
 
 from test_sweep import AXES, scenario
 
 
 class Kept:
-    """A folder in memory: the bytes of a range are its numbers."""
+    """A folder in memory: the bytes of units are their numbers."""
 
     def __init__(self, units: int, stored: set[int] | None = None) -> None:
         self.units, self.stored = units, set(stored or ())
         self.flushed: set[int] = set(self.stored)
 
-    def missing(self, first: int) -> tuple[int, int] | None:
-        start = next((it for it in range(first, self.units) if it not in self.stored), None)
-        if start is None:
-            return None
-        return start, next((it for it in range(start, self.units) if it in self.stored), self.units)
+    def missing(self) -> list[tuple[int, int]]:
+        bounds = [-1, *sorted(self.stored), self.units]
+        return [(a + 1, b) for a, b in itertools.pairwise(bounds) if a + 1 < b]
 
-    def append(self, units: bytes) -> None:
-        self.stored.update(int(word) for word in units.split())
+    def append(self, units: bytes) -> int:
+        numbers = [int(word) for word in units.split()]
+        self.stored.update(numbers)
+        return len(numbers)
 
     def flush(self) -> None:
         self.flushed = set(self.stored)
 
 
 class Hostile:
-    """A pool in virtual time that finishes ranges in any order, and loses some."""
+    """A pool that finishes ranges, or a part of at most `most` units, in any order, and loses some."""
 
     def __init__(
         self,
         random: Random,
         workers: int = 2,
         loses: Callable[[int, int], bool] = lambda first, end: False,
-        seconds: float = 0.01,
+        most: int = 1_000,
     ) -> None:
-        self.random, self.count, self.loses, self.seconds = random, workers, loses, seconds
+        self.random, self.count, self.loses, self.most = random, workers, loses, most
         self.names = itertools.count()
         self.asked: dict[int, tuple[int, int]] = {}
         self.all_asked: list[tuple[int, int]] = []
+        self.computed: list[int] = []
         self.cancelled: list[int] = []
         self.most_in_hand = 0
         self.waits = 0
@@ -77,12 +78,13 @@ class Hostile:
         self.waits += 1
         return self.random.sample(batches, self.random.randint(0, len(batches)))
 
-    def result(self, batch: int) -> Computed:
+    def result(self, batch: int) -> bytes:
         first, end = self.asked.pop(batch)
         if self.loses(first, end):
-            raise ul.ClusterError("lost a batch: WorkerCrashedError: the worker died")
-        units = " ".join(map(str, range(first, end)))
-        return Computed(units.encode(), self.seconds * (end - first))
+            raise ul.ClusterError("lost a range: WorkerCrashedError: the worker died")
+        end = min(end, first + self.random.randint(1, self.most))
+        self.computed += range(first, end)
+        return " ".join(map(str, range(first, end))).encode()
 
     def cancel(self, batches: list[int]) -> None:
         self.cancelled += batches
@@ -98,83 +100,59 @@ def quiet(kind: str, value: Any) -> None:
     stored=st.sets(st.integers(0, 299)),
     workers=st.integers(0, 5),
     seed=st.integers(0, 2**32),
-    seconds=st.sampled_from((1e-6, 0.01, 0.3, 5.0)),
+    most=st.sampled_from((1, 3, 1_000)),
 )
 def test_every_missing_unit_is_computed_once(
-    units: int, stored: set[int], workers: int, seed: int, seconds: float
+    units: int, stored: set[int], workers: int, seed: int, most: int
 ) -> None:
     """Units are stored once in any order in which ranges finish."""
     stored = {it for it in stored if it < units}
     folder = Kept(units, stored)
-    pool = Hostile(Random(seed), workers, seconds=seconds)
+    pool = Hostile(Random(seed), workers, most=most)
     told = []
-    compute(folder, pool, folder.units, lambda kind, value: told.append((kind, value)))
+    compute(folder, pool, lambda kind, value: told.append((kind, value)))
     assert folder.stored == folder.flushed == set(range(units))
-    assert pool.most_in_hand <= max(1, workers) * _cluster.BATCHES_PER_WORKER
+    assert pool.most_in_hand <= max(1, workers) * _cluster.RANGES_PER_WORKER
     assert not pool.asked and pool.cancelled == []
-    asked = [unit for first, end in pool.all_asked for unit in range(first, end)]
-    assert sorted(asked) == sorted(set(range(units)) - stored)
-    assert sum(value for kind, value in told if kind == "computed") == len(asked)
+    assert sorted(pool.computed) == sorted(set(range(units)) - stored)
+    assert sum(value for kind, value in told if kind == "computed") == len(pool.computed)
 
 
 def test_a_lost_range_ends_the_sweep_and_the_others_are_stored() -> None:
     folder = Kept(2_000)
     pool = Hostile(Random(1), loses=lambda first, end: first <= 777 < end)
     with pytest.raises(ul.ClusterError, match="WorkerCrashedError"):
-        compute(folder, pool, folder.units, quiet)
+        compute(folder, pool, quiet)
     assert folder.flushed == folder.stored and len(folder.stored) > 100
     assert sorted(pool.cancelled) == sorted(pool.asked)
-    compute(folder, Hostile(Random(2)), folder.units, quiet)
-    assert folder.missing(0) is None
-
-
-def test_a_range_takes_about_a_second() -> None:
-    for seconds in (1e-5, 1e-3, 0.02, 0.6, 40.0):
-        size = Size()
-        sizes = []
-        for _ in range(12):
-            sizes.append(size.units)
-            size.learn(size.units, size.units * seconds)
-        assert sizes[0] == 1
-        assert all(b <= max(a, a * _cluster.MOST_GROWTH) for a, b in zip(sizes, sizes[1:]))
-        wanted = min(max(1, int(1 / seconds)), _cluster.MOST_UNITS)
-        assert abs(size.units - wanted) <= 1
-    # Fast units first, slow ones later: the batch size must follow.
-    size = Size()
-    for units, seconds in ((1, 1e-6), (8, 1e-6), (64, 60.0), (size.units, 60.0), (1, 1.0)):
-        size.learn(units, seconds)
-    assert size.units == 1
+    compute(folder, Hostile(Random(2)), quiet)
+    assert folder.missing() == []
 
 
 def test_the_last_ranges_are_small() -> None:
-    folder, pool = Kept(4_000), Hostile(Random(8), workers=3, seconds=0.01)
-    compute(folder, pool, folder.units, quiet)
-    assert folder.missing(0) is None
+    folder, pool = Kept(4_000), Hostile(Random(8), workers=3)
+    compute(folder, pool, quiet)
     sizes = [end - first for first, end in pool.all_asked]
-    assert max(sizes) == 100
-    # The test requires that the batch size had grown by then. Only the last batch may be smaller
-    # than needed.
-    tail = sizes[sizes.index(100) :]
-    assert all(it >= 100 // _cluster.LEAST_SHARE for it in tail[:-1])
-    assert max(tail[-6:]) <= 100 // _cluster.LEAST_SHARE + 2 and len(sizes) < 80
+    assert sizes[0] == 4_000 // 6 and sizes == sorted(sizes, reverse=True)
+    assert sizes[-6:] == [1] * 6 and len(sizes) < 80
 
 
 def test_an_error_cancels_submitted_ranges_and_stores_finished_ones() -> None:
     class Broken(Hostile):
-        def result(self, batch: int) -> Computed:
+        def result(self, batch: int) -> bytes:
             if len(folder.stored) >= 20:
                 raise KeyboardInterrupt
             return super().result(batch)
 
-    folder, pool = Kept(1_000), Broken(Random(4), workers=3, seconds=0.2)
+    folder, pool = Kept(1_000), Broken(Random(4), workers=3, most=5)
     with pytest.raises(KeyboardInterrupt):
-        compute(folder, pool, folder.units, quiet)
+        compute(folder, pool, quiet)
     assert folder.flushed == folder.stored and len(folder.stored) >= 20
     assert len(pool.cancelled) == len(pool.asked) - 1
     again = Hostile(Random(5))
     before = set(folder.stored)
-    compute(folder, again, folder.units, quiet)
-    assert folder.missing(0) is None
+    compute(folder, again, quiet)
+    assert folder.missing() == []
     assert not any(set(range(*it)) & before for it in again.all_asked)
 
 
@@ -189,8 +167,8 @@ def test_long_waits_are_reported() -> None:
     said: list[Any] = []
     folder, pool = Kept(1), Silent(Random(6), workers=7)
     hear = lambda kind, value: said.append(value) if kind == "say" else None  # noqa: E731
-    compute(folder, pool, folder.units, hear, clock=lambda: float(next(now)))
-    assert said == ["waiting for 1 batches of 7 workers"] * 2
+    compute(folder, pool, hear, clock=lambda: float(next(now)))
+    assert said == ["waiting for 1 ranges of 7 workers"] * 2
 
 
 class Threads:
@@ -204,18 +182,17 @@ class Threads:
         return self.count
 
     def submit(self, first: int, end: int) -> Future[bytes]:
-        (name, text, swept, swept_text), files = self.raw.texts, self.raw.files
-        worker = type(self.raw).parse(name, text, swept, swept_text, files)
+        worker = type(self.raw).parse(*self.raw.parts)
         assert worker.identity == self.raw.identity
-        return self.executor.submit(lambda: worker.compute(first, end))
+        # At most a unit or two, as if each took long.
+        return self.executor.submit(lambda: worker.compute(first, min(end, first + 2), 1.0))
 
     def wait(self, batches: list[Future[bytes]], seconds: float) -> list[Future[bytes]]:
         return list(wait(batches, seconds, FIRST_COMPLETED).done)
 
-    def result(self, batch: Future[bytes]) -> Computed:
+    def result(self, batch: Future[bytes]) -> bytes:
         self.results += 1
-        # Each unit seems to have taken long, so batches stay small.
-        return Computed(batch.result(), 0.1)
+        return batch.result()
 
     def cancel(self, batches: list[Future[bytes]]) -> None:
         for batch in batches:
@@ -267,7 +244,7 @@ def test_a_cluster_writes_the_same_tables_as_this_machine(
 class Stopped(Threads):
     """Interrupts the sweep by Ctrl-C while it waits for its fourth batch."""
 
-    def result(self, batch: Future[bytes]) -> Computed:
+    def result(self, batch: Future[bytes]) -> bytes:
         if self.results > 6:
             raise KeyboardInterrupt
         return super().result(batch)
@@ -296,8 +273,8 @@ def test_a_second_ctrl_c_loses_no_finished_units(
 
 def test_damaged_units_end_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Garbled(Threads):
-        def result(self, batch: Future[bytes]) -> Computed:
-            return Computed(batch.result()[:-9], 0.1)
+        def result(self, batch: Future[bytes]) -> bytes:
+            return batch.result()[:-9]
 
     with pytest.raises(ul.StoreError):
         swept_by(monkeypatch, lambda raw: Garbled(raw, 2), tmp_path / "sweep")
@@ -347,13 +324,13 @@ def test_errors_of_a_cluster_name_it(
 
 def test_another_underload_is_refused_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     task = _ray._task()
-    kind, words, _ = task(("0.0.1", "abcdef"), (None, "", ""), 0, 1)
-    assert kind == "refused"
+    words = task(("0.0.1", "abcdef"), (None, ""), 0, 1)
+    assert isinstance(words, str)
     for part in ("0.0.1 (abcdef)", f"{ul.__version__} ({ul.__commit__})", "install the same"):
         assert part in words
     monkeypatch.setitem(sys.modules, "underload", None)
-    kind, words, _ = task(("0.0.1", "abcdef"), (None, "", ""), 0, 1)
-    assert kind == "refused" and "has no underload" in words
+    words = task(("0.0.1", "abcdef"), (None, ""), 0, 1)
+    assert isinstance(words, str) and "has no underload" in words
 
 
 def test_a_worker_with_other_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,11 +338,7 @@ def test_a_worker_with_other_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -
     raw = ul._underload.Sweep.build("swept", scenario()._native(), {"repeats": 1})
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda parcel: parcel))
     monkeypatch.setattr(_ray, "_KNOWN", {})
-    sent = raw.texts, raw.files
-    kind, rows, seconds = _ray.work("here", (sent, raw.identity, raw.program), 0, 1)
-    assert kind == "rows" and rows == raw.compute(0, 1) and seconds > 0
+    assert _ray.work("here", (raw.parts, raw.identity), 0, 1) == raw.compute(0, 1, 1.0)
     assert list(_ray._KNOWN) == [raw.identity]
-    kind, words, _ = _ray.work("here", (sent, "another", "0.1.0 other"), 0, 1)
-    assert kind == "refused" and "0.1.0 other" in words and raw.program in words
-    kind, words, _ = _ray.work("here", (sent, "another", raw.program), 0, 1)
-    assert kind == "refused" and "other contents of files" in words
+    words = _ray.work("here", (raw.parts, "another"), 0, 1)
+    assert isinstance(words, str) and "another build of underload" in words

@@ -111,12 +111,12 @@ def test_a_sweep_goes_to_another_process(
 def test_rows_of_other_workers_make_the_same_tables(tmp_path: Path) -> None:
     done = ul.sweep(scenario(), AXES, repeats=2, out=tmp_path / "own")
     raw = done._raw
-    folder, notes = raw.open(str(tmp_path / "others"))
+    folder, note = raw.open(str(tmp_path / "others"))
     _, _, units = raw.size
     for first in range(units - 5, -5, -5):
-        folder.append(raw.compute(max(first, 0), first + 5))
-    assert folder.missing(0) is None and folder.stored == units
-    assert notes == []
+        folder.append(raw.compute(max(first, 0), first + 5, 60.0))
+    assert folder.missing() == []
+    assert note is None
     folder.flush()
     with pytest.raises(ul.StoreError, match="another program is writing it"):
         raw.open(str(tmp_path / "others"))

@@ -5,28 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from . import _underload
-from ._cluster import Computed
+from ._cluster import SECONDS_OF_RANGE
 from ._errors import ClusterError, MissingLibrary
 
 RETRIES = 3
 """How often Ray restarts a task whose worker died."""
 SECONDS_OF_COUNT = 5.0
 """How long a count of the cluster's processors is valid: nodes come and go."""
-
-
-class Parcel(NamedTuple):
-    """The data of a sweep that a worker needs."""
-
-    reference: Any
-    """The texts and files, in the object store."""
-    identity: str
-    """The identity of the driver's sweep."""
-    program: str
-    """The identity of the driver's program."""
 
 
 @contextmanager
@@ -85,9 +74,8 @@ class RayPool:
     def __init__(self, ray: Any, raw: _underload.Sweep) -> None:
         self._ray = ray
         self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(_task())
-        reference = ray.put((raw.texts, raw.files))
-        # Each worker fetches a tuple once, not with every batch.
-        self._parcel = Parcel(reference, raw.identity, raw.program)
+        # Each worker fetches the texts and files once, not with every range.
+        self._parcel = ray.put(raw.parts), raw.identity
         self._counted: tuple[float, int] | None = None
 
     def workers(self) -> int:
@@ -98,39 +86,40 @@ class RayPool:
 
     def submit(self, first: int, end: int) -> Any:
         said = _underload.VERSION, _underload.COMMIT
-        return self._task.remote(said, tuple(self._parcel), first, end)
+        return self._task.remote(said, self._parcel, first, end)
 
-    def wait(self, batches: list[Any], seconds: float) -> list[Any]:
-        ended, _ = self._ray.wait(batches, num_returns=1, timeout=seconds)
+    def wait(self, ranges: list[Any], seconds: float) -> list[Any]:
+        ended, _ = self._ray.wait(ranges, num_returns=1, timeout=seconds)
         if ended:
-            ended, _ = self._ray.wait(batches, num_returns=len(batches), timeout=0)
+            ended, _ = self._ray.wait(ranges, num_returns=len(ranges), timeout=0)
         return list(ended)
 
-    def result(self, batch: Any) -> Computed:
+    def result(self, handle: Any) -> bytes:
         try:
-            kind, value, seconds = self._ray.get(batch)
+            result = self._ray.get(handle)
         except ConnectionError as error:
             raise ClusterError(f"lost the Ray cluster: {_words(error)}") from error
         except self._ray.exceptions.RayError as error:
             # A `RayTaskError` has the error of the task as its cause.
             words = _words(getattr(error, "cause", None) or error)
-            raise ClusterError(f"lost a batch: {words}; the same call continues") from error
-        if kind == "refused":
-            raise ClusterError(value)
-        return Computed(value, seconds)
+            raise ClusterError(f"lost a range: {words}; the same call continues") from error
+        if isinstance(result, str):
+            raise ClusterError(result)
+        units: bytes = result
+        return units
 
-    def cancel(self, batches: list[Any]) -> None:
-        for batch in batches:
-            self._ray.cancel(batch)
+    def cancel(self, ranges: list[Any]) -> None:
+        for handle in ranges:
+            self._ray.cancel(handle)
 
 
-def _task() -> Callable[..., tuple[str, Any, float]]:
+def _task() -> Callable[..., bytes | str]:
     """Defines the code of a worker. Ray sends it by value, so that it can report a node that lacks
     underload or has another version."""
 
     def underload_sweep(
-        said: tuple[str, str], parcel: tuple[Any, str, str], first: int, end: int
-    ) -> tuple[str, Any, float]:
+        said: tuple[str, str], parcel: tuple[Any, str], first: int, end: int
+    ) -> bytes | str:
         import socket
 
         place = socket.gethostname()
@@ -138,12 +127,11 @@ def _task() -> Callable[..., tuple[str, Any, float]]:
         try:
             import underload
         except ImportError as error:
-            return "refused", f"a worker on {place} has no underload ({error}); {fix}", 0.0
+            return f"a worker on {place} has no underload ({error}); {fix}"
         own = underload.__version__, underload.__commit__
         if own != said:
             theirs, ours = (f"{version} ({commit})" for version, commit in (own, said))
-            words = f"a worker on {place} has underload {theirs}, this program is {ours}; {fix}"
-            return "refused", words, 0.0
+            return f"a worker on {place} has underload {theirs}, this program is {ours}; {fix}"
         from underload._ray import work
 
         return work(place, parcel, first, end)
@@ -155,29 +143,22 @@ _KNOWN: dict[str, _underload.Sweep] = {}
 """The sweeps of this worker, by their identity."""
 
 
-def work(
-    place: str, parcel: tuple[Any, str, str], first: int, end: int
-) -> tuple[str, Any, float]:
-    """Runs on a worker. Returns the rows of some units and the seconds that they took, or the
-    reason for a refusal."""
-    reference, identity, program = parcel
+def work(place: str, parcel: tuple[Any, str], first: int, end: int) -> bytes | str:
+    """Runs on a worker. Returns the first units of a range, or the reason for a refusal. `parcel`
+    has the texts and files of the driver's sweep in the object store, and the identity of the sweep
+    and its program."""
+    reference, identity = parcel
     sweep = _KNOWN.get(identity)
     if sweep is None:
         import ray
 
-        (name, text, scenario, scenario_text), files = ray.get(reference)
-        sweep = _underload.Sweep.parse(name, text, scenario, scenario_text, files)
-        if sweep.program != program:
-            words = f"a worker on {place} has underload {sweep.program}, this program is {program}"
-            return "refused", f"{words}; install the same on every node", 0.0
+        sweep = _underload.Sweep.parse(*ray.get(reference))
         if sweep.identity != identity:
-            words = f"a worker on {place} has other contents of files that the scenario names"
-            return "refused", words, 0.0
+            words = "another build of underload, or other contents of files that the scenario names"
+            return f"a worker on {place} has {words}; install the same on every node"
         _KNOWN.clear()
         _KNOWN[identity] = sweep
-    begun = time.perf_counter()
-    rows = sweep.compute(first, end)
-    return "rows", rows, time.perf_counter() - begun
+    return sweep.compute(first, end, SECONDS_OF_RANGE)
 
 
 def _words(error: BaseException) -> str:

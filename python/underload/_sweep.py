@@ -90,8 +90,7 @@ class Sweep:
         return library("polars", "scan()").scan_parquet(self.trials_path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        texts, files = self._raw.texts, self._raw.files
-        return _unpickled, (texts, files, self.directory.absolute(), self.complete)
+        return _unpickled, (self._raw.parts, self.directory.absolute(), self.complete)
 
     def __repr__(self) -> str:
         done = "" if self.complete else ", not complete"
@@ -99,9 +98,9 @@ class Sweep:
 
 
 def _unpickled(
-    texts: tuple[str, str, str, str], files: dict[str, bytes], directory: Path, complete: bool
+    parts: tuple[str, str, str, str, dict[str, bytes]], directory: Path, complete: bool
 ) -> Sweep:
-    return Sweep(_underload.Sweep.parse(*texts, files), directory, complete)
+    return Sweep(_underload.Sweep.parse(*parts), directory, complete)
 
 
 def sweep(
@@ -190,24 +189,27 @@ def _compute_on_cluster(
     """Computes the missing units of a directory on a cluster, and does not write its tables."""
     from ._ray import connected
 
-    path = os.fspath(folder)
+    def opened() -> tuple[_underload.SweepFolder, str | None]:
+        return raw.open(os.fspath(folder))
+
     if (folder / "sweep.json").exists():
-        opened, _ = raw.open(path)
-        is_computed = opened.missing(0) is None
-        opened.close()
+        directory, _ = opened()
+        is_computed = not directory.missing()
+        directory.close()
         if is_computed:
             return
     with connected(on, raw) as pool:
         _make_parent(folder)
-        opened, notes = raw.open(path)
+        directory, note = opened()
         try:
-            for note in notes:
+            if note is not None:
                 listener("say", note)
             _, _, units = raw.size
-            listener("start", (opened.stored, units))
-            compute(opened, pool, units, listener)
+            missing = sum(end - first for first, end in directory.missing())
+            listener("start", (units - missing, units))
+            compute(directory, pool, listener)
         finally:
-            opened.close()
+            directory.close()
 
 
 class SweepInterrupted(Interrupted):

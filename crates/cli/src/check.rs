@@ -118,10 +118,10 @@ impl Checked {
         let outcome = if sweep::is_sweep(text) {
             checked.cells = Some(0);
             // The identity of the program matters only to computed results.
-            Sweep::parse(text, name, None, "").map(|sweep| {
+            Sweep::parse(text, name, None, "", BTreeMap::new()).map(|sweep| {
                 checked.variants = sweep.scenario.variants.len();
-                checked.cells = Some(sweep.cells());
-                checked.trials = sweep.trials() as usize;
+                checked.cells = Some(sweep.manifest.cells);
+                checked.trials = sweep.manifest.trials() as usize;
                 checked.worlds.push(World::Sim.name());
                 if explained.is_some() {
                     checked.settings = sweep.settings();

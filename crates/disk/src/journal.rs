@@ -52,6 +52,12 @@ impl Journal {
         Self { path, access: Access::Usual, file: Some(file), bytes, is_torn: false }
     }
 
+    /// A journal whose first `bytes` bytes are complete lines. The first append cuts off the rest; a
+    /// missing file is created by it.
+    pub fn behind(path: &Path, bytes: u64, access: Access) -> Self {
+        Self { path: path.to_owned(), access, file: None, bytes, is_torn: true }
+    }
+
     /// Bytes of complete lines.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use underload_run::cache::module_identity;
-use underload_run::sweep::{self, SweepEnd, SweepProgress, SweepSettings};
+use underload_run::cache::{self, module_identity};
+use underload_run::sweep::{self, SweepProgress, SweepSettings};
 use underload_scenario::source::Source;
-use underload_store::sweep::{SweepDir, SweepUnit};
+use underload_store::sweep::{SweepDir, SweepManifest, SweepUnit};
 
 use crate::errors::{self, OrRaise, raise};
 use crate::frame::Frame;
@@ -24,26 +25,32 @@ use crate::scenario::{Scenario, keys};
 #[pyclass(frozen, module = "underload._underload")]
 pub struct Sweep(Arc<sweep::Sweep>);
 
-/// The progress of a sweep.
-enum Event {
-    Start { stored: u64, units: u64 },
-    Computed(u64),
-    Say(String),
-}
+type Parts<'py> = (String, String, String, String, BTreeMap<String, Bound<'py, PyBytes>>);
+
+/// Calls a listener with an event of a sweep.
+type Event = Box<dyn FnOnce(&Bound<'_, PyAny>) -> PyResult<Py<PyAny>> + Send>;
 
 struct EventSender(Sender<Event>);
 
+impl EventSender {
+    /// After a stop the receiver is gone.
+    fn send(&self, kind: &'static str, value: impl for<'py> IntoPyObject<'py> + Send + 'static) {
+        let call = move |listener: &Bound<'_, PyAny>| Ok(listener.call1((kind, value))?.unbind());
+        let _ = self.0.send(Box::new(call));
+    }
+}
+
 impl SweepProgress for EventSender {
     fn start(&mut self, stored: u64, units: u64) {
-        let _ = self.0.send(Event::Start { stored, units });
+        self.send("start", (stored, units));
     }
 
-    fn computed(&mut self, units: u64, _trials: u64) {
-        let _ = self.0.send(Event::Computed(units));
+    fn computed(&mut self, _trials: u64) {
+        self.send("computed", 1);
     }
 
     fn say(&mut self, line: &str) {
-        let _ = self.0.send(Event::Say(line.to_owned()));
+        self.send("say", line.to_owned());
     }
 }
 
@@ -74,45 +81,31 @@ impl Sweep {
         files: BTreeMap<String, Vec<u8>>,
     ) -> PyResult<Self> {
         let source = Source { name: scenario, text: scenario_text };
-        let program = sweep::program(identity(py)?).or_raise(py, "StoreError")?;
-        let parse = || sweep::Sweep::parse_with(text, name, Some(source), &program, files);
-        let made = py.detach(parse);
-        let made = made.map_err(|error| errors::scenario(py, &error))?;
-        Ok(Self(Arc::new(made)))
+        let program = cache::program(identity(py)?).or_raise(py, "StoreError")?;
+        let made = py.detach(|| sweep::Sweep::parse(text, name, Some(source), &program, files));
+        Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
     }
 
-    /// Returns the sweep's name and text, and the scenario's name and text, as [`Sweep::parse`]
-    /// takes them.
+    /// Returns the arguments of [`Sweep::parse`]: the sweep's name and text, the scenario's name and
+    /// text, and the files that the texts name.
     #[getter]
-    fn texts(&self) -> (String, String, String, String) {
-        let manifest = self.0.manifest();
-        (manifest.name, manifest.text, manifest.scenario, manifest.scenario_text)
-    }
-
-    /// Returns the files that the texts name, as [`Sweep::parse`] takes them.
-    #[getter]
-    fn files<'py>(&self, py: Python<'py>) -> BTreeMap<String, Bound<'py, PyBytes>> {
-        let files = py.detach(|| self.0.files());
-        files.into_iter().map(|(name, content)| (name, PyBytes::new(py, &content))).collect()
-    }
-
-    /// Returns the identity of the program that computes the sweep: the version, and the commit or
-    /// a digest of the module.
-    #[getter]
-    fn program(&self) -> String {
-        self.0.manifest().program
+    fn parts<'py>(&self, py: Python<'py>) -> Parts<'py> {
+        let SweepManifest { name, text, scenario, scenario_text, .. } = self.0.manifest.clone();
+        let files = py.detach(|| self.0.files()).into_iter();
+        let files = files.map(|(name, content)| (name, PyBytes::new(py, &content))).collect();
+        (name, text, scenario, scenario_text, files)
     }
 
     /// Returns the numbers of cells, of trials (at most), and of units of work.
     #[getter]
     fn size(&self) -> (u64, u64, u64) {
-        (self.0.cells(), self.0.trials(), self.0.units())
+        (self.0.manifest.cells, self.0.manifest.trials(), self.0.manifest.units())
     }
 
     /// Returns a digest of the sweep and of the program that computes it.
     #[getter]
     fn identity(&self, py: Python<'_>) -> PyResult<String> {
-        let json = serde_json::to_vec(&self.0.manifest()).or_raise(py, "Error")?;
+        let json = serde_json::to_vec(&self.0.manifest).or_raise(py, "Error")?;
         Ok(underload_run::cache::digest_text(&json))
     }
 
@@ -130,36 +123,43 @@ impl Sweep {
         let own = Arc::clone(&self.0);
         let work = move || sweep::run(&own, &settings, &mut EventSender(sender), &mut |_| {});
         let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
-        let broken = follow(py, receiver, &stop, |event| tell(listener, event), |_| true);
+        let broken =
+            follow(py, receiver, &stop, |event: Event| event(listener).map(drop), |_| true);
         let fault = || raise(py, "RunError", ("the sweep ended by a fault of this program",));
         let ended = py.detach(|| worker.join()).map_err(|_| fault())?.or_raise(py, "StoreError")?;
-        broken.map_or(Ok(ended == SweepEnd::Complete), Err)
+        broken.map_or(Ok(ended), Err)
     }
 
-    /// Computes some units on a worker. Returns them as JSON, which [`SweepFolder::append`] stores.
-    fn compute<'py>(&self, py: Python<'py>, first: u64, end: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let stop = AtomicBool::new(false);
-        let units = || serde_json::to_vec(&self.0.compute(first..end, &stop));
+    /// Computes units on a worker, from `first` on, until `end` or for some seconds. Returns them as
+    /// JSON, which [`SweepFolder::append`] stores.
+    fn compute<'py>(
+        &self,
+        py: Python<'py>,
+        first: u64,
+        end: u64,
+        seconds: f64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (stop, begun) = (AtomicBool::new(false), Instant::now());
+        let units = || {
+            let mut units: Vec<SweepUnit> = Vec::new();
+            for unit in self.0.compute(first..end, &stop) {
+                units.push(unit);
+                if begun.elapsed().as_secs_f64() >= seconds {
+                    break;
+                }
+            }
+            serde_json::to_vec(&units)
+        };
         let units = run_interruptible(py, &stop, units)?.or_raise(py, "StoreError")?;
         Ok(PyBytes::new(py, &units))
     }
 
-    /// Opens a directory for rows of other workers. Returns also notes about its files.
-    fn open(&self, py: Python<'_>, directory: PathBuf) -> PyResult<(SweepFolder, Vec<String>)> {
-        let (folder, notes) = py
-            .detach(|| SweepDir::open(&directory, self.0.manifest()))
-            .or_raise(py, "StoreError")?;
-        Ok((SweepFolder { folder: Some(folder) }, notes))
+    /// Opens a directory for rows of other workers. Also returns a note about its files.
+    fn open(&self, py: Python<'_>, directory: PathBuf) -> PyResult<(SweepFolder, Option<String>)> {
+        let opened = py.detach(|| SweepDir::open(&directory, &self.0.manifest));
+        let (folder, note) = opened.or_raise(py, "StoreError")?;
+        Ok((SweepFolder { folder: Some(folder) }, note))
     }
-}
-
-fn tell(listener: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
-    match event {
-        Event::Start { stored, units } => listener.call1(("start", (stored, units))),
-        Event::Computed(units) => listener.call1(("computed", units)),
-        Event::Say(line) => listener.call1(("say", line)),
-    }
-    .map(drop)
 }
 
 /// The commit that the package was built from.
@@ -192,23 +192,20 @@ impl SweepFolder {
 
 #[pymethods]
 impl SweepFolder {
-    /// Returns the number of stored units.
-    #[getter]
-    fn stored(&mut self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.folder(py)?.units().count())
+    /// Returns the ranges of units that are missing.
+    fn missing(&mut self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
+        let missing = self.folder(py)?.missing().into_iter();
+        Ok(missing.map(|units| (units.start, units.end)).collect())
     }
 
-    /// Returns the next missing range of units, from `first` on.
-    fn missing(&mut self, py: Python<'_>, first: u64) -> PyResult<Option<(u64, u64)>> {
-        Ok(self.folder(py)?.next_missing(first).map(|units| (units.start, units.end)))
-    }
-
-    /// Adds units that a worker computed. The next [`Self::flush`] writes them.
-    fn append(&mut self, py: Python<'_>, units: &[u8]) -> PyResult<()> {
+    /// Adds units that a worker computed, and returns their number. The next [`Self::flush`] writes
+    /// them.
+    fn append(&mut self, py: Python<'_>, units: &[u8]) -> PyResult<usize> {
         let folder = self.folder(py)?;
-        let units: Vec<SweepUnit> =
-            py.detach(|| serde_json::from_slice(units)).or_raise(py, "StoreError")?;
-        py.detach(|| folder.append(&units)).or_raise(py, "StoreError")
+        let units: Vec<SweepUnit> = serde_json::from_slice(units).or_raise(py, "StoreError")?;
+        let appended = py.detach(|| units.iter().try_for_each(|unit| folder.append(unit)));
+        appended.or_raise(py, "StoreError")?;
+        Ok(units.len())
     }
 
     /// Writes the units to the disk.

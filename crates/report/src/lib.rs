@@ -53,7 +53,7 @@ pub use page::{
 };
 pub use plot::{Plot, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};
-pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
+pub use sweep::SweepOutcome;
 pub use table::table;
 pub use trial::trial_sentences;
 pub use verdict::{summary, summary_lines, warnings};

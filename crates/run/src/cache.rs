@@ -226,8 +226,8 @@ fn is_known(commit: &str) -> bool {
     !commit.is_empty() && commit != "unknown" && !commit.ends_with("-dirty")
 }
 
-/// Returns a text that differs between programs whose results may differ.
-pub(crate) fn program(commit: &str) -> Result<String, CacheError> {
+/// Identifies the program that computes results, by version and commit, or by the digest of its file.
+pub fn program(commit: &str) -> Result<String, CacheError> {
     let version = env!("CARGO_PKG_VERSION");
     if is_known(commit) {
         return Ok(format!("{version} {commit}"));

@@ -1,6 +1,7 @@
 //! Algorithms that the caller provides run like built-in ones; a scenario whose algorithm is
 //! missing is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use underload_aqm::aqm::Verdict;
@@ -78,6 +79,7 @@ fn a_missing_custom_algorithm_is_refused_before_the_run() {
 fn a_sweep_refuses_custom_algorithms() {
     let source = Source { name: "own".to_owned(), text: scenario().text };
     let text = "[[axis]]\nkey = \"path.up\"\nvalues = [\"5mbit\"]\n";
-    let error = Sweep::parse(text, "a sweep", Some(source), "test").expect_err("not swept");
+    let error = Sweep::parse(text, "a sweep", Some(source), "test", BTreeMap::new());
+    let error = error.expect_err("not swept");
     assert!(error.to_string().contains("only algorithms of this program"), "{error}");
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use underload_record::metric;
 use underload_record::schema::TrialRecord;
-use underload_run::sweep::{
-    AxisKeys, Design, Sweep, SweepEnd, SweepError, SweepFile, SweepProgress, SweepSettings, run,
-};
+use underload_run::sweep::{Sweep, SweepProgress, SweepSettings, run};
 use underload_run::{Settings, run as run_scenario};
 use underload_scenario::source::Source;
-use underload_scenario::{Options, Scenario, builtin};
+use underload_scenario::{Options, Scenario, ScenarioErrors, builtin};
 use underload_store::sweep::{SweepCell, SweepDir, SweepRow, SweepUnit};
+use underload_store::table::Cell;
 
 const SCENARIO: &str = r#"
     repeats = 2
@@ -78,7 +78,11 @@ fn source(text: &str) -> Source {
 }
 
 fn sweep_of(text: &str, scenario: &str) -> Sweep {
-    Sweep::parse(text, "sweep.toml", Some(source(scenario)), "0.1.0 test").expect("a sweep")
+    parse(text, Some(source(scenario))).expect("a sweep")
+}
+
+fn parse(text: &str, scenario: Option<Source>) -> Result<Sweep, ScenarioErrors> {
+    Sweep::parse(text, "sweep.toml", scenario, "0.1.0 test", BTreeMap::new())
 }
 
 fn settings(path: &Path, workers: usize) -> SweepSettings {
@@ -93,29 +97,33 @@ fn settings(path: &Path, workers: usize) -> SweepSettings {
 fn whole(sweep: &Sweep, path: &Path, workers: usize) -> ([Vec<u8>; 2], Vec<SweepCell>) {
     let mut cells = Vec::new();
     let end = run(sweep, &settings(path, workers), &mut (), &mut |cell| cells.push(cell));
-    assert_eq!(end.expect("it ends"), SweepEnd::Complete);
+    assert!(end.expect("it ends"));
     let table = |name: &str| fs::read(path.join(name)).expect("a table");
     (["trials.parquet", "cells.parquet"].map(table), cells)
 }
 
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
 /// The rows of some units.
-fn rows(units: Vec<SweepUnit>) -> Vec<SweepRow> {
-    units.into_iter().flat_map(|unit| unit.rows).collect()
+fn rows(sweep: &Sweep, units: Range<u64>) -> Vec<SweepRow> {
+    sweep.compute(units, &GO_ON).flat_map(|unit| unit.rows).collect()
 }
 
 /// A text of a column of `trials.parquet`.
-fn trial_text<'a>(row: &'a SweepRow, column: &str) -> &'a str {
-    row.trial_value(column).and_then(serde_json::Value::as_str).expect(column)
+fn trial_text(row: &SweepRow, column: &str) -> String {
+    let Some(Cell::Text(text)) = row.column(column) else { panic!("no text {column}") };
+    text.to_string()
 }
 
 #[test]
 fn a_cell_is_what_a_run_of_the_same_settings_computes() {
     let sweep = sweep_of(GRID, SCENARIO);
-    assert_eq!((sweep.cells(), sweep.repeats, sweep.trials()), (16, 2, 32));
-    let rows = rows(sweep.compute(0..sweep.units(), &AtomicBool::new(false)));
+    let manifest = &sweep.manifest;
+    assert_eq!((manifest.cells, manifest.repeats, manifest.trials()), (16, 2, 32));
+    let rows = rows(&sweep, 0..32);
     assert_eq!(rows.len(), 32);
     for (up, rtt, cell) in [("4mbit", "5ms", 0), ("8mbit", "23208us", 12)] {
-        assert_eq!(sweep.cell(cell).values[1].text, rtt);
+        assert_eq!(sweep.values(cell)[1].text, rtt);
         let set = vec![format!("path.up={up}"), format!("path.rtt={rtt}")];
         let options = Options { set, ..Options::default() };
         let load = &mut builtin::load_file;
@@ -164,12 +172,10 @@ fn the_tables_do_not_depend_on_workers_pieces_and_interruptions() {
             let mut listener = StopsAfter { left: 3, stop: Arc::clone(&settings.stop) };
             let mut kept = 0;
             let end = run(&sweep, &settings, &mut listener, &mut |_| kept += 1).expect("an end");
-            match end {
-                SweepEnd::Complete => break,
-                SweepEnd::Interrupted { stored } => {
-                    assert!(stored <= sweep.units() && kept > 0, "{stored}");
-                }
+            if end {
+                break;
             }
+            assert!(kept > 0);
         }
         assert!(times > 1, "the premise: it was interrupted");
         assert_eq!(whole(&sweep, &path, 3), (tables, cells));
@@ -183,7 +189,7 @@ struct StopsAfter {
 }
 
 impl SweepProgress for StopsAfter {
-    fn computed(&mut self, _units: u64, _trials: u64) {
+    fn computed(&mut self, _trials: u64) {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             self.stop.store(true, Ordering::Relaxed);
@@ -197,20 +203,19 @@ fn a_remote_worker_computes_equal_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let (tables, cells) = whole(&sweep, &folder.path().join("here"), 2);
     let path = folder.path().join("there");
-    let go_on = AtomicBool::new(false);
     // As another process would: the sweep from its texts, units as bytes.
     let mut parcels: Vec<Vec<u8>> = Vec::new();
-    for start in (0..sweep.units()).rev().filter(|unit| unit % 5 == 0) {
+    for start in (0..sweep.manifest.units()).rev().filter(|unit| unit % 5 == 0) {
         let worker = sweep_of(GRID, SCENARIO);
-        let units = worker.compute(start..(start + 5).min(worker.units()), &go_on);
+        let units: Vec<SweepUnit> = worker.compute(start..start + 5, &GO_ON).collect();
         parcels.push(serde_json::to_vec(&units).expect("bytes"));
     }
-    let (mut directory, _) = SweepDir::open(&path, sweep.manifest()).expect("a directory");
+    let (mut directory, _) = SweepDir::open(&path, &sweep.manifest).expect("a directory");
     for parcel in parcels {
         let units: Vec<SweepUnit> = serde_json::from_slice(&parcel).expect("units");
-        directory.append(&units).expect("stored");
+        units.iter().try_for_each(|unit| directory.append(unit)).expect("stored");
     }
-    assert!(directory.finish(&go_on).expect("tables"));
+    assert!(directory.finish(&GO_ON).expect("tables"));
     drop(directory);
     assert_eq!(whole(&sweep, &path, 1), (tables, cells));
 }
@@ -227,7 +232,7 @@ fn a_remote_worker_needs_no_files() {
     let axis = "[[axis]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"9ms\"]\n";
     let parse = |files| {
         let source = Source { name: path.clone(), text: text.clone() };
-        Sweep::parse_with(axis, "sweep.toml", Some(source), "0.1.0 test", files)
+        Sweep::parse(axis, "sweep.toml", Some(source), "0.1.0 test", files)
     };
     let here = parse(BTreeMap::new()).expect("with its file");
     let files = here.files();
@@ -235,28 +240,26 @@ fn a_remote_worker_needs_no_files() {
     fs::remove_file(folder.path().join("up.trace")).expect("removed");
     parse(BTreeMap::new()).expect_err("the file is gone");
     let there = parse(files).expect("with what was sent");
-    assert_eq!(there.manifest(), here.manifest());
-    let (go_on, units) = (AtomicBool::new(false), 0..here.units());
-    let computed = there.compute(units.clone(), &go_on);
+    assert_eq!(there.manifest, here.manifest);
+    let computed = rows(&there, 0..8);
     assert_eq!(computed.len(), 8);
-    assert_eq!(computed, here.compute(units, &go_on));
+    assert_eq!(computed, rows(&here, 0..8));
     // Another file of the same name is another sweep.
     let other = BTreeMap::from([("up.trace".to_owned(), b"1\n".to_vec())]);
-    assert_ne!(parse(other).expect("a sweep").manifest(), here.manifest());
+    assert_ne!(parse(other).expect("a sweep").manifest, here.manifest);
 }
 
 #[test]
 fn a_unit_is_a_trial_or_a_cell_with_a_stopping_rule() {
-    let first_cells = |sweep: &Sweep, units: std::ops::Range<u64>| -> Vec<u64> {
-        let computed = sweep.compute(units, &AtomicBool::new(false));
-        computed.iter().map(|unit| unit.rows[0].cell).collect()
+    let first_cells = |sweep: &Sweep, units: Range<u64>| -> Vec<u64> {
+        sweep.compute(units, &GO_ON).map(|unit| unit.rows[0].cell).collect()
     };
     let sweep = sweep_of(GRID, SCENARIO);
-    assert_eq!((sweep.repeats, sweep.cells(), sweep.units()), (2, 16, 32));
+    assert_eq!(sweep.manifest.units(), 32);
     assert_eq!(first_cells(&sweep, 1..4), [0, 1, 1]);
     let stop = "[stop]\nmetric = \"load.rtt.p99\"\nwithin_percent = 5\n";
     let whole = sweep_of(&format!("{GRID}{stop}"), SCENARIO);
-    assert_eq!(whole.units(), 16);
+    assert_eq!(whole.manifest.units(), 16);
     assert_eq!(first_cells(&whole, 3..5), [3, 4]);
 }
 
@@ -271,11 +274,11 @@ fn a_cohort_draws_as_in_a_run() {
     "#;
     let text = SCENARIO.replace("rtt = \"10ms\"", "rtt = \"{rtt}\"") + cohort;
     let sweep = sweep_of("repeats = 3", &text);
-    assert_eq!((sweep.cells(), sweep.trials()), (2, 6));
-    let rows = rows(sweep.compute(0..6, &AtomicBool::new(false)));
+    assert_eq!((sweep.manifest.cells, sweep.manifest.trials()), (2, 6));
+    let rows = rows(&sweep, 0..6);
     let scenario = Scenario::parse(&text, "scenario.toml").expect("right");
     let record = run_scenario(&scenario, &Settings::default(), &mut ()).expect("a run").record;
-    let conditions: Vec<&str> = rows.iter().map(|row| trial_text(row, "conditions")).collect();
+    let conditions: Vec<String> = rows.iter().map(|row| trial_text(row, "conditions")).collect();
     assert_eq!(conditions.iter().collect::<BTreeSet<_>>().len(), 6, "each draws its own");
     for trial in &record.trials {
         let variant = usize::from(trial.variant == "codel");
@@ -327,46 +330,38 @@ fn a_directory_of_another_sweep_is_refused() {
     {
         let other = sweep_of(text, &format!("{scenario}\n"));
         let error = run(&other, &settings(&path, 1), &mut (), &mut |_| {}).expect_err("another");
-        assert!(error.is_refusal(), "{error}");
-        assert!(matches!(error, SweepError::Store(_)), "{error}");
+        assert!(error.is_occupied(), "{error}");
     }
 }
 
 #[test]
 fn a_million_cells_cost_nothing_until_they_are_computed() {
     let sweep = sweep_of(MILLIONS, SCENARIO);
-    assert_eq!((sweep.cells(), sweep.trials()), (2_000_000, 4_000_000));
-    let one = rows(sweep.compute(3_999_996..3_999_997, &AtomicBool::new(false)));
+    assert_eq!((sweep.manifest.cells, sweep.manifest.trials()), (2_000_000, 4_000_000));
+    let one = rows(&sweep, 3_999_996..3_999_997);
     assert_eq!(one[0].error, None);
-    assert_eq!(one[0].values, sweep.cell(1_999_998).values);
+    assert_eq!(one[0].values, sweep.values(1_999_998));
 }
 
 #[test]
-fn a_sweep_built_in_code_equals_its_file() {
-    let axis = AxisKeys {
-        key: Some("path.rtt".to_owned()),
-        values: Some(vec!["5ms".into(), "7ms".into()]),
-        ..AxisKeys::default()
-    };
-    let file = SweepFile { repeats: Some(3), axis: vec![axis], ..SweepFile::default() };
-    assert_eq!(file.design, Design::Grid);
-    let text = file.to_text().expect("TOML");
-    let sweep = sweep_of(&text, SCENARIO);
-    assert_eq!((sweep.cells(), sweep.repeats), (4, 3));
-    assert_eq!(sweep.file.metrics[1], "load.rtt.p99", "what it left out is filled in");
+fn absent_keys_have_defaults() {
+    let axis = "repeats = 3\n[[axis]]\nkey = \"path.rtt\"\nvalues = [\"5ms\", \"7ms\"]";
+    let sweep = sweep_of(axis, SCENARIO);
+    assert_eq!((sweep.manifest.cells, sweep.manifest.repeats), (4, 3));
+    assert_eq!(sweep.file.metrics[1], "load.rtt.p99");
 }
 
 #[test]
 fn mistakes_of_a_sweep_name_their_place() {
     let fault = |text: &str| {
-        let error = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+        let error = parse(text, Some(source(SCENARIO)));
         let error = error.map(|_| ()).expect_err(text);
         (error.0.first().and_then(|error| error.line), error.to_string())
     };
     let axis = "[[axis]]\nkey = \"path.rtt\"\n";
     for (text, line, words) in [
         ("repeets = 3", Some(1), "repeets: unknown key"),
-        ("repeats = 0", Some(1), "repeats: expected at least 1"),
+        ("repeats = 0", Some(1), "repeats: 0 is out of range; expected 1 to 4294967295"),
         ("repeats = \"3\"", Some(1), "repeats"),
         ("scenario", Some(1), ""),
         ("samples = 3", Some(1), "samples: is not a key of a grid"),
@@ -390,7 +385,7 @@ fn mistakes_of_a_sweep_name_their_place() {
         (
             "metrics = [\"load.loss\", \"load.loss\"]",
             Some(1),
-            "the column `load.loss.mean` exists already",
+            "the column `load.loss` exists already",
         ),
         ("metrics = [\"lod.rtt.p99\"]", Some(1), "did you mean `load.rtt.p99`?"),
         ("metrics = [\"bulkk/load.rtt.p99\"]", Some(1), "no flow is named `bulkk`"),
@@ -398,7 +393,11 @@ fn mistakes_of_a_sweep_name_their_place() {
         ("set = [\"path.up=fast\"]", Some(1), "path.up"),
         ("short = true", Some(1), "short: the scenario has no table [short]"),
         ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
-        ("[stop]\nmetric = \"load.loss\"\nwithin = 1.0\nleast = 1", Some(4), "at least 2"),
+        (
+            "[stop]\nmetric = \"load.loss\"\nwithin = 1.0\nleast = 1",
+            Some(4),
+            "stop.least: 1 is out of range; expected 2 to 4294967295",
+        ),
         ("[stop]\nmetric = \"load.loss\"\nwithin = -1.0", Some(3), "more than 0"),
         ("repeats = 4000000000", None, "more than 4294967295 trials"),
     ] {
@@ -406,14 +405,9 @@ fn mistakes_of_a_sweep_name_their_place() {
         assert!(message.contains(words), "{text}: {message}");
         assert!(line.is_none() || found == line, "{text}: line {found:?}: {message}");
     }
-    let text = format!("{axis}values = [\"5ms\"]\n{axis}values = []\n[stop]\nmetric = \"m\"");
-    let all = Sweep::parse(&text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
-    let all = all.expect_err("three faults").0;
-    let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
-    assert_eq!(keys, ["axis[1].values", "stop", "stop.metric"]);
-    let missing = Sweep::parse("repeats = 1", "sweep.toml", None, "p").expect_err("no scenario");
+    let missing = parse("repeats = 1", None).expect_err("no scenario");
     assert!(missing.to_string().contains("scenario: is missing"), "{missing}");
-    let unknown = Sweep::parse("scenario = \"comcast/upsteam\"", "sweep.toml", None, "p");
+    let unknown = parse("scenario = \"comcast/upsteam\"", None);
     let unknown = unknown.expect_err("no such scenario").to_string();
     assert!(unknown.contains("did you mean `comcast/upstream`?"), "{unknown}");
 }
@@ -422,7 +416,7 @@ fn mistakes_of_a_sweep_name_their_place() {
 fn settings_of_a_sweep_have_its_axes() {
     let text = "repeats = 2\n[[axis]]\nkey = \"path.rtt\"\nfrom = \"5ms\"\nto = \"40ms\"\n\
                 steps = 4\nscale = \"log\"\n";
-    let sweep = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+    let sweep = parse(text, Some(source(SCENARIO)));
     let settings = sweep.expect("a sweep").settings();
     let of = |key: &str| {
         let found = settings.iter().find(|setting| setting.key == key).expect(key);
@@ -441,7 +435,7 @@ fn settings_of_a_sweep_have_its_axes() {
 fn all_faults_of_a_sweep_file_are_reported_at_once() {
     let text = "repeats = \"3\"\nset = [\"path.up=fast\"]\nvariants = [\"pie\"]\n[[axis]]\nkey = 7\n\
          [[axis]]\nkey = \"path.rtt\"\nvalues = []\n[stop]\nmetric = \"load.loss\"\nwithin = -1.0";
-    let all = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+    let all = parse(text, Some(source(SCENARIO)));
     let all = all.expect_err("six faults").0;
     let places: Vec<_> = all.iter().map(|fault| (fault.line, fault.key.as_str())).collect();
     let expected = [
@@ -453,6 +447,13 @@ fn all_faults_of_a_sweep_file_are_reported_at_once() {
         (Some(11), "stop.within"),
     ];
     assert_eq!(places, expected);
+
+    let axis = "[[axis]]\nkey = \"path.rtt\"\n";
+    let text = format!("{axis}values = [\"5ms\"]\n{axis}values = []\n[stop]\nmetric = \"m\"");
+    let all = parse(&text, Some(source(SCENARIO)));
+    let all = all.expect_err("three faults").0;
+    let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
+    assert_eq!(keys, ["axis[1].values", "stop", "stop.metric"]);
 }
 
 proptest! {
@@ -468,11 +469,11 @@ proptest! {
         let whole = format!("{GRID}{LATIN}");
         let (start, end) = (at.min(whole.len()), (at + length).min(whole.len()));
         let text = format!("{}{piece}{}", &whole[..start], &whole[end..]);
-        match Sweep::parse(&text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test") {
+        match parse(&text, Some(source(SCENARIO))) {
             Ok(sweep) => {
-                let place = sweep.cell(sweep.cells() - 1);
-                prop_assert_eq!(place.values.len(), sweep.columns.axes.len());
-                prop_assert!(sweep.units() <= sweep.trials());
+                let values = sweep.values(sweep.manifest.cells - 1);
+                prop_assert_eq!(values.len(), sweep.manifest.columns.axes.len());
+                prop_assert!(sweep.manifest.units() <= sweep.manifest.trials());
             }
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
@@ -513,7 +514,7 @@ struct Vandal<'a> {
 }
 
 impl SweepProgress for Vandal<'_> {
-    fn computed(&mut self, _units: u64, _trials: u64) {
+    fn computed(&mut self, _trials: u64) {
         if self.path.exists() {
             fs::remove_dir_all(self.path).expect("removed");
         }
@@ -533,7 +534,6 @@ fn a_disk_that_fails_ends_a_sweep_of_millions_at_once() {
     let error = run(&sweep, &settings(&path, 2), &mut vandal, &mut |_| {});
     let error = error.expect_err("it cannot be written");
     assert_eq!(vandal.stored, Some(0));
-    assert!(matches!(error, SweepError::Store(_)) && !error.is_refusal(), "{error}");
-    assert!(error.can_continue(), "{error}");
+    assert!(!error.is_occupied(), "{error}");
     assert!(error.to_string().contains("sweep"), "{error}");
 }

@@ -52,13 +52,13 @@ fn quantile(trial: &TrialRecord, phase: Phase, value: fn(&Distribution) -> i64) 
     trial.headline(phase)?.distribution.as_ref().map(value)
 }
 
-fn of_flows(trial: &TrialRecord, value: fn(&FlowRecord) -> Option<u64>) -> Option<i128> {
+fn of_flows(trial: &TrialRecord, value: fn(&FlowRecord) -> Option<u64>) -> Option<u64> {
     sum(trial.flows.iter().filter_map(value))
 }
 
 /// Returns the sum; `None` without values.
-fn sum(values: impl Iterator<Item = u64>) -> Option<i128> {
-    values.map(i128::from).reduce(|sum, value| sum + value)
+fn sum(values: impl Iterator<Item = u64>) -> Option<u64> {
+    values.reduce(u64::saturating_add)
 }
 
 /// Returns the queues of a direction in the load phase.
@@ -68,11 +68,11 @@ fn queues(trial: &TrialRecord, way: Direction) -> impl Iterator<Item = &Bottlene
     trial.bottlenecks.iter().filter(is_of_load)
 }
 
-fn drops(trial: &TrialRecord, way: Direction) -> Option<i128> {
+fn drops(trial: &TrialRecord, way: Direction) -> Option<u64> {
     sum(queues(trial, way).map(BottleneckSummary::dropped_packets))
 }
 
-fn marks(trial: &TrialRecord, way: Direction) -> Option<i128> {
+fn marks(trial: &TrialRecord, way: Direction) -> Option<u64> {
     sum(queues(trial, way).map(BottleneckSummary::marked_packets))
 }
 

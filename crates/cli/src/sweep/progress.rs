@@ -32,8 +32,8 @@ impl Terminal {
         Self {
             bar: ProgressBar::hidden(),
             unit: if sweep.file.stop.is_some() { "cell" } else { "trial" },
-            cells: sweep.cells(),
-            units: sweep.units(),
+            cells: sweep.manifest.cells,
+            units: sweep.manifest.units(),
             stored: None,
             computed: 0,
             trials: 0,
@@ -92,8 +92,8 @@ impl SweepProgress for Terminal {
         print_line(&self.bar, line);
     }
 
-    fn computed(&mut self, units: u64, trials: u64) {
-        self.computed += units;
+    fn computed(&mut self, trials: u64) {
+        self.computed += 1;
         self.trials += trials;
         self.bar.set_position(self.done());
     }

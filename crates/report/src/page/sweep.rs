@@ -4,17 +4,13 @@ use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 use underload_disk::{self as disk, Access};
-use underload_record::schema::{Extreme, PlotKind, PlotRecord};
+use underload_record::schema::Extreme;
 use underload_store::sweep::SweepCell;
 
 use super::figures::{Headings, figures};
 use super::parts::{head, table, unit_head, words_head};
 use super::{PAGE_MARK, PageError, check_file_of, header, without_controls};
-use crate::plot::{CellNumbers, Numbers, Plot, cells_plot};
 use crate::sweep::{SweepOutcome, unit};
-
-/// Most axes with a plot.
-const MOST_PICTURES: usize = 8;
 
 /// Writes `report.html` of a sweep into its directory, and returns its path. Replaces an earlier
 /// report.
@@ -31,10 +27,7 @@ pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<Pa
 pub fn sweep_page(outcome: &SweepOutcome) -> String {
     let subject = &outcome.subject;
     let metric = subject.metrics.get(subject.ranked_by).map_or("", String::as_str);
-    let axes = (0..subject.axes.len()).take(MOST_PICTURES);
-    let plots = axes.filter_map(|axis| over_axis(outcome, axis, metric));
-    let plots: Vec<Plot> = plots.collect();
-    let pictures = outcome.pictures();
+    let (pictures, plots) = outcome.plots();
     let word = match subject.best {
         Extreme::Smallest => "smallest",
         Extreme::Largest => "largest",
@@ -63,7 +56,6 @@ pub fn sweep_page(outcome: &SweepOutcome) -> String {
             p.note {
                 "Each point is the mean of " code { (metric) } " over all cells with that value, "
                 "whatever their other axes are."
-                @if outcome.has_more_variants { " Only the first variants have a line." }
             }
             "\n"
             (figures(&plots, Headings::Shown))
@@ -131,41 +123,15 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
     html! { h2 { (title) } "\n" (table(&heading, &rows)) }
 }
 
-/// Draws the metric over an axis, with a line for each variant; `None` if the axis has one value.
-fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Option<Plot> {
-    let subject = &outcome.subject;
-    let (name, labels) = (&subject.axes[axis], &subject.parts[axis]);
-    if labels.len() < 2 {
-        return None;
-    }
-    let (mut lines, mut numbers) = (Vec::new(), Vec::new());
-    for (line, means) in outcome.lines(axis) {
-        let means = means.into_iter().enumerate();
-        numbers.extend(means.map(|(x, mean)| ((lines.len(), x), mean.map(|mean| mean.mean))));
-        lines.push(line.to_owned());
-    }
-    let plot = PlotRecord {
-        kind: PlotKind::Sweep,
-        title: format!("{metric} over {name}"),
-        says: match unit(metric) {
-            "" => metric.to_owned(),
-            unit => format!("{metric}, {unit}"),
-        },
-        x_says: name.clone(),
-        ..PlotRecord::default()
-    };
-    let numbers = Numbers::Means(numbers);
-    let cells = CellNumbers { lines, xs: labels.clone(), numbers }.used();
-    cells_plot(&format!("axis-{axis}"), &plot, "A ring for each point.".to_owned(), &cells)
-}
-
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::Interval;
-    use underload_store::sweep::AxisValue;
+    use underload_record::schema::{Interval, PlotKind, PlotRecord};
+    use underload_store::sweep::{AxisValue, SweepPlot, SweepSubject};
 
     use super::*;
-    use crate::sweep::{SweepDimension, SweepPlot, SweepSubject};
+
+    /// The position of the variant behind two axes.
+    const VARIANT: usize = 2;
 
     fn outcome(cells: u64) -> SweepOutcome {
         with_plots(cells, Vec::new())
@@ -179,9 +145,10 @@ mod tests {
             parts: vec![
                 ["1mbit", "10mbit", "100mbit"].map(str::to_owned).to_vec(),
                 vec!["5ms".to_owned()],
+                ["fifo/a", "codel"].map(str::to_owned).to_vec(),
             ],
             metrics: vec!["utilisation.up".to_owned(), "load.rtt.p99".to_owned(), "odd".to_owned()],
-            asked: vec![true; 3],
+            requested: vec![true; 3],
             ranked_by: 1,
             best: Extreme::Smallest,
             cells: 120,
@@ -208,7 +175,7 @@ mod tests {
                     error: has_failed.then(|| "no <such> queue\u{1b}[0m".to_owned()),
                     metrics: vec![value(50.0), mean, None],
                 },
-                &[Some(part), Some(0)],
+                &[Some(part), Some(0), Some((cell % 2) as usize)],
             );
         }
         outcome
@@ -226,12 +193,12 @@ mod tests {
         assert!(!sweep_page(&outcome(0)).contains("<svg"));
     }
 
-    fn picture(kind: PlotKind, line: SweepDimension) -> SweepPlot {
+    fn picture(kind: PlotKind, line: usize) -> SweepPlot {
         let is_scatter = kind == PlotKind::Scatter;
         SweepPlot {
             picture: PlotRecord { kind, title: format!("A {kind:?} <b>"), ..PlotRecord::default() },
             line: Some(line),
-            x: (!is_scatter).then_some(SweepDimension::Axis(0)),
+            x: (!is_scatter).then_some(0),
             metric: 1,
             x_metric: is_scatter.then_some(0),
             only: Vec::new(),
@@ -240,15 +207,14 @@ mod tests {
 
     #[test]
     fn sweep_plots_show_their_selected_cells() {
-        let variant = SweepDimension::Variant;
         let mut plots = [PlotKind::Sweep, PlotKind::Heat, PlotKind::Box, PlotKind::Scatter]
-            .map(|kind| picture(kind, variant));
+            .map(|kind| picture(kind, VARIANT));
         let page = sweep_page(&with_plots(120, plots.to_vec()));
         assert_eq!(page.matches("<svg").count(), 5);
         assert!(page.contains("A Heat &lt;b&gt;") && !page.contains("<b>"));
         // Both variants, and no third one: 40 cells of each rate, of which two failed, and one of 20.
         let captions = |plots: &[SweepPlot]| -> Vec<String> {
-            let drawn = with_plots(120, plots.to_vec()).pictures();
+            let (drawn, _) = with_plots(120, plots.to_vec()).plots();
             drawn.into_iter().map(|plot| plot.caption).collect()
         };
         assert_eq!(captions(&plots)[0], "Each is the mean of all cells there.");
@@ -257,16 +223,16 @@ mod tests {
             "Each box is of 19 to 20 cells: median, quartiles, smallest and largest."
         );
         assert_eq!(captions(&plots)[3], "A ring for each cell.");
-        plots[2].only = vec![(variant, "codel".to_owned())];
-        plots[3].only = vec![(SweepDimension::Axis(1), "6ms".to_owned())];
+        plots[2].only = vec![(VARIANT, "codel".to_owned())];
+        plots[3].only = vec![(1, "6ms".to_owned())];
         let some = captions(&plots);
         assert_eq!(some.len(), 3, "one of which no cell is left");
         assert!(some[2].starts_with("Each box is of 19 cells"), "{some:?}");
         // A metric that no cell has.
         plots[0].metric = 2;
         assert_eq!(captions(&plots[..1]).len(), 0);
-        let many: Vec<SweepPlot> = vec![picture(PlotKind::Scatter, variant)];
-        let many = with_plots(6_000, many).pictures().remove(0);
+        let many: Vec<SweepPlot> = vec![picture(PlotKind::Scatter, VARIANT)];
+        let many = with_plots(6_000, many).plots().0.remove(0);
         assert!(many.caption.contains("of 5880 cells, drawn by lot"), "{}", many.caption);
         assert!(many.inline().matches("<circle").count() <= 1_000);
     }

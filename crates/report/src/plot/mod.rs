@@ -14,7 +14,7 @@ mod timeline;
 pub(crate) use cohorts::plots as cohort_plots;
 pub(crate) use distribution::MOST_HISTOGRAMS;
 pub use element::{Plot, style_sheet};
-pub(crate) use figure::{CellNumbers, Numbers, cells_plot};
+pub(crate) use figure::{CellNumber, CellNumbers, Place, cells_plot};
 pub(crate) use timeline::MOST_TIMELINES;
 
 use crate::subject::Subject;

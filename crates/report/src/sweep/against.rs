@@ -5,7 +5,7 @@ use underload_record::comparison::{Verdict, is_noticed};
 use underload_store::sweep::SweepCell;
 
 use super::{mean_of, unit};
-use crate::words::{factor, significant};
+use crate::words::{factor, thousands};
 
 /// Most points that are named.
 const MOST_NAMED: usize = 4;
@@ -127,11 +127,7 @@ impl Outcome {
             return String::new();
         }
         let more = self.points - self.named.len() as u64;
-        let more = if more > 0 {
-            format!(" and {} more", significant(more as f64))
-        } else {
-            String::new()
-        };
+        let more = if more > 0 { format!(" and {} more", thousands(more)) } else { String::new() };
         format!(" ({}{more})", self.named.join("; "))
     }
 }

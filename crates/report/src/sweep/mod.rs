@@ -5,39 +5,15 @@ mod against;
 mod pictures;
 
 use serde::Serialize;
-use underload_record::CONFIDENCE;
 use underload_record::comparison::REPEATS;
-use underload_record::schema::{Extreme, Interval};
-use underload_record::stats::RunningMean;
-use underload_store::sweep::SweepCell;
-
-pub use pictures::{SweepDimension, SweepPlot};
+use underload_record::schema::{Extreme, Interval, PlotKind, PlotRecord};
+use underload_store::sweep::{SweepCell, SweepPlot, SweepSubject};
 
 use crate::plot::Plot;
 use crate::table::{COLUMNS, Row, render};
 use crate::words::{one_line, significant, thousands, usual_unit, wrap};
 use against::{Against, Tally};
 use pictures::{Gathered, mean_of};
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct SweepSubject {
-    /// Heading; the name of the file if it has none.
-    pub title: String,
-    pub scenario: String,
-    pub axes: Vec<String>,
-    /// Names of the parts of each axis.
-    pub parts: Vec<Vec<String>>,
-    pub metrics: Vec<String>,
-    /// Whether the user named each metric, so that a missing one is reported.
-    pub asked: Vec<bool>,
-    /// Position of the metric that ranks cells.
-    pub ranked_by: usize,
-    /// The end of the ranking that is best.
-    pub best: Extreme,
-    /// Cells of the complete sweep.
-    pub cells: u64,
-    pub plots: Vec<SweepPlot>,
-}
 
 /// The results of a sweep, in bounded memory.
 #[derive(Debug, Clone)]
@@ -49,13 +25,12 @@ pub struct SweepOutcome {
     pub(crate) best: Vec<SweepCell>,
     worst: Vec<SweepCell>,
     failures: Vec<SweepCell>,
-    /// Names of the first variants.
-    variants: Vec<String>,
-    pub(crate) has_more_variants: bool,
-    /// Indexed by axis, variant and part.
-    means: Vec<Vec<Vec<RunningMean>>>,
     has_metric: Vec<bool>,
-    gathered: Vec<Gathered>,
+    has_more_variants: bool,
+    /// The pictures that the sweep declares.
+    declared: Vec<Gathered>,
+    /// The ranking metric over each axis.
+    over_axes: Vec<Gathered>,
     against: Against,
 }
 
@@ -63,8 +38,10 @@ pub struct SweepOutcome {
 const LISTED: usize = 10;
 /// Most failed cells that are listed.
 const FAILURES: usize = 10;
-/// Most variants with a line in a plot.
+/// Most variants with a sentence.
 const MOST_VARIANTS: usize = 12;
+/// Most axes with a plot.
+const MOST_AXES: usize = 8;
 /// Most metrics in a table beside the ranking one.
 const MORE_METRICS: usize = 3;
 /// Widest value of an axis in a table, characters.
@@ -100,10 +77,13 @@ struct CellDocument<'a> {
 impl SweepOutcome {
     /// Makes an empty result.
     pub fn new(subject: SweepSubject) -> Self {
-        let metrics = subject.metrics.len();
+        let axes = subject.axes.iter().zip(&subject.parts).take(MOST_AXES).enumerate();
+        let axes = axes.filter(|(_, (_, parts))| parts.len() > 1);
+        let over_axes = axes.map(|(axis, (name, _))| over_axis(&subject, axis, name));
         Self {
-            means: vec![Vec::new(); subject.axes.len()],
-            gathered: subject.plots.iter().cloned().map(Gathered::new).collect(),
+            over_axes: over_axes.map(Gathered::new).collect(),
+            declared: subject.plots.iter().cloned().map(Gathered::new).collect(),
+            has_metric: vec![false; subject.metrics.len()],
             subject,
             cells: 0,
             trials: 0,
@@ -111,14 +91,12 @@ impl SweepOutcome {
             best: Vec::new(),
             worst: Vec::new(),
             failures: Vec::new(),
-            variants: Vec::new(),
             has_more_variants: false,
-            has_metric: vec![false; metrics],
             against: Against::default(),
         }
     }
 
-    /// Adds a cell, with its part of each axis.
+    /// Adds a cell, with its part of each dimension.
     pub fn add(&mut self, cell: &SweepCell, parts: &[Option<usize>]) {
         self.cells += 1;
         self.trials += cell.trials;
@@ -131,44 +109,19 @@ impl SweepOutcome {
                 self.failures.push(cell.clone());
             }
         }
-        let variant = self.variant(&cell.variant);
-        self.gathered.iter_mut().for_each(|picture| picture.add(cell, variant, parts));
-        let point = self.point(cell).join(", ");
+        self.has_more_variants |= parts.last().is_some_and(Option::is_none);
+        let plots = self.declared.iter_mut().chain(&mut self.over_axes);
+        plots.for_each(|plot| plot.add(cell, parts));
+        let (point, by) = (self.point(cell).join(", "), self.subject.ranked_by);
         let metric = self.ranking().0.to_owned();
-        self.against.add(cell, self.subject.ranked_by, &metric, point);
-        let Some(value) = self.rank(cell) else { return };
-        if let Some(variant) = variant {
-            for (axis, part) in parts.iter().enumerate() {
-                let variants = &mut self.means[axis];
-                let all = self.subject.parts.get(axis).map_or(0, Vec::len);
-                variants.resize_with(variants.len().max(variant + 1), || {
-                    vec![RunningMean::default(); all]
-                });
-                if let Some(mean) = part.and_then(|part| variants[variant].get_mut(part)) {
-                    mean.push(value);
-                }
-            }
-        }
+        self.against.add(cell, by, &metric, point);
         let smallest = self.subject.best == Extreme::Smallest;
-        let by = self.subject.ranked_by;
         keep(&mut self.best, cell, by, smallest);
         keep(&mut self.worst, cell, by, !smallest);
     }
 
     fn rank(&self, cell: &SweepCell) -> Option<f64> {
         mean_of(cell, self.subject.ranked_by)
-    }
-
-    fn variant(&mut self, name: &str) -> Option<usize> {
-        if let Some(known) = self.variants.iter().position(|known| known == name) {
-            return Some(known);
-        }
-        if self.variants.len() == MOST_VARIANTS {
-            self.has_more_variants = true;
-            return None;
-        }
-        self.variants.push(name.to_owned());
-        Some(self.variants.len() - 1)
     }
 
     /// Whether all cells were added.
@@ -179,7 +132,7 @@ impl SweepOutcome {
     /// Returns the metrics that the user named and no cell has: misspelt, or not of this scenario.
     pub fn unknown_metrics(&self) -> Vec<&str> {
         let named = self.subject.metrics.iter().zip(&self.has_metric);
-        let asked = named.zip(&self.subject.asked).filter(|(_, asked)| **asked);
+        let asked = named.zip(&self.subject.requested).filter(|(_, asked)| **asked);
         asked.filter(|((_, has), _)| !**has).map(|((name, _), _)| name.as_str()).collect()
     }
 
@@ -325,14 +278,6 @@ impl SweepOutcome {
         (&self.failures, self.failed)
     }
 
-    /// Returns the lines over an axis: the variant, and the mean of each part with its number of cells.
-    pub(crate) fn lines(&self, axis: usize) -> Vec<(&str, Vec<Option<Interval>>)> {
-        let variants = self.variants.iter().zip(self.means.get(axis).into_iter().flatten());
-        let told =
-            |means: &Vec<RunningMean>| means.iter().map(|mean| mean.interval(CONFIDENCE)).collect();
-        variants.map(|(variant, means)| (variant.as_str(), told(means))).collect()
-    }
-
     pub fn to_json(&self, directory: &std::path::Path) -> serde_json::Result<String> {
         let document = Document {
             title: &self.subject.title,
@@ -369,27 +314,31 @@ impl SweepOutcome {
         }
     }
 
-    /// Draws the plots that the sweep declares and that have values.
-    pub(crate) fn pictures(&self) -> Vec<Plot> {
-        let drawn = self.gathered.iter().enumerate();
-        drawn
-            .filter_map(|(number, it)| {
-                let name = format!("picture-{number}");
-                it.draw(&name, |of| self.names(of), self.has_more_variants)
-            })
-            .collect()
+    /// Draws the plots that the sweep declares, and those over each axis, that have values.
+    pub(crate) fn plots(&self) -> (Vec<Plot>, Vec<Plot>) {
+        let draw = |gathered: &[Gathered], name: &str| {
+            let plots = gathered.iter().enumerate().filter_map(|(number, plot)| {
+                let name = format!("{name}-{number}");
+                plot.draw(&name, &self.subject.parts, self.has_more_variants)
+            });
+            plots.collect()
+        };
+        (draw(&self.declared, "picture"), draw(&self.over_axes, "axis"))
     }
+}
 
-    /// Returns the names of the parts of a dimension; one empty name if `dimension` is `None`.
-    fn names(&self, dimension: Option<SweepDimension>) -> Vec<String> {
-        match dimension {
-            None => vec![String::new()],
-            Some(SweepDimension::Variant) => self.variants.clone(),
-            Some(SweepDimension::Axis(axis)) => {
-                self.subject.parts.get(axis).cloned().unwrap_or_default()
-            }
-        }
-    }
+/// Returns the plot of the ranking metric over an axis, with a line for each variant.
+fn over_axis(subject: &SweepSubject, axis: usize, name: &str) -> SweepPlot {
+    let metric = subject.metrics.get(subject.ranked_by).map_or("", String::as_str);
+    let picture = PlotRecord {
+        kind: PlotKind::Sweep,
+        title: format!("{metric} over {name}"),
+        says: [metric, unit(metric)].join(", ").trim_end_matches(", ").to_owned(),
+        x_says: name.to_owned(),
+        ..PlotRecord::default()
+    };
+    let (line, x, metric) = (Some(subject.axes.len()), Some(axis), subject.ranked_by);
+    SweepPlot { picture, line, x, metric, x_metric: None, only: Vec::new() }
 }
 
 /// Returns the unit of a metric; empty for one of an application.

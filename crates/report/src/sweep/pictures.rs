@@ -1,41 +1,17 @@
 //! Plots of a sweep, gathered cell by cell in bounded memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use underload_record::CONFIDENCE;
-use underload_record::schema::{PlotKind, PlotRecord};
+use underload_record::schema::PlotKind;
 use underload_record::stats::{RunningMean, nearest_rank};
-use underload_store::sweep::SweepCell;
+use underload_store::sweep::{SweepCell, SweepPlot};
 
-use crate::plot::{CellNumbers, Numbers, Plot, cells_plot};
+use crate::plot::{CellNumber, CellNumbers, Place, Plot, cells_plot};
 use crate::words::thousands;
 
 /// Most values of a box, and most points of a plot; of more a random selection is drawn.
 const MOST_VALUES: usize = 1_000;
-
-/// A plot of a sweep's cells.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SweepPlot {
-    /// Form, heading and words. Its variants and metrics are those below.
-    pub picture: PlotRecord,
-    /// The dimension with a curve, colour or row for each value.
-    pub line: Option<SweepDimension>,
-    /// The horizontal dimension; `None` for a scatter plot.
-    pub x: Option<SweepDimension>,
-    /// Position of the vertical metric.
-    pub metric: usize,
-    /// Position of the horizontal metric of a scatter plot.
-    pub x_metric: Option<usize>,
-    /// The cells that are shown: their value of an axis, or their variant.
-    pub only: Vec<(SweepDimension, String)>,
-}
-
-/// A dimension in which cells differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SweepDimension {
-    Variant,
-    Axis(usize),
-}
 
 /// The data of a plot.
 #[derive(Debug, Clone)]
@@ -44,14 +20,11 @@ pub(super) struct Gathered {
     values: Values,
 }
 
-/// Line and horizontal place.
-type Place = (usize, usize);
-
 #[derive(Debug, Clone)]
 enum Values {
     Means(BTreeMap<Place, RunningMean>),
     Spreads(BTreeMap<Place, Spread>),
-    Points(Lot<(usize, f64, f64)>),
+    Points(Lot<(Place, f64, f64)>),
 }
 
 #[derive(Debug, Clone)]
@@ -114,33 +87,25 @@ impl Gathered {
         Self { plot, values }
     }
 
-    /// Adds a cell, with its variant and its part of each axis, if these are shown.
-    pub(super) fn add(
-        &mut self,
-        cell: &SweepCell,
-        variant: Option<usize>,
-        parts: &[Option<usize>],
-    ) {
-        let is_meant = |(dimension, value): &(SweepDimension, String)| match dimension {
-            SweepDimension::Variant => cell.variant == *value,
-            SweepDimension::Axis(axis) => {
-                cell.values.get(*axis).is_some_and(|own| own.text == *value)
-            }
+    /// Adds a cell, with its part of each dimension, if it is shown.
+    pub(super) fn add(&mut self, cell: &SweepCell, parts: &[Option<usize>]) {
+        let is_meant = |(dimension, value): &(usize, String)| {
+            let own = cell.values.get(*dimension).map_or(&cell.variant, |own| &own.text);
+            own == value
         };
         if !self.plot.only.iter().all(is_meant) {
             return;
         }
-        let place = |dimension: Option<SweepDimension>| match dimension {
+        let part = |dimension: Option<usize>| match dimension {
             None => Some(0),
-            Some(SweepDimension::Variant) => variant,
-            Some(SweepDimension::Axis(axis)) => parts.get(axis).copied().flatten(),
+            Some(dimension) => parts.get(dimension).copied().flatten(),
         };
-        let (Some(line), Some(x)) = (place(self.plot.line), place(self.plot.x)) else { return };
+        let Some(place) = part(self.plot.line).zip(part(self.plot.x)) else { return };
         let Some(value) = mean_of(cell, self.plot.metric) else { return };
         match &mut self.values {
-            Values::Means(means) => means.entry((line, x)).or_default().push(value),
+            Values::Means(means) => means.entry(place).or_default().push(value),
             Values::Spreads(spreads) => {
-                let spread = spreads.entry((line, x)).or_insert_with(|| Spread {
+                let spread = spreads.entry(place).or_insert_with(|| Spread {
                     least: value,
                     most: value,
                     values: Lot::default(),
@@ -152,30 +117,31 @@ impl Gathered {
             Values::Points(points) => {
                 let right = self.plot.x_metric.and_then(|metric| mean_of(cell, metric));
                 if let Some(right) = right {
-                    points.push(cell.cell, (line, right, value));
+                    points.push(cell.cell, (place, right, value));
                 }
             }
         }
     }
 
-    /// Draws the plot; `None` if no cell has a value.
+    /// Draws the plot; `None` if no cell has a value. `parts` has the names of the parts of each
+    /// dimension; the last one, of the variants, may lack some of them.
     pub(super) fn draw(
         &self,
         name: &str,
-        names: impl Fn(Option<SweepDimension>) -> Vec<String>,
+        parts: &[Vec<String>],
         has_more_variants: bool,
     ) -> Option<Plot> {
-        let (numbers, mut caption) = match &self.values {
+        let (numbers, mut caption): (Vec<(Place, CellNumber)>, _) = match &self.values {
             Values::Means(means) => {
-                let value = |mean: &RunningMean| mean.interval(CONFIDENCE).map(|it| it.mean);
-                let values = means.iter().map(|(place, mean)| (*place, value(mean)));
-                (
-                    Numbers::Means(values.collect()),
-                    "Each is the mean of all cells there.".to_owned(),
-                )
+                let mean = |mean: &RunningMean| Some(mean.interval(CONFIDENCE)?.mean);
+                let means =
+                    means.iter().filter_map(|(at, it)| Some((*at, CellNumber::Mean(mean(it)?))));
+                (means.collect(), "Each is the mean of all cells there.".to_owned())
             }
             Values::Spreads(spreads) => {
-                let fives = spreads.iter().filter_map(|(place, it)| Some((*place, it.five()?)));
+                let fives = spreads
+                    .iter()
+                    .filter_map(|(at, it)| Some((*at, CellNumber::Spread(it.five()?))));
                 let counts = || spreads.values().map(|spread| spread.values.all);
                 let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
                 let of = if least == most {
@@ -188,26 +154,30 @@ impl Gathered {
                 let caption = format!(
                     "Each box is of {of} cells: median, quartiles{lot}, smallest and largest."
                 );
-                (Numbers::Spreads(fives.collect()), caption)
+                (fives.collect(), caption)
             }
             Values::Points(points) => {
-                let dots = points.kept.iter().map(|(_, point)| *point).collect();
+                let dots =
+                    points.kept.iter().map(|(_, (at, x, y))| (*at, CellNumber::Point(*x, *y)));
                 let (kept, all) = (thousands(points.kept.len() as u64), thousands(points.all));
                 let caption = if points.is_whole() {
                     "A ring for each cell.".to_owned()
                 } else {
                     format!("A ring for each of {kept} of {all} cells, drawn by lot.")
                 };
-                (Numbers::Points(dots), caption)
+                (dots.collect(), caption)
             }
         };
-        let is_of_variants = [self.plot.line, self.plot.x].contains(&Some(SweepDimension::Variant));
-        if is_of_variants && has_more_variants {
+        let variants = parts.len().checked_sub(1);
+        if has_more_variants && [self.plot.line, self.plot.x].contains(&variants) {
             caption += " Only the first variants are drawn.";
         }
+        let names = |dimension: Option<usize>| match dimension {
+            None => vec![String::new()],
+            Some(dimension) => parts.get(dimension).cloned().unwrap_or_default(),
+        };
         let (lines, xs) = (names(self.plot.line), names(self.plot.x));
-        let cells = CellNumbers { lines, xs, numbers }.used();
-        cells_plot(name, &self.plot.picture, caption, &cells)
+        cells_plot(name, &self.plot.picture, caption, CellNumbers { lines, xs, numbers })
     }
 }
 
@@ -217,40 +187,6 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let rank = |share: f64| nearest_rank(&sorted, share);
         Some([self.least, rank(0.25)?, rank(0.5)?, rank(0.75)?, self.most])
-    }
-}
-
-impl CellNumbers {
-    /// Drops lines and places without values.
-    pub(crate) fn used(self) -> Self {
-        let Self { lines, xs, numbers } = self;
-        let places: Vec<Place> = match &numbers {
-            Numbers::Means(means) => {
-                means.iter().filter(|(_, mean)| mean.is_some()).map(|(place, _)| *place).collect()
-            }
-            Numbers::Spreads(spreads) => spreads.iter().map(|(place, _)| *place).collect(),
-            Numbers::Points(points) => points.iter().map(|(line, ..)| (*line, 0)).collect(),
-        };
-        let own_lines: BTreeSet<usize> = places.iter().map(|(line, _)| *line).collect();
-        let own_xs: BTreeSet<usize> = places.iter().map(|(_, x)| *x).collect();
-        let line = |line: usize| own_lines.range(..line).count();
-        let place = |(own, x): Place| (line(own), own_xs.range(..x).count());
-        let numbers = match numbers {
-            Numbers::Means(means) => {
-                let own = means.into_iter().filter(|(_, mean)| mean.is_some());
-                Numbers::Means(own.map(|(at, mean)| (place(at), mean)).collect())
-            }
-            Numbers::Spreads(spreads) => {
-                Numbers::Spreads(spreads.into_iter().map(|(at, five)| (place(at), five)).collect())
-            }
-            Numbers::Points(points) => {
-                Numbers::Points(points.into_iter().map(|(own, x, y)| (line(own), x, y)).collect())
-            }
-        };
-        let named = |names: &[String], own: &BTreeSet<usize>| {
-            own.iter().map(|at| names.get(*at).cloned().unwrap_or_default()).collect()
-        };
-        Self { lines: named(&lines, &own_lines), xs: named(&xs, &own_xs), numbers }
     }
 }
 

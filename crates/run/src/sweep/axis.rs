@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use toml::{Table, Value};
-use underload_scenario::keys::{Fault, Faults, keys, read_table};
+use toml::Value;
+use underload_scenario::keys::{Fault, Faults, Tables};
 use underload_scenario::study::{Quantity, Unit};
 use underload_scenario::tables::{Override, Overrides};
 use underload_store::sweep::{AxisColumn, AxisValue};
 
-use super::file::{AxisKeys, Scale};
+use super::file::{AxisKeys, PointKeys, Scale};
 
 /// A dimension of a sweep.
 #[derive(Debug, Clone)]
@@ -57,8 +57,6 @@ enum Form {
     Number,
 }
 
-/// Values of a range, at most.
-const MOST_STEPS: u64 = 100_000;
 /// Values of an axis in a list, at most.
 const MOST_LISTED: usize = 8;
 
@@ -79,12 +77,7 @@ impl Axis {
             }
             AxisKeys {
                 key: None, values: None, from: None, to: None, point: Some(points), ..
-            } if keys.steps.is_none() && keys.scale.is_none() => {
-                let point = |(index, table): (usize, &Table)| {
-                    point(table).map_err(|fault| fault.under(&format!("point[{index}]")))
-                };
-                Kind::Levels(points.iter().enumerate().map(point).collect::<Result<_, _>>()?)
-            }
+            } if keys.steps.is_none() && keys.scale.is_none() => Kind::Levels(levels(points)?),
             _ => {
                 let problem = "expected `key` and `values`, or `key`, `from`, `to` and `steps`, or \
                                [[axis.point]] tables";
@@ -232,14 +225,8 @@ impl Range {
         if scale == Scale::Log && from.amount <= 0.0 {
             return Err(Fault::new("from", "expected more than 0 with scale = \"log\""));
         }
-        match steps {
-            None if is_grid => {
-                return Err(Fault::new("steps", "is missing: the number of values of the range"));
-            }
-            Some(steps) if !(2..=MOST_STEPS).contains(&steps) => {
-                return Err(Fault::new("steps", format!("expected 2 to {MOST_STEPS}")));
-            }
-            _ => {}
+        if is_grid && steps.is_none() {
+            return Err(Fault::new("steps", "is missing: the number of values of the range"));
         }
         Ok(Self { key: key.to_owned(), from, to, scale, steps })
     }
@@ -301,26 +288,21 @@ fn level(key: &str, value: &Value) -> Level {
     Level { value: AxisValue { text, amount }, changes }
 }
 
-keys! {
-    struct PointKeys {
-        name: String,
-        overrides: Overrides [flat],
-    }
-}
-
-fn point(table: &Table) -> Result<Level, Fault> {
+fn levels(points: &Tables<PointKeys>) -> Result<Vec<Level>, Fault> {
     let mut faults = Faults::default();
-    let keys = read_table(table, &mut faults);
-    let PointKeys { name, overrides: Overrides(changes) } = faults.result(keys)?;
-    if name.is_empty() {
-        return Err(Fault::new("name", "is missing: a text in quotes"));
+    let mut levels = Vec::new();
+    for (place, keys) in points.read("point", &mut faults) {
+        let Some(PointKeys { name, overrides: Overrides(changes) }) = keys else { continue };
+        if name.is_empty() {
+            faults.add(Fault::new(format!("{place}.name"), "is empty; expected a text in quotes"));
+        }
+        if changes.is_empty() {
+            let example = "expected a key, such as path.up = \"20mbit\"";
+            faults.add(Fault::new(place, format!("`{name}` overrides nothing; {example}")));
+        }
+        levels.push(Level { value: AxisValue { text: name, amount: None }, changes });
     }
-    if changes.is_empty() {
-        let problem =
-            format!("`{name}` overrides nothing; expected a key, such as path.up = \"20mbit\"");
-        return Err(Fault::new("", problem));
-    }
-    Ok(Level { value: AxisValue { text: name, amount: None }, changes })
+    faults.result(Some(levels))
 }
 
 #[cfg(test)]
@@ -328,8 +310,7 @@ mod tests {
     use super::*;
 
     fn axis(text: &str, is_grid: bool) -> Result<Axis, Fault> {
-        let keys: AxisKeys = super::super::keys_of(text).expect("TOML");
-        Axis::read(keys, is_grid)
+        Axis::read(super::super::keys_of(text)?, is_grid)
     }
 
     fn texts(axis: &Axis) -> Vec<String> {

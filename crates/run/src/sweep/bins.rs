@@ -2,21 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use underload_store::sweep::AxisValue;
+use underload_store::sweep::{AxisValue, SweepCell};
 
 use super::Sweep;
 use super::axis::Axis;
 
+/// Parts of an axis in a picture, at most.
+const MOST_PARTS: usize = 16;
+/// Variants in a picture, at most.
+const MOST_VARIANTS: usize = 12;
+
 /// An axis divided into parts: one per value if there are few, or else one per group of neighbours.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AxisBins {
-    pub name: String,
+#[derive(Debug)]
+struct AxisBins {
     /// Name of each part, in the order of the axis.
-    pub labels: Vec<String>,
+    labels: Vec<String>,
     place: Place,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 enum Place {
     Listed(BTreeMap<String, usize>),
     Amount { from: f64, to: f64, is_log: bool },
@@ -37,11 +41,11 @@ impl AxisBins {
                 Place::Listed((0..levels).map(named).collect())
             }
         };
-        Self { name: axis.name.clone(), labels: (0..parts).map(middle).collect(), place }
+        Self { labels: (0..parts).map(middle).collect(), place }
     }
 
     /// Returns the part that a value is in; `None` for a value that the axis does not have.
-    pub fn place(&self, value: &AxisValue) -> Option<usize> {
+    fn place(&self, value: &AxisValue) -> Option<usize> {
         match &self.place {
             Place::Listed(places) => places.get(&value.text).copied(),
             Place::Amount { from, to, is_log } => {
@@ -58,20 +62,44 @@ impl AxisBins {
     }
 }
 
+/// The dimensions in which a report groups cells: the axes, and behind them the variants.
+#[derive(Debug)]
+pub struct Bins {
+    axes: Vec<AxisBins>,
+    variants: Vec<String>,
+}
+
+impl Bins {
+    /// Returns the names of the parts of each dimension.
+    pub(super) fn labels(&self) -> Vec<Vec<String>> {
+        let axes = self.axes.iter().map(|axis| axis.labels.clone());
+        axes.chain([self.variants.clone()]).collect()
+    }
+
+    /// Returns the part of each dimension that a cell is in; `None` for one that has no part.
+    pub fn parts_of(&self, cell: &SweepCell) -> Vec<Option<usize>> {
+        let axes = self.axes.iter().zip(&cell.values).map(|(axis, value)| axis.place(value));
+        axes.chain([self.variants.iter().position(|name| *name == cell.variant)]).collect()
+    }
+}
+
 impl Sweep {
-    /// Divides each axis into at most `most` parts.
-    pub fn bins(&self, most: usize) -> Vec<AxisBins> {
-        self.axes.iter().map(|axis| AxisBins::new(axis, most)).collect()
+    /// Divides each axis into at most [`MOST_PARTS`] parts.
+    pub fn bins(&self) -> Bins {
+        let variants = self.scenario.variants.iter().take(MOST_VARIANTS);
+        Bins {
+            axes: self.axes.iter().map(|axis| AxisBins::new(axis, MOST_PARTS)).collect(),
+            variants: variants.map(|variant| variant.name.clone()).collect(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::AxisKeys;
     use super::*;
 
     fn bins(text: &str, most: usize) -> AxisBins {
-        let keys: AxisKeys = super::super::keys_of(text).expect("TOML");
+        let keys = super::super::keys_of(text).expect("TOML");
         AxisBins::new(&Axis::read(keys, false).expect("right"), most)
     }
 

@@ -1,5 +1,6 @@
 //! Computes the rows of units of work.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,15 +12,16 @@ use ring::digest::{SHA256, digest};
 use underload_record::schema::TrialRecord;
 use underload_record::stats::RunningMean;
 use underload_record::{CONFIDENCE, metrics_of_trial};
+use underload_scenario::keys::Fault;
 use underload_scenario::own::Own;
 use underload_scenario::source;
 use underload_scenario::vary::Varied;
 use underload_scenario::{Conditions, Variant};
 use underload_store::sweep::{AxisValue, SweepRow, SweepUnit};
 
-use super::{Digests, StopKeys, Sweep};
+use super::{StopKeys, Sweep};
 use crate::cache::digest_text;
-use crate::error::{RunError, chain};
+use crate::error::chain;
 use crate::trial::{Setting, Trial, repeat_seed};
 use crate::world::sim::simulate;
 
@@ -27,38 +29,32 @@ use crate::world::sim::simulate;
 const LAYOUT: u32 = 1;
 
 impl Sweep {
-    /// Computes units, in order. They depend on the sweep and the numbers alone. If `stop` is set on
-    /// the way, returns the finished units.
+    /// Computes units, in order, until `stop` is set. They depend on the sweep and the numbers alone.
     ///
     /// A trial that fails has a row with the error; so has each of a cell without a valid variant.
-    pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> Vec<SweepUnit> {
-        let mut computed = Vec::new();
+    pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> impl Iterator<Item = SweepUnit> {
+        let repeats = self.manifest.repeats;
         let mut open: Option<Cell<'_>> = None;
-        for number in units.start..units.end.min(self.units()) {
-            let cell_number = self.cell_of(number);
+        (units.start..units.end.min(self.manifest.units())).map_while(move |number| {
+            let cell_number = if self.file.stop.is_some() { number } else { number / repeats };
             let cell = match open.take() {
                 Some(cell) if cell.number == cell_number => cell,
                 _ => self.open(cell_number),
             };
             let rows = match &self.file.stop {
                 Some(when) => cell.trials_until(when, stop),
-                None => cell.trial(number % self.repeats, stop).map(|row| vec![row]),
+                None => cell.trial(number % repeats, stop).map(|row| vec![row]),
             };
-            let Some(rows) = rows else { break };
-            computed.push(SweepUnit { number, rows });
             open = Some(cell);
-        }
-        computed
+            Some(SweepUnit { number, rows: rows? })
+        })
     }
 
     fn open(&self, number: u64) -> Cell<'_> {
         let (levels, variant) = self.place(number);
-        let load = &mut |file: &str| self.files.load(&self.scenario.name, file);
-        let varied = self.varied(&levels, variant).map_err(|fault| fault.to_string());
+        let varied = self.varied(&levels, variant);
         let fixed = match &varied {
-            Ok(varied) if !self.scenario.draws() => {
-                Some(varied.variant(&self.scenario, 0, load).map_err(|fault| fault.to_string()))
-            }
+            Ok(varied) if !self.scenario.draws() => Some(self.variant(varied, 0)),
             _ => None,
         };
         let values: Vec<AxisValue> = levels.into_iter().map(|level| level.value).collect();
@@ -66,13 +62,19 @@ impl Sweep {
         Cell { sweep: self, number, values, variant, varied, fixed, id }
     }
 
+    /// Returns the variant of a trial, and the conditions that were drawn for it.
+    fn variant(&self, varied: &Varied, repeat: u32) -> Result<(Variant, Conditions), Fault> {
+        let load = &mut |file: &str| self.files.load(&self.scenario.name, file);
+        varied.variant(&self.scenario, repeat, load)
+    }
+
     /// Returns a cell's identity: a digest of all that its trials depend on, program included.
     fn id(
         &self,
         values: &[AxisValue],
         variant: &str,
-        varied: &Result<Varied, String>,
-        fixed: Option<&Result<(Variant, Conditions), String>>,
+        varied: &Result<Varied, Fault>,
+        fixed: Option<&Result<(Variant, Conditions), Fault>>,
     ) -> String {
         let said = match (varied, fixed) {
             (_, Some(Ok((variant, _)))) => variant.wording.clone(),
@@ -82,7 +84,7 @@ impl Sweep {
         };
         let drawn_for = if self.scenario.draws() { variant } else { "" };
         let seed = self.scenario.seed;
-        let content = format!("{LAYOUT}\n{}\n{seed}\n{drawn_for}\n{said}", self.program);
+        let content = format!("{LAYOUT}\n{}\n{seed}\n{drawn_for}\n{said}", self.manifest.program);
         HEXLOWER.encode(&digest(&SHA256, content.as_bytes()).as_ref()[..16])
     }
 }
@@ -92,9 +94,9 @@ struct Cell<'a> {
     number: u64,
     values: Vec<AxisValue>,
     variant: &'a str,
-    varied: Result<Varied, String>,
+    varied: Result<Varied, Fault>,
     /// The variant of all its trials; `None` if conditions are drawn for each.
-    fixed: Option<Result<(Variant, Conditions), String>>,
+    fixed: Option<Result<(Variant, Conditions), Fault>>,
     id: String,
 }
 
@@ -102,10 +104,11 @@ impl Cell<'_> {
     /// Computes trials until the mean is precise enough, one fails, or all are computed; `None` if
     /// it was stopped.
     fn trials_until(&self, when: &StopKeys, stop: &AtomicBool) -> Option<Vec<SweepRow>> {
-        let metric = self.sweep.columns.metrics.iter().position(|name| *name == when.metric);
+        let metric =
+            self.sweep.manifest.columns.metrics.iter().position(|name| *name == when.metric);
         let mut mean = RunningMean::default();
         let mut rows = Vec::new();
-        for repeat in 0..self.sweep.repeats {
+        for repeat in 0..self.sweep.manifest.repeats {
             let row = self.trial(repeat, stop)?;
             let value = metric.and_then(|metric| *row.metrics.get(metric)?);
             if let Some(value) = value {
@@ -127,20 +130,22 @@ impl Cell<'_> {
             return None;
         }
         let sweep = self.sweep;
-        let index = (self.number * sweep.repeats + repeat) as u32;
-        let seed = repeat_seed(sweep.scenario.seed, repeat as u32);
+        let names = &sweep.manifest.columns.metrics;
+        let (index, repeat) =
+            ((self.number * sweep.manifest.repeats + repeat) as u32, repeat as u32);
+        let seed = repeat_seed(sweep.scenario.seed, repeat);
         // A trial that panics must not lose a million others.
         let computed = catch_unwind(AssertUnwindSafe(|| self.record(repeat, (index, seed), stop)));
-        let computed = computed.unwrap_or_else(|panic| Err(panic_message(panic.as_ref())));
+        let computed = computed.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         let (record, metrics, error) = match computed.transpose()? {
             Ok(record) => {
-                let metrics = metrics_of_trial(&record, &sweep.columns.metrics);
+                let metrics = metrics_of_trial(&record, names);
                 (record, metrics, None)
             }
-            Err(error) => {
-                let (variant, repeat) = (self.variant.to_owned(), repeat as u32);
+            Err(fault) => {
+                let variant = self.variant.to_owned();
                 let record = TrialRecord { index, variant, repeat, seed, ..TrialRecord::default() };
-                (record, vec![None; sweep.columns.metrics.len()], Some(error))
+                (record, vec![None; names.len()], Some(fault.to_string()))
             }
         };
         Some(SweepRow::new((self.number, &self.id), &self.values, &record, metrics, error))
@@ -149,30 +154,23 @@ impl Cell<'_> {
     /// Returns the record of one trial; `None` if it was stopped.
     fn record(
         &self,
-        repeat: u64,
+        repeat: u32,
         (index, seed): (u32, u64),
         stop: &AtomicBool,
-    ) -> Result<Option<TrialRecord>, String> {
-        let sweep = self.sweep;
-        let repeat = repeat as u32;
+    ) -> Result<Option<TrialRecord>, Fault> {
         let drawn;
         let (variant, conditions) = match &self.fixed {
-            Some(Ok(fixed)) => fixed,
-            Some(Err(error)) => return Err(error.clone()),
+            Some(fixed) => fixed.as_ref().map_err(Fault::clone)?,
             None => {
-                let varied = self.varied.as_ref().map_err(Clone::clone)?;
-                let load = &mut |file: &str| sweep.files.load(&sweep.scenario.name, file);
-                drawn =
-                    varied.variant(&sweep.scenario, repeat, load).map_err(|it| it.to_string())?;
+                drawn = self.sweep.variant(self.varied.as_ref().map_err(Fault::clone)?, repeat)?;
                 &drawn
             }
         };
         let trial = Trial { index, variant, repeat, seed, keeps_curves: false };
         let own = Own::default();
         let setting = Setting { stop, directory: None, captures: &[], threads: None, own: &own };
-        let simulated = simulate(&trial, setting).map_err(|error: RunError| chain(&error));
-        let Some(data) = simulated? else { return Ok(None) };
-        Ok(Some(TrialRecord { conditions: conditions.clone(), ..data.record }))
+        let data = simulate(&trial, setting).map_err(|error| Fault::new("", chain(&error)))?;
+        Ok(data.map(|data| TrialRecord { conditions: conditions.clone(), ..data.record }))
     }
 }
 
@@ -185,17 +183,21 @@ fn is_narrow(when: &StopKeys, mean: &RunningMean) -> bool {
     [when.within, of_mean].into_iter().flatten().any(|within| half <= within)
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+fn panicked(panic: &(dyn Any + Send)) -> Fault {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the trial panicked: {}", text.unwrap_or("for an unknown reason"))
+    Fault::new("", format!("the trial panicked: {}", text.unwrap_or("for an unknown reason")))
 }
 
-/// Files that a scenario or an axis names, each read once.
+/// Files that a scenario or an axis names, by name.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    read: Mutex<BTreeMap<String, Vec<u8>>>,
-    digests: Mutex<Digests>,
+pub(super) struct Files(Mutex<BTreeMap<String, LoadedFile>>);
+
+#[derive(Debug)]
+struct LoadedFile {
+    digest: String,
+    /// `None` beyond [`MOST_BYTES`].
+    content: Option<Vec<u8>>,
 }
 
 /// Bytes of files in memory, at most; other files are read again for each cell.
@@ -204,36 +206,35 @@ const MOST_BYTES: usize = 256 << 20;
 impl Files {
     /// Returns files with known contents, which are not read.
     pub(super) fn of(contents: BTreeMap<String, Vec<u8>>) -> Self {
-        Self { read: Mutex::new(contents), digests: Mutex::default() }
+        let file = |(name, bytes): (String, Vec<u8>)| {
+            (name, LoadedFile { digest: digest_text(&bytes), content: Some(bytes) })
+        };
+        Self(Mutex::new(contents.into_iter().map(file).collect()))
     }
 
-    /// Returns the files in memory.
-    pub(super) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn load(&self, scenario: &str, file: &str) -> Result<Vec<u8>, String> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = read.get(file) {
+    pub(super) fn load(&self, scenario: &str, name: &str) -> Result<Vec<u8>, String> {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = files.get(name).and_then(|file| file.content.as_ref()) {
             return Ok(bytes.clone());
         }
-        let bytes = source::load_file(scenario, file)?;
-        let kept: usize = read.values().map(Vec::len).sum();
-        if kept + bytes.len() <= MOST_BYTES {
-            read.insert(file.to_owned(), bytes.clone());
-        }
+        let bytes = source::load_file(scenario, name)?;
+        let in_memory: usize = files.values().flat_map(|file| &file.content).map(Vec::len).sum();
+        let content = (in_memory + bytes.len() <= MOST_BYTES).then(|| bytes.clone());
+        files.insert(name.to_owned(), LoadedFile { digest: digest_text(&bytes), content });
         Ok(bytes)
     }
 
-    /// As [`Files::load`], and stores the digest of the file.
-    pub(super) fn note(&self, scenario: &str, file: &str) -> Result<Vec<u8>, String> {
-        let bytes = self.load(scenario, file)?;
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.insert(file.to_owned(), digest_text(&bytes));
-        Ok(bytes)
+    /// Returns the contents of the files in memory.
+    pub(super) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+        self.collect(|file| file.content.clone())
     }
 
-    pub(super) fn digests(&self) -> Digests {
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn digests(&self) -> BTreeMap<String, String> {
+        self.collect(|file| Some(file.digest.clone()))
+    }
+
+    fn collect<T>(&self, of: fn(&LoadedFile) -> Option<T>) -> BTreeMap<String, T> {
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.iter().filter_map(|(name, file)| Some((name.clone(), of(file)?))).collect()
     }
 }

@@ -2,20 +2,23 @@
 
 use toml::Table;
 
-use underload_record::schema::Quantile;
+use underload_record::schema::{Extreme, Quantile};
 use underload_scenario::document::Document;
 use underload_scenario::explain::origin;
 use underload_scenario::keys::listed;
 use underload_scenario::{FlowKind, Setting, SettingValue, Variant};
 
-use super::{Sweep, SweepFile};
+use underload_store::sweep::{SweepManifest, SweepSubject};
+
+use super::{Bins, Sweep, SweepFile};
 
 impl Sweep {
     /// Returns the settings of the file except its pictures, each axis, and the settings of the
     /// scenario. A setting that an axis varies has the axis's values.
     pub fn settings(&self) -> Vec<Setting> {
-        let document = Document::parse(&self.text, &self.name);
-        let document = document.unwrap_or_else(|_| Document::new(&self.name, Table::new()));
+        let SweepManifest { text, name, .. } = &self.manifest;
+        let document = Document::parse(text, name);
+        let document = document.unwrap_or_else(|_| Document::new(name, Table::new()));
         let setting = |key: String, value: Option<String>, origin: String| {
             let values = vec![SettingValue { value, origin, variants: Vec::new() }];
             Setting { key, values }
@@ -45,6 +48,26 @@ impl Sweep {
     pub fn title(&self) -> &str {
         let own = self.file.title.as_str();
         if own.is_empty() { &self.scenario.title } else { own }
+    }
+
+    /// Returns what a report shows of the cells.
+    pub fn subject(&self, bins: &Bins) -> SweepSubject {
+        let metrics = &self.file.metrics;
+        let best = self.file.best.as_ref();
+        let ranked = best.and_then(|best| metrics.iter().position(|name| *name == best.metric));
+        let title = self.title();
+        SweepSubject {
+            title: if title.is_empty() { &self.manifest.name } else { title }.to_owned(),
+            scenario: self.scenario.name.clone(),
+            axes: self.axes.iter().map(|axis| axis.name.clone()).collect(),
+            parts: bins.labels(),
+            requested: metrics.iter().map(|metric| self.requests(metric)).collect(),
+            ranked_by: ranked.unwrap_or_default(),
+            metrics: metrics.clone(),
+            best: best.map_or(Extreme::Smallest, |best| best.order),
+            cells: self.manifest.cells,
+            plots: self.plots.clone(),
+        }
     }
 
     /// Returns a warning if cells are ranked by a percentile that needs more samples than a trial

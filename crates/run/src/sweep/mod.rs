@@ -35,14 +35,11 @@ use std::collections::BTreeMap;
 use underload_scenario::Scenario;
 use underload_scenario::keys::Fault;
 use underload_scenario::vary::Varied;
-use underload_store::sweep::{AxisValue, SweepColumns, SweepManifest};
+use underload_store::sweep::{AxisValue, SweepManifest, SweepPlot};
 
-use crate::cache::{self, CacheError};
-
-pub use bins::AxisBins;
-pub use execute::{SweepEnd, SweepError, SweepProgress, SweepSettings, run};
-pub use file::{AxisKeys, BestKeys, Design, PlotForm, PlotKeys, Scale, StopKeys, SweepFile};
-pub use plots::Dimension;
+pub use bins::Bins;
+pub use execute::{SweepProgress, SweepSettings, run};
+pub use file::{Design, StopKeys, SweepFile};
 
 use axis::{Axis, Level};
 use compute::Files;
@@ -51,40 +48,23 @@ use points::Points;
 /// A scenario and the axes over which it is varied.
 #[derive(Debug)]
 pub struct Sweep {
-    pub name: String,
-    text: String,
     /// The keys of its file, with defaults filled in.
     pub file: SweepFile,
     pub scenario: Scenario,
+    /// The identity of the sweep, for a [`SweepDir`](underload_store::sweep::SweepDir).
+    pub manifest: SweepManifest,
     axes: Vec<Axis>,
     points: Points,
-    /// The trials of a cell; with [`SweepFile::stop`] at most.
-    pub repeats: u64,
-    pub columns: SweepColumns,
-    program: String,
-    /// Digest of the parts of its file on which the rows depend.
-    content: String,
     files: Files,
+    plots: Vec<SweepPlot>,
     /// Metrics that its file names; the others are defaults.
     requested: Vec<String>,
-}
-
-/// The values of the axes and the variant of a cell.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CellPlace {
-    pub values: Vec<AxisValue>,
-    pub variant: String,
 }
 
 /// Whether a file is a sweep and not a scenario: it names a scenario, or has axes.
 pub fn is_sweep(text: &str) -> bool {
     let table = text.parse::<toml::Table>();
     table.is_ok_and(|table| ["scenario", "axis"].iter().any(|key| table.contains_key(*key)))
-}
-
-/// Identifies the program that computes results: by version and commit, or its file's digest.
-pub fn program(commit: &str) -> Result<String, CacheError> {
-    cache::program(commit)
 }
 
 /// Reads the keys of a table from TOML.
@@ -102,62 +82,22 @@ impl Sweep {
         self.requested.iter().any(|requested| requested == metric)
     }
 
-    /// Returns the number of cells: points times variants.
-    pub fn cells(&self) -> u64 {
-        self.points.count * self.scenario.variants.len() as u64
-    }
-
-    /// Returns the trials of the whole sweep; with [`SweepFile::stop`] at most.
-    pub fn trials(&self) -> u64 {
-        self.cells() * self.repeats
-    }
-
-    /// Returns the number of units that [`Sweep::compute`] accepts, from 0: with
-    /// [`SweepFile::stop`] cells, or else trials.
-    pub fn units(&self) -> u64 {
-        if self.file.stop.is_some() { self.cells() } else { self.trials() }
-    }
-
-    /// Returns the cell to which a unit belongs.
-    fn cell_of(&self, unit: u64) -> u64 {
-        if self.file.stop.is_some() { unit } else { unit / self.repeats }
-    }
-
     /// Returns name and number of values of each axis; `None` for any value of a range.
     pub fn axes(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
         self.axes.iter().map(|axis| (axis.name.as_str(), axis.levels()))
     }
 
-    pub fn cell(&self, cell: u64) -> CellPlace {
-        let (levels, variant) = self.place(cell);
-        let values = levels.into_iter().map(|level| level.value).collect();
-        CellPlace { values, variant: variant.to_owned() }
+    /// Returns the values of the axes of a cell.
+    pub fn values(&self, cell: u64) -> Vec<AxisValue> {
+        self.place(cell).0.into_iter().map(|level| level.value).collect()
     }
 
-    /// Returns the identity of the sweep, for a [`SweepDir`](underload_store::sweep::SweepDir).
-    pub fn manifest(&self) -> SweepManifest {
-        SweepManifest {
-            format_version: 0,
-            program: self.program.clone(),
-            name: self.name.clone(),
-            text: self.text.clone(),
-            content: self.content.clone(),
-            scenario: self.scenario.name.clone(),
-            scenario_text: self.scenario.text.clone(),
-            files: self.files.digests(),
-            seed: self.scenario.seed,
-            cells: self.cells(),
-            repeats: self.repeats,
-            whole_cells: self.file.stop.is_some(),
-            columns: self.columns.clone(),
-            complete: false,
-        }
-    }
-
-    /// Returns the files that its scenario and axes name, by name, for [`Sweep::parse_with`] on
+    /// Returns the files that its scenario and axes name, by name, for [`Sweep::parse`] on
     /// another machine. Files that exceed 256 MiB in all are missing.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
-        self.files.contents()
+        let mut files = self.files.contents();
+        files.retain(|name, _| self.manifest.files.contains_key(name));
+        files
     }
 
     /// Returns the values and the variant of a cell: variants vary faster than points.
@@ -180,5 +120,3 @@ impl Sweep {
         self.axes.iter().position(|axis| axis.keys().iter().any(is_in))
     }
 }
-
-type Digests = BTreeMap<String, String>;

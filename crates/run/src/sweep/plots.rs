@@ -1,114 +1,106 @@
 //! `[[plot]]` of a sweep: pictures of its cells, in its report.
 
+use underload_record::schema::{PlotKind, PlotRecord};
+use underload_scenario::keys::{Fault, alternatives};
+use underload_store::sweep::SweepPlot;
+
 use super::axis::Axis;
-use super::file::{PlotForm, PlotKeys, SweepFile};
-use underload_scenario::keys::{Fault, Faults, alternatives};
+use super::file::{PlotForm, PlotKeys};
 
 /// Pictures of a sweep, at most.
-const MOST_PLOTS: usize = 24;
+pub(super) const MOST_PLOTS: usize = 24;
 /// Values of an axis among which `only` is checked, at most.
 const MOST_VALUES: u64 = 1_000;
 /// The name of the variant in keys that name an axis.
 const VARIANT: &str = "variant";
 
-/// A property by which a picture groups cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dimension {
-    Variant,
-    /// The axis at this position.
-    Axis(usize),
-}
-
 impl PlotKeys {
-    fn line_name(&self) -> Option<&str> {
-        let is_variant = self.x.as_deref().is_some_and(|x| x == VARIANT);
-        let default = || (!is_variant).then_some(VARIANT);
-        self.line.as_deref().or_else(default)
-    }
-
-    /// Returns the dimension whose values have a curve, a colour or a row each, if there is one.
-    pub fn line(&self, axes: &[String]) -> Option<Dimension> {
-        dimension(self.line_name()?, axes)
-    }
-
-    /// Returns the dimension along the x axis; `None` for a scatter plot.
-    pub fn x(&self, axes: &[String]) -> Option<Dimension> {
-        dimension(self.x.as_deref()?, axes)
-    }
-
-    /// Returns the values of dimensions that the shown cells have.
-    pub fn only(&self, axes: &[String]) -> Vec<(Dimension, String)> {
-        let wanted = self.only.iter();
-        wanted.filter_map(|(name, value)| Some((dimension(name, axes)?, value.clone()))).collect()
-    }
-
     pub(super) fn metrics(&self) -> impl Iterator<Item = &String> {
         [&self.metric].into_iter().chain(&self.x_metric)
     }
 
-    fn check(&self, axes: &[Axis], variants: &[&str]) -> Result<(), Fault> {
+    /// Checks that the picture has the keys of its form.
+    fn check_form(&self) -> Result<(), Fault> {
         let fault = |key: &str, problem: &str| Err(Fault::new(key, problem));
         if self.title.is_empty() {
             return fault("title", "a picture needs a heading");
         }
         match (self.kind, &self.x, &self.x_metric) {
             (PlotForm::Scatter, _, None) => {
-                return fault("x_metric", "is missing: the metric along the x axis");
+                fault("x_metric", "is missing: the metric along the x axis")
             }
             (PlotForm::Scatter, Some(_), _) => {
-                return fault("x", "a `scatter` has `x_metric` in place of it");
+                fault("x", "a `scatter` has `x_metric` in place of it")
             }
-            (PlotForm::Scatter, None, Some(_)) | (_, Some(_), None) => {}
-            (_, _, Some(_)) => return fault("x_metric", "is a key of `scatter` alone"),
-            (_, None, None) => return fault("x", "is missing: the axis along the x axis"),
+            (PlotForm::Scatter, None, Some(_)) | (_, Some(_), None) => Ok(()),
+            (_, _, Some(_)) => fault("x_metric", "is a key of `scatter` alone"),
+            (_, None, None) => fault("x", "is missing: the axis along the x axis"),
         }
-        let names: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
-        let line = self.line.as_deref().and_then(|line| dimension(line, &names));
-        if line.is_some() && line == self.x(&names) {
-            return fault("line", "is equal to `x`; expected another axis");
-        }
-        if self.kind == PlotForm::Heat && self.line_name().is_none() {
-            return fault("line", "is missing: the axis whose values are the rows");
-        }
-        let is_known = |key: &str, name: &str| {
-            if dimension(name, &names).is_some() {
-                return Ok(());
-            }
-            let known = alternatives(names.iter().map(String::as_str).chain([VARIANT]));
-            Err(Fault::new(key, format!("no axis is called {name:?}; expected {known}")))
+    }
+
+    /// Returns the picture. Rejects axes, variants and values that the sweep does not have.
+    pub(super) fn plot(
+        &self,
+        axes: &[Axis],
+        variants: &[&str],
+        metrics: &[String],
+    ) -> Result<SweepPlot, Fault> {
+        self.check_form()?;
+        let names = || axes.iter().map(|axis| axis.name.as_str()).chain([VARIANT]);
+        let dimension = |key: &str, name: &str| {
+            names().position(|known| known == name).ok_or_else(|| {
+                let known = alternatives(names());
+                Fault::new(key, format!("no axis is called {name:?}; expected {known}"))
+            })
         };
-        self.x.iter().try_for_each(|name| is_known("x", name))?;
-        self.line.iter().try_for_each(|name| is_known("line", name))?;
+        let x = self.x.as_deref().map(|x| dimension("x", x)).transpose()?;
+        let line = match self.line.as_deref() {
+            None if x == Some(axes.len()) => None,
+            line => Some(dimension("line", line.unwrap_or(VARIANT))?),
+        };
+        if line.is_some() && line == x {
+            return Err(Fault::new("line", "is equal to `x`; expected another axis"));
+        }
+        if self.kind == PlotForm::Heat && line.is_none() {
+            return Err(Fault::new("line", "is missing: the axis whose values are the rows"));
+        }
+        let mut only = Vec::new();
         for (name, value) in &self.only {
-            is_known("only", name)?;
-            let known = match dimension(name, &names) {
-                Some(Dimension::Axis(axis)) => values(&axes[axis]),
-                _ => Some(variants.iter().map(|variant| (*variant).to_owned()).collect()),
+            let position = dimension("only", name)?;
+            let known = match axes.get(position) {
+                Some(axis) => values(axis),
+                None => Some(variants.iter().map(|variant| (*variant).to_owned()).collect()),
             };
             if let Some(known) = known.filter(|known| !known.contains(value)) {
                 let known = alternatives(known.iter().map(String::as_str));
                 let problem = format!("{name} has no value {value:?}; expected {known}");
                 return Err(Fault::new("only", problem));
             }
+            only.push((position, value.clone()));
         }
-        Ok(())
+        let metric = |metric: &String| metrics.iter().position(|name| name == metric);
+        let x_metric = self.x_metric.as_ref();
+        let or = |own: &String, usual: Option<&String>| match usual {
+            Some(usual) if own.is_empty() => usual.clone(),
+            _ => own.clone(),
+        };
+        let picture = PlotRecord {
+            kind: match self.kind {
+                PlotForm::Sweep => PlotKind::Sweep,
+                PlotForm::Scatter => PlotKind::Scatter,
+                PlotForm::Box => PlotKind::Box,
+                PlotForm::Heat => PlotKind::Heat,
+            },
+            title: self.title.clone(),
+            says: or(&self.says, Some(&self.metric)),
+            x_says: or(&self.x_says, self.x.as_ref().or(x_metric)),
+            log: self.log.clone(),
+            ..PlotRecord::default()
+        };
+        let (metric, x_metric) =
+            (metric(&self.metric).unwrap_or_default(), x_metric.and_then(metric));
+        Ok(SweepPlot { picture, line, x, metric, x_metric, only })
     }
-}
-
-/// Rejects pictures of axes, variants and values that a sweep does not have.
-pub(super) fn check(file: &SweepFile, axes: &[Axis], variants: &[&str], faults: &mut Faults) {
-    if file.plot.len() > MOST_PLOTS {
-        faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
-    }
-    for (index, plot) in file.plot.iter().enumerate() {
-        let checked = plot.check(axes, variants);
-        faults.accept(checked.map_err(|fault| fault.under(&format!("plot[{index}]"))));
-    }
-}
-
-fn dimension(name: &str, axes: &[String]) -> Option<Dimension> {
-    let axis = axes.iter().position(|axis| axis == name).map(Dimension::Axis);
-    axis.or_else(|| (name == VARIANT).then_some(Dimension::Variant))
 }
 
 /// Returns the values of an axis; `None` if there are more than [`MOST_VALUES`].
@@ -119,7 +111,9 @@ fn values(axis: &Axis) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::SweepFile;
     use super::*;
+    use underload_scenario::keys::Faults;
 
     const AXES: &str = "
         [[axis]]
@@ -132,15 +126,16 @@ mod tests {
         steps = 4
     ";
 
-    fn checked(plot: &str) -> Result<SweepFile, String> {
+    fn checked(plot: &str) -> Result<SweepPlot, String> {
         let file = format!("{AXES}\n[[plot]]\n{plot}");
         let file: SweepFile = super::super::keys_of(&file).map_err(|it| it.to_string())?;
-        let axes: Result<Vec<Axis>, Fault> =
-            file.axis.iter().map(|keys| Axis::read(keys.clone(), true)).collect();
-        let axes = axes.map_err(|fault| fault.to_string())?;
         let mut faults = Faults::default();
-        check(&file, &axes, &["fifo", "codel"], &mut faults);
-        faults.result(Some(file)).map_err(|fault| fault.to_string())
+        let read = file.axis.read("axis", &mut faults).into_iter().filter_map(|(_, keys)| keys);
+        let axes: Vec<Axis> = read.map(|keys| Axis::read(keys, true).expect("right")).collect();
+        let (_, keys) = file.plot.read("plot", &mut faults).remove(0);
+        let metrics = ["load.rtt.p99", "goodput.up"].map(str::to_owned);
+        let keys = faults.result(keys).map_err(|fault| fault.to_string())?;
+        keys.plot(&axes, &["fifo", "codel"], &metrics).map_err(|fault| fault.to_string())
     }
 
     fn told(rest: &str) -> String {
@@ -157,22 +152,16 @@ mod tests {
         let only = "only = { \"path.up\" = \"5mbit\", variant = \"codel\" }";
         assert_eq!(told(&format!("kind = \"sweep\"\nx = \"path.rtt\"\n{only}")), "");
         for (rest, words) in [
-            ("kind = \"sweep\"", "plot[0].x: is missing"),
-            ("kind = \"scatter\"", "plot[0].x_metric: is missing"),
-            ("kind = \"scatter\"\nx_metric = \"a\"\nx = \"variant\"", "plot[0].x: a `scatter`"),
-            ("kind = \"box\"\nx = \"variant\"\nx_metric = \"a\"", "plot[0].x_metric: is a key of"),
+            ("kind = \"sweep\"", "x: is missing"),
+            ("kind = \"scatter\"", "x_metric: is missing"),
+            ("kind = \"scatter\"\nx_metric = \"a\"\nx = \"variant\"", "x: a `scatter`"),
+            ("kind = \"box\"\nx = \"variant\"\nx_metric = \"a\"", "x_metric: is a key of"),
             ("kind = \"sweep\"\nx = \"path.down\"", "expected path.up, path.rtt or variant"),
-            (
-                "kind = \"sweep\"\nx = \"variant\"\nline = \"variant\"",
-                "plot[0].line: is equal to `x`",
-            ),
-            (
-                "kind = \"sweep\"\nx = \"variant\"\nline = \"variant\"",
-                "plot[0].line: is equal to `x`",
-            ),
-            ("kind = \"heat\"\nx = \"variant\"", "plot[0].line: is missing"),
-            ("kind = \"sweep\"\nx = \"path.up\"\nline = \"odd\"", "plot[0].line: no axis"),
-            ("kind = \"box\"\nx = \"variant\"\nonly = { odd = \"1\" }", "plot[0].only: no axis"),
+            ("kind = \"sweep\"\nx = \"variant\"\nline = \"variant\"", "line: is equal to `x`"),
+            ("kind = \"sweep\"\nx = \"variant\"\nline = \"variant\"", "line: is equal to `x`"),
+            ("kind = \"heat\"\nx = \"variant\"", "line: is missing"),
+            ("kind = \"sweep\"\nx = \"path.up\"\nline = \"odd\"", "line: no axis"),
+            ("kind = \"box\"\nx = \"variant\"\nonly = { odd = \"1\" }", "only: no axis"),
             (
                 "kind = \"box\"\nx = \"variant\"\nonly = { \"path.up\" = \"6mbit\" }",
                 "path.up has no value \"6mbit\"; expected 5mbit or 10mbit",
@@ -186,20 +175,16 @@ mod tests {
             let told = told(rest);
             assert!(told.contains(words), "{rest}: {told}");
         }
-        let many = "kind = \"box\"\nx = \"variant\"\ntitle = \"t\"\nmetric = \"m\"\n[[plot]]\n";
-        let many = format!("{}{}", many.repeat(24), many.trim_end_matches("[[plot]]\n"));
-        assert!(checked(&many).is_err_and(|told| told.contains("more than 24 pictures")));
     }
 
     #[test]
     fn variants_are_the_lines_where_nothing_else_is_said() {
         let of = |rest: &str| {
             let plot = format!("title = \"t\"\nmetric = \"m\"\nkind = \"box\"\n{rest}");
-            let plot = checked(&plot).expect("right").plot.remove(0);
-            let axes = ["path.up", "path.rtt"].map(str::to_owned);
-            (plot.line(&axes), plot.x(&axes))
+            let plot = checked(&plot).expect("right");
+            (plot.line, plot.x)
         };
-        let (variant, up, rtt) = (Dimension::Variant, Dimension::Axis(0), Dimension::Axis(1));
+        let (up, rtt, variant) = (0, 1, 2);
         assert_eq!(of("x = \"path.rtt\""), (Some(variant), Some(rtt)));
         assert_eq!(of("x = \"variant\""), (None, Some(variant)));
         assert_eq!(of("x = \"variant\""), (None, Some(variant)));

@@ -1,9 +1,9 @@
 //! Reads a sweep file, and reports its faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use toml::{Table, Value};
+use toml::Table;
 use underload_record::schema::Extreme;
 use underload_scenario::document::{Document, SHORT_OPTION};
 use underload_scenario::keys::{Fault, Faults, read_table};
@@ -12,20 +12,18 @@ use underload_scenario::simulation::configure;
 use underload_scenario::source::Source;
 use underload_scenario::{Options, Scenario, ScenarioError, ScenarioErrors, builtin};
 use underload_sim::trial::TrialLabel;
-use underload_store::sweep::SweepColumns;
+use underload_store::sweep::{SWEEP_VERSION, SweepColumns, SweepManifest};
 
+use super::Sweep;
 use super::axis::{Axis, Level};
 use super::compute::Files;
+use super::file::{BestKeys, Design, MOST_TRIALS, PlotKeys, StopKeys, SweepFile};
+use super::plots::MOST_PLOTS;
 use super::points::Points;
-use super::{BestKeys, Design, PlotKeys, StopKeys, Sweep, SweepFile, plots};
 use crate::cache::digest_text;
 
 const MOST_AXES: usize = 32;
 const MOST_METRICS: usize = 64;
-/// Points of a design that draws them, at most.
-const MOST_SAMPLES: u64 = 100_000_000;
-/// Trials of a sweep, at most: their numbers have 32 bits.
-const MOST_TRIALS: u64 = u32::MAX as u64;
 /// Values of an axis that are tried before a sweep begins, at most.
 const MOST_TRIED: u64 = 1_000;
 /// Values of an axis without steps that are tried.
@@ -34,19 +32,10 @@ const DEFAULT_METRICS: [&str; 4] = ["load.rtt.p50", "load.rtt.p99", "goodput.up"
 
 impl Sweep {
     /// Reads a sweep file. Without `scenario`, the scenario is found by the name in the file,
-    /// beside the file or among those built in. `program` is that of [`super::program`]. Returns
-    /// all faults of the file, or of its scenario.
+    /// beside the file or among those built in. `program` is that of [`program`](crate::cache::program); `files`
+    /// has [`Sweep::files`] of another machine, which this one need not have. Returns all faults of
+    /// the file and of its scenario.
     pub fn parse(
-        text: &str,
-        name: &str,
-        scenario: Option<Source>,
-        program: &str,
-    ) -> Result<Self, ScenarioErrors> {
-        Self::parse_with(text, name, scenario, program, BTreeMap::new())
-    }
-
-    /// As [`Sweep::parse`], with [`Sweep::files`] of another machine.
-    pub fn parse_with(
         text: &str,
         name: &str,
         scenario: Option<Source>,
@@ -55,39 +44,32 @@ impl Sweep {
     ) -> Result<Self, ScenarioErrors> {
         let document = Document::parse(text, name)?;
         let mut faults = Faults::default();
-        let Some(read) = Read::new(&document.root, &mut faults) else {
+        let Some(file) = read_table::<SweepFile>(&document.root, &mut faults) else {
             return Err(document.errors(faults));
         };
-        let named = read.file.scenario.as_deref();
         let source = match scenario {
-            Some(source) => Some(source),
-            None if named.is_none() && !faults.is_empty() => None,
-            None => faults.accept(find(named, name)),
+            None if faults.concern("scenario") => None,
+            None => faults.accept(find(file.scenario.as_deref(), name)),
+            source => source,
         };
         let files = Files::of(files);
-        let scenario = source.map(|source| scenario_of(&read.file, &source, &files));
+        let scenario = source.map(|source| scenario_of(&file, &source, &files));
         let (scenario, of_scenario) = match scenario {
             None => (None, ScenarioErrors::default()),
             Some(Ok(scenario)) => (Some(scenario), ScenarioErrors::default()),
-            Some(Err(errors)) => (None, of_sweep(errors, &read.file, &mut faults)),
+            Some(Err(errors)) => (None, of_sweep(errors, &file, &mut faults)),
         };
-        let mut own = Faults::default();
-        let sweep = match scenario {
-            Some(scenario) => Self::new(&read, scenario, files, &mut own),
-            None => {
-                check_alone(&read.file, &mut own);
-                None
-            }
+        let identity = SweepManifest {
+            format_version: SWEEP_VERSION,
+            program: program.to_owned(),
+            name: name.to_owned(),
+            text: text.to_owned(),
+            content: content_of(&document.root),
+            ..SweepManifest::default()
         };
-        own.into_iter().for_each(|fault| faults.add(read.in_file(fault)));
-        match sweep.filter(|_| faults.is_empty()) {
-            Some(sweep) => Ok(Self {
-                name: name.to_owned(),
-                text: text.to_owned(),
-                program: program.to_owned(),
-                ..sweep
-            }),
-            None => {
+        match Self::new(file, scenario, identity, files, &mut faults) {
+            Some(sweep) if faults.is_empty() => Ok(sweep),
+            _ => {
                 let mut errors = document.errors(faults);
                 errors.0.extend(of_scenario.0);
                 Err(errors)
@@ -95,45 +77,58 @@ impl Sweep {
         }
     }
 
-    /// Returns the sweep of a file over a scenario, without its name and text.
-    fn new(read: &Read, scenario: Scenario, files: Files, faults: &mut Faults) -> Option<Self> {
-        let mut file = read.file.clone();
-        faults.accept(check_scenario(&scenario));
-        let content = faults.accept(digest_of(&file));
-        let axes = axes(&file, faults).filter(|_| read.has_all);
+    /// Returns the sweep of a file over a scenario. Checks what it can if the scenario is wrong.
+    fn new(
+        mut file: SweepFile,
+        scenario: Option<Scenario>,
+        identity: SweepManifest,
+        files: Files,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let axes = axes(&file, faults);
         let samples = faults.accept(samples(&file));
-        let requested: Vec<String> = named_metrics(&file).cloned().collect();
-        faults.accept(check_numbers(&file));
-        check_metrics(&file, &Metrics::of(&scenario.variants, None, false), faults);
-        fill(&mut file, &scenario);
-        let Some(axes) = axes else {
-            faults.accept(repeats(&file, &scenario, 1));
+        faults.accept(check_numbers(file.stop.as_ref()));
+        let plots = plots(&file, faults);
+        let scenario = scenario?;
+        faults.accept(check_scenario(&scenario));
+        // Flows may depend on the axes.
+        let known = Metrics::of(&scenario.variants, None, false);
+        let mut requested = Vec::new();
+        for (place, metric) in named_metrics(&file, &plots) {
+            faults.accept(known.check(&place, metric));
+            requested.push(metric.clone());
+        }
+        fill(&mut file, &plots, &scenario);
+        let (Some(axes), Some(samples)) = (axes, samples) else {
+            faults.accept(repeats(&file, &scenario, Some(1)));
             return None;
         };
+        let points = Points::new(file.design, samples, &axes, scenario.seed);
+        let count = points.as_ref().map(|points| points.count);
+        let repeats = faults.accept(repeats(&file, &scenario, count));
+        let columns = faults.accept(columns(&file, &axes));
         let variants: Vec<&str> =
             scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
-        plots::check(&file, &axes, &variants, faults);
-        let columns = faults.accept(columns(&file, &axes));
-        let points = samples.map(|samples| points(&file, samples, &axes, scenario.seed));
-        let points = points.and_then(|points| faults.accept(points));
-        let count = points.as_ref().map_or(1, |points| points.count);
-        let repeats = faults.accept(repeats(&file, &scenario, count));
-        let sweep = Self {
-            name: String::new(),
-            text: String::new(),
-            file,
-            scenario,
-            axes,
-            points: points?,
-            repeats: repeats?,
-            columns: columns?,
-            program: String::new(),
-            content: content?,
-            files,
-            requested,
+        let plot = |(place, keys): (String, PlotKeys)| {
+            let plot = keys.plot(&axes, &variants, &file.metrics);
+            faults.accept(plot.map_err(|fault| fault.under(&place)))
         };
+        let plots = plots.into_iter().filter_map(plot).collect();
+        let manifest = SweepManifest {
+            scenario: scenario.name.clone(),
+            scenario_text: scenario.text.clone(),
+            seed: scenario.seed,
+            cells: count? * scenario.variants.len() as u64,
+            repeats: repeats?,
+            whole_cells: file.stop.is_some(),
+            columns: columns?,
+            ..identity
+        };
+        let points = points?;
+        let mut sweep = Self { file, scenario, manifest, axes, points, files, plots, requested };
         if faults.is_empty() {
             sweep.check(faults);
+            sweep.manifest.files = sweep.files.digests();
         }
         Some(sweep)
     }
@@ -164,7 +159,7 @@ impl Sweep {
 
     /// Checks that the variant with these values can be simulated.
     fn try_out(&self, levels: &[Level], variant: &str) -> Result<(), Fault> {
-        let load = &mut |file: &str| self.files.note(&self.scenario.name, file);
+        let load = &mut |file: &str| self.files.load(&self.scenario.name, file);
         let made =
             self.varied(levels, variant).and_then(|varied| varied.variant(&self.scenario, 0, load));
         let (made, _) = made.map_err(|fault| self.blame(&fault, levels))?;
@@ -185,62 +180,6 @@ impl Sweep {
         let place = format!("axis[{axis}].{}", self.axes[axis].place());
         Fault::new(place, format!("with `{}`: {fault}", levels[axis].value.text))
     }
-}
-
-/// A sweep file without the tables and keys that are wrong.
-struct Read {
-    file: SweepFile,
-    /// Positions in the file of the axes and pictures that are left, by the key of the list.
-    left: BTreeMap<&'static str, Vec<usize>>,
-    /// True if the file has no faults so far.
-    has_all: bool,
-}
-
-impl Read {
-    /// Reads the keys of a file. `None` if what is left of it cannot be read.
-    fn new(root: &Table, faults: &mut Faults) -> Option<Self> {
-        let file: Option<SweepFile> = read_table(root, faults);
-        if let Some(file) = file {
-            return Some(Self { file, left: BTreeMap::new(), has_all: true });
-        }
-        let mut root = root.clone();
-        let mut left = BTreeMap::new();
-        for list in ["axis", "plot"] {
-            let Some(Value::Array(tables)) = root.get_mut(list) else { continue };
-            let is_right = |index: &usize| {
-                let item = format!("{list}[{index}]");
-                !faults.keys().any(|key| key == item || key.starts_with(&format!("{item}.")))
-            };
-            let right: Vec<usize> = (0..tables.len()).filter(is_right).collect();
-            *tables = right.iter().filter_map(|index| tables.get(*index).cloned()).collect();
-            left.insert(list, right);
-        }
-        let wrong = faults.keys().filter(|key| !key.contains('['));
-        let wrong: Vec<String> =
-            wrong.filter_map(|key| key.split('.').next().map(str::to_owned)).collect();
-        for key in &wrong {
-            root.remove(key);
-        }
-        let file = read_table(&root, &mut Faults::default())?;
-        Some(Self { file, left, has_all: false })
-    }
-
-    /// Returns a fault of what is left under the key that the whole file has for it.
-    fn in_file(&self, fault: Fault) -> Fault {
-        let whole = self.left.iter().find_map(|(list, positions)| {
-            let (index, rest) = fault.key.strip_prefix(list)?.strip_prefix('[')?.split_once(']')?;
-            let position = positions.get(index.parse::<usize>().ok()?)?;
-            Some(format!("{list}[{position}]{rest}"))
-        });
-        Fault { key: whole.unwrap_or_else(|| fault.key.clone()), ..fault }
-    }
-}
-
-/// Checks a file whose scenario is wrong.
-fn check_alone(file: &SweepFile, faults: &mut Faults) {
-    axes(file, faults);
-    faults.accept(samples(file));
-    faults.accept(check_numbers(file));
 }
 
 /// Adds the errors that keys of the sweep file cause to `faults`, and returns the others.
@@ -268,10 +207,13 @@ fn of_sweep(errors: ScenarioErrors, file: &SweepFile, faults: &mut Faults) -> Sc
     others
 }
 
-/// Returns the digest of the parts of a file on which its rows depend.
-fn digest_of(file: &SweepFile) -> Result<String, Fault> {
-    let text = file.bare().to_text().map_err(|error| Fault::new("", error.to_string()))?;
-    Ok(digest_text(text.as_bytes()))
+/// Returns the digest of a file without heading and pictures, on which its rows do not depend.
+fn content_of(root: &Table) -> String {
+    let mut content = serde_json::json!(root);
+    for key in ["title", "plot"] {
+        content.as_object_mut().map(|content| content.remove(key));
+    }
+    digest_text(content.to_string().as_bytes())
 }
 
 fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
@@ -294,7 +236,7 @@ fn scenario_of(file: &SweepFile, from: &Source, files: &Files) -> Result<Scenari
         keeps_tables: true,
         ..Options::default()
     };
-    let load = &mut |wanted: &str| files.note(&from.name, wanted);
+    let load = &mut |wanted: &str| files.load(&from.name, wanted);
     Scenario::read(&from.text, &from.name, &options, load)
 }
 
@@ -315,30 +257,34 @@ fn check_scenario(scenario: &Scenario) -> Result<(), Fault> {
     }
 }
 
+/// Returns the axes; `None` if one is wrong.
 fn axes(file: &SweepFile, faults: &mut Faults) -> Option<Vec<Axis>> {
-    if file.axis.len() > MOST_AXES {
+    if file.axis.len > MOST_AXES {
         faults.add(Fault::new("axis", format!("more than {MOST_AXES} axes")));
         return None;
     }
     let is_grid = file.design == Design::Grid;
     let mut axes: Vec<Axis> = Vec::new();
-    let mut is_whole = true;
-    for (index, keys) in file.axis.iter().enumerate() {
-        let place = format!("axis[{index}]");
-        let axis = Axis::read(keys.clone(), is_grid).map_err(|fault| fault.under(&place));
-        let Some(axis) = faults.accept(axis) else {
-            is_whole = false;
-            continue;
-        };
+    for (place, keys) in file.axis.read("axis", faults) {
+        let axis = keys.map(|keys| Axis::read(keys, is_grid).map_err(|fault| fault.under(&place)));
+        let Some(axis) = axis.and_then(|axis| faults.accept(axis)) else { continue };
         let keys = axis.keys();
-        let repeated = axes.iter().flat_map(Axis::keys).find(|key| keys.contains(key));
-        if let Some(key) = repeated {
+        if let Some(key) = axes.iter().flat_map(Axis::keys).find(|key| keys.contains(key)) {
             let problem = format!("another axis varies {key}, too; expected one");
             faults.add(Fault::new(place, problem));
         }
         axes.push(axis);
     }
-    is_whole.then_some(axes)
+    (axes.len() == file.axis.len && !faults.concern("axis")).then_some(axes)
+}
+
+/// Returns the keys of each picture that is right, with its place.
+fn plots(file: &SweepFile, faults: &mut Faults) -> Vec<(String, PlotKeys)> {
+    if file.plot.len > MOST_PLOTS {
+        faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
+    }
+    let plots = file.plot.read("plot", faults).into_iter();
+    plots.filter_map(|(place, keys)| Some((place, keys?))).collect()
 }
 
 /// Returns the number of points that a design draws; 0 for a grid.
@@ -350,50 +296,49 @@ fn samples(file: &SweepFile) -> Result<u64, Fault> {
                            values; expected `design` \"random\" or \"latin-hypercube\"";
             Err(Fault::new("samples", problem))
         }
-        (_, Some(samples)) if (1..=MOST_SAMPLES).contains(&samples) => Ok(samples),
         (_, None) => Err(Fault::new("samples", "is missing: the number of points")),
-        (_, Some(_)) => Err(Fault::new("samples", format!("expected 1 to {MOST_SAMPLES}"))),
+        (_, Some(_)) if file.axis.len == 0 => {
+            Err(Fault::new("design", "has no axis to draw from; expected [[axis]] tables"))
+        }
+        (_, Some(samples)) => Ok(samples),
     }
 }
 
-fn points(file: &SweepFile, samples: u64, axes: &[Axis], seed: u64) -> Result<Points, Fault> {
-    if file.design != Design::Grid && axes.is_empty() {
-        return Err(Fault::new("design", "has no axis to draw from; expected [[axis]] tables"));
-    }
-    Points::new(file.design, samples, axes, seed).ok_or_else(too_many)
-}
-
-/// Returns the trials of a cell, at most.
-fn repeats(file: &SweepFile, scenario: &Scenario, points: u64) -> Result<u64, Fault> {
+/// Returns the trials of a cell, at most, in a sweep of `points`; `None` is more than 64 bits.
+fn repeats(file: &SweepFile, scenario: &Scenario, points: Option<u64>) -> Result<u64, Fault> {
     let own = u64::from(scenario.repeats);
     let repeats = file.repeats.unwrap_or(own);
-    if repeats == 0 {
-        return Err(Fault::new("repeats", "expected at least 1"));
-    }
     if scenario.cohort.as_ref().is_some_and(|cohort| cohort.study().is_some()) && repeats > own {
         let problem = format!("{repeats}: the scenario's lines have {own} runs; expected fewer");
         return Err(Fault::new("repeats", problem));
     }
-    let trials = points.checked_mul(scenario.variants.len() as u64);
-    let trials = trials.and_then(|cells| cells.checked_mul(repeats));
+    let cells = points.and_then(|points| points.checked_mul(scenario.variants.len() as u64));
+    let trials = cells.and_then(|cells| cells.checked_mul(repeats));
     if trials.is_none_or(|trials| trials > MOST_TRIALS) {
-        return Err(too_many());
+        let problem = format!("more than {MOST_TRIALS} trials; expected fewer values or `repeats`");
+        return Err(Fault::new("", problem));
     }
     Ok(repeats)
 }
 
-fn too_many() -> Fault {
-    Fault::new("", format!("more than {MOST_TRIALS} trials; expected fewer values or `repeats`"))
+/// Returns the metrics that a file names, with their places.
+fn named_metrics<'a>(
+    file: &'a SweepFile,
+    plots: &'a [(String, PlotKeys)],
+) -> impl Iterator<Item = (String, &'a String)> {
+    let of_stop = file.stop.iter().map(|stop| ("stop.metric".to_owned(), &stop.metric));
+    let of_best = file.best.iter().map(|best| ("best.metric".to_owned(), &best.metric));
+    let of_plots = plots.iter().flat_map(|(place, keys)| {
+        let places = ["metric", "x_metric"].map(|key| format!("{place}.{key}"));
+        places.into_iter().zip(keys.metrics())
+    });
+    let columns = file.metrics.iter().enumerate();
+    let columns = columns.map(|(index, metric)| (format!("metrics[{index}]"), metric));
+    of_stop.chain(of_best).chain(of_plots).chain(columns)
 }
 
-fn named_metrics(file: &SweepFile) -> impl Iterator<Item = &String> {
-    let stop = file.stop.iter().map(|stop| &stop.metric);
-    let best = file.best.iter().map(|best| &best.metric);
-    let shown = file.plot.iter().flat_map(PlotKeys::metrics);
-    stop.chain(best).chain(shown).chain(&file.metrics)
-}
-
-fn fill(file: &mut SweepFile, scenario: &Scenario) {
+/// Adds the defaults to the file: its ranking, and a column for every metric.
+fn fill(file: &mut SweepFile, plots: &[(String, PlotKeys)], scenario: &Scenario) {
     if file.metrics.is_empty() {
         file.metrics = DEFAULT_METRICS.map(str::to_owned).to_vec();
     }
@@ -406,7 +351,7 @@ fn fill(file: &mut SweepFile, scenario: &Scenario) {
         let metric = stop.or(headline).unwrap_or_else(|| "load.rtt.p99".to_owned());
         file.best = Some(BestKeys { metric, order: Extreme::Smallest });
     }
-    let needed: Vec<String> = named_metrics(file).cloned().collect();
+    let needed: Vec<String> = named_metrics(file, plots).map(|(_, it)| it.clone()).collect();
     for metric in needed {
         if !file.metrics.contains(&metric) {
             file.metrics.push(metric);
@@ -414,8 +359,8 @@ fn fill(file: &mut SweepFile, scenario: &Scenario) {
     }
 }
 
-fn check_numbers(file: &SweepFile) -> Result<(), Fault> {
-    let Some(StopKeys { within_percent, within, least, .. }) = &file.stop else { return Ok(()) };
+fn check_numbers(stop: Option<&StopKeys>) -> Result<(), Fault> {
+    let Some(StopKeys { within_percent, within, .. }) = stop else { return Ok(()) };
     let positive = |value: &f64| value.is_finite() && *value > 0.0;
     match (within_percent, within) {
         (None, None) => {
@@ -428,24 +373,7 @@ fn check_numbers(file: &SweepFile) -> Result<(), Fault> {
         (_, Some(within)) if !positive(within) => {
             Err(Fault::new("stop.within", "expected more than 0"))
         }
-        // An interval needs at least two values.
-        _ if *least < 2 => Err(Fault::new("stop.least", "expected at least 2")),
         _ => Ok(()),
-    }
-}
-
-/// Rejects unknown metrics. Flows may depend on the axes.
-fn check_metrics(file: &SweepFile, metrics: &Metrics, faults: &mut Faults) {
-    let of_stop = file.stop.iter().map(|stop| ("stop.metric".to_owned(), &stop.metric));
-    let of_best = file.best.iter().map(|best| ("best.metric".to_owned(), &best.metric));
-    let of_plots = file.plot.iter().enumerate().flat_map(|(index, plot)| {
-        let keys = ["metric", "x_metric"].map(|key| format!("plot[{index}].{key}"));
-        keys.into_iter().zip(plot.metrics())
-    });
-    let columns = file.metrics.iter().enumerate();
-    let columns = columns.map(|(index, metric)| (format!("metrics[{index}]"), metric));
-    for (place, metric) in of_stop.chain(of_best).chain(of_plots).chain(columns) {
-        faults.accept(metrics.check(&place, metric));
     }
 }
 
@@ -454,25 +382,22 @@ fn columns(file: &SweepFile, axes: &[Axis]) -> Result<SweepColumns, Fault> {
     if file.metrics.len() > MOST_METRICS {
         return Err(Fault::new("metrics", format!("more than {MOST_METRICS} metrics")));
     }
-    let mut names: Vec<String> = SweepColumns::reserved().map(str::to_owned).collect();
-    let mut claim = |place: String, own: [String; 3]| {
-        let [name, ..] = &own;
+    let own = |list: &str, index, name, ends| (format!("{list}[{index}]"), name, ends);
+    let of_axes = axes.iter().enumerate();
+    let of_axes = of_axes.map(|(index, axis)| own("axis", index, &axis.name, &["", ".amount"][..]));
+    let of_metrics = file.metrics.iter().enumerate();
+    let of_metrics = of_metrics
+        .map(|(index, metric)| own("metrics", index, metric, &["", ".mean", ".low", ".high"][..]));
+    let mut columns: BTreeSet<String> = SweepColumns::reserved().map(str::to_owned).collect();
+    for (place, name, ends) in of_axes.chain(of_metrics) {
         if name.is_empty() || name.chars().any(char::is_control) {
             return Err(Fault::new(place, "expected a name of visible characters"));
         }
-        if let Some(taken) = own.iter().find(|name| names.contains(name)) {
-            return Err(Fault::new(place, format!("the column `{taken}` exists already")));
+        for column in ends.iter().map(|end| format!("{name}{end}")) {
+            if !columns.insert(column.clone()) {
+                return Err(Fault::new(place, format!("the column `{column}` exists already")));
+            }
         }
-        names.extend(own);
-        Ok(())
-    };
-    for (index, axis) in axes.iter().enumerate() {
-        let own = ["", ".amount", ".name"].map(|end| format!("{}{end}", axis.name));
-        claim(format!("axis[{index}]"), own)?;
-    }
-    for (index, metric) in file.metrics.iter().enumerate() {
-        let own = [".mean", ".low", ".high"].map(|end| format!("{metric}{end}"));
-        claim(format!("metrics[{index}]"), own)?;
     }
     let axes = axes.iter().map(Axis::column).collect();
     Ok(SweepColumns { axes, metrics: file.metrics.clone() })

@@ -79,13 +79,9 @@ impl Faults {
     }
 
     /// Whether one of the faults is about `key`, or about a key below it.
-    pub(crate) fn concern(&self, key: &str) -> bool {
+    pub fn concern(&self, key: &str) -> bool {
         let is_below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
         self.found.iter().any(|fault| fault.key.strip_prefix(key).is_some_and(is_below))
-    }
-
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.found.iter().map(|fault| fault.key.as_str())
     }
 
     /// Whether there are more faults than are reported.

@@ -343,7 +343,7 @@ impl<S: Value> Value for Raw<S> {
 /// A list of tables that are read later, each as an `S`. A wrong one does not hide the faults of
 /// the others.
 #[derive(Debug, Clone)]
-pub(crate) struct Tables<S> {
+pub struct Tables<S> {
     /// The tables of the list, each with its position. Other items are left out.
     pub items: Vec<(usize, Table)>,
     /// Length of the list in the file.

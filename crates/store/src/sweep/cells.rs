@@ -49,13 +49,12 @@ impl CellFold {
     pub(super) fn add(&mut self, row: &SweepRow) -> Option<SweepCell> {
         let is_other = self.0.as_ref().is_none_or(|(cell, _)| cell.cell != row.cell);
         let before = if is_other { self.finish() } else { None };
-        let text = |column| row.trial_value(column)?.as_str();
         let (cell, means) = self.0.get_or_insert_with(|| {
             let cell = SweepCell {
                 cell: row.cell,
                 id: row.id.clone(),
                 values: row.values.clone(),
-                variant: text("variant").unwrap_or_default().to_owned(),
+                variant: row.column("variant").map(Cell::to_string).unwrap_or_default(),
                 ..SweepCell::default()
             };
             (cell, vec![TrialMean::default(); row.metrics.len()])
@@ -65,7 +64,7 @@ impl CellFold {
             cell.failed += 1;
             cell.error.get_or_insert_with(|| error.clone());
         }
-        if row.trial_value("valid").is_some_and(|valid| *valid == true) {
+        if row.column("valid") == Some(&Cell::Boolean(true)) {
             for (mean, value) in means.iter_mut().zip(&row.metrics) {
                 match value {
                     Some(value) => mean.mean.push(*value),

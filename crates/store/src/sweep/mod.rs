@@ -6,17 +6,17 @@
 //! off; a damaged line is reported, and its unit is computed again.
 //!
 //! [`SweepDir::finish`] reads the journal in the order of the trials and writes `trials.parquet`, a
-//! row per trial, and `cells.parquet`, a row per cell. Their bytes depend on the rows alone, and
-//! neither on who computed them in which order nor on interruptions. Memory grows by 16 bytes per
-//! unit.
+//! row per trial, and then `cells.parquet`, a row per cell, with which the sweep is complete. Their
+//! bytes depend on the rows alone, and neither on who computed them in which order nor on
+//! interruptions. Memory grows by about 30 bytes per unit.
 
 mod cells;
-mod ranges;
 mod rows;
+mod subject;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,24 +24,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use underload_disk::{self as disk, Access, GrowingFile, Journal};
+use underload_disk::{self as disk, Access, Journal};
 
 use crate::error::{Result, StoreError};
-use crate::files::{SWEEP, TRIALS, encode};
+use crate::files::{SWEEP, TRIALS, encode, read_text};
 use crate::table::Column;
 use crate::table_file::{self, NewTable, damaged};
 use crate::{folder, table};
 
 use cells::CellFold;
 pub use cells::SweepCell;
-pub use ranges::Ranges;
 use rows::Layout;
 pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow, SweepUnit};
+pub use subject::{SweepPlot, SweepSubject};
 
 const CELLS: &str = "cells.parquet";
 const JOURNAL: &str = "rows.jsonl";
 /// The version of the directory's format; readers refuse another.
-const SWEEP_VERSION: u32 = 1;
+pub const SWEEP_VERSION: u32 = 1;
 /// Bytes of lines in memory before they are written.
 const MOST_PENDING: usize = 8 << 20;
 /// Bytes of a line, at most.
@@ -51,9 +51,9 @@ const GROUP_ROWS: usize = 1 << 14;
 const CHECKSUM_DIGITS: usize = 16;
 
 /// The identity of a sweep, in `sweep.json`: sweeps with equal manifests have equal rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepManifest {
-    /// The version of the format, set by [`SweepDir::open`].
+    /// [`SWEEP_VERSION`].
     pub format_version: u32,
     /// Version and commit of the program that computes the sweep.
     pub program: String,
@@ -75,32 +75,32 @@ pub struct SweepManifest {
     /// Whether a unit is a cell and not a trial.
     pub whole_cells: bool,
     pub columns: SweepColumns,
-    /// Whether `trials.parquet` and `cells.parquet` are complete; ignored by [`SweepDir::open`].
-    pub complete: bool,
 }
 
 impl SweepManifest {
-    pub fn units(&self) -> u64 {
-        if self.whole_cells { self.cells } else { self.cells * self.repeats }
+    /// Returns the number of trials; at most, if a unit is a cell.
+    pub fn trials(&self) -> u64 {
+        self.cells * self.repeats
     }
 
-    /// Returns true if a unit has the rows of all its trials, in order, with the columns of the
-    /// sweep.
+    pub fn units(&self) -> u64 {
+        if self.whole_cells { self.cells } else { self.trials() }
+    }
+
+    /// Whether a unit has the rows of all its trials, in order, with the columns of the sweep.
     fn has(&self, unit: &SweepUnit) -> bool {
-        let numbers = unit.rows.iter().map(SweepRow::number).collect::<Option<Vec<_>>>();
         let each = if self.whole_cells { self.repeats } else { 1 };
         let first = unit.number.saturating_mul(each);
+        let trials = || unit.rows.iter().map(|row| row.trial);
         unit.number < self.units()
-            && numbers.is_some_and(|numbers| {
-                numbers.first() == Some(&first)
-                    && numbers.is_sorted_by(|a, b| a < b)
-                    && numbers.last().is_some_and(|last| last - first < each)
-            })
-            && unit.rows.iter().all(|row| row.cells(&self.columns).is_some())
+            && trials().next() == Some(first)
+            && trials().is_sorted_by(|a, b| a < b)
+            && trials().all(|trial| trial - first < each)
+            && unit.rows.iter().all(|row| row.has(&self.columns))
     }
 
     /// Returns the first difference, for a message.
-    fn difference(&self, other: &SweepManifest) -> Option<&'static str> {
+    fn difference(&self, other: &Self) -> Option<&'static str> {
         let differences = [
             (self.content != other.content, "the sweep file differs"),
             (self.scenario_text != other.scenario_text, "the scenario differs"),
@@ -108,14 +108,7 @@ impl SweepManifest {
             (self.program != other.program, "another version of the program computed it"),
             (self.seed != other.seed, "the seed differs"),
             (self.columns.metrics != other.columns.metrics, "its columns have other metrics"),
-            (
-                SweepManifest {
-                    complete: other.complete,
-                    text: other.text.clone(),
-                    ..self.clone()
-                } != *other,
-                "it has other cells",
-            ),
+            (Self { text: other.text.clone(), ..self.clone() } != *other, "it has other cells"),
         ];
         differences.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
     }
@@ -125,12 +118,11 @@ impl SweepManifest {
 pub struct SweepDir {
     path: PathBuf,
     manifest: SweepManifest,
-    /// Units that are in the journal or in memory.
-    units: Ranges,
+    /// The offset of the line of each finished unit in the journal, or behind it while the line is
+    /// pending.
+    units: BTreeMap<u64, u64>,
     /// `None` once the tables are written.
     journal: Option<Journal>,
-    /// Number and offset of each line of the journal, and of the lines in memory.
-    lines: Vec<(u64, u64)>,
     /// Lines that were not written yet.
     pending: Vec<u8>,
     /// Prevents other programs from writing the directory.
@@ -138,55 +130,50 @@ pub struct SweepDir {
 }
 
 impl SweepDir {
-    /// Begins a sweep in a new or empty directory, or continues the same sweep. Also returns notes
-    /// for the user.
+    /// Begins a sweep in a new or empty directory, or continues the same sweep. Also returns a note
+    /// for the user if the journal has damaged lines, whose units are missing.
     ///
     /// # Errors
     /// Returns [`StoreError::OtherSweep`], [`StoreError::Exists`] or [`StoreError::Foreign`] if the
     /// directory has another content, and [`StoreError::Busy`] if another program writes it.
-    pub fn open(path: &Path, manifest: SweepManifest) -> Result<(SweepDir, Vec<String>)> {
-        let wanted = SweepManifest { format_version: SWEEP_VERSION, complete: false, ..manifest };
-        let file = path.join(SWEEP);
+    pub fn open(path: &Path, wanted: &SweepManifest) -> Result<(SweepDir, Option<String>)> {
+        let [file, trials, cells, journal] =
+            [SWEEP, TRIALS, CELLS, JOURNAL].map(|name| path.join(name));
         if !file.exists() {
             folder::check_vacant(path)?;
             disk::create_directory(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         }
         let lock = folder::lock(path)?;
-        let journal = path.join(JOURNAL);
-        for file in [SWEEP, TRIALS, CELLS, JOURNAL].map(|name| path.join(name)) {
-            disk::refuse_links(path, &file).map_err(StoreError::io(&file, "change"))?;
+        for file in [&file, &trials, &cells, &journal] {
+            disk::refuse_links(path, file).map_err(StoreError::io(file, "change"))?;
         }
         remove_unfinished(path)?;
         let found = read_manifest(&file)?;
-        if let Some(found) = &found {
-            if let Some(difference) = found.difference(&wanted) {
-                return Err(StoreError::OtherSweep { path: path.to_owned(), difference });
-            }
-        } else {
-            disk::write_new(&file, &encode(&file, &wanted)?, Access::Usual)
+        if let Some(difference) = found.as_ref().and_then(|found| found.difference(wanted)) {
+            return Err(StoreError::OtherSweep { path: path.to_owned(), difference });
+        }
+        if found.is_none() {
+            disk::write_new(&file, &encode(&file, wanted)?, Access::Usual)
                 .map_err(StoreError::io(&file, "create"))?;
         }
         let mut directory = SweepDir {
             path: path.to_owned(),
-            manifest: found.unwrap_or(wanted),
-            units: Ranges::default(),
+            manifest: found.unwrap_or_else(|| wanted.clone()),
+            units: BTreeMap::new(),
             journal: None,
-            lines: Vec::new(),
             pending: Vec::new(),
             _lock: lock,
         };
-        if directory.manifest.complete {
-            directory.units.insert(0..directory.manifest.units());
+        if cells.exists() {
             // The journal still exists if the program was killed after it wrote the tables.
-            disk::remove(&journal).map_err(StoreError::io(&journal, "remove"))?;
-            return Ok((directory, Vec::new()));
+            if journal.exists() {
+                disk::remove(&journal).map_err(StoreError::io(&journal, "remove"))?;
+            }
+            return Ok((directory, None));
         }
-        let notes = directory.scan(&journal)?;
-        Ok((directory, notes))
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
+        let damaged = directory.scan(&journal).map_err(StoreError::io(&journal, "read"))?;
+        let note = format!("{}: {damaged} damaged lines; computed again", journal.display());
+        Ok((directory, (damaged > 0).then_some(note)))
     }
 
     pub fn manifest(&self) -> &SweepManifest {
@@ -195,51 +182,51 @@ impl SweepDir {
 
     /// Whether all units are computed and the tables are written.
     pub fn is_complete(&self) -> bool {
-        self.manifest.complete
-    }
-
-    /// Returns the units that are stored or were appended.
-    pub fn units(&self) -> &Ranges {
-        &self.units
+        self.journal.is_none()
     }
 
     /// Returns the number of units on the disk, without those that were appended and not written.
     pub fn stored(&self) -> u64 {
-        if self.manifest.complete {
+        if self.is_complete() {
             return self.manifest.units();
         }
         // A journal that somebody removed or cut has less than was written.
         let journal = fs::metadata(self.path.join(JOURNAL));
-        let bytes = journal.map_or(0, |journal| journal.len());
-        self.written_lines().filter(|(_, offset)| *offset < bytes).count() as u64
+        let bytes = journal.map_or(0, |journal| journal.len()).min(self.written_bytes());
+        self.units.values().filter(|offset| **offset < bytes).count() as u64
     }
 
-    /// Returns the first missing units from `from` on; `None` if no unit is missing.
-    pub fn next_missing(&self, from: u64) -> Option<Range<u64>> {
-        self.units.next_gap(from, self.manifest.units())
+    /// Returns the units that were neither stored nor appended.
+    pub fn missing(&self) -> Vec<Range<u64>> {
+        let (mut missing, mut next) = (Vec::new(), 0);
+        let end = self.manifest.units();
+        if !self.is_complete() {
+            for unit in self.units.keys().copied().chain([end]) {
+                if next < unit {
+                    missing.push(next..unit);
+                }
+                next = unit + 1;
+            }
+        }
+        missing
     }
 
-    /// Adds complete units; those that it has already are ignored. The next [`SweepDir::flush`]
-    /// writes them.
+    /// Adds a complete unit, unless it has it already. The next [`SweepDir::flush`] writes it.
     ///
     /// # Errors
-    /// Returns [`StoreError::Inconsistent`] for units of another sweep.
-    pub fn append(&mut self, units: &[SweepUnit]) -> Result<()> {
-        for unit in units {
-            let number = unit.number;
-            if !self.manifest.has(unit) {
-                let reason = format!("unit {number} is not of this sweep");
-                return Err(StoreError::inconsistent(&self.path, reason));
-            }
-            if self.units.next_gap(number, number + 1).is_none() {
-                continue;
-            }
-            let json = serde_json::to_string(unit).map_err(StoreError::json(&self.path))?;
-            self.units.insert(number..number + 1);
-            self.lines.push((number, self.stored_bytes() + self.pending.len() as u64));
-            writeln!(self.pending, "{} {json}", checksum(json.as_bytes()))
-                .map_err(StoreError::io(&self.path, "write"))?;
+    /// Returns [`StoreError::Inconsistent`] for a unit of another sweep.
+    pub fn append(&mut self, unit: &SweepUnit) -> Result<()> {
+        let number = unit.number;
+        if !self.manifest.has(unit) {
+            let reason = format!("unit {number} is not of this sweep");
+            return Err(StoreError::inconsistent(&self.path, reason));
         }
+        if self.is_complete() || self.units.contains_key(&number) {
+            return Ok(());
+        }
+        let json = serde_json::to_string(unit).map_err(StoreError::json(&self.path))?;
+        self.units.insert(number, self.written_bytes() + self.pending.len() as u64);
+        self.pending.extend(format!("{} {json}\n", checksum(json.as_bytes())).into_bytes());
         if self.pending.len() >= MOST_PENDING { self.flush() } else { Ok(()) }
     }
 
@@ -258,39 +245,27 @@ impl SweepDir {
         Ok(())
     }
 
-    fn stored_bytes(&self) -> u64 {
+    fn written_bytes(&self) -> u64 {
         self.journal.as_ref().map_or(0, Journal::bytes)
     }
 
-    /// Returns number and offset of each line that was written.
-    fn written_lines(&self) -> impl Iterator<Item = (u64, u64)> {
-        let bytes = self.stored_bytes();
-        self.lines.iter().copied().filter(move |(_, offset)| *offset < bytes)
-    }
-
-    /// Opens the journal and finds its units. Returns a note if lines are damaged, whose units are
-    /// missing.
-    fn scan(&mut self, path: &Path) -> Result<Vec<String>> {
-        let file = open_journal(path).map_err(StoreError::io(path, "open"))?;
-        let mut lines = JournalLines::open(path).map_err(StoreError::io(path, "open"))?;
-        let (mut damaged, mut bytes) = (0, 0);
-        while let Some(line) = lines.next().map_err(StoreError::io(path, "read"))? {
+    /// Opens the journal and finds its units. Returns the number of damaged lines.
+    fn scan(&mut self, path: &Path) -> io::Result<u64> {
+        let mut damaged = 0;
+        let mut lines = JournalLines::open(path)?;
+        loop {
+            let offset = lines.offset;
+            let Some(line) = lines.next()? else { break };
             let number = unit_of(line).and_then(|json| serde_json::from_slice::<Number>(json).ok());
             match number.filter(|unit| unit.number < self.manifest.units()) {
                 Some(Number { number }) => {
-                    self.units.insert(number..number + 1);
-                    self.lines.push((number, bytes));
+                    self.units.insert(number, offset);
                 }
                 None => damaged += 1,
             }
-            bytes = lines.offset;
         }
-        if fs::metadata(path).map_err(StoreError::io(path, "read"))?.len() > bytes {
-            file.cut(bytes).map_err(StoreError::io(path, "write"))?;
-        }
-        self.journal = Some(Journal::over(file, bytes));
-        let note = format!("{}: {damaged} damaged lines; computed again", path.display());
-        Ok(if damaged > 0 { vec![note] } else { Vec::new() })
+        self.journal = Some(Journal::behind(path, lines.offset, Access::Usual));
+        Ok(damaged)
     }
 
     /// Writes the tables of a sweep with all units, and removes its journal. Returns false if it was
@@ -301,10 +276,10 @@ impl SweepDir {
     /// journal was damaged since [`SweepDir::open`], which then finds the units that are left.
     pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool> {
         self.flush()?;
-        if self.manifest.complete {
+        if self.is_complete() {
             return Ok(true);
         }
-        if let Some(missing) = self.next_missing(0) {
+        if let Some(missing) = self.missing().first() {
             let reason = format!("units from {} on are missing", missing.start);
             return Err(StoreError::inconsistent(&self.path, reason));
         }
@@ -317,7 +292,7 @@ impl SweepDir {
         let mut cells = begin(CELLS, &columns.cell_layout())?;
         let mut fold = CellFold::default();
         let is_done = self.each_row(stop, &mut |row| {
-            trials.push(row.cells(columns).into_iter().flatten())?;
+            trials.push(row.cells(columns))?;
             fold.add(row).map_or(Ok(()), |cell| cells.push(columns.cell_row(&cell)))
         })?;
         if !is_done {
@@ -326,10 +301,7 @@ impl SweepDir {
         fold.finish().map_or(Ok(()), |cell| cells.push(columns.cell_row(&cell)))?;
         trials.replace()?;
         cells.replace()?;
-        (self.manifest.complete, self.journal) = (true, None);
-        let file = self.path.join(SWEEP);
-        disk::write_whole(&file, &encode(&file, &self.manifest)?, Access::Usual)
-            .map_err(StoreError::io(&file, "replace"))?;
+        self.journal = None;
         let journal = self.path.join(JOURNAL);
         disk::remove(&journal).map_err(StoreError::io(&journal, "remove"))?;
         Ok(true)
@@ -337,7 +309,7 @@ impl SweepDir {
 
     /// Calls `take` with every cell that has trials on disk, in order.
     pub fn cells(&self, take: &mut dyn FnMut(SweepCell)) -> Result<()> {
-        if !self.manifest.complete {
+        if !self.is_complete() {
             let mut fold = CellFold::default();
             self.each_row(&AtomicBool::new(false), &mut |row| {
                 fold.add(row).into_iter().for_each(&mut *take);
@@ -374,22 +346,16 @@ impl SweepDir {
         take: &mut dyn FnMut(&SweepRow) -> Result<()>,
     ) -> Result<bool> {
         let path = self.path.join(JOURNAL);
-        let mut lines: Vec<(u64, u64)> = self.written_lines().collect();
-        lines.sort_unstable();
-        if lines.is_empty() {
-            return Ok(true);
-        }
         let mut journal = JournalLines::open(&path).map_err(StoreError::io(&path, "open"))?;
-        for (number, offset) in lines {
+        let bytes = self.written_bytes();
+        for (number, offset) in self.units.iter().filter(|(_, offset)| **offset < bytes) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            journal.seek(offset).map_err(StoreError::io(&path, "read"))?;
-            let line = journal.next().map_err(StoreError::io(&path, "read"))?;
+            let line = journal.line_at(*offset).map_err(StoreError::io(&path, "read"))?;
             let unit = line.and_then(unit_of);
             let unit = unit.and_then(|json| serde_json::from_slice::<SweepUnit>(json).ok());
-            let unit = unit.filter(|unit| unit.number == number && self.manifest.has(unit));
-            let unit = unit.ok_or_else(|| {
+            let unit = unit.filter(|unit| unit.number == *number).ok_or_else(|| {
                 StoreError::damaged(&path, format!("the line of unit {number} was changed"))
             })?;
             unit.rows.iter().try_for_each(&mut *take)?;
@@ -398,21 +364,9 @@ impl SweepDir {
     }
 }
 
-/// Opens a journal to append to it, which is created if it is missing.
-fn open_journal(path: &Path) -> io::Result<GrowingFile> {
-    match disk::reopen(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let file = disk::create_new(path, Access::Usual)?;
-            disk::sync_directory(disk::directory_of(path))?;
-            Ok(file)
-        }
-        file => file,
-    }
-}
-
-/// The lines of a journal, of which one is in memory.
+/// The lines of a journal, of which one is in memory. A missing journal has no lines.
 struct JournalLines {
-    file: BufReader<File>,
+    file: Option<BufReader<File>>,
     line: Vec<u8>,
     /// Offset of the next line in the file.
     offset: u64,
@@ -420,21 +374,27 @@ struct JournalLines {
 
 impl JournalLines {
     fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: BufReader::new(File::open(path)?), line: Vec::new(), offset: 0 })
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            file => Some(BufReader::new(file?)),
+        };
+        Ok(Self { file, line: Vec::new(), offset: 0 })
     }
 
-    /// Continues with the line at `offset`.
-    fn seek(&mut self, offset: u64) -> io::Result<()> {
-        self.file.seek_relative(offset.wrapping_sub(self.offset) as i64)?;
+    fn line_at(&mut self, offset: u64) -> io::Result<Option<&[u8]>> {
+        if let Some(file) = &mut self.file {
+            file.seek_relative(offset.wrapping_sub(self.offset) as i64)?;
+        }
         self.offset = offset;
-        Ok(())
+        self.next()
     }
 
     /// Returns the next line; `None` at the end, also if an incomplete line is left, which a killed
     /// program wrote. A line that is too long is returned in pieces.
     fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
-        let read = (&mut self.file).take(MOST_LINE).read_until(b'\n', &mut self.line)?;
+        let Some(file) = &mut self.file else { return Ok(None) };
+        let read = file.take(MOST_LINE).read_until(b'\n', &mut self.line)?;
         let is_whole = self.line.last() == Some(&b'\n') || read as u64 == MOST_LINE;
         if is_whole {
             self.offset += read as u64;
@@ -471,24 +431,14 @@ fn remove_unfinished(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The key of every version of the format.
-#[derive(Deserialize)]
-struct Version {
-    format_version: u32,
-}
-
 fn read_manifest(path: &Path) -> Result<Option<SweepManifest>> {
-    let bytes = match fs::read(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => return Ok(None),
-        read => read.map_err(StoreError::io(path, "read"))?,
-    };
-    let damaged = |error: serde_json::Error| StoreError::damaged(path, error);
-    let Version { format_version } = serde_json::from_slice(&bytes).map_err(damaged)?;
-    if format_version != SWEEP_VERSION {
+    let Some(bytes) = read_text(path)? else { return Ok(None) };
+    let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(damaged(path))?;
+    if json["format_version"] != SWEEP_VERSION {
         let difference = "its format has another version";
         return Err(StoreError::OtherSweep { path: disk::directory_of(path).into(), difference });
     }
-    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+    serde_json::from_value(json).map(Some).map_err(damaged(path))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Rows of a sweep's trials, as text for its journal and as cells for its table.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use underload_record::schema::TrialRecord;
 
 use crate::table::{Cell, Kind, Table as _};
 use crate::trials::Trials;
 
 /// The columns of a sweep: its axes, then those of `trials.parquet`, then its metrics.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepColumns {
     pub axes: Vec<AxisColumn>,
     pub metrics: Vec<String>,
@@ -44,12 +43,14 @@ pub struct SweepUnit {
 /// A finished trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepRow {
+    /// The number of the trial in the sweep.
+    pub trial: u64,
     pub cell: u64,
     /// The cell's identity, which is equal only for the same experiment, seed and program.
     pub id: String,
     pub values: Vec<AxisValue>,
-    /// The columns of `trials.parquet`, in order.
-    trial: Vec<Value>,
+    /// The columns of a run's `trials.parquet` after the first, in order.
+    columns: Vec<Cell<'static>>,
     pub metrics: Vec<Option<f64>>,
     /// Why the trial failed; `None` if it succeeded.
     pub error: Option<String>,
@@ -94,7 +95,7 @@ impl SweepColumns {
         values: &'a [AxisValue],
     ) -> impl Iterator<Item = Cell<'a>> {
         self.axes.iter().zip(values).flat_map(|(axis, value)| {
-            let amount = axis.is_amount.then_some(Cell::OptionalDouble(value.amount));
+            let amount = axis.is_amount.then(|| value.amount.into());
             [Cell::from(&value.text)].into_iter().chain(amount)
         })
     }
@@ -109,73 +110,36 @@ impl SweepRow {
         metrics: Vec<Option<f64>>,
         error: Option<String>,
     ) -> Self {
-        let columns = Trials::LAYOUT.iter().zip(Trials::cells(&trial));
-        let trial = columns.map(|((name, _), cell)| match *name {
+        let columns = Trials::LAYOUT.iter().zip(Trials::cells(&trial)).skip(1);
+        let columns = columns.map(|((name, _), cell)| match *name {
             "valid" if error.is_some() => false.into(),
-            _ => json(cell),
+            _ => cell.into_owned(),
         });
-        let (id, values, trial) = (id.to_owned(), values.to_vec(), trial.collect());
-        Self { cell, id, values, trial, metrics, error }
+        let (columns, number) = (columns.collect(), trial.index.into());
+        let (id, values) = (id.to_owned(), values.to_vec());
+        Self { trial: number, cell, id, values, columns, metrics, error }
     }
 
-    /// Returns a value of `trials.parquet`; `None` if it has no such column.
-    pub fn trial_value(&self, column: &str) -> Option<&Value> {
-        let position = Trials::LAYOUT.iter().position(|(name, _)| *name == column)?;
-        self.trial.get(position)
+    /// Returns a value of a run's `trials.parquet`; `None` if it has no such column.
+    pub fn column(&self, name: &str) -> Option<&Cell<'static>> {
+        let position = Trials::LAYOUT.iter().skip(1).position(|(column, _)| *column == name)?;
+        self.columns.get(position)
     }
 
-    /// Returns the number of the trial in the sweep.
-    pub(super) fn number(&self) -> Option<u64> {
-        self.trial.first()?.as_u64()
-    }
-
-    /// Returns the values of the columns; `None` for a row of another sweep.
-    pub(super) fn cells<'a>(&'a self, columns: &'a SweepColumns) -> Option<Vec<Cell<'a>>> {
-        let is_of_sweep = self.values.len() == columns.axes.len()
+    /// Whether it has a value for each of the columns.
+    pub(super) fn has(&self, columns: &SweepColumns) -> bool {
+        self.values.len() == columns.axes.len()
+            && self.columns.len() == Trials::LAYOUT.len() - 1
             && self.metrics.len() == columns.metrics.len()
-            && self.trial.len() == Trials::LAYOUT.len();
-        let trial = Trials::LAYOUT.iter().zip(&self.trial);
-        let mut trial = trial.map(|((_, kind), value)| cell(*kind, value));
-        let mut cells = vec![trial.next()??, self.cell.into(), (&self.id).into()];
-        cells.extend(columns.axis_cells(&self.values));
-        for cell in trial {
-            cells.push(cell?);
-        }
-        cells.extend(self.metrics.iter().map(|value| Cell::from(*value)));
-        cells.push(self.error.as_ref().into());
-        is_of_sweep.then_some(cells)
     }
-}
 
-/// Converts a value of `trials.parquet` to JSON.
-fn json(cell: Cell<'_>) -> Value {
-    match cell {
-        Cell::Long(number) | Cell::OptionalLong(Some(number)) => {
-            i64::try_from(number).unwrap_or(i64::MAX).into()
-        }
-        Cell::Double(number) | Cell::OptionalDouble(Some(number)) => number.into(),
-        Cell::Boolean(value) => value.into(),
-        Cell::Text(text) | Cell::OptionalText(Some(text)) => text.into(),
-        Cell::Bytes(bytes) => bytes.into(),
-        Cell::Longs(numbers) => numbers.into(),
-        Cell::OptionalLong(None) | Cell::OptionalDouble(None) | Cell::OptionalText(None) => {
-            Value::Null
-        }
+    /// Returns the values of the sweep's `trials.parquet`.
+    pub(super) fn cells<'a>(&'a self, columns: &'a SweepColumns) -> impl Iterator<Item = Cell<'a>> {
+        [self.trial.into(), self.cell.into(), Cell::from(&self.id)]
+            .into_iter()
+            .chain(columns.axis_cells(&self.values))
+            .chain(self.columns.iter().cloned())
+            .chain(self.metrics.iter().map(|value| (*value).into()))
+            .chain([self.error.as_ref().into()])
     }
-}
-
-/// Converts JSON to a value of `trials.parquet`; `None` for a value of another kind.
-fn cell(kind: Kind, value: &Value) -> Option<Cell<'_>> {
-    Some(match kind {
-        Kind::Long => value.as_i64()?.into(),
-        Kind::OptionalLong if value.is_null() => Cell::OptionalLong(None),
-        Kind::OptionalLong => Some(value.as_i64()?).into(),
-        Kind::Boolean => value.as_bool()?.into(),
-        Kind::Text => value.as_str()?.into(),
-        Kind::OptionalText if value.is_null() => Cell::OptionalText(None),
-        Kind::OptionalText => Some(value.as_str()?).into(),
-        Kind::Double => value.as_f64()?.into(),
-        Kind::OptionalDouble => Cell::OptionalDouble(value.as_f64()),
-        Kind::Bytes | Kind::Longs | Kind::Counts => return None,
-    })
 }

@@ -14,7 +14,7 @@ fn manifest(whole_cells: bool) -> SweepManifest {
     let axis = |name: &str, is_amount| AxisColumn { name: name.to_owned(), is_amount };
     let axes = vec![axis("path.up", true), axis("queue", false)];
     SweepManifest {
-        format_version: 0,
+        format_version: SWEEP_VERSION,
         program: "0.1.0 test".to_owned(),
         name: "sweep.toml".to_owned(),
         text: "scenario = \"a\"".to_owned(),
@@ -27,7 +27,6 @@ fn manifest(whole_cells: bool) -> SweepManifest {
         repeats: REPEATS,
         whole_cells,
         columns: SweepColumns { axes, metrics: vec!["load.rtt.p99".to_owned()] },
-        complete: false,
     }
 }
 
@@ -65,20 +64,25 @@ fn row(trial: u64) -> SweepRow {
     SweepRow::new((cell, &format!("{cell:08x}")), &values, &record, metrics, error)
 }
 
-fn open(path: &Path, manifest: &SweepManifest) -> (SweepDir, Vec<String>) {
-    SweepDir::open(path, manifest.clone()).expect("it opens")
+fn open(path: &Path, manifest: &SweepManifest) -> (SweepDir, Option<String>) {
+    SweepDir::open(path, manifest).expect("it opens")
+}
+
+fn append(sweep: &mut SweepDir, numbers: Range<u64>) {
+    let units = units(&sweep.manifest, numbers);
+    units.iter().try_for_each(|unit| sweep.append(unit)).expect("units of the sweep");
 }
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
 /// Computes what is missing, some units at a time, and finishes.
 fn complete(path: &Path, manifest: &SweepManifest, some: u64) -> Result<u64, StoreError> {
-    let (mut directory, _) = SweepDir::open(path, manifest.clone())?;
+    let (mut directory, _) = SweepDir::open(path, manifest)?;
     let mut computed = 0;
-    while let Some(gap) = directory.next_missing(0) {
+    while let Some(gap) = directory.missing().first() {
         let end = gap.end.min(gap.start + some);
-        directory.append(&units(manifest, gap.start..end))?;
         computed += end - gap.start;
+        units(manifest, gap.start..end).iter().try_for_each(|unit| directory.append(unit))?;
         directory.flush()?;
     }
     assert!(directory.finish(&GO_ON)?);
@@ -105,19 +109,19 @@ fn tables_do_not_depend_on_the_order_of_rows() {
         let (mut directory, _) = open(mixed.path(), &manifest);
         // Units in reverse order, first the even ones, some of them twice, in several sessions.
         for start in (0..count).rev().filter(|unit| unit % 2 == 0) {
-            directory.append(&units(&manifest, start..start + 1)).unwrap();
+            append(&mut directory, start..start + 1);
             if start % 10 == 0 {
                 directory.flush().unwrap();
             }
         }
         drop(directory);
         let (mut directory, notes) = open(mixed.path(), &manifest);
-        assert_eq!(notes, [""; 0]);
+        assert_eq!(notes, None);
         // Rows that were not flushed are lost, as after a kill.
-        assert!(directory.units().count() <= count / 2);
-        directory.append(&units(&manifest, 3..9)).unwrap();
-        directory.append(&units(&manifest, 7..12)).unwrap();
-        directory.append(&units(&manifest, 7..8)).unwrap();
+        assert!(directory.stored() <= count / 2);
+        append(&mut directory, 3..9);
+        append(&mut directory, 7..12);
+        append(&mut directory, 7..8);
         drop(directory.flush());
         drop(directory);
         complete(mixed.path(), &manifest, 7).unwrap();
@@ -136,7 +140,7 @@ fn cells_summarise_their_trials() {
         cells
     };
     let (mut sweep, _) = open(directory.path(), &manifest);
-    sweep.append(&units(&manifest, 0..manifest.units())).unwrap();
+    append(&mut sweep, 0..manifest.units());
     assert_eq!(cells(&sweep), [], "nothing is on the disk yet");
     sweep.flush().unwrap();
     let before = cells(&sweep);
@@ -157,7 +161,7 @@ fn cells_summarise_their_trials() {
         drop(sweep);
         open(directory.path(), &manifest)
     };
-    assert!(sweep.is_complete() && sweep.next_missing(0).is_none());
+    assert!(sweep.is_complete() && sweep.missing().is_empty());
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn another_sweep_is_refused_and_named() {
     let path = directory.path().join("sweep");
     let (first, _) = open(&path, &manifest);
     let refused = |manifest: &SweepManifest| {
-        let error = SweepDir::open(&path, manifest.clone()).expect_err("refused");
+        let error = SweepDir::open(&path, manifest).expect_err("refused");
         assert!(error.is_occupied(), "{error}");
         error.to_string()
     };
@@ -190,7 +194,7 @@ fn another_sweep_is_refused_and_named() {
     for name in [TRIALS, CELLS] {
         let mine = directory.path().join("mine");
         std::os::unix::fs::symlink(&mine, path.join(name)).unwrap();
-        let error = SweepDir::open(&path, manifest.clone()).expect_err("a link");
+        let error = SweepDir::open(&path, &manifest).expect_err("a link");
         let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(source.contains("is a link"), "{error}: {source}");
         fs::remove_file(path.join(name)).unwrap();
@@ -198,13 +202,13 @@ fn another_sweep_is_refused_and_named() {
     let foreign = directory.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("mine.txt"), "stays").unwrap();
-    let error = SweepDir::open(&foreign, manifest.clone()).expect_err("refused");
+    let error = SweepDir::open(&foreign, &manifest).expect_err("refused");
     assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
     assert_eq!(names(&foreign), ["mine.txt"]);
     fs::write(path.join(SWEEP), "{\"format_version\": 99}").unwrap();
     assert!(refused(&manifest).contains("format"));
     fs::write(path.join(SWEEP), "{").unwrap();
-    let error = SweepDir::open(&path, manifest).expect_err("damaged");
+    let error = SweepDir::open(&path, &manifest).expect_err("damaged");
     assert!(error.to_string().contains("sweep.json: damaged"), "{error}");
 }
 
@@ -214,7 +218,7 @@ fn units_of_another_sweep_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
     let mut refused = |unit: SweepUnit| {
-        assert!(matches!(sweep.append(&[unit]), Err(StoreError::Inconsistent { .. })));
+        assert!(matches!(sweep.append(&unit), Err(StoreError::Inconsistent { .. })));
     };
     refused(units(&manifest, manifest.units()..manifest.units() + 1).remove(0));
     refused(SweepUnit { number: 4, rows: vec![row(5)] });
@@ -243,7 +247,7 @@ fn damaged_lines_are_reported_and_computed_again() {
     let (whole, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     complete(whole.path(), &manifest, 1_000).unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
-    sweep.append(&units(&manifest, 0..50)).unwrap();
+    append(&mut sweep, 0..50);
     sweep.flush().unwrap();
     drop(sweep);
     damage(directory.path(), &[3, 4, 20]);
@@ -251,10 +255,10 @@ fn damaged_lines_are_reported_and_computed_again() {
     let length = fs::metadata(&journal).unwrap().len();
     // An incomplete last line is what a kill leaves, so it is not reported as damage.
     fs::File::options().write(true).open(&journal).unwrap().set_len(length - 9).unwrap();
-    let (sweep, notes) = open(directory.path(), &manifest);
-    assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].contains("rows.jsonl: 3 damaged lines"), "{notes:?}");
-    assert_eq!((sweep.units().count(), sweep.next_missing(0)), (46, Some(3..5)));
+    let (sweep, note) = open(directory.path(), &manifest);
+    let note = note.expect("a note");
+    assert!(note.contains("rows.jsonl: 3 damaged lines"), "{note}");
+    assert_eq!((sweep.stored(), sweep.missing()), (46, vec![3..5, 20..21, 49..manifest.units()]));
     drop(sweep);
     assert_eq!(complete(directory.path(), &manifest, 8).unwrap(), manifest.units() - 46);
     assert_eq!(tables(whole.path()), tables(directory.path()));
@@ -265,7 +269,7 @@ fn a_line_that_is_damaged_later_ends_the_merge_and_is_found() {
     let manifest = manifest(false);
     let directory = tempfile::tempdir().unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
-    sweep.append(&units(&manifest, 0..manifest.units())).unwrap();
+    append(&mut sweep, 0..manifest.units());
     sweep.flush().unwrap();
     damage(directory.path(), &[7]);
     assert!(matches!(sweep.finish(&GO_ON), Err(StoreError::Damaged { .. })));
@@ -278,7 +282,7 @@ fn a_stopped_merge_leaves_the_journal_and_can_be_called_again() {
     let manifest = manifest(true);
     let directory = tempfile::tempdir().unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
-    sweep.append(&units(&manifest, 0..manifest.units())).unwrap();
+    append(&mut sweep, 0..manifest.units());
     assert!(!sweep.finish(&AtomicBool::new(true)).unwrap());
     assert_eq!(names(directory.path()), [JOURNAL, SWEEP]);
     assert!(sweep.finish(&GO_ON).unwrap());
@@ -315,7 +319,7 @@ fn a_row_has_the_columns_of_the_table() {
     assert_eq!(names[..6], ["trial", "cell", "cell_id", "path.up", "path.up.amount", "queue"]);
     assert_eq!(names[names.len() - 2..], ["load.rtt.p99", "error"]);
     let own = row(5);
-    assert_eq!(own.cells(&manifest.columns).unwrap().len(), layout.len());
+    assert_eq!(own.cells(&manifest.columns).count(), layout.len());
     let json = serde_json::to_string(&own).unwrap();
     assert_eq!(serde_json::from_str::<SweepRow>(&json).unwrap(), own);
 }

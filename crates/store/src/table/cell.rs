@@ -3,65 +3,77 @@
 use std::borrow::Cow;
 use std::fmt;
 
-#[derive(Debug, Clone, PartialEq)]
+use serde::{Deserialize, Serialize};
+
+/// A value of a column, whether the column may lack values or not. In JSON it is a value of the same
+/// kind; bytes have none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Cell<'a> {
-    /// Stored as the nearest number of 64 bits.
-    Long(i128),
-    OptionalLong(Option<i128>),
+    Long(i64),
     Double(f64),
-    OptionalDouble(Option<f64>),
     Boolean(bool),
     Text(Cow<'a, str>),
-    OptionalText(Option<Cow<'a, str>>),
-    Bytes(&'a [u8]),
+    #[serde(skip)]
+    Bytes(Cow<'a, [u8]>),
     Longs(Vec<i64>),
+    Absent,
 }
 
 macro_rules! from {
-    ($($type:ty as $kind:ident, $optional:ident;)*) => {$(
+    ($($type:ty as $kind:ident;)*) => {$(
         impl<'a> From<$type> for Cell<'a> {
             fn from(value: $type) -> Self {
                 Self::$kind(value.into())
-            }
-        }
-
-        impl<'a> From<Option<$type>> for Cell<'a> {
-            fn from(value: Option<$type>) -> Self {
-                Self::$optional(value.map(Into::into))
             }
         }
     )*};
 }
 
 from! {
-    u8 as Long, OptionalLong;
-    u16 as Long, OptionalLong;
-    u32 as Long, OptionalLong;
-    u64 as Long, OptionalLong;
-    i64 as Long, OptionalLong;
-    i128 as Long, OptionalLong;
-    f64 as Double, OptionalDouble;
-    &'a str as Text, OptionalText;
-    &'a String as Text, OptionalText;
-    String as Text, OptionalText;
-    Cow<'a, str> as Text, OptionalText;
+    u8 as Long;
+    u16 as Long;
+    u32 as Long;
+    i64 as Long;
+    f64 as Double;
+    bool as Boolean;
+    &'a str as Text;
+    &'a String as Text;
+    String as Text;
+    Cow<'a, str> as Text;
+    Vec<i64> as Longs;
 }
 
-impl From<bool> for Cell<'_> {
-    fn from(value: bool) -> Self {
-        Self::Boolean(value)
+/// The nearest number of 63 bits.
+impl From<u64> for Cell<'_> {
+    fn from(number: u64) -> Self {
+        Self::Long(number.try_into().unwrap_or(i64::MAX))
+    }
+}
+
+impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Absent, Into::into)
     }
 }
 
 impl<'a, const N: usize> From<&'a [u8; N]> for Cell<'a> {
     fn from(bytes: &'a [u8; N]) -> Self {
-        Self::Bytes(bytes)
+        Self::Bytes(bytes.as_slice().into())
     }
 }
 
-impl From<Vec<i64>> for Cell<'_> {
-    fn from(numbers: Vec<i64>) -> Self {
-        Self::Longs(numbers)
+impl Cell<'_> {
+    pub fn into_owned(self) -> Cell<'static> {
+        match self {
+            Self::Long(number) => Cell::Long(number),
+            Self::Double(number) => Cell::Double(number),
+            Self::Boolean(value) => Cell::Boolean(value),
+            Self::Text(text) => Cell::Text(text.into_owned().into()),
+            Self::Longs(numbers) => Cell::Longs(numbers),
+            Self::Bytes(bytes) => Cell::Bytes(bytes.into_owned().into()),
+            Self::Absent => Cell::Absent,
+        }
     }
 }
 
@@ -69,10 +81,10 @@ impl fmt::Display for Cell<'_> {
     /// Writes a field of a CSV file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Long(value) | Self::OptionalLong(Some(value)) => write!(f, "{value}"),
-            Self::Double(value) | Self::OptionalDouble(Some(value)) => write!(f, "{value}"),
+            Self::Long(value) => write!(f, "{value}"),
+            Self::Double(value) => write!(f, "{value}"),
             Self::Boolean(value) => write!(f, "{value}"),
-            Self::Text(text) | Self::OptionalText(Some(text)) => {
+            Self::Text(text) => {
                 if text.contains(['"', ',', '\n', '\r']) {
                     write!(f, "\"{}\"", text.replace('"', "\"\""))
                 } else {
@@ -84,9 +96,7 @@ impl fmt::Display for Cell<'_> {
                 let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
                 f.write_str(&numbers.join(" "))
             }
-            Self::OptionalLong(None) | Self::OptionalText(None) | Self::OptionalDouble(None) => {
-                Ok(())
-            }
+            Self::Absent => Ok(()),
         }
     }
 }

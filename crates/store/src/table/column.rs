@@ -126,23 +126,25 @@ impl Column {
     /// Adds a value. Values of another kind are a defect of this program: they are not added, and
     /// writing the columns fails because their lengths differ.
     pub(super) fn push(&mut self, cell: Cell<'_>) {
-        let long = |value: i128| i64::try_from(value).unwrap_or(i64::MAX);
         match (self, cell) {
-            (Self::Long(values), Cell::Long(value)) => values.push(long(value)),
-            (Self::OptionalLong(values), Cell::OptionalLong(value)) => {
-                values.push(value.map(long));
-            }
+            (Self::Long(values), Cell::Long(value)) => values.push(value),
+            (Self::OptionalLong(values), Cell::Long(value)) => values.push(Some(value)),
+            (Self::OptionalLong(values), Cell::Absent) => values.push(None),
             (Self::Double(values), Cell::Double(value)) => values.push(value),
-            (Self::OptionalDouble(values), Cell::OptionalDouble(value)) => values.push(value),
+            (Self::OptionalDouble(values), Cell::Double(value)) => values.push(Some(value)),
+            (Self::OptionalDouble(values), Cell::Absent) => values.push(None),
             (Self::Boolean(values), Cell::Boolean(value)) => values.push(value),
             (Self::Text(values), Cell::Text(text)) => {
                 values.push(shared(values.last(), text.as_bytes()));
             }
-            (Self::OptionalText(values), Cell::OptionalText(text)) => {
+            (Self::OptionalText(values), Cell::Text(text)) => {
                 let last = values.last().and_then(Option::as_ref);
-                values.push(text.map(|text| shared(last, text.as_bytes())));
+                values.push(Some(shared(last, text.as_bytes())));
             }
-            (Self::Bytes(values), Cell::Bytes(bytes)) => values.push(shared(values.last(), bytes)),
+            (Self::OptionalText(values), Cell::Absent) => values.push(None),
+            (Self::Bytes(values), Cell::Bytes(bytes)) => {
+                values.push(shared(values.last(), &bytes));
+            }
             (Self::Longs(lists) | Self::Counts(lists), Cell::Longs(numbers)) => {
                 lists.push(&numbers);
             }

@@ -9,6 +9,8 @@ mod picture;
 mod scatter;
 mod sweep;
 
+use std::collections::BTreeSet;
+
 use grid::Grid;
 use picture::{Frame, Picture};
 use underload_record::schema::{PlotKind, PlotRecord, names_variant};
@@ -36,17 +38,35 @@ pub(crate) struct CellNumbers {
     pub(crate) lines: Vec<String>,
     /// Names of the places on the horizontal axis.
     pub(crate) xs: Vec<String>,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: Vec<(Place, CellNumber)>,
 }
 
-/// Values by line and place.
-pub(crate) enum Numbers {
+/// The positions of a line and of a place on the horizontal axis.
+pub(crate) type Place = (usize, usize);
+
+#[derive(Clone, Copy)]
+pub(crate) enum CellNumber {
     /// For lines and heat maps.
-    Means(Vec<((usize, usize), Option<f64>)>),
+    Mean(f64),
     /// Smallest value, quartiles with the median, largest value.
-    Spreads(Vec<((usize, usize), [f64; 5])>),
-    /// Line, x and y of each point.
-    Points(Vec<(usize, f64, f64)>),
+    Spread([f64; 5]),
+    Point(f64, f64),
+}
+
+impl CellNumbers {
+    /// Drops lines and places without values.
+    fn used(self) -> Self {
+        let used = |position: fn(&Place) -> usize| -> BTreeSet<usize> {
+            self.numbers.iter().map(|(place, _)| position(place)).collect()
+        };
+        let (lines, xs) = (used(|place| place.0), used(|place| place.1));
+        let named = |names: &[String], used: &BTreeSet<usize>| -> Vec<String> {
+            used.iter().map(|position| names.get(*position).cloned().unwrap_or_default()).collect()
+        };
+        let place = |(line, x): Place| (lines.range(..line).count(), xs.range(..x).count());
+        let numbers = self.numbers.iter().map(|(at, number)| (place(*at), *number)).collect();
+        Self { lines: named(&self.lines, &lines), xs: named(&self.xs, &xs), numbers }
+    }
 }
 
 /// Draws such values in one of the forms of a scenario's plots; `None` without values.
@@ -54,31 +74,24 @@ pub(crate) fn cells_plot(
     name: &str,
     plot: &PlotRecord,
     caption: String,
-    cells: &CellNumbers,
+    cells: CellNumbers,
 ) -> Option<Plot> {
-    let CellNumbers { lines, xs, numbers } = cells;
-    if lines.is_empty() || xs.is_empty() {
-        return None;
+    let CellNumbers { lines, xs, numbers } = cells.used();
+    let (mut means, mut spreads, mut points) = (Vec::new(), Vec::new(), Vec::new());
+    for ((line, x), number) in numbers {
+        match number {
+            CellNumber::Mean(mean) => means.push(((line, x), Some(mean))),
+            CellNumber::Spread(five) => spreads.push(boxes::Spread { line, x, five }),
+            CellNumber::Point(x, y) => points.push((line, x, y)),
+        }
     }
     let frame = Frame { name, plot, caption };
-    Some(match numbers {
-        Numbers::Means(means) => {
-            let grid = Grid::of_numbers(lines, xs, means.iter().copied());
-            match plot.kind {
-                PlotKind::Heat => heat::paint(frame, &grid),
-                _ => sweep::paint(frame, &grid, &[]),
-            }
-        }
-        Numbers::Spreads(spreads) => {
-            let grid = Grid::of_numbers(lines, xs, std::iter::empty());
-            let of = |((line, x), five): &((usize, usize), [f64; 5])| boxes::Spread {
-                line: *line,
-                x: *x,
-                five: *five,
-            };
-            boxes::paint(frame, &grid, &spreads.iter().map(of).collect::<Vec<_>>())
-        }
-        Numbers::Points(points) => scatter::dots(frame, lines, points),
+    let grid = Grid::of_numbers(&lines, &xs, means.into_iter());
+    (!lines.is_empty()).then(|| match plot.kind {
+        PlotKind::Scatter => scatter::dots(frame, &lines, &points),
+        PlotKind::Box => boxes::paint(frame, &grid, &spreads),
+        PlotKind::Heat => heat::paint(frame, &grid),
+        _ => sweep::paint(frame, &grid, &[]),
     })
 }
 
