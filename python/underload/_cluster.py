@@ -74,7 +74,7 @@ def compute(
             most = max(1, pool.workers()) * RANGES_PER_WORKER
             while missing and len(submitted) < most:
                 first, end = missing.popleft()
-                middle = min(end, first + max(1, min(left // most, MOST_UNITS)))
+                middle = min(end, first + max(1, min(left // (2 * most), MOST_UNITS)))
                 if middle < end:
                     missing.appendleft((middle, end))
                 submitted[pool.submit(first, middle)] = first, middle
