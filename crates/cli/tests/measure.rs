@@ -326,6 +326,8 @@ fn labels_and_marks_are_kept_and_shown() {
         .map(|it| it["text"].as_str().unwrap())
         .collect();
     assert_eq!(texts, ["older", "new router"]);
+    let grades = [&document["runs"][0], &record["judgement"]].map(|it| it["grade"].clone());
+    assert_eq!(grades[0], grades[1]);
     assert_eq!(document["labels"][0]["label"], "wifi <kitchen>");
     let page = std::fs::read_to_string(home.path().join("runs/history/history.html")).unwrap();
     assert!(page.contains("wifi &lt;kitchen&gt;") && !page.contains("wifi <kitchen>"));

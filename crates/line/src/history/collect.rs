@@ -8,6 +8,7 @@ use std::{fs, io};
 use jiff::Timestamp;
 use underload_probe::control::in_full;
 use underload_record::history::{Followed, Labelled, Level, Mark, Point, Trend, Windows};
+use underload_record::judgement::Grade;
 use underload_store::RunDir;
 
 use super::marks;
@@ -42,6 +43,8 @@ pub struct Run {
     pub at_s: i64,
     /// The user's words about it; empty if there were none.
     pub label: String,
+    /// The grade of its judgement; `None` if no step had one.
+    pub grade: Option<Grade>,
     pub steps: Vec<Step>,
 }
 
@@ -226,7 +229,8 @@ fn run_of(numbers: &RunNumbers, prefix: &str, now_s: i64) -> Result<Run, Option<
     }
     let step = |step: &StepNumbers| (format!("{prefix}{}", step.step), RunNumbers::values(step));
     let label = crate::label(&numbers.label).unwrap_or_default();
-    Ok(Run { at_s, label, steps: numbers.steps.iter().map(step).collect() })
+    let steps = numbers.steps.iter().map(step).collect();
+    Ok(Run { at_s, label, grade: numbers.grade, steps })
 }
 
 #[cfg(test)]
@@ -261,6 +265,7 @@ mod tests {
                 name: "measure/quick".to_owned(),
                 label: if value > 50.0 { "wifi" } else { "" }.to_owned(),
                 device: String::new(),
+                grade: Some(if value > 50.0 { Grade::C } else { Grade::B }),
                 steps: vec![step(value)],
             };
             removed::add(directory.path(), &numbers).unwrap();
@@ -275,6 +280,8 @@ mod tests {
         let collected = collect(directory.path(), now_s).unwrap();
         let skipped = &collected.skipped;
         assert_eq!((collected.runs.len(), skipped.len()), (60, 2), "{skipped:?}");
+        let grades = [&collected.runs[0], &collected.runs[59]].map(|run| run.grade);
+        assert_eq!(grades, [Some(Grade::B), Some(Grade::C)]);
         assert!(skipped[0].contains("1970-01-01") && skipped[1].contains("yet to come"));
         let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
         assert!(collected.trends(windows)[0].is_worse_by(50.0));
@@ -296,6 +303,7 @@ mod tests {
                 name: "measure/quick".to_owned(),
                 label: String::new(),
                 device: device.to_owned(),
+                grade: None,
                 steps: vec![step],
             };
             removed::add(directory.path(), &numbers).unwrap();

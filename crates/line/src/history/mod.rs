@@ -42,9 +42,11 @@ impl History {
 
     /// Returns the document of `underload history --json`.
     pub fn document(&self) -> Value {
+        let run = |run: &Run| json!({ "at_s": run.at_s, "label": run.label, "grade": run.grade });
         json!({
             "version": 1,
             "sentences": self.sentences,
+            "runs": self.collected.runs.iter().map(run).collect::<Vec<Value>>(),
             "trends": self.trends,
             "marks": self.marks,
             "labels": self.labels,

@@ -81,7 +81,7 @@ mod tests {
             vec![(Followed::LoadP99, 42.5), (Followed::GoodputUp, 9.5)],
         )];
         let label = "wifi, kitchen".to_owned();
-        let runs = vec![Run { at_s: 1_790_000_000, label, steps }];
+        let runs = vec![Run { at_s: 1_790_000_000, label, grade: None, steps }];
         Collected { runs, ..Collected::default() }
     }
 
@@ -102,7 +102,12 @@ mod tests {
     fn numbers_of_steps_no_longer_measured_are_not_exported_as_current() {
         let mut collected = collected();
         let steps = vec![("down".to_owned(), vec![(Followed::LoadP99, 20.0)])];
-        collected.runs.push(Run { at_s: 1_790_000_000 + 61, label: String::new(), steps });
+        collected.runs.push(Run {
+            at_s: 1_790_000_000 + 61,
+            label: String::new(),
+            grade: None,
+            steps,
+        });
         let trends = collected.trends(Windows { baseline_s: 60, recent_s: 60 });
         let text = prometheus(&collected, &trends);
         assert!(text.contains("step=\"down\"") && !text.contains("step=\"loaded"), "{text}");

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use underload_measure::followed;
 use underload_record::history::Followed;
+use underload_record::judgement::Grade;
 use underload_record::schema::{RunRecord, TrialRecord, World};
 
 use super::lines::{self, line};
@@ -35,6 +36,9 @@ pub struct RunNumbers {
     /// The only network interface that the run used; empty if it used the interfaces of the routes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
+    /// The grade of its judgement; `None` if no step had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grade: Option<Grade>,
     /// Only the valid steps.
     pub steps: Vec<StepNumbers>,
 }
@@ -69,6 +73,7 @@ impl RunNumbers {
             name: record.scenario.name.clone(),
             label: record.label.clone(),
             device: record.host.device.clone(),
+            grade: record.judgement.as_ref().and_then(|judgement| judgement.grade),
             steps: record.trials.iter().filter(|it| it.validity.is_valid()).map(step).collect(),
         };
         kept.at_s().map(|_| kept.clone()).ok_or("the time at which it began cannot be read")
@@ -126,7 +131,7 @@ mod tests {
         let steps = vec![StepNumbers { step: "up".to_owned(), values }];
         let started = "2026-11-23T10:00:00Z".to_owned();
         let (name, label, device) = ("measure/quick".to_owned(), String::new(), String::new());
-        RunNumbers { run: run.to_owned(), started, name, label, device, steps }
+        RunNumbers { run: run.to_owned(), started, name, label, device, grade: None, steps }
     }
 
     #[test]
