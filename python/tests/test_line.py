@@ -80,17 +80,17 @@ def test_runs_are_compared_over_time(tmp_path: Path) -> None:
             "name": "measure/quick",
             "steps": [{"step": "up", "values": {"load-p50": 20.0 + day, "goodput-up": 9.5}}],
         }
-        for day in range(1, 15)
+        for day in range(1, 29)
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (tmp_path / "removed-runs.jsonl").write_text(text)
-    told = ul.history(tmp_path, metric="load-p50", baseline="3d", recent="3d")
-    assert told["sentences"][-1] == "14 runs were read." and told["left_out"] == []
+    told = ul.history(tmp_path, metric="load-p50", baseline="10d", recent="10d")
+    assert told["sentences"][-1] == "28 runs were read." and told["left_out"] == []
     trends = {trend["followed"]: trend for trend in told["trends"]}
     assert [point["value"] for point in trends["load-p50"]["points"]][:2] == [21.0, 22.0]
     assert trends["load-p50"]["comparison"]["range"]["middle"] > 1.4
     command = [PROGRAM, "history", tmp_path, "--metric", "load-p50", "--json"]
-    command += ["--baseline", "3d", "--recent", "3d"]
+    command += ["--baseline", "10d", "--recent", "10d"]
     assert told == json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 

@@ -45,7 +45,7 @@ def numbers(run: ul.Run, variant: str) -> list[float | None]:
 
 
 def test_bode_in_python_is_bode_in_a_run() -> None:
-    """The same trial, but for the name of the queue and the reason of its drops."""
+    """The trials differ only in the queue's name and the reason of its drops."""
     queue = ul.own(BoDe, bound_ns=5_000_000)
     assert queue.spec == "own:BoDe,limit=1000p,bound_ns=5000000"
     both = scenario(queue).variant("built-in", up_queue="bode:bound=5ms,limit=1000p")

@@ -22,7 +22,7 @@ and drops it otherwise; `"drop"` drops it."""
 class Aqm:
     """Decides which packets of a queue are dropped or marked: the base of a class of your own.
 
-    The queue itself is first in, first out, and underload's: it stores and counts packets, and
+    underload provides the queue itself: first in, first out. It stores and counts packets, and
     drops arrivals when it is full. `own()` creates an object for one queue of one trial, with
     the parameters given to `own()`. `rng`, set before `__init__` runs, draws random numbers that
     depend only on the run's seed. Times are whole ns that never go backwards. A class that reads

@@ -40,7 +40,7 @@ Examples:
         #[arg(long)]
         replace: bool,
     },
-    /// Gives the queue of a device other settings; packets that wait stay.
+    /// Changes the settings of a device's queue; queued packets stay.
     #[command(after_help = "\
 Parameters that SPEC leaves out get their defaults.
 

@@ -57,7 +57,7 @@ fn without_options_a_plain_buffer_is_compared_with_cake() {
     assert!(printed.contains("\nWith cake the latency under load is "), "{printed}");
     assert!(printed.contains(" with fifo: "), "{printed}");
     assert!(
-        printed.contains("6 trials each, compared pair by pair: the range holds "),
+        printed.contains("6 trials each, compared pair by pair: with 96 % certainty "),
         "{printed}"
     );
     assert!(printed.contains("\ncall-up: "), "{printed}");

@@ -110,8 +110,8 @@ fn every_packet_has_one_fate() {
 }
 
 #[test]
-fn delay_is_added_each_way_and_never_less() {
-    let Some(lab) = lab("delay_is_added_each_way_and_never_less") else { return };
+fn each_direction_adds_at_least_its_delay() {
+    let Some(lab) = lab("each_direction_adds_at_least_its_delay") else { return };
     let gateway = start(&lab, config("1gbit:delay=10ms", "fifo:limit=100p", Offload::Off));
     let echo = lab.server().enter(|| UdpSocket::bind((SERVER_V4, 0))).unwrap().unwrap();
     let target = echo.local_addr().unwrap();

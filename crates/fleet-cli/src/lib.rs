@@ -349,7 +349,7 @@ impl Simulate {
         let free = Rules { loaded_per_segment: None, ..Rules::default() };
         let free = plan.loads_lines().then(|| {
             bar.reset();
-            bar.set_message("again, without the segments' limit");
+            bar.set_message("again, without a limit of loads per segment");
             simulate(&plan, &settings(free), &mut progress)
         });
         bar.finish_and_clear();

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_without_answers_is_within_no_range() {
+    fn a_trial_without_answers_is_outside_every_range() {
         let mut share = ShareWithin::parse("idle.rtt.p50.within.0-20").expect("a share");
         for (distribution, lost) in [(Some(Distribution::default()), 0), (None, 9), (None, 0)] {
             let latency = LatencySummary { sent: 9, lost, distribution, ..Default::default() };

@@ -11,7 +11,7 @@ use underload_record::schema::{Direction, Quantile, RunRecord, World};
 
 use crate::settings;
 use crate::subject::Subject;
-use crate::words::{capital, count, factor, mbit, metric_name, significant};
+use crate::words::{count, factor, mbit, metric_name, significant};
 
 /// Least loss of probes that is mentioned, percent.
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
@@ -223,7 +223,7 @@ impl Speaker<'_> {
             return String::new();
         };
         let (own, other) = (bare(middle.value), value(middle.baseline_value, middle));
-        format!("; such as {own} against {other} with {}", self.called(&middle.variant))
+        format!("; such as {own} with {} against {other}", self.called(&middle.variant))
     }
 
     /// Describes several variants that have the same verdict and no sentence of their own.
@@ -337,13 +337,13 @@ impl Speaker<'_> {
             Some(range) => {
                 let confidence = (range.confidence * 100.0).floor();
                 let real = if self.record.world == World::Sim {
-                    ". How much a real system varies beyond that, it does not show"
+                    ". A real line may vary more"
                 } else {
                     ""
                 };
                 words.push(format!(
-                    "{each} each, compared pair by pair: the range holds the median of many trials \
-                     with {confidence} %{real}"
+                    "{each} each, compared pair by pair: with {confidence} % certainty the median of \
+                     many trials is within the range{real}"
                 ));
             }
             None if is_random => {
@@ -486,7 +486,7 @@ fn rate_words(rate: &RateChange) -> String {
     format!("{what} {} against {} Mbit/s {}", mbit(variant), mbit(baseline), rate.direction)
 }
 
-/// Returns `; beside the others it carried 0.62 to 1.01 of the rate up`; empty if all rates are alike.
+/// Returns `; its rate up is 0.62 to 1.01 times that of the others`; empty if all rates are alike.
 fn carried(all: &[&Comparison]) -> String {
     let words = |direction: Direction| {
         let of = |it: &&Comparison| {
@@ -498,15 +498,13 @@ fn carried(all: &[&Comparison]) -> String {
         shares.sort_unstable_by(f64::total_cmp);
         let (low, high) = (shares.first()?, shares.last()?);
         let is_unequal = (*low, *high) != (1.0, 1.0);
-        is_unequal.then(|| format!("{low:.2} to {high:.2} of the rate {direction}"))
+        let (low, high) = (format!("{low:.2}"), format!("{high:.2}"));
+        let times = if low == high { low } else { format!("{low} to {high}") };
+        is_unequal.then(|| format!("; its rate {direction} is {times} times that of the others"))
     };
     let is_rate = all.iter().any(|it| it.unit.starts_with("Mbit/s"));
     let both = [Direction::Up, Direction::Down].into_iter().filter(|_| !is_rate).filter_map(words);
-    let both: Vec<String> = both.collect();
-    if both.is_empty() {
-        return String::new();
-    }
-    format!("; beside the others it carried {}", both.join(", "))
+    both.collect()
 }
 
 fn most_lost(all: &[&Comparison]) -> String {
@@ -527,8 +525,8 @@ fn quantile_words(first: &Comparison) -> Option<String> {
         quantile => {
             let share = quantile.share()? * 100.0;
             Some(format!(
-                "{}: {} % of the {of} were as quick or quicker",
-                capital(quantile.name()),
+                "All these are {}: {} % of the {of} took no longer",
+                quantile.name(),
                 significant(share).trim_end_matches(".0")
             ))
         }

@@ -61,8 +61,8 @@ pub fn history_sentence(trend: &Trend) -> String {
     let said = compared(&trend.comparison, unit, "the first", "the latest");
     let said = said.unwrap_or_else(|| {
         format!(
-            "is {} {unit} (median of {}); a change needs {RUNS_MIN} runs in the baseline and as \
-             many after it",
+            "is {} {unit} (median of {}); a change needs more runs: 5 in the baseline and 5 after \
+             it, at the same hours, are enough",
             significant(baseline.p50),
             of_runs(baseline.runs)
         )

@@ -148,7 +148,7 @@ impl Part {
 pub struct QuestionFault {
     /// `None` if no part alone is the cause.
     pub part: Option<Part>,
-    /// The key of the scenario.
+    /// The faulty key; may be empty.
     pub key: String,
     problem: String,
 }

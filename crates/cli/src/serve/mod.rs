@@ -275,7 +275,7 @@ impl Serving {
 
 /// All clients of other tools together may use 1/4 of the capacity.
 const COMPAT_SHARE: u64 = 4;
-/// Open files for the largest number of connections that the limits allow.
+/// Descriptors for the largest number of connections that the limits allow.
 const DESCRIPTORS: u64 = 8_192;
 
 /// Returns the server's certificate: from PEM files, or a self-signed one.

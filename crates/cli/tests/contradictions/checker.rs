@@ -117,7 +117,7 @@ fn ratio_beside_noise(run: &Value, text: &str, all: &[&str]) -> Option<(&'static
     let is_other = |name: &&str| *name != variant && rest.contains(&format!(" with {name}"));
     let baseline = names.iter().copied().filter(is_other).max_by_key(|name| name.len())?;
     let own = words(text).windows(2).find(|pair| pair[0] == "at").map(|pair| pair[1].to_owned());
-    let common = all.iter().find_map(|text| text.strip_prefix("P")?.split_once(": "));
+    let common = all.iter().find_map(|text| text.strip_prefix("All these are p")?.split_once(": "));
     let own = own.filter(|it| it.starts_with('p') && it.len() < 6);
     let quantile = own.or(common.map(|(start, _)| format!("p{start}")))?;
     let of_probe =

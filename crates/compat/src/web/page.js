@@ -15,7 +15,7 @@ import { inPage, inWorker, wait } from "./thread.js";
 // `?workers=none` runs everything in the page's thread.
 const APART = new URLSearchParams(location.search).get("workers") !== "none";
 const HOW = {
-  channel: ["datagrams of a WebRTC data channel, never sent again, from the script's sending to its receiving",
+  channel: ["datagrams of a WebRTC data channel, without retransmission, from the script's sending to its receiving",
     "They add the browser's work and encryption, about 1 ms, and each is a packet of about 100 bytes."],
   fetch: ["HTTPS requests of one byte, from the browser's sending to the first byte of the answer",
     "They add the browser's and the server's work and TLS, 1 to 5 ms; a lost packet shows as a late answer."],

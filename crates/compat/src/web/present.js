@@ -46,7 +46,7 @@ async function judgements(results) {
     const body = JSON.stringify(results.map(steps));
     const answer = await fetch("judgement", { method: "POST", body });
     if (answer.ok) return await answer.json();
-  } catch { /* the server has gone: the numbers remain */ }
+  } catch { /* without the server the page shows only numbers */ }
   return results.map(() => null);
 }
 

@@ -112,7 +112,7 @@ impl<'a> Checker<'a> {
         self.nodes.iter().find(|node| node.path.matches(0, codes)).cloned()
     }
 
-    /// The first setting at a path of types inside `outer`.
+    /// Returns the first setting in `outer` with these TLV types.
     fn inside(&self, outer: &Node<'_>, codes: &[u8]) -> Option<Node<'a>> {
         let after = self.nodes.partition_point(|node| node.offset <= outer.offset);
         let depth = outer.path.depth();

@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reflector_packets_survive_the_round_trip(
+        fn reflector_packets_decode_as_encoded(
             numbers in any::<(u32, u64, u16, u64, u32, u64)>(),
             rest in any::<(u16, u16, u8)>(),
         ) {

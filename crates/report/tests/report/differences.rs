@@ -44,7 +44,7 @@ fn queues_of_both_directions_are_compared_and_named() {
              30.1 ms instead of 285 ms with buffer-control: 8.8 to 9.5 times lower."
         );
         assert_eq!(lines[0], told);
-        assert!(lines[1].contains("of many trials with 96 %"), "{lines:?}");
+        assert!(lines[1].contains("with 96 % certainty"), "{lines:?}");
         assert!(!lines.iter().any(|line| line == NO_CAUSE), "{lines:?}");
     }
 }
@@ -133,7 +133,7 @@ fn files_of_one_variant_each_are_compared_with_the_first_and_named_by_their_labe
         "With docsis-pie:profile=rfc,target=10ms (after) (up queue docsis-pie instead of fifo) the \
          latency under load is 29.0 ms against 255 ms with buffer-control (before)",
         "With buffer-control (again) the latency under load hardly differs: 255 against 255 ms",
-        "P99: ",
+        "All these are p99: ",
     ];
     assert_eq!(lines.len(), starts.len(), "{lines:#?}");
     for (line, start) in lines.iter().zip(starts) {

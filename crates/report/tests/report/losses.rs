@@ -60,7 +60,7 @@ fn losses_are_said_beside_a_latency_of_the_others() {
     let said = "the latency under load is 30.5 ms instead of 19.8 ms with drops: 1.5 to 1.6 times \
                 higher; 0 against 3.07 % of its probes were lost.";
     assert!(lines[0].starts_with("With delays") && lines[0].ends_with(said), "{lines:?}");
-    assert!(lines[1].starts_with("P95: 95 % of the probes sent"), "{lines:?}");
+    assert!(lines[1].starts_with("All these are p95: 95 % of the probes sent"), "{lines:?}");
     let declared = Headline {
         metric: "load.rtt.p99".to_owned(),
         says: "working latency".to_owned(),

@@ -159,7 +159,7 @@ fn the_first_line_says_what_differs_and_by_how_much() {
         "With docsis-pie (up queue docsis-pie instead of fifo) the latency under load is 30.1 ms \
          instead of 285 ms with buffer-control: 8.8 to 9.5 times lower."
     );
-    assert!(lines[1].contains("the range holds the median of many trials"), "{lines:?}");
+    assert!(lines[1].contains("the median of many trials is within the range"), "{lines:?}");
     assert!(lines.iter().any(|line| line.starts_with("Of 5 published numbers")), "{lines:?}");
 }
 

@@ -38,7 +38,7 @@ fn identical_repeats_are_no_evidence() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let [differing, same] = [false, true].map(|is_same| run(&queues, is_same));
     let certainty = |run: &RunData| summary_lines(std::slice::from_ref(run)).swap_remove(1);
-    assert!(certainty(&differing).contains("the range holds the median"), "the premise");
+    assert!(certainty(&differing).contains("of many trials is within the range"), "the premise");
     assert!(certainty(&same).contains(
         "All 6 trials of buffer-control are identical, because nothing in them is random, so they \
          do not show how sure that is: add start_jitter to a flow."

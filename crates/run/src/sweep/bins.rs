@@ -84,7 +84,7 @@ impl Bins {
 }
 
 impl Sweep {
-    /// Divides each axis into at most [`MOST_PARTS`] parts.
+    /// Divides each axis into at most 16 parts.
     pub fn bins(&self) -> Bins {
         let variants = self.scenario.variants.iter().take(MOST_VARIANTS);
         Bins {

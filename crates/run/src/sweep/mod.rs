@@ -1,7 +1,7 @@
 //! Sweeps: a scenario over a million settings, in bounded memory.
 //!
 //! A [`Sweep`] varies a scenario over axes. A *cell* is one of its variants at one point of the axes,
-//! and has up to [`Sweep::repeats`] trials; each is computed from its number, so that none is in
+//! and has up to `repeats` trials; each is computed from its number, so that none is in
 //! memory. [`Sweep::compute`] maps numbers of units of work to rows, which depend on nothing else.
 //! [`run`] calls it on every core and stores the rows in a
 //! [`SweepDir`](underload_store::sweep::SweepDir), which continues after a kill; a caller with

@@ -145,7 +145,7 @@ keys! {
         loads: u32 = WebConfig::default().loads => 1..=MAX_LOADS,
         /// Time between two loads.
         pause: Span = WebConfig::default().pause,
-        /// Whether the page leaves its script out, as if it came from the cache, or names it.
+        /// Whether the page omits its script, as if cached, or refers to it.
         script: Script = Script::Cached,
         /// The congestion control of the server; `http3` has that of `caddy`.
         congestion_control: Option<String> where default = "cubic",

@@ -16,7 +16,7 @@ pub struct SweepSubject {
     pub requested: Vec<bool>,
     /// Position of the metric that ranks cells.
     pub ranked_by: usize,
-    /// The end of the ranking that is best.
+    /// The extreme that counts as best.
     pub best: Extreme,
     /// Cells of the complete sweep.
     pub cells: u64,

@@ -19,7 +19,7 @@ params! {
     MAP: Span = "map", "0s" in "0s".."100ms",
         "MAP interval, from 100us; packets wait for requests and grants; 0s: no wait";
     GRANT: Span = "grant", "4ms" in "0s".."1s",
-        "with `map`: from the MAP boundary that carries a request to its grant";
+        "with `map`: time from a request's MAP boundary to its grant";
 }
 
 pub(crate) const DEFINITION: Definition = Definition {

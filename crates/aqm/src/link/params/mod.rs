@@ -42,7 +42,7 @@ params! {
     JITTER: Span = "jitter", "0s" in "0s".."10s",
         "largest random delay of a packet on top of `delay`";
     JITTER_LAW: JitterLaw = "jitter-law", "uniform",
-        "over 0 to `jitter`: even; mean 1/2, deviation 1/6; or mean 1/8 with a tail";
+        "`uniform`: evenly up to `jitter`; `normal`: mean 1/2, deviation 1/6 of it; `exponential`: mean 1/8";
     JITTER_ORDER: JitterOrder = "jitter-order", "kept",
         "kept: a packet waits for those before it; free: it may overtake them";
     REORDER: Probability = "reorder", "0%",

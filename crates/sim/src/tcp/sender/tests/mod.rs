@@ -273,7 +273,7 @@ fn reports_of_what_was_sent_before_it_give_a_retransmission_another_timeout() {
 }
 
 #[test]
-fn a_filled_gap_grows_the_window_by_its_own_segments_only() {
+fn segments_of_a_filled_gap_grow_the_window_and_others_do_not() {
     let mut script = Script::new(400);
     script.ack(100, ack(0, 0, &[(1, 4)]));
     // A segment moves the left edge by ten and ends recovery.
