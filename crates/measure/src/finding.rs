@@ -246,7 +246,8 @@ fn buffer_kib(finding: &Finding) -> Option<f64> {
     (added_ms >= BUFFER_DELAY_MS).then_some(kib)
 }
 
-/// Returns how long probes beside the load are late after its end, by [`ADVICE_FROM_MS`] or more.
+/// Returns how long probes beside the load are late after its end, by [`ADVICE_FROM_MS`] or more. The
+/// first probe that is not late ends it: a late one after that has another cause.
 fn recovery(finding: &Finding, outcome: &Outcome) -> Option<Recovery> {
     let late_ms = finding.headline(Phase::Idle)?.p50_ms? + ADVICE_FROM_MS;
     let drain = outcome.trial.phases.iter().find(|window| window.phase == Phase::Drain)?;
@@ -258,11 +259,10 @@ fn recovery(finding: &Finding, outcome: &Outcome) -> Option<Recovery> {
         .filter_map(|it| Some((it.scheduled_ns - drain.start_ns, it.rtt_ns?)))
         .collect();
     after.sort_unstable();
-    let is_late = |(_, rtt_ns): &(u64, u64)| *rtt_ns as f64 / 1e6 >= late_ms;
-    let last = after.iter().rposition(is_late)?;
-    let next = after.get(last + 1);
-    let end_ns = next.map_or(drain.length_ns(), |(since_ns, _)| *since_ns);
-    Some(Recovery { ms: end_ns as f64 / 1e6, is_cut: next.is_none() })
+    let in_time = after.iter().position(|(_, rtt_ns)| (*rtt_ns as f64 / 1e6) < late_ms);
+    let end_ns = in_time.map_or(drain.length_ns(), |place| after[place].0);
+    let is_late = !after.is_empty() && in_time != Some(0);
+    is_late.then_some(Recovery { ms: end_ns as f64 / 1e6, is_cut: in_time.is_none() })
 }
 
 /// Returns the bytes of IP packets of load and probes in both directions.
@@ -472,7 +472,9 @@ mod tests {
         assert_eq!(recovery(&[]), None);
         // Samples 1,100 to 1,199 are after the load.
         assert_eq!(recovery(&[1_000, 1_099]), None);
-        assert_eq!(recovery(&[1_100, 1_120]), Some((105.0, false)));
+        assert_eq!(recovery(&[1_100, 1_101]), Some((10.0, false)));
+        assert_eq!(recovery(&[1_150]), None, "another cause");
+        assert_eq!(recovery(&[1_100, 1_150]), Some((5.0, false)));
         assert_eq!(recovery(&(1_100..1_200).collect::<Vec<_>>()), Some((500.0, true)));
     }
 

@@ -71,7 +71,7 @@ pub struct StepJudgement {
     /// The directions that were loaded.
     pub loaded: PerDirection<bool>,
     pub lost_percent: f64,
-    /// How long the delay outlasts the load; `None` if no probe after the load was late.
+    /// How long the delay outlasts the load; `None` if the first probe after the load is not late.
     #[serde(default)]
     pub recovery: Option<Recovery>,
     /// Quality of Outcome of each application whose conditions were measured.

@@ -44,7 +44,7 @@ pub struct Finding {
     /// p99, when the buffer is full, times the rate. `None` if the load went both ways, added
     /// almost no delay or did not fill the line, or if there are too few samples for a p99.
     pub buffer_kib: Option<f64>,
-    /// How long the delay outlasts the load; `None` if no probe after the load was late.
+    /// How long the delay outlasts the load; `None` if the first probe after the load is not late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     /// Bytes of IP packets that load and probes moved in both directions, estimated from their
@@ -79,7 +79,7 @@ pub struct Finding {
 /// How long probes are late after the end of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Until the first probe after the last late one, ms.
+    /// Time from the end of the load to the first probe that is not late, ms.
     pub ms: f64,
     /// Whether the measurement ended first, so that the delay lasted longer.
     pub is_cut: bool,

@@ -8,7 +8,7 @@ use underload_record::schema::{
 use underload_store::RunData;
 
 use super::location;
-use super::words::{self, added_words};
+use super::words::{self, added_words, late};
 
 /// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
@@ -85,11 +85,8 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
         )
     }));
     lines.extend(finding.recovery.map(|Recovery { ms, is_cut }| {
-        let seconds = ms / 1e3;
-        if is_cut {
-            return format!("{name}: {seconds:.1} s after the load its delay is still there");
-        }
-        format!("{name}: {seconds:.2} s after the load its delay is gone")
+        let state = if is_cut { "still there" } else { "gone" };
+        format!("{name}: {} after the load its delay is {state}", late(ms))
     }));
     lines.extend(other_classes(finding));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));

@@ -69,7 +69,7 @@ fn adds_nothing(added_ms: f64, idle_ms: f64) -> String {
 }
 
 /// Formats a delay: `45 ms`, `0.2 s`.
-fn late(ms: f64) -> String {
+pub(super) fn late(ms: f64) -> String {
     if ms < 100.0 { format!("{ms:.0} ms") } else { format!("{:.1} s", ms / 1e3) }
 }
 
@@ -201,7 +201,7 @@ fn shaping(shape: &Shape) -> String {
         let kbit = shape.mbit_s[direction]? * 1e3;
         // A step of 100 kbit/s may exceed a slow line.
         let step = if kbit < 500.0 { 1.0 } else { 100.0 };
-        Some(format!("{:.0}", (kbit / step).round() * step))
+        Some(format!("{:.0}", (kbit / step).round().max(1.0) * step))
     };
     let rates = match (kbit(Direction::Down), kbit(Direction::Up)) {
         (None, None) => "a little less than the line carries".to_owned(),
