@@ -133,7 +133,7 @@ impl LikeHours {
             median(&near.collect::<Vec<f64>>()).unwrap_or_default()
         };
         let usual: Vec<f64> = (0..24).map(usual).collect();
-        // Zero has no quotient, and nobody notices a hundredth of a unit.
+        // A value of 0 would have no ratio. A hundredth of any unit is too little to notice.
         let relative = |points: &[&Point]| -> Vec<f64> {
             points.iter().map(|it| it.value.max(0.01) / usual[it.hour()].max(0.01)).collect()
         };

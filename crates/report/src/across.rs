@@ -1,6 +1,8 @@
 //! The variants of later runs beside those of the first: the same scenario run again or elsewhere, or
 //! files of other tools.
 
+use std::collections::BTreeMap;
+
 use underload_record::comparison::{self, Comparison, OfRun};
 use underload_record::schema::RunRecord;
 
@@ -20,9 +22,13 @@ pub(crate) fn comparisons(subjects: &[Subject<'_>]) -> Vec<Comparison> {
     }
     let Some(first) = runs.first().filter(|_| runs.len() > 1) else { return Vec::new() };
     let are_single = runs.iter().all(|run| run.variants.len() == 1);
+    let own = subjects.iter().filter(|own| own.run_number == 0);
+    let by_name: BTreeMap<&str, &Subject<'_>> =
+        own.map(|own| (own.variant.name.as_str(), own)).collect();
     let partner = |other: &Subject<'_>| {
-        let mut own = subjects.iter().filter(|own| own.run_number == 0);
-        own.find(|own| are_single || own.is_same_variant(other))
+        let same = by_name.get(other.variant.name.as_str());
+        let only = by_name.values().next().filter(|_| are_single);
+        same.filter(|own| own.is_same_variant(other)).or(only).copied()
     };
     let later = subjects.iter().filter(|subject| subject.run_number > 0);
     let pairs: Vec<(&Subject<'_>, &Subject<'_>)> =

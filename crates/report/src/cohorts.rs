@@ -112,15 +112,18 @@ fn effect(series: &SeriesStudy, comparison: &Comparison) -> Option<String> {
     let (cohort, against) = (cohort_name(&comparison.cohort), cohort_name(&comparison.against));
     let load = load_words(series);
     let ratio = found.ratio.unwrap_or_default();
-    let (word, least, most) = if ratio.value < 1.0 {
-        ("more", ratio.high, ratio.low)
-    } else {
-        ("less", ratio.low, ratio.high)
-    };
+    let is_more = found.ratio.map_or(found.less < 0.5, |ratio| ratio.value < 1.0);
+    let (word, least, most) =
+        if is_more { ("more", ratio.high, ratio.low) } else { ("less", ratio.low, ratio.high) };
     let times = |ratio: f64| significant(ratio.max(1.0 / ratio));
-    let effect =
-        format!("{cohort} has {} times {word} latency {load} than {against}", times(ratio.value));
+    let by = match (found.ratio, found.shift_ms) {
+        // Of values of zero there is no ratio.
+        (None, Some(shift)) => format!("{} ms", significant(shift.value.abs())),
+        _ => format!("{} times", times(ratio.value)),
+    };
+    let effect = format!("{cohort} has {by} {word} latency {load} than {against}");
     let said = match found.verdict {
+        Verdict::Lower | Verdict::Higher if found.ratio.is_none() => effect,
         Verdict::Lower | Verdict::Higher => {
             let least = least.map(times).unwrap_or_default();
             let most = most.map_or("more".to_owned(), times);

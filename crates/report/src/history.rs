@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use underload_record::comparison::{EffectRange, Verdict};
-use underload_record::history::{
-    Change, Followed, Labelled, Level, LikeHours, Marked, RUNS_MIN, Trend,
-};
+use underload_record::history::{Change, Followed, Labelled, Level, LikeHours, Marked, Trend};
 
 use crate::words::{count, significant};
 
 /// Marks with sentences, the latest ones; the page has all.
 const MARKS_TOLD: usize = 5;
+
+/// The fewest runs that have a range at 99 %, of two equal numbers: 2 of 252 orders are as far apart.
+const ENOUGH: &str = "5 on each side, at the same hours, are enough";
 
 /// Returns the sentences of a history about `metric`: of each step, the number of runs, of the latest
 /// marks, of the labels.
@@ -61,8 +62,7 @@ pub fn history_sentence(trend: &Trend) -> String {
     let said = compared(&trend.comparison, unit, "the first", "the latest");
     let said = said.unwrap_or_else(|| {
         format!(
-            "is {} {unit} (median of {}); a change needs more runs: 5 in the baseline and 5 after \
-             it, at the same hours, are enough",
+            "is {} {unit} (median of {}); a comparison needs more: {ENOUGH}",
             significant(baseline.p50),
             of_runs(baseline.runs)
         )
@@ -83,7 +83,7 @@ fn around(marked: &Marked, change: &Change) -> String {
         || {
             let runs = |level: Option<Level>| level.map_or(0, |it| it.runs);
             format!(
-                "{start}: {} runs before it and {} after it; a comparison needs {RUNS_MIN} of each.",
+                "{start}: {} runs before it and {} after it; a comparison needs more: {ENOUGH}.",
                 runs(change.before),
                 runs(change.after)
             )
@@ -225,7 +225,9 @@ mod tests {
         let start = "Mark \"new router\" (2026-09-21): up: p99 of latency under load";
         assert_eq!(
             around(&marked, &change),
-            format!("{start}: 4 runs before it and 0 after it; a comparison needs 3 of each.")
+            format!(
+                "{start}: 4 runs before it and 0 after it; a comparison needs more: 5 on each side, at the same hours, are enough."
+            )
         );
         let change = Change { comparison: found(Verdict::Alike), ..change };
         let said = around(&marked, &change);

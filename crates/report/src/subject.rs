@@ -57,15 +57,15 @@ pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
     all
 }
 
-/// Returns ` (home)` if each run has a label of its own, ` (sim)` if runs differ by world, and
-/// ` (run 2, sim)` if not; empty for a single run.
+/// Returns ` (home)` if no two runs have the same label, else ` (sim)` if they differ by world, else
+/// ` (run 2, sim)`; empty for a single run.
 pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
     let Some(run) = runs.get(number).map(|run| &run.record) else { return String::new() };
     let alike = runs.iter().filter(|other| other.record.world == run.world).count();
     let start = |record: &RunRecord| record.host.started.chars().take(MINUTES).collect();
     match (runs.len(), alike) {
         (0 | 1, _) => String::new(),
-        _ if are_distinct(runs, |record| record.label.clone()) => format!(" ({})", run.label),
+        _ if are_distinct(runs, short_label) => format!(" ({})", short_label(run)),
         (_, 1) => format!(" ({})", run.world.name()),
         // Repeated runs of one line are named by their time.
         _ if run.world == World::Measured && are_distinct(runs, start) => {
@@ -73,6 +73,10 @@ pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
         }
         _ => format!(" (run {}, {})", number + 1, run.world.name()),
     }
+}
+
+fn short_label(run: &RunRecord) -> String {
+    run.label.chars().take(LONGEST_LABEL).collect()
 }
 
 /// Length of a time up to its minute: `2026-11-21T01:04`.

@@ -51,7 +51,7 @@ pub fn significant(value: f64) -> String {
         _ => 3,
     };
     let text = format!("{value:.decimals$}");
-    // What rounds to zero has no sign.
+    // A number that rounds to zero is printed without a sign.
     match text.strip_prefix('-').filter(|digits| !digits.contains(|it| ('1'..='9').contains(&it))) {
         Some(_) => "0".to_owned(),
         None => text,

@@ -274,7 +274,7 @@ fn record_text(path: &Path) -> Result<Vec<u8>> {
 
 fn why_no_run(path: &Path) -> &'static str {
     if !path.exists() {
-        "there is no such directory"
+        "there is no such file or directory"
     } else if path.join(SWEEP).exists() {
         "a sweep and not a run: its results are the tables trials.parquet and cells.parquet"
     } else {

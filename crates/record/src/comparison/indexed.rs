@@ -10,7 +10,7 @@ pub(super) struct Indexed<'a> {
     variants: BTreeMap<&'a str, Parts<'a>>,
 }
 
-/// What a run has of one variant.
+/// The parts of a run that belong to one variant.
 #[derive(Default)]
 struct Parts<'a> {
     variant: Option<&'a VariantRecord>,

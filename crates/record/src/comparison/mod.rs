@@ -287,8 +287,8 @@ pub struct OfRun<'a> {
     pub variant: &'a str,
 }
 
-/// Compares variants of different runs with baselines, all by one metric: of a latency by the highest
-/// quantile that each pair has. Pairs of unknown variants are left out.
+/// Compares variants of different runs with baselines, all by one metric: a latency by the highest
+/// quantile that every pair has. Leaves out pairs of which a run does not have the variant.
 pub fn compare_runs(
     runs: &[&RunRecord],
     pairs: &[(OfRun<'_>, OfRun<'_>)],
@@ -305,7 +305,9 @@ pub fn compare_runs(
         pairs.iter().filter_map(one).collect()
     };
     let mut all = compare(metric);
-    let lowest = all.iter().min_by_key(|it| statistic(&it.metric).1).map(|it| it.metric.clone());
+    // A pair of which one lost its median probe has no quantile: it does not lower the others'.
+    let told = all.iter().filter(|it| it.value.is_some() && it.baseline_value.is_some());
+    let lowest = told.min_by_key(|it| statistic(&it.metric).1).map(|it| it.metric.clone());
     if let Some(lowest) = lowest.filter(|lowest| all.iter().any(|it| it.metric != *lowest)) {
         all = compare(&lowest);
     }

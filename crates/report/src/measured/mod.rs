@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    /// Sentences beside the numbers of the judgement, by rules of their own.
+    /// Compares sentences with the numbers of the judgement, by rules that this test states again.
     #[test]
     fn sentences_of_random_lines_do_not_contradict_their_numbers() {
         for seed in 0..10_000 {

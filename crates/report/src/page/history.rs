@@ -144,7 +144,7 @@ fn number_words(followed: Followed) -> String {
     format!("{words}, {unit}")
 }
 
-/// Formats a change with its range, or says why there is none.
+/// Formats a change with its range; without a change, names the verdict.
 fn change(found: &LikeHours) -> String {
     match (found.verdict, &found.range) {
         (Verdict::Lower | Verdict::Higher, Some(range)) => change_words(range),

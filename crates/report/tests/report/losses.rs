@@ -1,5 +1,6 @@
 //! Sentences and tables on probes that were lost.
 
+use underload_record::comparison::{OfRun, Verdict, compare_runs};
 use underload_record::schema::{Headline, Phase, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue, Trial};
 use underload_record::trial_latencies;
@@ -177,4 +178,17 @@ fn a_latency_of_few_probes_says_how_many_were_lost() {
         both.iter().any(|line| line.contains(" (run 2, sim) no probe came back, ")),
         "{both:?}"
     );
+}
+
+#[test]
+fn a_variant_that_lost_its_probes_does_not_lower_the_percentile_of_others() {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE];
+    let first = run(&queues, &[("buffer-control", 700), ("docsis-pie", 700)]);
+    let later = run(&queues, &[("buffer-control", 700), ("docsis-pie", 50)]);
+    let pair = |variant| (OfRun { run: 1, variant }, OfRun { run: 0, variant });
+    let pairs = ["buffer-control", "docsis-pie"].map(pair);
+    let both = compare_runs(&[&first.record, &later.record], &pairs, "load.rtt.p99");
+    let [kept, lost] = &both[..] else { panic!("{both:?}") };
+    assert_eq!((kept.metric.as_str(), kept.verdict), ("load.rtt.p99_of_sent", Verdict::TooFew));
+    assert_eq!(lost.verdict, Verdict::Lost);
 }

@@ -465,5 +465,5 @@ fn a_directory_without_a_run_is_described() {
     fs::write(path.join(SWEEP), "{}").unwrap();
     assert!(told().contains("a sweep and not a run"), "{}", told());
     let error = RunDir::read(path.join("nowhere")).unwrap_err().to_string();
-    assert!(error.ends_with("nowhere: there is no such directory"), "{error}");
+    assert!(error.ends_with("nowhere: there is no such file or directory"), "{error}");
 }
