@@ -186,7 +186,7 @@ class Threads:
     def submit(self, first: int, end: int) -> Future[bytes]:
         worker = type(self.raw).parse(*self.raw.parts)
         assert worker.identity == self.raw.identity
-        # At most a unit or two, as if each took long.
+        # Computes at most two units, as a slow worker would.
         return self.executor.submit(lambda: worker.compute(first, min(end, first + 2), 1.0))
 
     def wait(self, batches: list[Future[bytes]], seconds: float) -> list[Future[bytes]]:

@@ -163,7 +163,7 @@ fn rate(text: &str) -> Option<u64> {
     Some(rate.bits_per_second())
 }
 
-/// What an option accepts, of a value that it rejects.
+/// The error of an option: names the accepted values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {0}")]
 struct Expected(&'static str);

@@ -84,7 +84,7 @@ pub struct Arguments {
     pub pcap: Vec<Point>,
 }
 
-/// Where a run is stored; the commands that run a scenario share these options.
+/// The directory that stores a run: options of every command that runs a scenario.
 #[derive(Debug, Args)]
 pub struct Stored {
     /// The run directory, which must be new or empty [default: runs/NAME-TIME].

@@ -247,7 +247,7 @@ fn pair(rng: &mut Rng, trials: usize) -> Pair {
     Pair { variant, baseline, offset }
 }
 
-/// What the comparisons with one verdict were worth.
+/// How often the comparisons with one verdict were right.
 #[derive(Default)]
 struct Worth {
     /// Whether the effect in all pairs has the sign of the effect in the few.

@@ -29,7 +29,7 @@ pub fn run(
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
-    // A series writes files of its own into the directory.
+    // The directory of a series has files beside its runs, so it is not empty when it continues.
     if !Keeper::is_series(&directory) {
         RunDir::check_vacant(&directory).bad_input_if(StoreError::is_occupied)?;
     }

@@ -11,7 +11,7 @@ use anyhow::Context;
 use underload_disk::{Access, NewFile};
 use underload_terminal::exit::refuse;
 
-/// Where the rows of a queue go.
+/// The destination of a queue's rows.
 pub enum Output {
     Stream(Box<dyn Write>),
     /// A file that does not exist before [`Self::complete`].

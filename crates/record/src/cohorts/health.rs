@@ -5,7 +5,7 @@ use crate::CONFIDENCE;
 use crate::schema::{CohortCount, Unhealthy};
 use crate::stats::{ClusterShare, cluster_share, normal_quantile};
 
-/// Probability, between alike cohorts, below which unequal numbers of devices are no chance.
+/// Unequal numbers of devices are reported if equal cohorts would differ so with a lower probability.
 const LEVEL: f64 = 0.001;
 /// Fewest silent devices of a cohort that count: a few devices have their own reasons.
 const SILENT_LEAST: u64 = 5;

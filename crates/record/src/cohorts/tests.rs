@@ -248,7 +248,7 @@ fn a_reduction_is_at_most_everything() {
     assert_eq!((cut.mean, cut.high), (94.8, Some(100.0)));
     let judge = |cut, lag, baseline| Verdict::of_cut(cut, Some(lag), Some(baseline));
     assert_eq!(judge(Some(cut), 2.0, 40.0), Verdict::Lower);
-    // Of lags that nobody notices.
+    // Both lags are too short for a person to notice.
     assert_eq!(judge(Some(cut), 0.1, 0.9), Verdict::Alike);
     assert_eq!(judge(Some(interval(10.0, -40.0, 60.0)), 36.0, 40.0), Verdict::NotSure);
     assert_eq!(judge(None, 36.0, 40.0), Verdict::NotMeasured);

@@ -74,7 +74,7 @@ pub enum Extreme {
     Smallest,
 }
 
-/// A curve of several variants' metrics, which one number stands for: see [`Shape`].
+/// A curve of several variants' metrics. [`Shape`] says which number of it is compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     pub shape: Shape,
@@ -86,7 +86,7 @@ pub struct Curve {
     pub among: BTreeMap<String, f64>,
 }
 
-/// What is compared of a curve.
+/// The number of a curve that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {

@@ -96,7 +96,10 @@ fn directories_of_two_worlds_become_one_table() -> Result<(), Box<dyn Error>> {
     assert!(text.contains("docsis-pie:profile=rfc,target=10ms (live), 2 trials"), "{text}");
     assert!(text.contains("docsis-pie:profile=rfc,target=10ms (sim), 2 trials"), "{text}");
     let missing = load(&[directory.path().join("nowhere")]).err().ok_or("read nothing")?;
-    assert!(missing.to_string().contains("nowhere: there is no such file or directory"), "{missing}");
+    assert!(
+        missing.to_string().contains("nowhere: there is no such file or directory"),
+        "{missing}"
+    );
     Ok(())
 }
 

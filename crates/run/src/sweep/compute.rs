@@ -196,7 +196,7 @@ pub(super) struct Files(Mutex<BTreeMap<String, LoadedFile>>);
 #[derive(Debug)]
 struct LoadedFile {
     digest: String,
-    /// `None` beyond [`MOST_BYTES`].
+    /// `None` for a file that does not fit in [`MOST_BYTES`].
     content: Option<Vec<u8>>,
 }
 

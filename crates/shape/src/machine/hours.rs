@@ -17,7 +17,7 @@ use crate::trial::{Hour, Log, LogError, Position, Settings};
 
 /// The plan and its hours.
 const FILE: &str = "trial.jsonl";
-/// A longer file is no plan.
+/// Bytes of [`FILE`], at most; a longer file is rejected.
 const FILE_MAX: u64 = 16 << 20;
 /// How long a change may outlast its hour, if this process hangs.
 const SLACK: Duration = Duration::from_mins(5);
@@ -88,7 +88,7 @@ impl<'a> Shaper<'a> {
     }
 }
 
-/// What happens while a trial runs.
+/// An event of a running trial.
 #[derive(Debug)]
 pub enum News {
     /// The clock is before the start of the trial, which waits until it is right.

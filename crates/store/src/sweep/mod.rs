@@ -53,7 +53,7 @@ const CHECKSUM_DIGITS: usize = 16;
 /// The identity of a sweep, in `sweep.json`: sweeps with equal manifests have equal rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepManifest {
-    /// [`SWEEP_VERSION`].
+    /// Version of the format, [`SWEEP_VERSION`].
     pub format_version: u32,
     /// Version and commit of the program that computes the sweep.
     pub program: String,

@@ -126,7 +126,7 @@ impl SweepRow {
         self.columns.get(position)
     }
 
-    /// Whether it has a value for each of the columns.
+    /// Whether the row has a value for each column.
     pub(super) fn has(&self, columns: &SweepColumns) -> bool {
         self.values.len() == columns.axes.len()
             && self.columns.len() == Trials::LAYOUT.len() - 1

@@ -1,4 +1,4 @@
-//! What the report of a sweep shows.
+//! The contents of the report of a sweep.
 
 use underload_record::schema::{Extreme, PlotRecord};
 
