@@ -26,7 +26,11 @@ const QUEUES: [&str; 10] = [
 ];
 
 /// Rate, round trip and congestion control of the lines.
-const LINES: [(&str, &str, &str); 2] = [("10mbit", "20ms", "cubic"), ("3mbit", "40ms", "bbr")];
+const LINES: [(&str, &str, &str); 3] = [
+    ("10mbit", "20ms", "cubic"),
+    ("3mbit", "40ms", "bbr"),
+    ("cellular:preset=lte-driving", "40ms", "cubic"),
+];
 
 /// Every kind of number that a sentence compares.
 const METRICS: [&str; 6] = [
@@ -263,6 +267,7 @@ struct Worth {
 /// Prints how often the words of a comparison are right.
 fn words(lines: &[Line], comparisons: u32, rng: &mut Rng) -> bool {
     let mut all: BTreeMap<Verdict, Worth> = BTreeMap::new();
+    let mut unsure_by_line: BTreeMap<&str, Share> = BTreeMap::new();
     for _ in 0..comparisons {
         let line = &lines[rng.below(lines.len() as u32) as usize];
         let metric = METRICS[rng.below(METRICS.len() as u32) as usize];
@@ -271,7 +276,11 @@ fn words(lines: &[Line], comparisons: u32, rng: &mut Rng) -> bool {
         let few = line.few(pair, &draw(rng, 6, trials));
         let found = compare_two((&few, "variant"), (&few, "baseline"), metric);
         let found = found.expect("both are in the run");
-        all.entry(found.verdict).or_default().note(&found, &line.all(pair, &found.metric));
+        let worth = all.entry(found.verdict).or_default();
+        if worth.note(&found, &line.all(pair, &found.metric)) {
+            let is_unsure = found.verdict == Verdict::NotSure;
+            unsure_by_line.entry(&line.name).or_default().note(is_unsure);
+        }
     }
     println!("\n{comparisons} comparisons of 6 trials each with all trials, percent\n");
     println!(
@@ -294,6 +303,19 @@ fn words(lines: &[Line], comparisons: u32, rng: &mut Rng) -> bool {
         held.so += worth.held_by_range.so;
         held.all += worth.held_by_range.all;
     }
+    let is_met = print_goals(right, unsure, held);
+    for (line, share) in &unsure_by_line {
+        println!(
+            "not sure, of ratios beyond {CLEAR} on {line}: {} % of {}",
+            share.percent(),
+            share.all
+        );
+    }
+    is_met
+}
+
+/// Prints the goals of the words of comparisons; returns whether all are met.
+fn print_goals(right: Share, unsure: Share, held: Share) -> bool {
     let goals = [
         (
             format!("\"lower\" and \"higher\" have the right sign in at least {} %", RIGHT * 100.0),
@@ -319,7 +341,8 @@ fn words(lines: &[Line], comparisons: u32, rng: &mut Rng) -> bool {
 }
 
 impl Worth {
-    fn note(&mut self, found: &Comparison, all: &[(f64, f64)]) {
+    /// Returns whether the true ratio is beyond [`CLEAR`].
+    fn note(&mut self, found: &Comparison, all: &[(f64, f64)]) -> bool {
         let of = |is_ratio| {
             median(all.iter().map(|(own, other)| effect(*own, *other, is_ratio)).collect())
         };
@@ -332,13 +355,15 @@ impl Worth {
         let baseline = median(all.iter().map(|(_, other)| *other).collect());
         let value = if found.is_ratio { baseline * truth } else { baseline + truth };
         self.noticed.note(is_noticed(value, baseline, &found.unit));
+        let is_clear = found.is_ratio && !(1.0 / CLEAR..=CLEAR).contains(&truth);
         if found.is_ratio {
-            self.clear.note(!(1.0 / CLEAR..=CLEAR).contains(&truth));
+            self.clear.note(is_clear);
         }
         if let Some(range) = found.range {
             let high = range.high.unwrap_or(f64::INFINITY);
             self.held_by_range.note((range.low..=high).contains(&truth));
         }
+        is_clear
     }
 }
 
