@@ -130,7 +130,7 @@ fn packages() -> anyhow::Result<BTreeMap<String, u64>> {
     let mut counts = BTreeMap::from([("Cargo.lock".to_owned(), locked as u64)]);
     for (program, package) in PROGRAMS {
         let mut tree = Command::new("cargo");
-        tree.args(["tree", "--locked", "--offline", "--package", package, "--edges", "normal"]);
+        tree.args(["tree", "--locked", "--package", package, "--edges", "normal"]);
         tree.args(["--target", "x86_64-unknown-linux-gnu", "--prefix", "none"]);
         let text = output(&mut tree)?;
         let packages: BTreeSet<Vec<&str>> =
