@@ -151,7 +151,7 @@ impl Decoder<'_> {
                         return fail(position, &root, Problem::PacketCable);
                     }
                     begun |= !matches!(code, CM_MIC | CMTS_MIC);
-                    let field = schema::find(schema::TOP, code);
+                    let field = schema::find(schema::top(), code);
                     let path = seen.path(&root, code, field);
                     let raw = raw_at(bytes, position, 0, header_bytes(code), &path)?;
                     position = raw.value_offset + raw.value.len();

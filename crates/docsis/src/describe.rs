@@ -67,7 +67,7 @@ impl Config {
                 }
                 Item::Tlv(tlv) => {
                     let header = header_bytes(tlv.code);
-                    let setting = setting(tlv, schema::TOP, offset, header);
+                    let setting = setting(tlv, schema::top(), offset, header);
                     offset += header + setting.length;
                     tlvs.push(setting);
                 }

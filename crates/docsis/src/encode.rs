@@ -60,7 +60,7 @@ impl Config {
         let root = Path::default();
         let path_of = |item: &Item| match item {
             Item::Pad => root.clone(),
-            Item::Tlv(tlv) => step(&root, &mut counts, tlv.code, schema::TOP).0,
+            Item::Tlv(tlv) => step(&root, &mut counts, tlv.code, schema::top()).0,
         };
         self.items.iter().map(path_of).collect()
     }
@@ -74,7 +74,8 @@ impl Config {
             match item {
                 Item::Pad => offset += 1,
                 Item::Tlv(tlv) => {
-                    let (path, field) = step(&Path::default(), &mut counts, tlv.code, schema::TOP);
+                    let (path, field) =
+                        step(&Path::default(), &mut counts, tlv.code, schema::top());
                     let header = header_bytes(tlv.code);
                     walk(tlv, offset, header, &path, field, &mut nodes);
                     offset += header + value_length(tlv);
@@ -105,7 +106,7 @@ pub(crate) fn standard_pads(bytes: usize) -> usize {
 
 /// Encodes a top-level setting.
 pub(crate) fn tlv_bytes(tlv: &Tlv) -> Result<Vec<u8>> {
-    let path = Path::default().join(tlv.code, 1, schema::find(schema::TOP, tlv.code));
+    let path = Path::default().join(tlv.code, 1, schema::find(schema::top(), tlv.code));
     let mut bytes = Vec::new();
     write(tlv, header_bytes(tlv.code), &path, 1, &mut bytes)?;
     Ok(bytes)

@@ -162,7 +162,7 @@ fn setting(random: &mut Random, field: &Field, depth: usize) -> Option<Tlv> {
 /// Returns the paths from the top level to every setting, except excluded ones.
 fn ways() -> Vec<Vec<&'static Field>> {
     let mut ways = Vec::new();
-    let mut open = vec![(Vec::new(), schema::TOP)];
+    let mut open = vec![(Vec::new(), schema::top())];
     while let Some((outer, scope)) = open.pop() {
         for field in scope {
             let way = [outer.as_slice(), &[field]].concat();
@@ -201,12 +201,12 @@ fn configuration(seed: u64, way: &[&'static Field]) -> Config {
     let mut tlvs = vec![Tlv::u8(3, 1)];
     let wanted = at_the_end_of(&mut random, way);
     tlvs.extend(Config::new([wanted.clone()]).encode().is_ok().then_some(wanted));
-    tlvs.extend(settings(&mut random, schema::TOP, 12, 1));
+    tlvs.extend(settings(&mut random, schema::top(), 12, 1));
     for code in [24, 25] {
-        let flow = schema::find(schema::TOP, code).expect("service flows have a schema");
+        let flow = schema::find(schema::top(), code).expect("service flows have a schema");
         tlvs.extend(setting(&mut random, flow, 1));
     }
-    tlvs.extend(settings(&mut random, schema::TOP, 12, 1));
+    tlvs.extend(settings(&mut random, schema::top(), 12, 1));
     tlvs.retain(|tlv| !LEFT_OUT.contains(&tlv.code));
     let mut config = Config::new(tlvs);
     config.seal(Some(&common::secret())).expect("a generated file can be sealed");

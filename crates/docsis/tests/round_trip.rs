@@ -99,7 +99,7 @@ fn fits(tlv: &Tlv) -> bool {
 
 fn configs() -> impl Strategy<Value = Config> {
     let item = prop_oneof![
-        12 => settings(schema::TOP, 1).prop_map(|tlvs| {
+        12 => settings(schema::top(), 1).prop_map(|tlvs| {
             tlvs.into_iter().filter(fits).map(Item::Tlv).collect::<Vec<_>>()
         }),
         1 => Just(vec![Item::Pad]),

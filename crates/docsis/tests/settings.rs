@@ -40,7 +40,7 @@ fn facts() -> Vec<Fact> {
 
 /// The settings from the top level down to one.
 fn fields(codes: &[u8]) -> Option<Vec<&'static Field>> {
-    let mut scope = schema::TOP;
+    let mut scope = schema::top();
     codes
         .iter()
         .map(|code| {
@@ -263,7 +263,7 @@ fn the_ranges_of_the_list_are_allowed_here() {
 fn no_other_setting_has_a_name() {
     let known: std::collections::BTreeSet<_> = facts().into_iter().map(|fact| fact.codes).collect();
     let mut more = Vec::new();
-    let mut open = vec![(Vec::new(), schema::TOP)];
+    let mut open = vec![(Vec::new(), schema::top())];
     while let Some((codes, scope)) = open.pop() {
         for field in scope {
             let codes = [codes.as_slice(), &[field.code]].concat();

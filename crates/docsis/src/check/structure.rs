@@ -113,7 +113,7 @@ fn mandatory(checker: &mut Checker<'_>) {
             top::NETWORK_ACCESS_CONTROL => "add NetworkAccessControl = 1",
             _ => "add one with ServiceFlowReference and QosParameterSetType = 7",
         };
-        let name = schema::find(schema::TOP, code).map_or("", |field| field.name);
+        let name = schema::find(schema::top(), code).map_or("", |field| field.name);
         checker.report_file(Rule::D110, format!("{name} ({code}) is missing"), fix);
     }
     for node in [top::UPSTREAM_FLOW, top::DOWNSTREAM_FLOW].map(|code| checker.all(&[code])).concat()

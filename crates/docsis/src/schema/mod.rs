@@ -3,39 +3,11 @@
 //! Names follow the DOCSIS specifications (MULPI Annex C). Beside each is the name in the text form
 //! of the open `docsis` encoder; settings that do not affect latency have only that name. Ranges
 //! are the specification's: the checks report a value outside, the decoder accepts it. Types
-//! without an entry stay bytes.
+//! without an entry stay bytes. The settings themselves are rows of `settings.txt`.
 
-/// An array of settings, one per row: type, name, layout, meaning, then what differs from the
-/// default (`main`, `unit`, `repeats`, `main_range`: methods of [`Field`]). A row may also be a
-/// [`Field`] by name.
-macro_rules! fields {
-    ($($code:expr $(, $name:literal, $kind:expr, $text:literal $(, $rest:ident $args:tt)*)?;)*) => {
-        [$(field! { $code $(, $name, $kind, $text $(, $rest $args)*)? }),*]
-    };
-}
+mod table;
 
-/// A row of `fields!`.
-macro_rules! field {
-    ($field:expr) => {
-        $field
-    };
-    ($code:expr, $name:literal, $kind:expr, $text:literal $(, $rest:ident $args:tt)*) => {
-        $crate::schema::Field::new($code, $name, $kind, $text)$(.$rest $args)*
-    };
-}
-
-mod capabilities;
-mod classifiers;
-mod device;
-mod embedded;
-mod extension;
-mod flows;
-mod l2vpn;
-mod services;
-mod settings;
-mod snmp_access;
-
-pub use settings::TOP;
+pub use table::top;
 
 /// The settings that one aggregate may contain.
 pub type Scope = &'static [Field];
@@ -128,7 +100,10 @@ impl Kind {
     /// The settings that an aggregate with this vendor identifier may contain.
     pub fn scope(&self, vendor: Option<&[u8]>) -> Scope {
         match self {
-            _ if self.is_foreign(vendor) => VENDOR,
+            Self::Extension(scope) if self.is_foreign(vendor) => {
+                let identifier = scope.iter().position(|field| field.code == VENDOR_ID);
+                identifier.map_or(&[], |index| &scope[index..=index])
+            }
             Self::Aggregate(scope) | Self::Extension(scope) => scope,
             _ => &[],
         }
@@ -200,11 +175,6 @@ pub fn inside(field: Option<&'static Field>, vendor: Option<&[u8]>) -> Scope {
 }
 
 impl Field {
-    const fn new(code: u8, name: &'static str, kind: Kind, meaning: &'static str) -> Self {
-        let (unit, repeats, main_range) = ("", false, None);
-        Self { code, name, main_name: name, kind, unit, meaning, repeats, main_range }
-    }
-
     /// Whether the encoder of the `Main { ... }` form accepts this value under the setting's name.
     pub fn fits_main(&self, value: &[u8]) -> bool {
         let narrower = self.main_range.map(|(low, high)| match self.kind {
@@ -218,83 +188,6 @@ impl Field {
     pub(crate) fn in_unit(&self) -> String {
         if self.unit.is_empty() { String::new() } else { format!(", in {}", self.unit) }
     }
-
-    const fn main(mut self, main_name: &'static str) -> Self {
-        self.main_name = main_name;
-        self
-    }
-
-    const fn unit(mut self, unit: &'static str) -> Self {
-        self.unit = unit;
-        self
-    }
-
-    const fn repeats(mut self) -> Self {
-        self.repeats = true;
-        self
-    }
-
-    const fn main_range(mut self, low: u32, high: u32) -> Self {
-        self.main_range = Some((low, high));
-        self
-    }
-}
-
-const fn u8(low: u32, high: u32) -> Kind {
-    Kind::Number { width: 1, low, high }
-}
-
-const fn u16(low: u32, high: u32) -> Kind {
-    Kind::Number { width: 2, low, high }
-}
-
-const fn u32(low: u32, high: u32) -> Kind {
-    Kind::Number { width: 4, low, high }
-}
-
-const fn hex(low: usize, high: usize) -> Kind {
-    Kind::Hex { low, high }
-}
-
-const fn list(width: usize, low: usize, high: usize) -> Kind {
-    Kind::List { width, low, high }
-}
-
-const fn text(low: usize, high: usize) -> Kind {
-    Kind::Text { low, high }
-}
-
-const fn nested(scope: Scope) -> Kind {
-    Kind::Aggregate(scope)
-}
-
-const MAX16: u32 = u16::MAX as u32;
-const MAX32: u32 = u32::MAX;
-const U8: Kind = u8(0, 255);
-const U16: Kind = u16(0, MAX16);
-const U32: Kind = u32(0, MAX32);
-/// A name of a class, profile or template: everywhere 2 to 16 characters.
-const CLASS_NAME: Kind = Kind::TextNul { low: 2, high: 16 };
-
-const VENDOR_IDENTIFIER: Field = field! {
-    VENDOR_ID, "VendorIdentifier", hex(3, 3), "organization; ffffff is the specification"
-};
-/// The known parts of a vendor's extension field.
-const VENDOR: Scope = &[VENDOR_IDENTIFIER];
-
-/// Joins two tables. `N` must be the sum of `A` and `B`.
-const fn join<const A: usize, const B: usize, const N: usize>(
-    first: [Field; A],
-    second: [Field; B],
-) -> [Field; N] {
-    assert!(A + B == N);
-    let mut all = [first[0]; N];
-    let mut at = 1;
-    while at < N {
-        all[at] = if at < A { first[at] } else { second[at - A] };
-        at += 1;
-    }
-    all
 }
 
 /// A big-endian number of at most eight bytes.
@@ -320,7 +213,7 @@ mod tests {
     #[test]
     fn types_and_names_are_unique_in_each_aggregate() {
         let mut scopes = 0;
-        walk(TOP, &mut |scope| {
+        walk(top(), &mut |scope| {
             scopes += 1;
             let codes: BTreeSet<_> = scope.iter().map(|field| field.code).collect();
             assert_eq!(codes.len(), scope.len(), "types in {:?}", scope[0].name);
@@ -336,7 +229,7 @@ mod tests {
 
     #[test]
     fn no_name_is_mistaken_for_an_unnamed_type_or_a_keyword() {
-        walk(TOP, &mut |scope| {
+        walk(top(), &mut |scope| {
             for field in scope {
                 assert!(!field.name.starts_with("Tlv"), "{}", field.name);
                 assert!(!["Bytes", "Order", "EndOfData", "EndPads"].contains(&field.name));

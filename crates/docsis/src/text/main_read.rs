@@ -21,7 +21,7 @@ pub fn from_main(text: &str) -> Result<Config> {
         _ => return parser.fail("the text must start with Main {"),
     }
     parser.expect(&Token::Open, "{ after Main")?;
-    let tlvs = parser.settings(schema::TOP, "Main", 1)?;
+    let tlvs = parser.settings(schema::top(), "Main", 1)?;
     if parser.next().is_some() {
         return parser.fail("text after the } that closes Main");
     }

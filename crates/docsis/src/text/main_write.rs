@@ -19,7 +19,7 @@ pub fn to_main(config: &Config) -> String {
                 let digest = value::hex(tlv.as_bytes().unwrap_or_default());
                 let _ = writeln!(out, "\t/* {name} {digest} */");
             }
-            Item::Tlv(tlv) => setting(&mut out, tlv, schema::TOP, 1),
+            Item::Tlv(tlv) => setting(&mut out, tlv, schema::top(), 1),
         }
     }
     out.push_str("}\n");

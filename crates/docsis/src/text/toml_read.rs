@@ -45,7 +45,7 @@ fn read(text: &str) -> Result<Config> {
         Some(Toml::Integer(pads @ 0..=131_072)) => Some(pads as usize),
         Some(_) => return Err(TextError::at("EndPads", "accepted: 0 to 131072")),
     };
-    let items = scope(&table, "", schema::TOP, None)?.into_iter().map(|(code, tlv)| match tlv {
+    let items = scope(&table, "", schema::top(), None)?.into_iter().map(|(code, tlv)| match tlv {
         Some(tlv) => Ok(Item::Tlv(tlv)),
         None if code == top::PAD => Ok(Item::Pad),
         None => Err(unlisted("Order", code)),

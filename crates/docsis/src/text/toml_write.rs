@@ -20,7 +20,7 @@ pub fn to_toml(config: &Config) -> String {
         Item::Tlv(tlv) => tlv.code,
     });
     out.push_str(&ending(config));
-    scope(&mut out, "", &tlvs, &order.collect::<Vec<_>>(), schema::TOP);
+    scope(&mut out, "", &tlvs, &order.collect::<Vec<_>>(), schema::top());
     out
 }
 
