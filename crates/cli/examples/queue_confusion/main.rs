@@ -15,6 +15,8 @@
 #![expect(clippy::print_stdout, reason = "the tables are the result of the program")]
 
 mod cells;
+#[path = "../../../probe/tests/support/learn.rs"]
+mod learn;
 mod simulate;
 mod tables;
 
@@ -23,7 +25,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use underload_probe::path::{Evidence, Model, classify_with, features};
+use underload_probe::path::{
+    Component, Control, Evidence, FEATURES, FeatureVector, Model, QueueKind, classify_with,
+    features,
+};
 
 use cells::{Cell, Set, cells};
 
@@ -58,8 +63,8 @@ fn learn(file: &str) -> Outcome {
     let cases = observed.iter().map(|(cell, evidence)| {
         (cell.discipline.kind, evidence.control, cell.discipline.name, features(evidence))
     });
-    let model = Model::learn(cases);
-    std::fs::write(file, model.write())?;
+    let model = learn::learn(cases);
+    std::fs::write(file, learn::write(&model))?;
     println!("{} cases -> {file}; judged by what it was learnt from:", observed.len());
     tables::print(&model, &observed);
     println!("\nheld out:");

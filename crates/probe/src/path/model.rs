@@ -1,9 +1,8 @@
-//! The likelihood model: the evidence of each discipline, and how to learn it.
+//! The likelihood model: the evidence of each discipline.
 //!
 //! The file is plain text, one component per line: kind, congestion control, discipline, number of
 //! cases, then the mean of each feature, then the lower triangle of the covariance, row by row.
 
-use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use super::evidence::Control;
@@ -18,14 +17,14 @@ pub struct Component {
     pub name: String,
     /// Number of cases that the component was learnt from.
     pub cases: u32,
-    mean: [f64; FEATURES],
-    covariance: [[f64; FEATURES]; FEATURES],
+    pub mean: [f64; FEATURES],
+    pub covariance: [[f64; FEATURES]; FEATURES],
 }
 
 /// The classifier's model: one component per discipline and kind of congestion control.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
-    components: Vec<Component>,
+    pub components: Vec<Component>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,12 +36,6 @@ pub struct ModelError {
 
 /// Degrees of freedom of the t density: heavy tails, but a finite variance.
 const FREEDOM: f64 = 5.0;
-/// Weight, in cases, of the common covariance that is mixed into each component's: a component of
-/// few cases must not be certain about a feature that it never saw vary.
-const SHRINKAGE: f64 = 25.0;
-/// Smallest standard deviation of a feature: no measured line matches a simulated one more closely
-/// than this (a twentieth of a factor of ten, 5 % of the probes).
-const DEVIATION_MIN: f64 = 0.05;
 
 impl Model {
     /// Returns the model that was learnt from the simulator, see `docs/contributing/path.md`.
@@ -57,49 +50,8 @@ impl Model {
         self.components.iter().filter(move |component| component.control == control)
     }
 
-    /// Learns components from labelled vectors.
-    pub fn learn<'a>(
-        cases: impl IntoIterator<Item = (QueueKind, Control, &'a str, FeatureVector)>,
-    ) -> Self {
-        let mut groups: Vec<Group> = Vec::new();
-        for (kind, control, name, vector) in cases {
-            let same = |group: &&mut Group| group.control == control && group.name == name;
-            match groups.iter_mut().find(same) {
-                Some(group) => group.vectors.push(vector),
-                None => groups.push(Group {
-                    kind,
-                    control,
-                    name: name.to_owned(),
-                    vectors: vec![vector],
-                }),
-            }
-        }
-        let pooled = pooled_covariance(&groups);
-        let components = groups.iter().map(|group| group.component(&pooled)).collect();
-        Self { components }
-    }
-
-    /// Writes the format of [`Model::read`].
-    pub fn write(&self) -> String {
-        let mut text = String::new();
-        for component in &self.components {
-            let control = match component.control {
-                Control::LossBased => "loss-based",
-                Control::Bbr => "bbr",
-            };
-            let Component { kind, name, cases, .. } = component;
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{kind},{control},{name},{cases}");
-            let lower = lower_triangle().map(|(row, column)| component.covariance[row][column]);
-            for value in component.mean.into_iter().chain(lower) {
-                let _ = write!(text, ",{}", shortened(value));
-            }
-            text.push('\n');
-        }
-        text
-    }
-
-    /// Parses the format of [`Model::write`].
+    /// Parses a line for each component: kind, control, name, number of cases, the mean, then the
+    /// lower triangle of the covariance, separated by commas.
     ///
     /// # Errors
     /// Returns the first line that is malformed.
@@ -116,84 +68,6 @@ impl Model {
 /// Returns row and column of the lower triangle of a symmetric matrix.
 fn lower_triangle() -> impl Iterator<Item = (usize, usize)> {
     (0..FEATURES).flat_map(|row| (0..=row).map(move |column| (row, column)))
-}
-
-/// Formats a value with at most four decimal places, enough for a few hundred cases.
-fn shortened(value: f64) -> String {
-    let text = format!("{value:.4}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
-}
-
-struct Group {
-    kind: QueueKind,
-    control: Control,
-    name: String,
-    vectors: Vec<FeatureVector>,
-}
-
-type Square = [[f64; FEATURES]; FEATURES];
-
-impl Group {
-    fn mean(&self) -> [f64; FEATURES] {
-        std::array::from_fn(|feature| {
-            let known = self.vectors.iter().filter_map(|vector| vector[feature]);
-            let (sum, count) = known.fold((0.0, 0_u32), |(sum, n), value| (sum + value, n + 1));
-            sum / f64::from(count.max(1))
-        })
-    }
-
-    /// Returns the sum of products of deviations; a missing value has no deviation.
-    fn scatter(&self, mean: &[f64; FEATURES]) -> Square {
-        let mut scatter = [[0.0; FEATURES]; FEATURES];
-        for vector in &self.vectors {
-            let deviation: [f64; FEATURES] =
-                std::array::from_fn(|i| vector[i].map_or(0.0, |value| value - mean[i]));
-            for (row, a) in scatter.iter_mut().zip(deviation) {
-                for (cell, b) in row.iter_mut().zip(deviation) {
-                    *cell += a * b;
-                }
-            }
-        }
-        scatter
-    }
-
-    fn component(&self, pooled: &Square) -> Component {
-        let mean = self.mean();
-        let mut covariance = self.scatter(&mean);
-        let cases = self.vectors.len() as f64;
-        for (row, (cells, common)) in covariance.iter_mut().zip(pooled).enumerate() {
-            for (column, (cell, common)) in cells.iter_mut().zip(common).enumerate() {
-                *cell = (*cell + SHRINKAGE * common) / (cases + SHRINKAGE);
-                if row == column {
-                    *cell += DEVIATION_MIN * DEVIATION_MIN;
-                }
-            }
-        }
-        Component {
-            kind: self.kind,
-            control: self.control,
-            name: self.name.clone(),
-            cases: self.vectors.len() as u32,
-            mean,
-            covariance,
-        }
-    }
-}
-
-/// Returns the covariance around the groups' own means.
-fn pooled_covariance(groups: &[Group]) -> Square {
-    let mut pooled = [[0.0; FEATURES]; FEATURES];
-    let cases: usize = groups.iter().map(|group| group.vectors.len()).sum();
-    for group in groups {
-        let scatter = group.scatter(&group.mean());
-        for (row, more) in pooled.iter_mut().zip(&scatter) {
-            for (cell, more) in row.iter_mut().zip(more) {
-                *cell += more / cases.max(1) as f64;
-            }
-        }
-    }
-    pooled
 }
 
 impl Component {
@@ -269,7 +143,12 @@ impl Component {
 const VARIANCE_MIN: f64 = 1e-6;
 
 #[cfg(test)]
+#[path = "../../tests/support/learn.rs"]
+mod learn;
+
+#[cfg(test)]
 mod tests {
+    use super::learn::{learn, write};
     use super::*;
 
     /// Two disciplines that differ in the third feature alone, with a little noise in all.
@@ -293,8 +172,8 @@ mod tests {
 
     #[test]
     fn a_learned_model_reads_back_and_ranks_the_cases() {
-        let model = Model::learn(cases());
-        let read = Model::read(&model.write()).unwrap();
+        let model = learn(cases());
+        let read = Model::read(&write(&model)).unwrap();
         for (kind, control, _, vector) in cases() {
             let best = read
                 .components_for(control)
@@ -308,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_feature_that_is_missing_decides_nothing() {
-        let model = Model::learn(cases());
+        let model = learn(cases());
         let (_, _, _, mut vector) = cases()[0];
         vector[2] = None;
         let both: Vec<_> = model
@@ -326,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_wrong_file_is_refused_with_its_line() {
-        let text = Model::learn(cases()).write();
+        let text = write(&learn(cases()));
         let second = text.lines().next().unwrap().replacen("drop-tail", "magic", 1);
         let error = Model::read(&format!("{text}{second}\n")).unwrap_err();
         assert_eq!(error, ModelError { line: 3, what: "no such kind of queue" });
