@@ -1,7 +1,6 @@
 //! The identity of a device or a server: an Ed25519 key, which never leaves its directory.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
@@ -143,9 +142,7 @@ impl Identity {
 
 /// Reads a file of at most `bytes_max` bytes; `None` if it is missing, longer or not such JSON.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, bytes_max: u64) -> Option<T> {
-    let mut text = Vec::new();
-    File::open(path).ok()?.take(bytes_max + 1).read_to_end(&mut text).ok()?;
-    (text.len() as u64 <= bytes_max).then(|| serde_json::from_slice(&text).ok())?
+    serde_json::from_slice(&disk::read_file(path, bytes_max).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 //! incomplete line is cut off.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{Access, GrowingFile, create_new, directory_of, reopen, sync_directory, write_whole};
+use super::{
+    Access, GrowingFile, create_new, directory_of, read_at_most, reopen, sync_directory,
+    write_whole,
+};
 
 #[derive(Debug)]
 pub struct Journal {
@@ -149,12 +152,7 @@ impl Lines {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             file => file?,
         };
-        let mut content = Vec::new();
-        file.take(bytes_max.saturating_add(1)).read_to_end(&mut content)?;
-        if content.len() as u64 > bytes_max {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(content.into())
+        Ok(read_at_most(file, bytes_max)?.into())
     }
 
     /// Returns the complete lines without their line breaks.

@@ -26,7 +26,7 @@ pub use private::{
 };
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -367,6 +367,28 @@ pub fn lock_directory(path: &Path, patience: Duration) -> io::Result<File> {
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
         }
     }
+}
+
+/// Reads a file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] if it has more.
+pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_at_most(File::open(path)?, bytes_max)
+}
+
+/// Reads all of `source`, at most `bytes_max` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] if it has more.
+pub fn read_at_most(source: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        let what = format!("more than {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
 }
 
 pub fn directory_of(path: &Path) -> &Path {

@@ -5,13 +5,13 @@
 //! numeric modes (Windows) refuse nothing.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 #[cfg(unix)]
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 
-use super::{Access, create_directory};
+use super::{Access, create_directory, read_at_most};
 
 /// Access to a file for users other than its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,12 +78,7 @@ pub fn open_private(path: &Path, others: Others) -> io::Result<File> {
 /// # Errors
 /// See [`open_private`]; [`io::ErrorKind::FileTooLarge`] if it has more than `bytes_max` bytes.
 pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_private(path, Others::Nobody)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(bytes)
+    read_at_most(open_private(path, Others::Nobody)?, bytes_max)
 }
 
 /// Creates an empty file with mode 600 if it is missing, and removes the permissions of others from

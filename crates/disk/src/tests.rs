@@ -122,3 +122,23 @@ fn a_lock_is_held_until_it_is_dropped() {
     drop(first);
     lock_directory(directory.path(), Duration::from_mins(1)).unwrap();
 }
+
+#[test]
+fn a_file_is_read_whole_up_to_the_limit_and_refused_above_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"four").unwrap();
+    assert_eq!(read_file(&path, 4).unwrap(), b"four");
+    assert_eq!(read_file(&path, u64::MAX).unwrap(), b"four");
+    let error = read_file(&path, 3).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    assert_eq!(error.to_string(), "more than 3 bytes");
+    let missing = read_file(&directory.path().join("other"), 4).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn an_endless_source_is_read_up_to_the_limit() {
+    let error = read_at_most(io::repeat(0), 1 << 16).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+}

@@ -14,8 +14,6 @@ mod study;
 mod token;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -24,6 +22,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use underload_agent::device::{self, End};
 use underload_aqm::time::Span;
+use underload_disk as disk;
 use underload_fleet::admission::Rules;
 use underload_fleet::plan::{
     BUILT_IN, BYTES_MAX, Excess, LINES_MAX, Load, Plan, SERVERS_MAX, servers_for,
@@ -248,16 +247,13 @@ fn text(name: &str) -> anyhow::Result<String> {
 }
 
 fn read(path: &str) -> anyhow::Result<String> {
-    let file = fs::File::open(path).map_err(|error| {
+    let text = disk::read_file(Path::new(path), BYTES_MAX as u64).map_err(|error| {
         let is_name = Path::new(path).extension().is_none();
         let built_in = BUILT_IN.map(|(name, _)| name).join(", ");
         let hint = if is_name { format!("; built-in plans are {built_in}") } else { String::new() };
         anyhow!("{path}: {error}{hint}")
     })?;
-    let mut text = String::new();
-    // A byte more than the parser accepts, so that a longer file is refused and not cut.
-    file.take(BYTES_MAX as u64 + 1).read_to_string(&mut text).with_context(|| path.to_owned())?;
-    Ok(text)
+    String::from_utf8(text).with_context(|| path.to_owned())
 }
 
 fn show(name: Option<&str>) -> anyhow::Result<()> {

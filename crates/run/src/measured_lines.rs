@@ -17,11 +17,11 @@
 //! classes, idle and under load, is a run of the line, on the day on which the run began.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use underload_disk as disk;
 use underload_record::schema::{
     Phase, RunRecord, Sample, ScenarioRecord, StudyRecord, TrialRecord, VariantRecord,
 };
@@ -124,12 +124,7 @@ pub fn load(path: &Path) -> Result<RunData, LinesError> {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(LIST_BYTES_MOST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LIST_BYTES_MOST {
-        return Err(io::Error::other("longer than 64 MiB"));
-    }
-    Ok(text)
+    String::from_utf8(disk::read_file(path, LIST_BYTES_MOST)?).map_err(io::Error::other)
 }
 
 fn check(list: &List) -> Result<(), String> {
@@ -314,11 +309,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("lines.toml");
         std::fs::write(&path, "class='a'\nagainst='b'\n").expect("a file");
-        let file = File::options().write(true).open(&path).expect("it");
+        let file = std::fs::File::options().write(true).open(&path).expect("it");
         file.set_len(LIST_BYTES_MOST + 1).expect("longer");
         let error = load(&path).expect_err("too long");
         let cause = std::error::Error::source(&error).expect("a cause").to_string();
-        assert!(cause.contains("64 MiB"), "{error}: {cause}");
+        assert_eq!(cause, "more than 67108864 bytes", "{error}");
     }
 
     #[test]

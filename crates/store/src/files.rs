@@ -1,10 +1,11 @@
 //! Names of the files of a run directory, and functions that read and encode them.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use underload_disk as disk;
 
 use crate::error::StoreError;
 
@@ -43,9 +44,7 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     if file.metadata().map_err(StoreError::io(path, "read"))?.len() > TEXT_LIMIT {
         return Err(StoreError::inconsistent(path, format!("larger than {TEXT_LIMIT} bytes")));
     }
-    let mut text = Vec::new();
-    file.take(TEXT_LIMIT).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
-    Ok(Some(text))
+    disk::read_at_most(file, TEXT_LIMIT).map(Some).map_err(StoreError::io(path, "read"))
 }
 
 /// Returns the text of a JSON file.

@@ -1,26 +1,17 @@
 //! Files of limited size, and sizes.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
+use underload_disk as disk;
 use underload_docsis::text::MAX_TEXT_BYTES;
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::quantity;
 
 /// Reads a file of at most `limit` bytes.
 pub fn read(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
-    let open = || -> std::io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = open().with_context(|| path.display().to_string()).or_bad_input()?;
-    if bytes.len() > limit {
-        refuse!("{}: more than the {limit} bytes accepted", path.display());
-    }
-    Ok(bytes)
+    let bytes = disk::read_file(path, limit as u64);
+    bytes.with_context(|| path.display().to_string()).or_bad_input()
 }
 
 pub fn read_text(path: &Path) -> anyhow::Result<String> {

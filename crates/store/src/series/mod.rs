@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -289,13 +289,10 @@ fn name_of(path: &Path) -> Option<String> {
 /// Reads a small file, and does not follow a link.
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
     let facts = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
-    if !facts.is_file() || facts.len() > TEXT_BYTES_MAX {
+    if !facts.is_file() {
         return Err("not a file of this program".to_owned());
     }
-    let mut text = Vec::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(TEXT_BYTES_MAX).read_to_end(&mut text))
-        .map_err(|error| error.to_string())?;
+    let text = disk::read_file(path, TEXT_BYTES_MAX).map_err(|error| error.to_string())?;
     serde_json::from_slice(&text).map_err(|_| "not a file of this program".to_owned())
 }
 
