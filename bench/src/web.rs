@@ -230,16 +230,17 @@ fn of_measure(document: &Value) -> Numbers {
     let of = |step: &str, phase: &str, name: &str| {
         let finding = finding(step);
         let latencies = finding["latencies"].as_array().into_iter().flatten();
-        let mut ours = latencies.filter(|it| it["probe"] == "probe" && it["phase"] == phase);
-        ours.next().and_then(|it| it[name].as_f64())
+        let mut ours =
+            latencies.filter(|it| it["probe"] == "probe" && it["window"]["phase"] == phase);
+        ours.next().and_then(|it| Some(it["distribution"][name].as_f64()? / 1e6))
     };
     [
-        of("down", "idle", "p50_ms"),
-        of("down", "load", "p50_ms"),
-        of("down", "load", "p99_ms"),
+        of("down", "idle", "p50_ns"),
+        of("down", "load", "p50_ns"),
+        of("down", "load", "p99_ns"),
         finding("down")["goodput_down_mbit_s"].as_f64(),
-        of("up", "load", "p50_ms"),
-        of("up", "load", "p99_ms"),
+        of("up", "load", "p50_ns"),
+        of("up", "load", "p99_ns"),
         finding("up")["goodput_up_mbit_s"].as_f64(),
         None,
         None,
@@ -356,16 +357,16 @@ mod tests {
         let [five, seven, eight] = [5.0, 7.0, 8.0].map(Some);
         let expected = [Some(1.0), Some(2.0), Some(3.0), Some(4.0), five, None, seven, eight, None];
         assert_eq!(of_page(&page), expected);
-        let latency = |phase, p50, p99| {
-            let probe = "probe";
-            serde_json::json!({ "probe": probe, "phase": phase, "p50_ms": p50, "p99_ms": p99 })
+        let latency = |probe, phase, p50_ms, p99_ms| {
+            let [p50_ns, p99_ns] = [p50_ms, p99_ms].map(|ms: u64| ms * 1_000_000);
+            serde_json::json!({ "probe": probe, "window": { "phase": phase },
+                                "distribution": { "p50_ns": p50_ns, "p99_ns": p99_ns } })
         };
         let measured = serde_json::json!({ "findings": [
             { "step": "down", "goodput_down_mbit_s": 4.0,
-              "latencies": [latency("idle", 1.0, 0.0), latency("load", 2.0, 3.0)] },
+              "latencies": [latency("probe", "idle", 1, 0), latency("probe", "load", 2, 3)] },
             { "step": "up", "goodput_up_mbit_s": 7.0,
-              "latencies": [{ "probe": "other", "phase": "load", "p50_ms": 9.0 },
-                            latency("load", 5.0, 6.0)] },
+              "latencies": [latency("other", "load", 9, 9), latency("probe", "load", 5, 6)] },
         ]});
         assert_eq!(of_measure(&measured)[4..7], [Some(5.0), Some(6.0), Some(7.0)]);
         assert_eq!(of_measure(&measured)[..4], expected[..4]);

@@ -79,15 +79,18 @@ impl Ours {
 
     pub fn latency(&self, phase: &str) -> anyhow::Result<Latency> {
         let all = self.finding["latencies"].as_array().context("no latencies")?;
-        let one = all.iter().find(|latency| latency["phase"] == phase).context("no such phase")?;
-        let number =
-            |name: &str| one[name].as_f64().with_context(|| format!("no {name} in phase {phase}"));
+        let of_phase = |latency: &&Value| latency["window"]["phase"] == phase;
+        let one = all.iter().find(of_phase).context("no such phase")?;
+        let number = |name: &str| {
+            let ns = one["distribution"][name].as_f64();
+            ns.map(|ns| ns / 1e6).with_context(|| format!("no {name} in phase {phase}"))
+        };
         let sent = usize::try_from(one["sent"].as_u64().context("no sent")?)?;
         Ok(Latency {
             sent,
-            p50_ms: number("p50_ms")?,
-            p90_ms: number("p90_ms")?,
-            p99_ms: number("p99_ms")?,
+            p50_ms: number("p50_ns")?,
+            p90_ms: number("p90_ns")?,
+            p99_ms: number("p99_ns")?,
         })
     }
 

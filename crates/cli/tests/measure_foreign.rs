@@ -57,7 +57,7 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
         assert_eq!(finding["step"], step);
         assert!(finding[format!("goodput_{step}_mbit_s")].as_f64().unwrap() > 1.0, "{finding}");
         // Quantities that such a server cannot measure are absent, not zero.
-        for absent in ["rpm", "clock_offset_ms", "buffer_kib"] {
+        for absent in ["rpm", "clock_offset_ns", "buffer_kib"] {
             assert!(finding[absent].is_null(), "{absent}: {finding}");
         }
         assert_eq!(finding["markings"], serde_json::json!([]));
@@ -65,8 +65,8 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
     }
     let foreign = &document["findings"][0]["foreign"];
     let detail = &document["details"]["results"][0];
-    assert_eq!(foreign["smallest_ms"], detail["round_trip_smallest_ms"]);
-    assert_eq!(foreign["loaded"][0]["p50_ms"], 42.0);
+    assert_eq!(foreign["smallest_ns"], detail["round_trip_smallest_ns"]);
+    assert_eq!(foreign["loaded"][0]["distribution"]["p50_ns"], 42_000_000);
     // The sentences are equal in the output, on the page, and in every later report.
     let verdict: Vec<&str> =
         document["verdict"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();

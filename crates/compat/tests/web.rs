@@ -387,12 +387,15 @@ fn judged(address: SocketAddr, fingerprint: Fingerprint, body: &str) -> String {
 #[test]
 fn results_are_judged_by_the_rules_of_the_program() {
     let (server, fingerprint) = server(CompatLedger::unlimited());
-    let percentile = |ms: Option<f64>| Some(HighPercentile { quantile: Quantile::P99, ms });
+    let percentile = |ms: Option<i64>| {
+        let ns = ms.map(|ms| ms * 1_000_000);
+        Some(HighPercentile { quantile: Quantile::P99, ns })
+    };
     let step = |name: &str, beside, inside| LoadedStep {
         step: name.to_owned(),
         valid: true,
         loaded: true,
-        idle_p50_ms: Some(20.0),
+        idle_p50_ns: Some(20_000_000),
         beside,
         inside,
         lost_percent: 0.5,
@@ -400,8 +403,8 @@ fn results_are_judged_by_the_rules_of_the_program() {
         ..LoadedStep::default()
     };
     let results: Vec<Vec<LoadedStep>> = vec![
-        vec![step("down", percentile(Some(25.0)), percentile(Some(90.0)))],
-        vec![step("down", percentile(None), None), step("up", percentile(Some(700.0)), None)],
+        vec![step("down", percentile(Some(25)), percentile(Some(90)))],
+        vec![step("down", percentile(None), None), step("up", percentile(Some(700)), None)],
         Vec::new(),
     ];
     let body = serde_json::to_string(&results).unwrap();

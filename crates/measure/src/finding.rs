@@ -10,8 +10,8 @@ use underload_probe::route::{HopProbes, PathProbe};
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_record::judgement::ADVICE_FROM_MS;
 use underload_record::schema::{
-    ClassLatency, Direction, Finding, FlowDirection, FlowRecord, LatencyMeasure, LatencySummary,
-    Marking, MarkingFate, Metric, Phase, PhaseWindow, Quantile, Recovery, Rpm, Sample, TrialRecord,
+    Direction, Finding, FlowDirection, FlowRecord, LatencySummary, Marking, MarkingFate, Metric,
+    Phase, PhaseWindow, Quantile, Recovery, Rpm, Sample, TrialRecord,
 };
 
 use crate::location::{PathProbes, locate};
@@ -147,8 +147,9 @@ pub fn step(
     finding.valid = outcome.trial.validity.is_valid();
     finding.invalid_because = outcome.trial.validity.reasons_in_words();
     finding.uncertain = outcome.trial.validity.is_busy_machine();
-    finding.latencies = round_trips(&outcome.trial.latencies);
-    finding.inside = outcome.trial.inside.iter().map(Into::into).collect();
+    let is_compared = |it: &&LatencySummary| matches!(it.window.phase, Phase::Idle | Phase::Load);
+    finding.latencies = outcome.trial.latencies.iter().filter(is_compared).cloned().collect();
+    finding.inside.clone_from(&outcome.trial.inside);
     if finding.inside.is_empty() && outcome.trial.flows.iter().any(|flow| flow.kind == "tcp") {
         finding.inside_unknown = Some(NO_ROUND_TRIPS.to_owned());
     }
@@ -171,7 +172,6 @@ fn finding(
         rate.zip(of).map(|(rate, of)| rate as f64 * 100.0 / of as f64)
     };
     let mbit = |rate: Option<u64>| rate.map(|rate| rate as f64 / 1e6);
-    let ms = |ns: i64| ns as f64 / 1e6;
     let load = measured.phases.iter().find(|window| window.phase == Phase::Load);
     let flows = &step.config.loads;
     let capped =
@@ -187,8 +187,8 @@ fn finding(
         markings: markings(step, &measured.samples),
         moved_bytes: moved_bytes(step, measured),
         budget_spent: measured.load_spent,
-        clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
-        clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
+        clock_offset_ns: measured.clock_offset.map(|clock| clock.offset_ns),
+        clock_error_ns: measured.clock_offset.map(|clock| clock.error_ns),
         ce_alarms: measured.ce_alarms.clone(),
         // The news cover the whole session: another step may have been throttled in the other
         // direction.
@@ -214,8 +214,8 @@ pub(crate) fn line_record(finding: &Finding) -> FlowRecord {
         ),
         ("of_tier_down", "%", finding.tier_down_percent),
         ("of_tier_up", "%", finding.tier_up_percent),
-        ("clock_offset", "ms", finding.clock_offset_ms),
-        ("clock_error", "ms", finding.clock_error_ms),
+        ("clock_offset", "ms", finding.clock_offset_ns.map(|ns| ns as f64 / 1e6)),
+        ("clock_error", "ms", finding.clock_error_ns.map(|ns| ns as f64 / 1e6)),
     ];
     let metric = |(name, unit, value): (&str, &str, Option<f64>)| {
         let value = Some(value?);
@@ -240,16 +240,21 @@ fn buffer_kib(finding: &Finding) -> Option<f64> {
     if finding.is_held_back() {
         return None;
     }
-    let idle_ms = finding.headline(Phase::Idle)?.p50_ms?;
-    let added_ms = finding.headline(Phase::Load)?.p99_ms? - idle_ms;
+    let added_ns = finding.headline(Phase::Load)?.told_ns(Quantile::P99)? - idle_ns(finding)?;
+    let added_ms = added_ns as f64 / 1e6;
     let kib = added_ms * rate * WIRE_PER_PAYLOAD * 1e3 / 8.0 / 1024.0;
     (added_ms >= BUFFER_DELAY_MS).then_some(kib)
+}
+
+/// Returns the idle median of the first probe, ns.
+fn idle_ns(finding: &Finding) -> Option<i64> {
+    finding.headline(Phase::Idle)?.told_ns(Quantile::P50)
 }
 
 /// Returns how long probes beside the load are late after its end, by [`ADVICE_FROM_MS`] or more. The
 /// first probe that is not late ends it: a late one after that has another cause.
 fn recovery(finding: &Finding, outcome: &Outcome) -> Option<Recovery> {
-    let late_ms = finding.headline(Phase::Idle)?.p50_ms? + ADVICE_FROM_MS;
+    let late_ms = idle_ns(finding)? as f64 / 1e6 + ADVICE_FROM_MS;
     let drain = outcome.trial.phases.iter().find(|window| window.phase == Phase::Drain)?;
     let is_after = |it: &&Sample| it.flow == 0 && drain.contains(it.scheduled_ns);
     let mut after: Vec<(u64, u64)> = outcome
@@ -260,9 +265,9 @@ fn recovery(finding: &Finding, outcome: &Outcome) -> Option<Recovery> {
         .collect();
     after.sort_unstable();
     let in_time = after.iter().position(|(_, rtt_ns)| (*rtt_ns as f64 / 1e6) < late_ms);
-    let end_ns = in_time.map_or(drain.length_ns(), |place| after[place].0);
+    let length_ns = in_time.map_or(drain.length_ns(), |place| after[place].0);
     let is_late = !after.is_empty() && in_time != Some(0);
-    is_late.then_some(Recovery { ms: end_ns as f64 / 1e6, is_cut: in_time.is_none() })
+    is_late.then_some(Recovery { length_ns, is_cut: in_time.is_none() })
 }
 
 /// Returns the bytes of IP packets of load and probes in both directions.
@@ -328,55 +333,6 @@ fn rpm_values(value: &Responsiveness) -> Rpm {
         goresponsiveness_trimmed_mean: value.goresponsiveness_trimmed_mean.round(),
         approximated_from_packets: true,
     }
-}
-
-fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
-    let wanted = |it: &&LatencySummary| {
-        it.measure == LatencyMeasure::RoundTrip
-            && matches!(it.window.phase, Phase::Idle | Phase::Load)
-    };
-    let variation = |of: &LatencySummary, measure| {
-        let same = |it: &&LatencySummary| {
-            it.probe == of.probe && it.window == of.window && it.measure == measure
-        };
-        let found = latencies.iter().find(same)?.distribution?;
-        let above = |ns: i64| ns.saturating_sub(found.min_ns) as f64 / 1e6;
-        Some([above(found.p50_ns), above(found.told_ns(Quantile::P99)?)])
-    };
-    let latency = |it: &LatencySummary| {
-        let value = |quantile| Some(it.distribution?.told_ns(quantile)? as f64 / 1e6);
-        ClassLatency {
-            probe: it.probe.clone(),
-            phase: it.window.phase,
-            closed_loop: it.closed_loop,
-            window_s: it.window.length_ns() as f64 / 1e9,
-            sent: it.sent,
-            lost_percent: it.lost as f64 * 100.0 / it.sent.max(1) as f64,
-            p50_ms: value(Quantile::P50),
-            p90_ms: value(Quantile::P90),
-            p95_ms: value(Quantile::P95),
-            p99_ms: value(Quantile::P99),
-            p999_ms: value(Quantile::P999),
-            max_ms: value(Quantile::Max),
-            of_sent_ms: of_sent_ms(it),
-            up_variation_ms: variation(it, LatencyMeasure::OneWayUp),
-            down_variation_ms: variation(it, LatencyMeasure::OneWayDown),
-        }
-    };
-    latencies.iter().filter(wanted).map(latency).collect()
-}
-
-/// Returns the quantiles of all probes sent that have enough samples, ms; `None` for a quantile
-/// that falls on a lost probe. The map is empty if no probe was lost.
-fn of_sent_ms(latency: &LatencySummary) -> BTreeMap<Quantile, Option<f64>> {
-    if latency.lost == 0 {
-        return BTreeMap::new();
-    }
-    let judged = |(quantile, _)| {
-        let ns = latency.judged(quantile)?.answered_ns();
-        Some((quantile, ns.map(|ns| ns as f64 / 1e6)))
-    };
-    Quantile::WITH_SHARE.into_iter().filter_map(judged).collect()
 }
 
 /// Computed from the probes of the first class, which use separate flows, and from the round trips
@@ -451,7 +407,9 @@ mod tests {
     use underload_probe::measure::RampEnd;
     use underload_record::history::Followed;
     use underload_record::judgement::{Grade, LoadedStep};
-    use underload_record::schema::{Distribution, InsideLatency, PathHop, PathSegment, Timeliness};
+    use underload_record::schema::{
+        Distribution, InsideLatency, Judged, PathHop, PathSegment, Timeliness,
+    };
 
     use super::*;
     use crate::followed;
@@ -467,15 +425,15 @@ mod tests {
             let (phase, start_ns) = (Phase::Drain, end_ns - 500 * MS);
             measured.phases[1].end_ns = start_ns;
             measured.phases.push(PhaseWindow { phase, start_ns, end_ns });
-            found(measured).finding.recovery.map(|it| (it.ms, it.is_cut))
+            found(measured).finding.recovery.map(|it| (it.length_ns / MS, it.is_cut))
         };
         assert_eq!(recovery(&[]), None);
         // Samples 1,100 to 1,199 are after the load.
         assert_eq!(recovery(&[1_000, 1_099]), None);
-        assert_eq!(recovery(&[1_100, 1_101]), Some((10.0, false)));
+        assert_eq!(recovery(&[1_100, 1_101]), Some((10, false)));
         assert_eq!(recovery(&[1_150]), None, "another cause");
-        assert_eq!(recovery(&[1_100, 1_150]), Some((5.0, false)));
-        assert_eq!(recovery(&(1_100..1_200).collect::<Vec<_>>()), Some((500.0, true)));
+        assert_eq!(recovery(&[1_100, 1_150]), Some((5, false)));
+        assert_eq!(recovery(&(1_100..1_200).collect::<Vec<_>>()), Some((500, true)));
     }
 
     /// A second of idle probes and five of loaded ones, a probe every 5 ms.
@@ -528,10 +486,12 @@ mod tests {
         assert_eq!((grade(&delays), grade(&drops)), (Some(Grade::A), Some(Grade::C)));
         // The table of the answered probes has no trace of it but the loss.
         let load = drops.finding.headline(Phase::Load).unwrap();
-        assert_eq!((load.p99_ms, load.of_sent_ms[&Quantile::P99]), (Some(12.0), None));
-        assert_eq!(load.of_sent_ms[&Quantile::P95], Some(12.0));
-        assert!(!load.of_sent_ms.contains_key(&Quantile::P999), "of 970 samples: {load:?}");
-        assert!(delays.finding.headline(Phase::Load).unwrap().of_sent_ms.is_empty());
+        let answered = Judged::Answered(12 * MS as i64);
+        assert_eq!(load.told_ns(Quantile::P99), answered.answered_ns());
+        let quantiles = [Quantile::P99, Quantile::P95, Quantile::P999];
+        let judged = quantiles.map(|it| load.judged(it));
+        assert_eq!(judged, [Some(Judged::Lost), Some(answered), None], "p99.9 of 970 samples");
+        assert!(delays.finding.headline(Phase::Load).unwrap().of_sent_ns.is_empty());
         let p99 = |step: &Step| {
             let all = followed(&step.outcome.trial).into_iter();
             all.filter(|(it, _)| *it == Followed::LoadP99).map(|(_, ms)| ms).collect::<Vec<_>>()
@@ -556,7 +516,8 @@ mod tests {
         }
         let few = found(measured(|number| (number < 699).then_some(12)));
         let load = few.finding.headline(Phase::Load).unwrap();
-        assert_eq!((load.p99_ms, load.p95_ms), (None, Some(12.0)), "499 answers tell no p99");
+        let told = [Quantile::P99, Quantile::P95].map(|it| load.told_ns(it));
+        assert_eq!(told, [None, Some(12 * MS as i64)], "499 answers tell no p99");
     }
 
     #[test]
@@ -691,25 +652,5 @@ mod tests {
         assert!(!is(&udp, 1_000, 1_000, Direction::Down), "nothing loaded that way");
         let tcp = Transport::Tcp { congestion_control: "cubic".to_owned() };
         assert!(!is(&tcp, 1_000, 1_000, Direction::Up));
-    }
-
-    #[test]
-    fn high_quantiles_need_many_samples() {
-        let of = |count| {
-            let distribution = Distribution { count, p99_ns: 7_000_000, ..Default::default() };
-            let window = PhaseWindow { phase: Phase::Load, start_ns: 0, end_ns: 5_000_000_000 };
-            let summary = LatencySummary {
-                probe: "probe".to_owned(),
-                window,
-                sent: count,
-                distribution: Some(distribution),
-                ..LatencySummary::default()
-            };
-            round_trips(&[summary]).remove(0)
-        };
-        assert_eq!((of(499).p99_ms, of(500).p99_ms), (None, Some(7.0)));
-        assert_eq!((of(99).p95_ms, of(100).p95_ms.is_some()), (None, true));
-        assert_eq!((of(49).p90_ms, of(50).p90_ms.is_some()), (None, true));
-        assert_eq!((of(4_999).p999_ms, of(5_000).p999_ms.is_some()), (None, true));
     }
 }

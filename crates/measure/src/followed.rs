@@ -2,9 +2,7 @@
 
 use underload_record::history::Followed;
 use underload_record::judgement::LoadedStep;
-use underload_record::schema::{
-    Judged, LatencyMeasure, LatencySummary, Phase, Quantile, TrialRecord,
-};
+use underload_record::schema::{Judged, LatencySummary, Phase, Quantile, TrialRecord};
 
 /// Value of a percentile that falls on a lost probe: a probe is lost after this time.
 const LOST_MS: f64 = 2_000.0;
@@ -12,13 +10,7 @@ const LOST_MS: f64 = 2_000.0;
 /// Returns the numbers of a trial in the units of [`Followed`]. Percentiles are of all probes sent;
 /// one that falls on a lost probe counts as two seconds.
 pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
-    let headline = |phase: Phase| {
-        let is = |it: &&LatencySummary| {
-            it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.window.phase == phase
-        };
-        trial.latencies.iter().find(is)
-    };
-    let (idle, load) = (headline(Phase::Idle), headline(Phase::Load));
+    let (idle, load) = (trial.headline(Phase::Idle), trial.headline(Phase::Load));
     let ms = |found: Option<&LatencySummary>, quantile| match found?.judged(quantile)? {
         Judged::Answered(ns) => Some(ns as f64 / 1e6),
         Judged::Lost => Some(LOST_MS),
@@ -54,5 +46,5 @@ fn inside_p99_ms(trial: &TrialRecord) -> Option<f64> {
 /// no probes and reports no 99th percentile. `None` for any other trial.
 fn of_foreign(trial: &TrialRecord) -> Option<f64> {
     let foreign = trial.finding.as_ref()?.foreign.as_ref()?;
-    foreign.loaded.first().map(|readings| readings.p50_ms)
+    foreign.loaded.first().map(|readings| readings.distribution.p50_ns as f64 / 1e6)
 }

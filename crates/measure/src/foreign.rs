@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use underload_record::schema::{
-    Direction, Finding, FlowDirection, FlowRecord, ForeignTest, InsideReadings, Metric, Phase,
+    Direction, Finding, FlowDirection, FlowRecord, ForeignTest, InsideLatency, Metric, Phase,
     PhaseWindow, Rpm, Series, SeriesPoint, Timeliness, TrialRecord, Validity, ValidityLimits,
 };
 
@@ -30,7 +30,7 @@ pub struct ForeignLoad {
     pub readings: Vec<(Duration, f64)>,
     pub metrics: Vec<Metric>,
     /// Round trips on the loading connections under load; `None` if the test reports none.
-    pub inside: Option<InsideReadings>,
+    pub inside: Option<InsideLatency>,
     /// Reasons why the step is invalid; empty if it is valid.
     pub incomplete: Vec<String>,
     /// Name and latency readings of the test, recorded instead of probe results.
@@ -126,7 +126,7 @@ fn ns(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use underload_record::judgement::LoadedStep;
-    use underload_record::schema::{Readings, Vantage};
+    use underload_record::schema::{Distribution, Readings, Vantage};
 
     use super::*;
 
@@ -134,8 +134,12 @@ mod tests {
     fn a_step_has_only_reported_numbers() {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
-            smallest_ms: Some(20.0),
-            loaded: Readings::new("readings", Vantage::Inside, [40.0]).into_iter().collect(),
+            smallest_ns: Some(20_000_000),
+            loaded: vec![Readings {
+                of: "readings".to_owned(),
+                vantage: Vantage::Inside,
+                distribution: Distribution { count: 1, p50_ns: 40_000_000, ..<_>::default() },
+            }],
             told: Vec::new(),
             cannot_tell: "much".to_owned(),
         };
@@ -157,7 +161,7 @@ mod tests {
         };
         let Step { outcome: kept, finding } = told.step(0);
         assert!(kept.samples.is_empty() && kept.trial.latencies.is_empty());
-        assert!(finding.markings.is_empty() && finding.clock_offset_ms.is_none());
+        assert!(finding.markings.is_empty() && finding.clock_offset_ns.is_none());
         assert_eq!(LoadedStep::from(&finding).judge().worst(), None);
         assert_eq!(kept.trial.flows[0].goodput_down_bit_per_s, Some(8_000_000));
         assert_eq!(kept.trial.flows[0].goodput_up_bit_per_s, None);

@@ -6,7 +6,9 @@ use underload_probe::control::SessionNews;
 use underload_probe::load::{FlowLog, TcpInfo, TcpSample};
 use underload_probe::measure::{MeasurementConfig, MeasurementResult, RampEnd};
 use underload_probe::preset::Step;
-use underload_record::schema::{Distribution, FlowRecord, Phase, PhaseWindow, Sample, Timeliness};
+use underload_record::schema::{
+    Distribution, FlowRecord, Phase, PhaseWindow, Quantile, Sample, Timeliness,
+};
 
 /// A change of [`plain`]; p50, p90, p99, maximum (ms) and loss (%) under load; p50 idle (ms),
 /// goodput down and up (Mbit/s), buffer (KiB) and RPM; and why the result is invalid.
@@ -108,10 +110,15 @@ fn numbers_equal_those_of_the_code_that_this_crate_replaced() {
         let preset = Step { name, label, config };
         let it = step(&preset, measured, None, &SessionNews::default()).finding;
         let found = it.headline(Phase::Load);
-        let found =
-            found.map(|it| [it.p50_ms, it.p90_ms, it.p99_ms, it.max_ms, Some(it.lost_percent)]);
+        let found = found.map(|it| {
+            let ms = |quantile| it.told_ns(quantile).map(|ns| ns as f64 / 1e6);
+            let [p50, p90, p99, max] =
+                [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max].map(ms);
+            [p50, p90, p99, max, Some(it.lost_percent())]
+        });
         assert_eq!(found.map(words).unwrap_or_default(), load, "case {number}");
-        let idle_ms = it.headline(Phase::Idle).and_then(|it| it.p50_ms);
+        let idle_ns = it.headline(Phase::Idle).and_then(|it| it.told_ns(Quantile::P50));
+        let idle_ms = idle_ns.map(|ns| ns as f64 / 1e6);
         let (down, up, rpm) = (it.goodput_down_mbit_s, it.goodput_up_mbit_s, it.rpm);
         let rpm = rpm.map(|rpm| rpm.draft_09);
         assert_eq!(words([idle_ms, down, up, it.buffer_kib, rpm]), rates, "case {number}");

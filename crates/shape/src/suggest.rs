@@ -74,7 +74,7 @@ impl Reading {
         let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(judged.beside);
         let (mbit, beside) = goodput.ok_or(Unreadable::Unanswered { step })?;
         let goodput = Rate::from_bits_per_second((mbit * 1e6) as u64);
-        let is_lost = loaded.beside.is_some_and(|high| high.ms.is_none());
+        let is_lost = loaded.beside.is_some_and(|high| high.ns.is_none());
         Ok(Self {
             goodput,
             beside_ms: if is_lost { f64::INFINITY } else { beside.ms() },

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use underload_probe::endpoint::RecentLatency;
 use underload_probe::measure::Progress;
 use underload_probe::preset::Step;
-use underload_record::schema::{ClassLatency, Finding, Phase, Quantile};
+use underload_record::schema::{Finding, LatencyMeasure, LatencySummary, Phase, Quantile};
 use underload_terminal::console::note;
 
 use crate::present::print_line;
@@ -118,7 +118,8 @@ impl underload_line::Progress for View {
         if !self.bar.is_hidden() {
             lines.push(self.title.clone());
         }
-        lines.extend(finding.latencies.iter().map(line));
+        let is_round_trip = |it: &&LatencySummary| it.measure == LatencyMeasure::RoundTrip;
+        lines.extend(finding.latencies.iter().filter(is_round_trip).map(line));
         let verdict = if finding.uncertain { "UNCERTAIN" } else { "INVALID" };
         let reasons = finding.invalid_because.iter();
         lines.extend(reasons.map(|reason| format!("  {verdict}: {reason}")));
@@ -137,20 +138,19 @@ fn seconds(value: f64) -> String {
     if (value - value.round()).abs() < 0.05 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
-fn line(latency: &ClassLatency) -> String {
-    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
-    let ClassLatency { probe, phase, sent, lost_percent, p50_ms, p90_ms, p99_ms, max_ms, .. } =
-        latency;
-    let high = match latency.highest_ms() {
-        Some((high @ Quantile::P95, value)) => format!("{} {value:.2}", high.name()),
-        _ => format!("p99 {}", ms(*p99_ms)),
+fn line(latency: &LatencySummary) -> String {
+    let ms = |quantile| {
+        let ns = latency.told_ns(quantile);
+        ns.map_or("-".to_owned(), |ns| format!("{:.2}", ns as f64 / 1e6))
     };
+    let is_p95 = |(quantile, _): &(Quantile, i64)| *quantile == Quantile::P95;
+    let high = latency.highest_answered().filter(is_p95).map_or(Quantile::P99, |it| it.0);
+    let [p50, p90, highest, max] = [Quantile::P50, Quantile::P90, high, Quantile::Max].map(ms);
+    let LatencySummary { probe, window, sent, .. } = latency;
+    let (phase, high, lost) = (window.phase, high.name(), latency.lost_percent());
     format!(
-        "  {phase:<5} {probe:<NAME_COLUMNS$} p50 {} p90 {} {high} max {} ms, {sent} probes, \
-         {lost_percent:.1} % lost",
-        ms(*p50_ms),
-        ms(*p90_ms),
-        ms(*max_ms)
+        "  {phase:<5} {probe:<NAME_COLUMNS$} p50 {p50} p90 {p90} {high} {highest} max {max} ms, \
+         {sent} probes, {lost:.1} % lost"
     )
 }
 

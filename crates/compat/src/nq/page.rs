@@ -212,7 +212,9 @@ mod tests {
     use proptest::option;
     use proptest::prelude::*;
     use underload_record::judgement::judge_findings;
-    use underload_record::schema::{ClassLatency, Finding, InsideReadings, Phase, Quantile};
+    use underload_record::schema::{
+        Distribution, Finding, InsideLatency, LatencySummary, Phase, PhaseWindow, Quantile,
+    };
 
     use super::*;
 
@@ -226,44 +228,38 @@ mod tests {
 
     /// A step down as the program finds it, and as the page posts it.
     fn found_and_posted(
-        (idle_ms, sent_ms, answered_ms, inside_ms): (f64, Option<f64>, f64, Option<f64>),
-        (lost_percent, mbit_s, is_held_back): (f64, f64, bool),
+        (idle_ns, sent_ns, answered_ns, inside_ns): (i64, Option<i64>, i64, Option<i64>),
+        (lost, mbit_s, is_held_back): (u64, f64, bool),
     ) -> (Finding, serde_json::Value) {
-        let latency = |phase, p50_ms, p99_ms| ClassLatency {
+        let of = |p50_ns, p99_ns| Distribution { count: 700, p50_ns, p99_ns, ..<_>::default() };
+        let latency = |phase, lost, distribution| LatencySummary {
             probe: "probe".to_owned(),
-            phase,
-            closed_loop: false,
-            window_s: 7.0,
+            window: PhaseWindow { phase, start_ns: 0, end_ns: 7_000_000_000 },
             sent: 700,
-            lost_percent,
-            p50_ms,
-            p90_ms: None,
-            p95_ms: None,
-            p99_ms,
-            p999_ms: None,
-            max_ms: None,
-            of_sent_ms: [(Quantile::P99, sent_ms)].into(),
-            up_variation_ms: None,
-            down_variation_ms: None,
+            lost,
+            distribution: Some(distribution),
+            of_sent_ns: [(Quantile::P99, sent_ns)].into(),
+            ..LatencySummary::default()
         };
-        let inside = |p99_ms| InsideReadings { p99_ms: Some(p99_ms), ..InsideReadings::default() };
+        let inside =
+            |p99_ns| InsideLatency { distribution: of(0, p99_ns), ..InsideLatency::default() };
         let finding = Finding {
             step: "down".to_owned(),
             valid: true,
             latencies: vec![
-                latency(Phase::Idle, Some(idle_ms), None),
-                latency(Phase::Load, None, Some(answered_ms)),
+                latency(Phase::Idle, 0, of(idle_ns, 0)),
+                latency(Phase::Load, lost, of(0, answered_ns)),
             ],
-            inside: inside_ms.map(inside).into_iter().collect(),
+            inside: inside_ns.map(inside).into_iter().collect(),
             goodput_down_mbit_s: Some(mbit_s),
             throttled_down: is_held_back,
             ..Finding::default()
         };
-        let p99 = |ms: Option<f64>| serde_json::json!({ "quantile": "p99", "ms": ms });
+        let p99 = |ns: Option<i64>| serde_json::json!({ "quantile": "p99", "ns": ns });
         let posted = serde_json::json!({
-            "step": "down", "valid": true, "loaded": true, "idle_p50_ms": idle_ms,
-            "beside": p99(sent_ms), "answered": p99(Some(answered_ms)),
-            "inside": inside_ms.map(|ms| p99(Some(ms))), "lost_percent": lost_percent,
+            "step": "down", "valid": true, "loaded": true, "idle_p50_ns": idle_ns,
+            "beside": p99(sent_ns), "answered": p99(Some(answered_ns)),
+            "inside": inside_ns.map(|ns| p99(Some(ns))), "lost_percent": lost as f64 * 100.0 / 700.0,
             "mbit_s": { "up": null, "down": mbit_s },
             "held_back": { "up": false, "down": is_held_back },
         });
@@ -275,14 +271,14 @@ mod tests {
 
         #[test]
         fn the_page_and_the_program_judge_a_result_alike(
-            idle_ms in 0.1..300.0_f64,
-            sent_ms in option::of(0.1..3_000.0_f64),
-            answered_ms in 0.1..3_000.0_f64,
-            inside_ms in option::of(0.1..3_000.0_f64),
-            rest in (0.0..20.0_f64, 0.1..1_000.0_f64, any::<bool>()),
+            idle_ns in 100_000..300_000_000_i64,
+            sent_ns in option::of(100_000..3_000_000_000_i64),
+            answered_ns in 100_000..3_000_000_000_i64,
+            inside_ns in option::of(100_000..3_000_000_000_i64),
+            rest in (0..140_u64, 0.1..1_000.0_f64, any::<bool>()),
         ) {
             let (finding, posted) =
-                found_and_posted((idle_ms, sent_ms, answered_ms, inside_ms), rest);
+                found_and_posted((idle_ns, sent_ns, answered_ns, inside_ns), rest);
             let body = serde_json::to_vec(&[[posted]]).unwrap();
             let answer = judgements(&body, |_| Sentences::default()).unwrap();
             let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();

@@ -23,13 +23,14 @@ function gradable(rows) {
 // The rows under load as the server judges them (`LoadedStep` of the program).
 function steps(rows) {
   const idle = idleOf(rows);
-  const percentile = (quantile, ms) => ({ quantile, ms: Number.isFinite(ms) ? ms : null });
+  const inNs = (ms) => (Number.isFinite(ms) ? Math.round(ms * 1e6) : null);
+  const percentile = (quantile, ms) => ({ quantile, ns: inNs(ms) });
   const here = (row, value) => ({ up: null, down: null, [row.phase]: value });
   return gradable(rows).map((row) => {
     const inside = row.inside && highest(row.inside);
     const answered = highest(row);
     return {
-      step: row.phase, valid: true, loaded: true, idle_p50_ms: idle,
+      step: row.phase, valid: true, loaded: true, idle_p50_ns: inNs(idle),
       beside: percentile(row.of_sent.quantile, row.of_sent.ms),
       answered: answered ? percentile(answered, row[answered]) : null,
       inside: inside ? percentile(inside, row.inside[inside]) : null,

@@ -12,7 +12,10 @@ use underload_compat::ndt7::{
 use underload_compat::nq::NqTrust;
 use underload_measure::ForeignLoad;
 use underload_probe::control::in_full;
-use underload_record::schema::{Direction, ForeignTest, InsideReadings, Metric, Readings, Vantage};
+use underload_record::schema::{
+    Direction, Distribution, ForeignTest, InsideLatency, Metric, Readings, Vantage,
+};
+use underload_record::stats::distribution;
 use underload_record::text::plain_text;
 
 use super::{Server, ServerResult, m_lab, server_trust};
@@ -157,22 +160,20 @@ impl Server for Ndt7 {
     }
 }
 
-/// Returns the readings under load, ms.
-fn loaded(result: &Ndt7Result) -> Option<Readings> {
-    let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
-    Readings::new(INSIDE, Vantage::Inside, in_ms)
+/// Returns the readings under load; `None` without any.
+fn loaded(result: &Ndt7Result) -> Option<Distribution> {
+    let usable = result.loaded_rtt_us().into_iter().filter(|us| us.is_finite() && *us > 0.0);
+    distribution(&mut usable.map(nanos).collect::<Vec<u64>>())
 }
 
-/// Returns the readings under load as round trips inside the load.
-fn inside(direction: Direction, result: &Ndt7Result) -> Option<InsideReadings> {
-    let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
-    InsideReadings::of_ms(direction, INSIDE, in_ms, Some(smallest_ms(result)))
+/// Returns the smallest round trip of the connection, including the TCP handshake, ns.
+fn smallest_ns(result: &Ndt7Result) -> u64 {
+    let handshake_us = result.handshake.as_secs_f64() * 1e6;
+    nanos(result.rtt_min_us.map_or(handshake_us, |us| handshake_us.min(us)))
 }
 
-/// Returns the smallest round trip of the connection, including the TCP handshake, ms.
-fn smallest_ms(result: &Ndt7Result) -> f64 {
-    let handshake = result.handshake.as_secs_f64() * 1e3;
-    result.rtt_min_us.map_or(handshake, |us| handshake.min(us / 1e3))
+fn nanos(us: f64) -> u64 {
+    (us * 1e3).round() as u64
 }
 
 /// Converts a result to a step.
@@ -205,6 +206,11 @@ fn foreign_load(direction: Direction, result: &Ndt7Result, server: Option<String
         metric("sent_again", "%", result.sent_again_percent),
         metric("tcp_handshake", "ms", Some(result.handshake.as_secs_f64() * 1e3)),
     ];
+    let (loaded, smallest_ns) = (loaded(result), Some(smallest_ns(result)));
+    let inside =
+        |distribution| InsideLatency { direction, connections: 1, smallest_ns, distribution };
+    let readings =
+        |distribution| Readings { of: INSIDE.to_owned(), vantage: Vantage::Inside, distribution };
     let broken = (result.end == End::Broken)
         .then(|| format!("the connection broke after {:.1} s", result.elapsed.as_secs_f64()));
     ForeignLoad {
@@ -217,12 +223,12 @@ fn foreign_load(direction: Direction, result: &Ndt7Result, server: Option<String
         moved: result.moved.clone(),
         readings: result.readings.clone(),
         metrics: metrics.into_iter().flatten().collect(),
-        inside: inside(direction, result),
+        inside: loaded.map(inside),
         incomplete: broken.into_iter().collect(),
         foreign: ForeignTest {
             test: Ndt7::TEST.to_owned(),
-            smallest_ms: Some(smallest_ms(result)),
-            loaded: loaded(result).into_iter().collect(),
+            smallest_ns,
+            loaded: loaded.map(readings).into_iter().collect(),
             told: remarks,
             cannot_tell: CANNOT_TELL.to_owned(),
         },
@@ -237,11 +243,11 @@ fn as_json(direction: Direction, result: &Ndt7Result) -> Value {
         "elapsed_s": result.elapsed.as_secs_f64(),
         "goodput_bit_per_s": result.goodput_bit_per_s,
         "settled_bit_per_s": result.settled_bit_per_s,
-        "round_trip_smallest_ms": smallest_ms(result),
-        "round_trip_loaded_p50_ms": loaded.as_ref().map(|it| it.p50_ms),
-        "round_trip_loaded_max_ms": loaded.as_ref().map(|it| it.max_ms),
-        "round_trip_readings": loaded.as_ref().map_or(0, |it| it.count),
-        "tcp_handshake_ms": result.handshake.as_secs_f64() * 1e3,
+        "round_trip_smallest_ns": smallest_ns(result),
+        "round_trip_loaded_p50_ns": loaded.map(|it| it.p50_ns),
+        "round_trip_loaded_max_ns": loaded.map(|it| it.max_ns),
+        "round_trip_readings": loaded.map_or(0, |it| it.count),
+        "tcp_handshake_ns": result.handshake.as_nanos() as u64,
         "sent_again_percent": result.sent_again_percent,
         "server_goodput_bit_per_s": result.server.map(|it| it.goodput_bit_per_s),
         "server_elapsed_s": result.server.map(|it| it.elapsed_s),

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use underload_compat::nq::{INTERVALS, NqClient, NqError, NqOptions, NqResult, NqTarget};
 use underload_measure::ForeignLoad;
 use underload_record::schema::{
-    Direction, ForeignTest, InsideReadings, Metric, Readings, Rpm, Vantage,
+    Direction, ForeignTest, InsideLatency, Metric, Readings, Rpm, Vantage,
 };
+use underload_record::stats::distribution;
 
 use super::{Server, ServerResult, server_trust};
 use crate::{LineError, Progress, Request};
@@ -90,16 +91,21 @@ fn foreign_load(
     interval: Duration,
     congestion_control: Option<String>,
 ) -> ForeignLoad {
-    let ms = |ns: &[u64]| -> Vec<f64> { ns.iter().map(|ns| *ns as f64 / 1e6).collect() };
     let probes = &result.round_trips;
-    let readings = |(of, vantage, ns): (&str, Vantage, &[u64])| Readings::new(of, vantage, ms(ns));
+    let readings = |(of, vantage, ns): (&str, Vantage, &[u64])| {
+        let distribution = distribution(&mut ns.to_vec())?;
+        Some(Readings { of: of.to_owned(), vantage, distribution })
+    };
     let loaded = [
         ("handshakes of fresh connections", Vantage::Beside, &probes.foreign_tcp_ns[..]),
         ("exchanges on fresh connections", Vantage::Beside, &probes.foreign_http_ns),
         (INSIDE, Vantage::Inside, &probes.loaded_http_ns),
     ]
     .map(readings);
-    let inside = InsideReadings::of_ms(direction, INSIDE, ms(&probes.loaded_http_ns), None);
+    let inside = distribution(&mut probes.loaded_http_ns.clone()).map(|distribution| {
+        let connections = u32::try_from(result.connections).unwrap_or(u32::MAX);
+        InsideLatency { direction, connections, smallest_ns: None, distribution }
+    });
     let mut remarks = vec![format!(
         "{} connections in {} intervals, {} probes failed, confidence {}",
         result.connections,
@@ -139,7 +145,7 @@ fn foreign_load(
         incomplete: Vec::new(),
         foreign: ForeignTest {
             test: Responsiveness::TEST.to_owned(),
-            smallest_ms: None,
+            smallest_ns: None,
             loaded: loaded.into_iter().flatten().collect(),
             told: remarks,
             cannot_tell: CANNOT_TELL.to_owned(),

@@ -332,7 +332,7 @@ impl Course {
             distance: hop.distance,
             sent: self.sent_under_load as u64,
             answered: self.answered_under_load as u64,
-            idle_ms: self.idle_ms,
+            idle_ns: self.idle_ms.map(|ms| (ms * 1e6).round() as i64),
             unused_because,
         }
     }

@@ -14,8 +14,8 @@ pub use uses::{Stream, Suitability, Use, UseJudgement};
 
 use crate::quality::{StepConditions, application_scores};
 use crate::schema::{
-    ClassLatency, Direction, Finding, InsideReadings, PathSegment, PerDirection, Phase,
-    QualityOfOutcome, Quantile, Recovery, Vantage,
+    Direction, Finding, Judged, LatencySummary, PathSegment, PerDirection, Phase, QualityOfOutcome,
+    Quantile, Recovery, Vantage,
 };
 
 /// Share of the line's rate at which a router should send, so that the queue is the router's.
@@ -58,7 +58,7 @@ pub struct StepJudgement {
     /// The packets whose delay a user notices first: those beside the load, unless the grade inside it
     /// is worse.
     pub noticed: Option<Vantage>,
-    pub idle_ms: Option<f64>,
+    pub idle_ns: Option<i64>,
     /// Delay that the load adds to packets beside it, of the answered ones if the percentile of all is
     /// lost.
     pub beside: Option<AddedDelay>,
@@ -83,7 +83,7 @@ pub struct StepJudgement {
 pub struct AddedDelay {
     pub quantile: Quantile,
     /// `None` if next to no packet came back.
-    pub added_ms: Option<f64>,
+    pub added_ns: Option<i64>,
     pub grade: Grade,
 }
 
@@ -115,7 +115,7 @@ pub struct LoadedStep {
     pub valid: bool,
     /// Whether the step has a phase under load.
     pub loaded: bool,
-    pub idle_p50_ms: Option<f64>,
+    pub idle_p50_ns: Option<i64>,
     /// Highest known percentile of all probes sent under load.
     pub beside: Option<HighPercentile>,
     /// Highest known percentile of the answered probes, which counts if that of all is lost.
@@ -139,26 +139,28 @@ pub struct LoadedStep {
 pub struct HighPercentile {
     pub quantile: Quantile,
     /// `None` if the percentile falls on a lost packet.
-    pub ms: Option<f64>,
+    pub ns: Option<i64>,
 }
 
 impl From<&Finding> for LoadedStep {
     fn from(finding: &Finding) -> Self {
         let load = finding.headline(Phase::Load);
-        let inside = finding.worst_inside().and_then(InsideReadings::highest_ms);
-        let percentile = |(quantile, ms): (Quantile, f64)| HighPercentile {
+        let inside = finding.worst_inside().and_then(|it| it.distribution.highest_above_median());
+        let answered = |(quantile, ns)| HighPercentile { quantile, ns: Some(ns) };
+        let of_sent = |(quantile, judged): (Quantile, Judged)| HighPercentile {
             quantile,
-            ms: ms.is_finite().then_some(ms),
+            ns: judged.answered_ns(),
         };
+        let idle = finding.headline(Phase::Idle).and_then(|idle| idle.distribution);
         Self {
             step: finding.step.clone(),
             valid: finding.valid,
             loaded: load.is_some(),
-            idle_p50_ms: finding.headline(Phase::Idle).and_then(|idle| idle.p50_ms),
-            beside: load.and_then(ClassLatency::judged_ms).map(percentile),
-            answered: load.and_then(ClassLatency::highest_ms).map(percentile),
-            inside: inside.map(percentile),
-            lost_percent: load.map_or(0.0, |load| load.lost_percent),
+            idle_p50_ns: idle.map(|idle| idle.p50_ns),
+            beside: load.and_then(LatencySummary::highest_judged).map(of_sent),
+            answered: load.and_then(LatencySummary::highest_answered).map(answered),
+            inside: inside.map(answered),
+            lost_percent: load.map_or(0.0, LatencySummary::lost_percent),
             mbit_s: PerDirection::new(finding.goodput_up_mbit_s, finding.goodput_down_mbit_s),
             held_back: PerDirection::new(finding.is_held_back_up(), finding.is_held_back_down()),
             segment: finding.location.as_ref().and_then(|location| location.verdict),
@@ -172,29 +174,27 @@ impl LoadedStep {
         self.held_back.up || self.held_back.down
     }
 
-    /// Returns the delay of the load at `high`, ms; infinite if it is lost, `None` if it is unknown or
-    /// the step is not valid.
-    fn high_ms(&self, high: Option<HighPercentile>) -> Option<f64> {
-        high.filter(|_| self.valid).map(|high| high.ms.unwrap_or(f64::INFINITY))
+    /// Returns the percentile; `None` if it is unknown or the step is not valid.
+    fn believed(&self, high: Option<HighPercentile>) -> Option<HighPercentile> {
+        high.filter(|_| self.valid)
     }
 
     /// Returns the percentile of the probes by which the delay beside the load is judged.
     fn answered_beside(&self) -> Option<HighPercentile> {
         let sent = self.beside?;
-        if sent.ms.is_some() { Some(sent) } else { self.answered.or(Some(sent)) }
+        if sent.ns.is_some() { Some(sent) } else { self.answered.or(Some(sent)) }
     }
 
     fn added(&self, high: Option<HighPercentile>) -> Option<AddedDelay> {
-        let quantile = high?.quantile;
-        let added_ms = self.high_ms(high)? - self.idle_p50_ms?;
-        let grade = Band::of_delay(added_ms).grade;
-        Some(AddedDelay { quantile, added_ms: added_ms.is_finite().then_some(added_ms), grade })
+        let (HighPercentile { quantile, ns }, idle_ns) = (self.believed(high)?, self.idle_p50_ns?);
+        let added_ns = ns.map(|ns| ns.saturating_sub(idle_ns));
+        Some(AddedDelay { quantile, added_ns, grade: Band::of_delay(ms(added_ns)).grade })
     }
 
     fn quality(&self) -> Vec<QualityOfOutcome> {
         let p99 = |high: Option<HighPercentile>| {
             let is_p99 = |high: &HighPercentile| high.quantile == Quantile::P99;
-            high.filter(is_p99).map(|high| high.ms.unwrap_or(f64::INFINITY))
+            high.filter(is_p99).map(|high| ms(high.ns))
         };
         let rate = |direction| Some((self.mbit_s[direction]?, self.held_back[direction]));
         if self.beside.is_none() && self.inside.is_none() {
@@ -228,7 +228,7 @@ impl LoadedStep {
             by_loss: worst.is_some_and(|worst| by_loss > worst.grade),
             vantage,
             noticed: if is_beside_as_bad { Some(Vantage::Beside) } else { vantage },
-            idle_ms: self.idle_p50_ms,
+            idle_ns: self.idle_p50_ns,
             beside,
             inside,
             void: !self.valid && self.loaded,
@@ -241,10 +241,15 @@ impl LoadedStep {
     }
 }
 
+/// Converts to ms; infinite for a lost packet.
+fn ms(ns: Option<i64>) -> f64 {
+    ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e6)
+}
+
 impl AddedDelay {
     /// Returns the added delay, ms; infinite if the percentile falls on a lost packet.
     pub fn ms(&self) -> f64 {
-        self.added_ms.unwrap_or(f64::INFINITY)
+        ms(self.added_ns)
     }
 }
 

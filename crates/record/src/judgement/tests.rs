@@ -4,26 +4,28 @@ use proptest::prelude::*;
 
 use super::*;
 
+const MS: i64 = 1_000_000;
+
 fn percentile() -> impl Strategy<Value = Option<HighPercentile>> {
     let quantile = prop_oneof![Just(Quantile::P90), Just(Quantile::P95), Just(Quantile::P99)];
-    let ms = prop_oneof![1 => Just(None), 9 => (0.1..3_000.0_f64).prop_map(Some)];
+    let ns = prop_oneof![1 => Just(None), 9 => (MS / 10..3_000 * MS).prop_map(Some)];
     proptest::option::weighted(
         0.9,
-        (quantile, ms).prop_map(|(quantile, ms)| HighPercentile { quantile, ms }),
+        (quantile, ns).prop_map(|(quantile, ns)| HighPercentile { quantile, ns }),
     )
 }
 
 fn step(name: &'static str) -> impl Strategy<Value = LoadedStep> {
     let rate = || proptest::option::of(0.1..1_000.0_f64);
     (
-        (any::<bool>(), proptest::option::weighted(0.9, 0.1..300.0_f64)),
+        (any::<bool>(), proptest::option::weighted(0.9, MS / 10..300 * MS)),
         (percentile(), percentile(), percentile(), 0.0..20.0_f64),
         (rate(), rate(), any::<bool>(), any::<bool>()),
         proptest::option::of((0..PathSegment::ALL.len()).prop_map(|it| PathSegment::ALL[it])),
     )
         .prop_map(
             move |(
-                (valid, idle_p50_ms),
+                (valid, idle_p50_ns),
                 (beside, answered, inside, lost_percent),
                 rates,
                 segment,
@@ -32,7 +34,7 @@ fn step(name: &'static str) -> impl Strategy<Value = LoadedStep> {
                     step: name.to_owned(),
                     valid,
                     loaded: true,
-                    idle_p50_ms,
+                    idle_p50_ns,
                     beside,
                     answered,
                     inside,
@@ -62,24 +64,24 @@ fn steps_with_equal_names_are_distinguished() {
         step: "up".to_owned(),
         valid: true,
         loaded: true,
-        idle_p50_ms: Some(10.0),
-        beside: Some(HighPercentile { quantile: Quantile::P99, ms: Some(ms) }),
+        idle_p50_ns: Some(10 * MS),
+        beside: Some(HighPercentile { quantile: Quantile::P99, ns: Some(ms * MS) }),
         ..LoadedStep::default()
     };
-    let judgement = judge(&[step(12.0), step(900.0)]);
+    let judgement = judge(&[step(12), step(900)]);
     assert_eq!(judgement.grade, Some(Grade::F));
     assert_eq!(judgement.worst().and_then(StepJudgement::worst_ms), Some(890.0));
 }
 
 /// A step of 40 Mbit/s down with these 99th percentiles, ms.
-fn loaded(beside_ms: Option<f64>, inside_ms: Option<f64>) -> LoadedStep {
-    let p99 =
-        |ms: Option<f64>| ms.map(|ms| HighPercentile { quantile: Quantile::P99, ms: Some(ms) });
+fn loaded(beside_ms: Option<i64>, inside_ms: Option<i64>) -> LoadedStep {
+    let of_ms = |ms| HighPercentile { quantile: Quantile::P99, ns: Some(ms * MS) };
+    let p99 = |ms: Option<i64>| ms.map(of_ms);
     LoadedStep {
         step: "down".to_owned(),
         valid: true,
         loaded: true,
-        idle_p50_ms: Some(20.0),
+        idle_p50_ns: Some(20 * MS),
         beside: p99(beside_ms),
         inside: p99(inside_ms),
         mbit_s: PerDirection::new(None, Some(40.0)),
@@ -97,12 +99,12 @@ fn a_page_is_scored_inside_the_load_and_a_call_beside_it() {
         [("call", call), ("game", game), ("web page", page)]
             .map(|(name, score): (&str, f64)| (name.to_owned(), score))
     };
-    assert_eq!(scores(&loaded(Some(250.0), Some(250.0))), of(90.0, 50.0, 75.0));
-    assert_eq!(scores(&loaded(Some(20.0), Some(400.0))), of(100.0, 100.0, 0.0));
+    assert_eq!(scores(&loaded(Some(250), Some(250))), of(90.0, 50.0, 75.0));
+    assert_eq!(scores(&loaded(Some(20), Some(400))), of(100.0, 100.0, 0.0));
     let lossy = LoadedStep {
         lost_percent: 2.0,
-        beside: Some(HighPercentile { quantile: Quantile::P99, ms: None }),
-        ..loaded(None, Some(20.0))
+        beside: Some(HighPercentile { quantile: Quantile::P99, ns: None }),
+        ..loaded(None, Some(20))
     };
     assert_eq!(scores(&lossy), of(0.0, 0.0, 50.0), "a lost probe is at the 99th percentile");
 }
@@ -110,7 +112,7 @@ fn a_page_is_scored_inside_the_load_and_a_call_beside_it() {
 #[test]
 fn applications_without_measured_conditions_have_no_score() {
     assert!(scores(&loaded(None, None)).is_empty());
-    let mut slow = loaded(Some(20.0), Some(20.0));
+    let mut slow = loaded(Some(20), Some(20));
     slow.mbit_s.down = Some(0.5);
     assert_eq!(scores(&slow)[2].1.to_bits(), 0.0_f64.to_bits(), "too slow for a page");
     slow.held_back.down = true;
@@ -127,9 +129,10 @@ proptest! {
         let judgement = judge(&steps);
         let added = |step: &LoadedStep, high: Option<HighPercentile>| {
             let high = high.filter(|_| step.valid)?;
-            Some(high.ms.unwrap_or(f64::INFINITY) - step.idle_p50_ms?)
+            let idle_ns = step.idle_p50_ns?;
+            Some(high.ns.map_or(f64::INFINITY, |ns| (ns - idle_ns) as f64 / 1e6))
         };
-        let beside = |step: &LoadedStep| match (step.beside?.ms, step.answered) {
+        let beside = |step: &LoadedStep| match (step.beside?.ns, step.answered) {
             (None, Some(answered)) => Some(answered),
             _ => step.beside,
         };
@@ -169,7 +172,7 @@ proptest! {
             if matches!(it.name, Use::Call | Use::Game) {
                 let lost = valid.iter().map(|step| lost(step)).fold(0.0, f64::max);
                 prop_assert!(lost <= 3.0 || it.suits == Suitability::Poor);
-                prop_assert!(it.delay_ms.is_some() || it.suits == Suitability::Poor);
+                prop_assert!(it.delay_ns.is_some() || it.suits == Suitability::Poor);
             }
         }
         let needs_cure = |step: &&LoadedStep| {

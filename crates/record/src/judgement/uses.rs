@@ -11,12 +11,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Band, LoadedStep, StepJudgement};
+use super::{Band, LoadedStep, StepJudgement, ms};
 
-/// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, receive buffer.
-const DEVICES_MS: f64 = 50.0;
+/// Delay in the devices at both ends of a call: capture, packets of 20 ms, receive buffer.
+const DEVICES_NS: i64 = 50_000_000;
 /// Round trips that a page takes.
-const PAGE_ROUND_TRIPS: f64 = 10.0;
+const PAGE_ROUND_TRIPS: i64 = 10;
 /// Streams with the rate that each needs, Mbit/s; the highest rate first.
 const STREAMS: [(Stream, f64); 3] =
     [(Stream::Uhd4k, 15.0), (Stream::Hd1080, 5.0), (Stream::Hd720, 3.0)];
@@ -65,11 +65,11 @@ pub struct UseJudgement {
     pub suits: Suitability,
     /// The step that decides.
     pub step: String,
-    /// The delay of a call from mouth to ear, the round trip of a game, or the load time of a page,
-    /// ms. `None` if too few probes came back, and for a stream.
-    pub delay_ms: Option<f64>,
-    /// As `delay_ms`, without load.
-    pub idle_ms: Option<f64>,
+    /// The delay of a call from mouth to ear, the round trip of a game, or the load time of a page.
+    /// `None` if too few probes came back, and for a stream.
+    pub delay_ns: Option<i64>,
+    /// As `delay_ns`, without load.
+    pub idle_ns: Option<i64>,
     /// Lost packets, percent, if they make the use worse than good.
     pub lost_percent: Option<f64>,
     /// The rate down of a stream, Mbit/s.
@@ -85,46 +85,46 @@ type Step<'a> = (&'a LoadedStep, &'a StepJudgement);
 /// Judges each use for which numbers exist, by the worst valid step.
 pub(super) fn judge(steps: &[LoadedStep], judged: &[StepJudgement]) -> Vec<UseJudgement> {
     let worst = |judge: fn(Step<'_>) -> Option<UseJudgement>| {
-        let delay = |it: &UseJudgement| it.delay_ms.unwrap_or(f64::INFINITY);
         let of_steps = steps.iter().zip(judged).filter_map(judge);
-        of_steps.max_by(|a, b| a.suits.cmp(&b.suits).then(delay(a).total_cmp(&delay(b))))
+        of_steps.max_by_key(|it| (it.suits, it.delay_ns.unwrap_or(i64::MAX)))
     };
     [worst(call), worst(game), worst(page), video(steps)].into_iter().flatten().collect()
 }
 
 fn call((step, judged): Step<'_>) -> Option<UseJudgement> {
-    let idle_ms = step.idle_p50_ms? / 2.0;
-    let ms = idle_ms + judged.beside?.ms().max(0.0);
-    let it = interactive(step, Use::Call, ms);
-    let whole = |ms: f64| Some(ms + DEVICES_MS).filter(|ms| ms.is_finite());
-    Some(UseJudgement { delay_ms: whole(ms), idle_ms: whole(idle_ms), ..it })
+    let idle_ns = step.idle_p50_ns? / 2;
+    let delay_ns = judged.beside?.added_ns.map(|added_ns| idle_ns.saturating_add(added_ns.max(0)));
+    let it = interactive(step, Use::Call, delay_ns);
+    let whole = |ns: i64| ns.saturating_add(DEVICES_NS);
+    Some(UseJudgement { delay_ns: delay_ns.map(whole), idle_ns: Some(whole(idle_ns)), ..it })
 }
 
 fn game((step, judged): Step<'_>) -> Option<UseJudgement> {
     judged.beside?;
-    Some(interactive(step, Use::Game, step.high_ms(step.answered_beside())?))
+    Some(interactive(step, Use::Game, step.believed(step.answered_beside())?.ns))
 }
 
 /// Judges a page that is loaded over connections as busy as those of the load.
 fn page((step, _): Step<'_>) -> Option<UseJudgement> {
-    let ms = step.high_ms(step.inside)?;
+    let inside_ns = step.believed(step.inside)?.ns;
+    let whole = |ns: i64| ns.saturating_mul(PAGE_ROUND_TRIPS);
     Some(UseJudgement {
-        suits: Band::of_delay(ms).page,
-        delay_ms: Some(ms * PAGE_ROUND_TRIPS).filter(|ms| ms.is_finite()),
-        idle_ms: step.idle_p50_ms.map(|ms| ms * PAGE_ROUND_TRIPS),
+        suits: Band::of_delay(ms(inside_ns)).page,
+        delay_ns: inside_ns.map(whole),
+        idle_ns: step.idle_p50_ns.map(whole),
         lost_percent: None,
-        ..interactive(step, Use::WebPage, ms)
+        ..interactive(step, Use::WebPage, inside_ns)
     })
 }
 
-fn interactive(step: &LoadedStep, name: Use, ms: f64) -> UseJudgement {
+fn interactive(step: &LoadedStep, name: Use, delay_ns: Option<i64>) -> UseJudgement {
     let by_loss = Band::of_loss(step.lost_percent).interactive;
     UseJudgement {
         name,
-        suits: Band::of_delay(ms).interactive.max(by_loss),
+        suits: Band::of_delay(ms(delay_ns)).interactive.max(by_loss),
         step: step.step.clone(),
-        delay_ms: ms.is_finite().then_some(ms),
-        idle_ms: step.idle_p50_ms,
+        delay_ns,
+        idle_ns: step.idle_p50_ns,
         lost_percent: (by_loss > Suitability::Good).then_some(step.lost_percent),
         mbit_s: None,
         stream: None,
@@ -149,8 +149,8 @@ fn video(steps: &[LoadedStep]) -> Option<UseJudgement> {
         name: Use::VideoStream,
         suits,
         step: step.step.clone(),
-        delay_ms: None,
-        idle_ms: None,
+        delay_ns: None,
+        idle_ns: None,
         lost_percent: None,
         mbit_s: Some(rate),
         stream,

@@ -1,10 +1,8 @@
 //! The results of one step of a measurement of a real line.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::{CeAlarm, InsideReadings, Location, Phase, Quantile, Vantage};
+use super::{CeAlarm, Distribution, InsideLatency, LatencySummary, Location, Phase, Vantage};
 
 /// The results of one step of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -22,10 +20,10 @@ pub struct Finding {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncertain: bool,
     /// Latency of each class, idle and under load.
-    pub latencies: Vec<ClassLatency>,
+    pub latencies: Vec<LatencySummary>,
     /// Round trips of the loading TCP connections, per direction; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inside: Vec<InsideReadings>,
+    pub inside: Vec<InsideLatency>,
     /// Why [`Self::inside`] is empty although TCP loaded the line, as the end of a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside_unknown: Option<String>,
@@ -57,10 +55,10 @@ pub struct Finding {
     pub rpm: Option<Rpm>,
     /// How the path changed the marking of each class.
     pub markings: Vec<MarkingFate>,
-    /// How far the server's clock was ahead, ms; one-way delays are corrected by this.
-    pub clock_offset_ms: Option<f64>,
-    /// Bound of the error of `clock_offset_ms`, ms.
-    pub clock_error_ms: Option<f64>,
+    /// How far the server's clock was ahead; one-way delays are corrected by this.
+    pub clock_offset_ns: Option<i64>,
+    /// Bound of the error of `clock_offset_ns`.
+    pub clock_error_ns: Option<u64>,
     /// Flows with too many congestion marks.
     pub ce_alarms: Vec<CeAlarm>,
     /// The server's rate limit, not the line, limited the load up.
@@ -79,8 +77,8 @@ pub struct Finding {
 /// How long probes are late after the end of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Time from the end of the load to the first probe that is not late, ms.
-    pub ms: f64,
+    /// Time from the end of the load to the first probe that is not late.
+    pub length_ns: u64,
     /// Whether the measurement ended first, so that the delay lasted longer.
     pub is_cut: bool,
 }
@@ -91,9 +89,9 @@ pub struct Recovery {
 pub struct ForeignTest {
     /// The test's name: `ndt7`, `responsiveness`.
     pub test: String,
-    /// Smallest round trip of the loading connection, its handshake included, ms: close to the
-    /// latency without load. `None` if the test does not report it.
-    pub smallest_ms: Option<f64>,
+    /// Smallest round trip of the loading connection, its handshake included: close to the latency
+    /// without load. `None` if the test does not report it.
+    pub smallest_ns: Option<u64>,
     /// Round trips under load by source; the source nearest to packets comes first.
     pub loaded: Vec<Readings>,
     /// Further results, as ends of sentences.
@@ -109,73 +107,15 @@ pub struct Readings {
     pub of: String,
     /// Whether the values are of connections that load the line, or of others.
     pub vantage: Vantage,
-    /// Number of values, at least 1.
-    pub count: u64,
-    pub p50_ms: f64,
-    pub p90_ms: f64,
-    pub max_ms: f64,
-}
-
-impl Readings {
-    /// Computes nearest-rank quantiles of values in ms; `None` if no value is finite.
-    pub fn new(
-        of: &str,
-        vantage: Vantage,
-        values_ms: impl IntoIterator<Item = f64>,
-    ) -> Option<Self> {
-        let mut sorted: Vec<f64> = values_ms.into_iter().filter(|it| it.is_finite()).collect();
-        sorted.sort_by(f64::total_cmp);
-        let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).max(1) - 1);
-        Some(Self {
-            of: of.to_owned(),
-            vantage,
-            count: sorted.len() as u64,
-            p50_ms: *rank(50)?,
-            p90_ms: *rank(90)?,
-            max_ms: *sorted.last()?,
-        })
-    }
+    pub distribution: Distribution,
 }
 
 impl ForeignTest {
-    /// Returns the median under load minus the smallest round trip, ms, at least 0.
-    pub fn added_ms(&self) -> Option<f64> {
-        Some((self.loaded.first()?.p50_ms - self.smallest_ms?).max(0.0))
+    /// Returns the median under load minus the smallest round trip, ns, at least 0.
+    pub fn added_ns(&self) -> Option<i64> {
+        let loaded_ns = self.loaded.first()?.distribution.p50_ns;
+        Some(loaded_ns.saturating_sub_unsigned(self.smallest_ns?).max(0))
     }
-}
-
-/// Latency of one class in one phase, round trip.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ClassLatency {
-    pub probe: String,
-    pub phase: Phase,
-    /// Each probe followed the answer to the previous one: such a latency is never the headline.
-    pub closed_loop: bool,
-    /// Length of the window, s.
-    pub window_s: f64,
-    pub sent: u64,
-    pub lost_percent: f64,
-    /// `None` if no probe was answered.
-    pub p50_ms: Option<f64>,
-    /// `None` below 50 samples.
-    pub p90_ms: Option<f64>,
-    /// `None` below 100 samples.
-    pub p95_ms: Option<f64>,
-    /// `None` below 500 samples.
-    pub p99_ms: Option<f64>,
-    /// `None` below 5000 samples.
-    pub p999_ms: Option<f64>,
-    pub max_ms: Option<f64>,
-    /// Percentiles of all probes sent, ms, where a lost probe counts as longer than every answer;
-    /// `None` if the percentile falls on a lost probe. Omits percentiles with too few samples;
-    /// empty if no probe was lost, since the percentiles above are then equal.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub of_sent_ms: BTreeMap<Quantile, Option<f64>>,
-    /// Median and p99 of the one-way delay up above its minimum, ms, which needs no common clock
-    /// (packet delay variation, RFC 5481). `None` below 500 samples.
-    pub up_variation_ms: Option<[f64; 2]>,
-    /// As `up_variation_ms`, for the delay down.
-    pub down_variation_ms: Option<[f64; 2]>,
 }
 
 /// Round trips per minute, by several formulas.
@@ -229,9 +169,9 @@ pub struct MarkingFate {
 }
 
 impl Finding {
-    /// Returns the latency of the first open-loop probe in this phase.
-    pub fn headline(&self, phase: Phase) -> Option<&ClassLatency> {
-        self.latencies.iter().find(|latency| !latency.closed_loop && latency.phase == phase)
+    /// Returns the round trips in a phase of the first probe that is sent on a schedule.
+    pub fn headline(&self, phase: Phase) -> Option<&LatencySummary> {
+        LatencySummary::headline(&self.latencies, phase)
     }
 
     /// Returns whether something other than the line limited the load up.
@@ -250,53 +190,9 @@ impl Finding {
     }
 
     /// Returns the direction whose connections have the longest round trips.
-    pub fn worst_inside(&self) -> Option<&InsideReadings> {
-        let highest_ms = |it: &&InsideReadings| it.highest_ms().map_or(0.0, |(_, ms)| ms);
-        self.inside.iter().max_by(|a, b| highest_ms(a).total_cmp(&highest_ms(b)))
-    }
-}
-
-impl ClassLatency {
-    /// Returns the highest known percentile above the median, and its value, ms.
-    pub fn highest_ms(&self) -> Option<(Quantile, f64)> {
-        let known = [self.p99_ms, self.p95_ms, self.p90_ms];
-        let mut pairs = Quantile::HIGHEST_FIRST.into_iter().zip(known);
-        pairs.find_map(|(quantile, value)| Some((quantile, value?)))
-    }
-
-    /// Returns the highest known percentile of all probes sent above the median, by which a step is
-    /// graded, and its value, ms. Infinite if the percentile is a lost probe.
-    pub fn judged_ms(&self) -> Option<(Quantile, f64)> {
-        let mut quantiles = [Quantile::P99, Quantile::P95, Quantile::P90].into_iter();
-        quantiles.find_map(|quantile| Some((quantile, self.judged_at_ms(quantile)?)))
-    }
-
-    /// Returns a percentile of all probes sent, ms; infinite if it is a lost probe. `None` with too
-    /// few samples, and for quantiles other than p90, p95 and p99.
-    pub fn judged_at_ms(&self, quantile: Quantile) -> Option<f64> {
-        if let Some(of_sent) = self.of_sent_ms.get(&quantile) {
-            return Some(of_sent.unwrap_or(f64::INFINITY));
-        }
-        match quantile {
-            Quantile::P90 => self.p90_ms,
-            Quantile::P95 => self.p95_ms,
-            Quantile::P99 => self.p99_ms,
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn readings_are_of_numbers_alone() {
-        assert_eq!(Readings::new("x", Vantage::Beside, [f64::NAN, f64::INFINITY]), None);
-        let readings = Readings::new("x", Vantage::Beside, [3.0, 1.0, f64::NAN, 2.0, 4.0]).unwrap();
-        assert_eq!((readings.count, readings.p50_ms), (4, 2.0));
-        assert_eq!((readings.p90_ms, readings.max_ms), (4.0, 4.0));
-        let one = Readings::new("x", Vantage::Beside, [7.0]).unwrap();
-        assert_eq!((one.p50_ms, one.p90_ms, one.max_ms), (7.0, 7.0, 7.0));
+    pub fn worst_inside(&self) -> Option<&InsideLatency> {
+        let highest_ns =
+            |it: &&InsideLatency| it.distribution.highest_above_median().map(|it| it.1);
+        self.inside.iter().max_by_key(highest_ns)
     }
 }

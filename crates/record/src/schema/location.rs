@@ -63,8 +63,8 @@ pub struct HopReadings {
     pub sent: u64,
     /// Probes of the load phase that were answered.
     pub answered: u64,
-    /// Median round trip without load, ms.
-    pub idle_ms: Option<f64>,
+    /// Median round trip without load.
+    pub idle_ns: Option<i64>,
     /// Why the hop is not used, as the end of a sentence; `None` if it is used.
     pub unused_because: Option<String>,
 }

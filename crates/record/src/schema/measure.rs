@@ -141,6 +141,9 @@ impl Quantile {
     pub const HIGHEST_FIRST: [Quantile; 4] =
         [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
 
+    /// Percentiles by which a measured step is judged, highest first.
+    pub const ABOVE_MEDIAN: [Quantile; 3] = [Quantile::P99, Quantile::P95, Quantile::P90];
+
     /// Returns the share of values at or below the percentile; `None` for maximum and mean.
     pub fn share(self) -> Option<f64> {
         let mut known = Self::WITH_SHARE.into_iter();
@@ -203,5 +206,26 @@ impl Distribution {
     pub fn highest_told(&self) -> (Quantile, i64) {
         let quantile = Quantile::highest_told_by(self.count);
         (quantile, quantile.of(self))
+    }
+
+    /// As [`Self::highest_told`]; `None` if only the median has enough samples.
+    pub fn highest_above_median(&self) -> Option<(Quantile, i64)> {
+        Some(self.highest_told()).filter(|(quantile, _)| *quantile != Quantile::P50)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn high_quantiles_need_many_samples() {
+        let of = |count| Distribution { count, p99_ns: 7, ..Distribution::default() };
+        let highest = |count| of(count).highest_above_median().map(|(quantile, _)| quantile);
+        assert_eq!([49, 50, 99].map(highest), [None, Some(Quantile::P90), Some(Quantile::P90)]);
+        assert_eq!([100, 499].map(highest), [Some(Quantile::P95); 2]);
+        assert_eq!(of(500).highest_above_median(), Some((Quantile::P99, 7)));
+        let p999 = |count| of(count).told_ns(Quantile::P999);
+        assert_eq!([4_999, 5_000].map(p999), [None, Some(0)]);
     }
 }

@@ -42,11 +42,9 @@ pub use cohorts::{
 };
 pub use direction::{Direction, PerDirection};
 pub use expectation::{Curve, Expectation, Extreme, Shape, Verdict, names_variant};
-pub use finding::{
-    ClassLatency, Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Recovery, Rpm,
-};
+pub use finding::{Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Recovery, Rpm};
 pub use headline::Headline;
-pub use inside::{InsideLatency, InsideReadings, Vantage};
+pub use inside::{InsideLatency, Vantage};
 pub use location::{HopReadings, Location, PathHop, PathSegment, SegmentDelay};
 pub use measure::{
     Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow, Quantile,

@@ -178,21 +178,53 @@ impl BottleneckSummary {
 impl TrialRecord {
     /// Returns the first probe of round trips that is sent on a schedule.
     pub fn headline_probe(&self) -> Option<&str> {
-        self.latencies.iter().find(|it| it.is_open_loop()).map(|it| it.probe.as_str())
+        LatencySummary::headline_probe(&self.latencies)
     }
 
     /// Returns the round trips of [`Self::headline_probe`] in a phase.
     pub fn headline(&self, phase: Phase) -> Option<&LatencySummary> {
-        let probe = self.headline_probe()?;
-        let is_wanted = |it: &&LatencySummary| it.probe == probe && it.window.phase == phase;
-        self.latencies.iter().filter(|it| it.is_open_loop()).find(is_wanted)
+        LatencySummary::headline(&self.latencies, phase)
     }
 }
 
 impl LatencySummary {
+    fn headline_probe(all: &[Self]) -> Option<&str> {
+        all.iter().find(|it| it.is_open_loop()).map(|it| it.probe.as_str())
+    }
+
+    /// Returns the round trips in a phase of the first probe that is sent on a schedule.
+    pub(super) fn headline(all: &[Self], phase: Phase) -> Option<&Self> {
+        let probe = Self::headline_probe(all)?;
+        let is_wanted = |it: &&Self| it.probe == probe && it.window.phase == phase;
+        all.iter().filter(|it| it.is_open_loop()).find(is_wanted)
+    }
+
     /// Whether these are round trips of probes that are sent on a schedule, whatever comes back.
-    fn is_open_loop(&self) -> bool {
+    pub fn is_open_loop(&self) -> bool {
         !self.closed_loop && self.measure == LatencyMeasure::RoundTrip
+    }
+
+    /// Returns the share of the probes that were lost, percent.
+    pub fn lost_percent(&self) -> f64 {
+        self.lost as f64 * 100.0 / self.sent.max(1) as f64
+    }
+
+    /// Returns a quantile of the answered probes, ns; `None` with too few answers.
+    pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
+        self.distribution?.told_ns(quantile)
+    }
+
+    /// Returns the highest known percentile of all probes sent above the median, by which a step is
+    /// graded.
+    pub fn highest_judged(&self) -> Option<(Quantile, Judged)> {
+        let mut quantiles = Quantile::ABOVE_MEDIAN.into_iter();
+        quantiles.find_map(|quantile| Some((quantile, self.judged(quantile)?)))
+    }
+
+    /// Returns the highest known percentile of the answered probes above the median, and its value,
+    /// ns.
+    pub fn highest_answered(&self) -> Option<(Quantile, i64)> {
+        self.distribution?.highest_above_median()
     }
 
     /// Returns whether probes were sent and none of them was answered.

@@ -2,13 +2,13 @@
 
 use underload_record::judgement::{Judgement, StepJudgement, judge_findings};
 use underload_record::schema::{
-    ClassLatency, Finding, ForeignTest, InsideReadings, Marking, MarkingFate, Phase, Quantile,
+    Finding, ForeignTest, InsideLatency, LatencySummary, Marking, MarkingFate, Phase, Quantile,
     Readings, Recovery, Rpm,
 };
 use underload_store::RunData;
 
 use super::location;
-use super::words::{self, added_words, late};
+use super::words::{self, added_words, late, ms};
 
 /// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
@@ -84,9 +84,9 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
              it is a plain buffer"
         )
     }));
-    lines.extend(finding.recovery.map(|Recovery { ms, is_cut }| {
+    lines.extend(finding.recovery.map(|Recovery { length_ns, is_cut }| {
         let state = if is_cut { "still there" } else { "gone" };
-        format!("{name}: {} after the load its delay is {state}", late(ms))
+        format!("{name}: {} after the load its delay is {state}", late(length_ns as f64 / 1e6))
     }));
     lines.extend(other_classes(finding));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
@@ -107,13 +107,14 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
     }
     let whereabouts = |it: &Readings| format!("{} the load", it.vantage);
     let mut loaded = foreign.loaded.iter();
-    let waits = match (loaded.next(), foreign.smallest_ms) {
+    let smallest_ns = foreign.smallest_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+    let waits = match (loaded.next(), smallest_ns) {
         (Some(load), Some(smallest)) => format!(
             "; round trip {} {}, {} ms without. The load {} to the median",
             whereabouts(load),
             readings(load),
             in_ms(smallest),
-            added_words(foreign.added_ms().unwrap_or(0.0))
+            added_words(foreign.added_ns().map_or(0.0, ms))
         ),
         (Some(load), None) => format!("; round trip {} {}", whereabouts(load), readings(load)),
         (None, Some(smallest)) => format!(
@@ -131,12 +132,13 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
 
 /// Formats readings: `p50 36.0 ms, p90 41.2 ms, largest 60.3 ms (40 smoothed readings)`.
 fn readings(it: &Readings) -> String {
-    let Readings { of, count, .. } = it;
-    let [p50, p90, max] = [it.p50_ms, it.p90_ms, it.max_ms].map(in_ms);
-    format!("p50 {p50} ms, p90 {p90} ms, largest {max} ms ({count} {of})")
+    let Readings { of, distribution: all, .. } = it;
+    let [p50, p90, max] = [all.p50_ns, all.p90_ns, all.max_ns].map(in_ms);
+    format!("p50 {p50} ms, p90 {p90} ms, largest {max} ms ({} {of})", all.count)
 }
 
-fn in_ms(value: f64) -> String {
+fn in_ms(ns: i64) -> String {
+    let value = ms(ns);
     if value < 1.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
@@ -178,16 +180,16 @@ pub(crate) fn rates(finding: &Finding) -> String {
 fn loaded(
     finding: &Finding,
     judged: &StepJudgement,
-    idle: Option<&ClassLatency>,
-    load: &ClassLatency,
+    idle: Option<&LatencySummary>,
+    load: &LatencySummary,
 ) -> String {
     let (name, rates) = (&finding.step, rates(finding));
     let Some(added) = judged.beside else {
         return format!("{name}: {rates}; working latency {}", quantiles(load));
     };
     let idle = idle.map_or(String::new(), |idle| format!(", idle {}", quantiles(idle)));
-    let lost = if load.lost_percent >= LOSS_PERCENT {
-        format!("; {:.1} % of the probes were lost", load.lost_percent)
+    let lost = if load.lost_percent() >= LOSS_PERCENT {
+        format!("; {:.1} % of the probes were lost", load.lost_percent())
     } else {
         String::new()
     };
@@ -205,7 +207,7 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     if let Some(reason) = &finding.inside_unknown {
         return vec![format!("{name}: round trips inside the load are not known: {reason}")];
     }
-    let of_direction = |it: &InsideReadings| {
+    let of_direction = |it: &InsideLatency| {
         let added = judged.inside.filter(|_| finding.inside.len() == 1);
         let grade = added.map_or(String::new(), |added| {
             let adds = added_words(added.ms());
@@ -217,36 +219,44 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
 }
 
 /// Formats `p50 84.0 ms, p99 96.1 ms (2000 readings of 4 connections)`.
-fn inside_quantiles(it: &InsideReadings) -> String {
-    let high = highest(it.highest_ms());
-    let InsideReadings { of, count, .. } = it;
-    format!("p50 {} ms{high} ({count} {of})", in_ms(it.p50_ms))
+fn inside_quantiles(it: &InsideLatency) -> String {
+    let high = highest(it.distribution.highest_above_median());
+    let connections = match it.connections {
+        1 => "1 connection".to_owned(),
+        connections => format!("{connections} connections"),
+    };
+    let (p50, count) = (in_ms(it.distribution.p50_ns), it.distribution.count);
+    format!("p50 {p50} ms{high} ({count} readings of {connections})")
 }
 
 /// Formats `, p99 96.1 ms`; empty if no percentile above the median is known.
-fn highest(known: Option<(Quantile, f64)>) -> String {
-    known.map_or(String::new(), |(quantile, ms)| format!(", {} {} ms", quantile.name(), in_ms(ms)))
+fn highest(known: Option<(Quantile, i64)>) -> String {
+    known.map_or(String::new(), |(quantile, ns)| format!(", {} {} ms", quantile.name(), in_ms(ns)))
 }
 
 /// Formats p50, the highest known percentile, and the number of samples.
-fn quantiles(latency: &ClassLatency) -> String {
-    let p50 = latency.p50_ms.map_or("-".to_owned(), in_ms);
-    let high = highest(latency.highest_ms());
+fn quantiles(latency: &LatencySummary) -> String {
+    let p50 = latency.told_ns(Quantile::P50).map_or("-".to_owned(), in_ms);
+    let high = highest(latency.highest_answered());
     let of_sent = of_sent(latency);
-    let ClassLatency { sent, window_s, .. } = latency;
+    let (sent, window_s) = (latency.sent, window_s(latency));
     // Without a digit, half a second would become 0.
-    let digits = usize::from(*window_s < 1.0);
+    let digits = usize::from(window_s < 1.0);
     format!("p50 {p50} ms{high}{of_sent} ({sent} probes in {window_s:.digits$} s)")
 }
 
+fn window_s(latency: &LatencySummary) -> f64 {
+    latency.window.length_ns() as f64 / 1e9
+}
+
 /// Returns `, p99 of sent 31 ms` if that differs from the percentile of the answered probes.
-fn of_sent(latency: &ClassLatency) -> String {
-    let Some((quantile, judged)) = latency.judged_ms() else { return String::new() };
-    let answered = latency.highest_ms().map(|(_, answered)| in_ms(answered));
-    match in_ms(judged) {
-        _ if judged.is_infinite() => format!(", {} of sent lost", quantile.name()),
-        same if answered.as_ref() == Some(&same) => String::new(),
-        other => format!(", {} of sent {other} ms", quantile.name()),
+fn of_sent(latency: &LatencySummary) -> String {
+    let Some((quantile, judged)) = latency.highest_judged() else { return String::new() };
+    let answered = latency.highest_answered().map(|(_, answered)| in_ms(answered));
+    match judged.answered_ns().map(in_ms) {
+        None => format!(", {} of sent lost", quantile.name()),
+        same if answered == same => String::new(),
+        Some(other) => format!(", {} of sent {other} ms", quantile.name()),
     }
 }
 
@@ -255,7 +265,8 @@ fn budget(finding: &Finding) -> Option<String> {
     let load = finding.headline(Phase::Load).filter(|_| finding.budget_spent)?;
     Some(format!(
         "{}: the load ended after {:.1} s, because the bytes that the budget leaves were spent",
-        finding.step, load.window_s
+        finding.step,
+        window_s(load)
     ))
 }
 
@@ -287,7 +298,9 @@ fn other_classes(finding: &Finding) -> Option<String> {
     let others: Vec<String> = finding
         .latencies
         .iter()
-        .filter(|it| it.phase == Phase::Load && !it.closed_loop && it.probe != headline.probe)
+        .filter(|it| {
+            it.window.phase == Phase::Load && it.is_open_loop() && it.probe != headline.probe
+        })
         .map(|it| format!("{} {}", it.probe, quantiles(it)))
         .collect();
     (!others.is_empty()).then(|| format!("{}: other probes: {}", finding.step, others.join("; ")))
@@ -318,29 +331,25 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use underload_record::schema::{CeAlarm, CeRule, Direction, Vantage};
+    use underload_record::schema::{
+        CeAlarm, CeRule, Direction, Distribution, PhaseWindow, Vantage,
+    };
 
     use super::*;
 
-    fn latency(phase: Phase, p50: f64, p99: Option<f64>) -> ClassLatency {
-        ClassLatency {
+    /// Values of which the highest known percentile is the p99.
+    fn distribution(count: u64, p50_ms: f64, p99_ms: f64) -> Distribution {
+        let [p50_ns, p99_ns] = [p50_ms, p99_ms].map(|ms| (ms * 1e6).round() as i64);
+        Distribution { count, p50_ns, p99_ns, max_ns: p99_ns, ..Distribution::default() }
+    }
+
+    fn latency(phase: Phase, p50_ms: f64, p99_ms: f64) -> LatencySummary {
+        LatencySummary {
             probe: "probe".to_owned(),
-            phase,
-            closed_loop: false,
-            window_s: 5.0,
+            window: PhaseWindow { phase, start_ns: 0, end_ns: 5_000_000_000 },
             sent: 500,
-            lost_percent: 0.0,
-            p50_ms: Some(p50),
-            p90_ms: Some(p50),
-            p95_ms: p99,
-            p99_ms: p99,
-            of_sent_ms: BTreeMap::new(),
-            p999_ms: None,
-            max_ms: p99,
-            up_variation_ms: None,
-            down_variation_ms: None,
+            distribution: Some(distribution(500, p50_ms, p99_ms)),
+            ..LatencySummary::default()
         }
     }
 
@@ -349,8 +358,8 @@ mod tests {
             step: "up".to_owned(),
             valid: true,
             latencies: vec![
-                latency(Phase::Idle, 12.0, Some(13.0)),
-                latency(Phase::Load, 85.0, Some(load_p99_ms)),
+                latency(Phase::Idle, 12.0, 13.0),
+                latency(Phase::Load, 85.0, load_p99_ms),
             ],
             goodput_up_mbit_s: Some(19.0),
             tier_up_percent: Some(95.0),
@@ -372,12 +381,13 @@ mod tests {
         let delays = up(22.0);
         let mut drops = up(12.5);
         drops.step = "down".to_owned();
-        drops.latencies[1].lost_percent = 3.0;
-        drops.latencies[1].of_sent_ms = [(Quantile::P50, Some(12.1)), (Quantile::P99, None)].into();
+        let load = &mut drops.latencies[1];
+        (load.sent, load.lost) = (600, 18);
+        load.of_sent_ns = [(Quantile::P50, Some(12_100_000)), (Quantile::P99, None)].into();
         let judgement = judge_findings(&[delays.clone(), drops.clone()]);
         assert_eq!(judgement.worst_step.as_deref(), Some("down"));
         let lines = finding_lines(&[drops.clone()]);
-        let said = "p50 85.0 ms, p99 12.5 ms, p99 of sent lost (500 probes in 5 s)";
+        let said = "p50 85.0 ms, p99 12.5 ms, p99 of sent lost (600 probes in 5 s)";
         assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
         assert_eq!(
             lines[0],
@@ -387,7 +397,7 @@ mod tests {
         assert!(advice.contains("ECN") && !advice.contains("CAKE"), "{advice}");
         // A few losses raise the percentile of all probes sent to the value of a slower answer,
         // which is printed if it differs from that of the answered probes after rounding.
-        drops.latencies[1].of_sent_ms = [(Quantile::P99, Some(14.0))].into();
+        drops.latencies[1].of_sent_ns = [(Quantile::P99, Some(14_000_000))].into();
         assert!(finding_lines(&[drops]).iter().any(|it| it.contains("p99 of sent 14.0 ms")));
         assert!(!finding_lines(&[delays]).iter().any(|it| it.contains("of sent")));
     }
@@ -396,9 +406,7 @@ mod tests {
     fn a_load_without_an_answer_is_graded_and_says_that_its_probes_were_lost() {
         let mut silent = up(12.5);
         let load = &mut silent.latencies[1];
-        (load.p50_ms, load.p90_ms, load.p95_ms, load.p99_ms) = (None, None, None, None);
-        load.lost_percent = 100.0;
-        load.of_sent_ms = [(Quantile::P50, None), (Quantile::P99, None)].into();
+        (load.lost, load.distribution) = (load.sent, None);
         let lines = finding_lines(&[silent]);
         assert!(lines[0].starts_with("Grade F"), "{lines:?}");
         let said = "p50 - ms, p99 of sent lost (500 probes in 5 s)";
@@ -426,18 +434,10 @@ mod tests {
         );
     }
 
-    fn inside_of(p99_ms: f64) -> InsideReadings {
-        InsideReadings {
-            direction: underload_record::schema::Direction::Up,
-            of: "readings of 4 connections".to_owned(),
-            count: 2_000,
-            smallest_ms: Some(12.0),
-            p50_ms: 40.0,
-            p90_ms: Some(p99_ms),
-            p95_ms: Some(p99_ms),
-            p99_ms: Some(p99_ms),
-            max_ms: p99_ms,
-        }
+    fn inside_of(p99_ms: f64) -> InsideLatency {
+        let distribution = distribution(2_000, 40.0, p99_ms);
+        let smallest_ns = Some(12_000_000);
+        InsideLatency { direction: Direction::Up, connections: 4, smallest_ns, distribution }
     }
 
     #[test]
@@ -586,14 +586,12 @@ mod tests {
     fn what_another_kind_of_server_cannot_tell_is_said_and_not_graded() {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
-            smallest_ms: Some(20.0),
-            loaded: Readings::new(
-                "readings of the loading connection",
-                Vantage::Inside,
-                [36.0, 36.0, 60.0],
-            )
-            .into_iter()
-            .collect(),
+            smallest_ns: Some(20_000_000),
+            loaded: vec![Readings {
+                of: "readings of the loading connection".to_owned(),
+                vantage: Vantage::Inside,
+                distribution: Distribution { p90_ns: 60_000_000, ..distribution(3, 36.0, 60.0) },
+            }],
             told: vec!["1.2 % of the bytes were sent again".to_owned()],
             cannot_tell: "no 99th percentile".to_owned(),
         };

@@ -146,7 +146,7 @@ mod tests {
             distance,
             sent: 250,
             answered: 250,
-            idle_ms: Some(1.0),
+            idle_ns: Some(1_000_000),
             unused_because: None,
         };
         let location = Location {

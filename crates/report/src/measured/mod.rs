@@ -51,12 +51,13 @@ mod tests {
             [0; 3].map(|_| (idle_ms + any(0.01, 5_000.0) - any(0.01, 1.0)).max(0.1));
         let (rate_up, rate_down, lost) = (any(0.01, 900.0), any(0.01, 900.0), any(0.01, 99.0));
         let mut is = |percent| rng.below(100) < percent;
-        let p99 = |ms| HighPercentile { quantile: Quantile::P99, ms };
+        let ns = |ms: f64| (ms * 1e6).round() as i64;
+        let p99 = |ms: Option<f64>| HighPercentile { quantile: Quantile::P99, ns: ms.map(ns) };
         LoadedStep {
             step: name.to_owned(),
             valid: is(90),
             loaded: true,
-            idle_p50_ms: is(95).then_some(idle_ms),
+            idle_p50_ns: is(95).then_some(ns(idle_ms)),
             beside: is(95).then(|| p99((lost < 1.0).then_some(beside))),
             answered: is(95).then(|| p99(Some(answered))),
             inside: is(70).then(|| p99(is(95).then_some(inside))),
@@ -102,15 +103,16 @@ mod tests {
             let good = ["Calls and games hardly"];
             assert!(!says(&good) || !suits("poor"), "{seed}: {opening} {uses:?}");
             let added = |it: &LoadedStep| {
-                let sent = it.beside?.ms.or(it.answered.and_then(|answered| answered.ms));
-                let worst = [sent, it.inside.and_then(|inside| inside.ms)].into_iter().flatten();
-                Some(worst.fold(f64::NEG_INFINITY, f64::max) - it.idle_p50_ms?)
+                let sent = it.beside?.ns.or(it.answered.and_then(|answered| answered.ns));
+                let worst = [sent, it.inside.and_then(|inside| inside.ns)].into_iter().flatten();
+                Some(worst.max()? - it.idle_p50_ns?)
             };
-            let is_quick =
-                |it: &LoadedStep| added(it).is_none_or(|ms| ms < 30.0) && it.lost_percent <= 1.0;
+            let is_quick = |it: &LoadedStep| {
+                added(it).is_none_or(|ns| ns < 30_000_000) && it.lost_percent <= 1.0
+            };
             let is_known = |it: &LoadedStep| {
-                it.beside.is_some_and(|beside| beside.ms.is_some() || it.answered.is_some())
-                    && it.inside.is_none_or(|inside| inside.ms.is_some())
+                it.beside.is_some_and(|beside| beside.ns.is_some() || it.answered.is_some())
+                    && it.inside.is_none_or(|inside| inside.ns.is_some())
             };
             if steps.iter().all(|it| !it.valid || is_known(it) && is_quick(it)) {
                 assert_eq!(advice, None, "{seed}: {opening}");

@@ -25,7 +25,7 @@ pub(crate) fn opening(judgement: &Judgement) -> Option<String> {
         let lost = worst.lost_percent;
         format!("{busy}, {lost:.1} % of the packets are lost. {}", noticed_loss(grade))
     } else if grade == Grade::APlus {
-        adds_nothing(added_ms, worst.idle_ms.unwrap_or(0.0))
+        adds_nothing(added_ms, worst.idle_ns.map_or(0.0, ms))
     } else if added_ms.is_infinite() {
         format!("{busy}, next to nothing comes back.")
     } else {
@@ -66,6 +66,11 @@ fn adds_nothing(added_ms: f64, idle_ms: f64) -> String {
         return format!("the load adds nothing: {loaded_ms:.1} ms, as when idle.");
     }
     format!("the load adds next to nothing: {loaded_ms:.0} ms, {idle_ms:.0} when idle.")
+}
+
+/// Converts nanoseconds to milliseconds.
+pub(super) fn ms(ns: i64) -> f64 {
+    ns as f64 / 1e6
 }
 
 /// Formats a delay: `45 ms`, `0.2 s`.
@@ -151,10 +156,10 @@ pub(crate) fn subject(it: &UseJudgement) -> &'static str {
 /// Returns the measured number behind the judgement.
 pub(crate) fn because(it: &UseJudgement) -> String {
     let idle = |shown: fn(f64) -> String| {
-        it.idle_ms.map_or(String::new(), |ms| format!("; {} when idle", shown(ms)))
+        it.idle_ns.map_or(String::new(), |ns| format!("; {} when idle", shown(ms(ns))))
     };
     let (whole, seconds) = (|ms: f64| format!("{ms:.0}"), |ms: f64| format!("{:.1}", ms / 1e3));
-    let because = match (it.name, it.delay_ms) {
+    let because = match (it.name, it.delay_ns.map(ms)) {
         (Use::VideoStream, _) => carried(it),
         (_, None) => "next to nothing comes back".to_owned(),
         (Use::Call, Some(ms)) => format!("{ms:.0} ms from mouth to ear{}", idle(whole)),

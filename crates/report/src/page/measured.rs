@@ -2,14 +2,12 @@
 
 use maud::{Markup, html};
 use underload_record::judgement::{AddedDelay, SCALE, StepJudgement, judge_findings};
-use underload_record::schema::{
-    ClassLatency, Finding, InsideReadings, MarkingFate, Phase, Quantile,
-};
+use underload_record::schema::{Finding, LatencySummary, MarkingFate, Phase, Quantile};
 use underload_store::RunData;
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
 use crate::measured::{self, findings};
-use crate::words::{one_line, significant, thousands};
+use crate::words::{ms, one_line, significant, thousands};
 
 /// Renders the grade with its sentence, what it means, and the advice. `None` if the run is not a
 /// measurement with known steps. [`section`] has the findings in words.
@@ -163,8 +161,10 @@ fn step_row(finding: &Finding, judged: &StepJudgement) -> Markup {
     let (idle, load) = (finding.headline(Phase::Idle), finding.headline(Phase::Load));
     // Servers of another kind report readings that replace the median.
     let readings = finding.foreign.as_ref().and_then(|foreign| foreign.loaded.first());
-    let median = load.and_then(|load| load.p50_ms).or(readings.map(|it| it.p50_ms));
-    let inside_high = finding.worst_inside().and_then(InsideReadings::highest_ms);
+    let medians = |all: Option<&LatencySummary>| all?.told_ns(Quantile::P50);
+    let median = medians(load).or(readings.map(|it| it.distribution.p50_ns));
+    let inside_high = finding.worst_inside().and_then(|it| it.distribution.highest_above_median());
+    let load_high = load.and_then(LatencySummary::highest_answered);
     html! {
         tr {
             th.text.step {
@@ -175,12 +175,12 @@ fn step_row(finding: &Finding, judged: &StepJudgement) -> Markup {
                 @if !finding.label.is_empty() { " " span.spec { (finding.label) } }
             }
             td { @if let Some(grade) = judged.grade { b { (grade) } } @else { (NOTHING) } }
-            td { b { (load.and_then(ClassLatency::highest_ms).map_or(NOTHING.to_owned(), high)) } }
+            td { b { (load_high.map_or(NOTHING.to_owned(), high)) } }
             td { (judged.beside.map_or(NOTHING.to_owned(), added_ms)) }
             td { b { (inside_high.map_or(NOTHING.to_owned(), high)) } }
             td { (judged.inside.map_or(NOTHING.to_owned(), added_ms)) }
-            td { (value(median)) }
-            td { (value(idle.and_then(|idle| idle.p50_ms))) }
+            td { (median.map_or(NOTHING.to_owned(), ms)) }
+            td { (medians(idle).map_or(NOTHING.to_owned(), ms)) }
             td { (value(finding.buffer_kib)) }
             td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }
             td { (value(judged.lowest_qoo())) }
@@ -191,14 +191,14 @@ fn step_row(finding: &Finding, judged: &StepJudgement) -> Markup {
 
 /// Formats the latency that a load adds, ms; `lost` if its percentile is a lost probe.
 fn added_ms(delay: AddedDelay) -> String {
-    delay.added_ms.map_or("lost".to_owned(), |ms| significant(ms.max(0.0)))
+    delay.added_ns.map_or("lost".to_owned(), |ns| ms(ns.max(0)))
 }
 
 /// Formats `399`, or with the quantile's name unless it is p99: `399 (p95)`.
-fn high((quantile, ms): (Quantile, f64)) -> String {
+fn high((quantile, ns): (Quantile, i64)) -> String {
     match quantile {
-        Quantile::P99 => significant(ms),
-        other => format!("{} ({})", significant(ms), other.name()),
+        Quantile::P99 => ms(ns),
+        other => format!("{} ({})", ms(ns), other.name()),
     }
 }
 

@@ -1,10 +1,11 @@
 //! The page as a stranger gets it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::error::Error;
 
 use underload_record::schema::{
-    ClassLatency, Finding, Phase, RunRecord, Validity, VariantRecord, World,
+    Distribution, Finding, LatencySummary, Phase, PhaseWindow, RunRecord, Validity, VariantRecord,
+    World,
 };
 use underload_record::{LatencyPools, conclude};
 use underload_report::{finding_lines, plots, render, summary_lines, warnings, write_report};
@@ -51,29 +52,24 @@ fn a_measurement_is_judged_in_its_own_words_wherever_it_is_shown() {
 }
 
 /// The finding of a step whose load brings the p99 from 13 ms to `p99_ms`.
-fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
-    let latency = |phase, p50_ms, p99_ms| ClassLatency {
+fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: i64) -> Finding {
+    let latency = |phase, p50_ms: i64, p99_ms: i64| LatencySummary {
         probe: "probe".to_owned(),
-        phase,
-        closed_loop: false,
-        window_s: 5.0,
+        window: PhaseWindow { phase, start_ns: 0, end_ns: 5_000_000_000 },
         sent: 500,
-        lost_percent: 0.0,
-        p50_ms: Some(p50_ms),
-        p90_ms: Some(p50_ms),
-        p95_ms: Some(p99_ms),
-        p99_ms: Some(p99_ms),
-        of_sent_ms: BTreeMap::new(),
-        p999_ms: None,
-        max_ms: None,
-        up_variation_ms: None,
-        down_variation_ms: None,
+        distribution: Some(Distribution {
+            count: 500,
+            p50_ns: p50_ms * 1_000_000,
+            p99_ns: p99_ms * 1_000_000,
+            ..Distribution::default()
+        }),
+        ..LatencySummary::default()
     };
     Finding {
         step: step.to_owned(),
         label: "TCP <cubic>".to_owned(),
         valid: true,
-        latencies: vec![latency(Phase::Idle, 12.0, 13.0), latency(Phase::Load, 80.0, p99_ms)],
+        latencies: vec![latency(Phase::Idle, 12, 13), latency(Phase::Load, 80, p99_ms)],
         goodput_down_mbit_s: down_mbit_s,
         buffer_kib: Some(251.0),
         ..Finding::default()
@@ -83,7 +79,7 @@ fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
 #[test]
 fn a_measured_line_opens_with_its_grade_and_what_to_change() {
     let mut data = run(World::Measured, &[DOCSIS_PIE, FQ_CODEL], 1, 10_000_000);
-    let findings = [finding("down", Some(38.5), 40.0), finding("up", None, 450.0)];
+    let findings = [finding("down", Some(38.5), 40), finding("up", None, 450)];
     for (trial, finding) in data.record.trials.iter_mut().zip(findings.clone()) {
         trial.finding = Some(Box::new(finding));
     }
