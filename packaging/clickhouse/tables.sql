@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS series
     p50_us Nullable(UInt64),
     p99_us Nullable(UInt64),
     tier_percent Nullable(Float64),
+    grade LowCardinality(Nullable(String)),
     bins Array(UInt16) CODEC(Delta, ZSTD),
     counts Array(UInt64) CODEC(T64, ZSTD)
 )
@@ -79,6 +80,7 @@ SELECT
     JSONExtract(one_series, 'p50_us', 'Nullable(UInt64)') AS p50_us,
     JSONExtract(one_series, 'p99_us', 'Nullable(UInt64)') AS p99_us,
     JSONExtract(one_step, 'tier_percent', 'Nullable(Float64)') AS tier_percent,
+    JSONExtract(one_step, 'grade', 'Nullable(String)') AS grade,
     pairs.1 AS bins,
     pairs.2 AS counts
 FROM inbox

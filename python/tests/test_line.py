@@ -45,13 +45,17 @@ def quick(server: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def test_a_measurement_is_the_programs_document(server: dict[str, Any]) -> None:
-    measured = quick(server, tier="900mbit/900mbit", classes=["0", "45/ect1"], out="runs/first")
+    settings = {"tier": "900mbit/900mbit", "classes": ["0", "45/ect1"], "interval": "4ms"}
+    measured = quick(server, **settings, out="runs/first")
     (finding,) = measured["findings"]
     assert finding["step"] == "up" and finding["goodput_up_mbit_s"] > 1
     assert measured["directory"] == Path("runs/first") and measured["verdict"]
     stored = json.loads(Path("runs/first/run.json").read_text())
     assert measured["run"]["scenario"] == stored["scenario"]
     assert "--tier 900000000bit/900000000bit --up" in stored["scenario"]["text"]
+    grades = [step["grade"] for step in measured["run"]["judgement"]["steps"]]
+    assert [step["grade"] for step in stored["judgement"]["steps"]] == grades
+    assert ul.load(measured["directory"]).trials.to_dict()["grade"] == grades
     samples = ul.load(measured["directory"]).samples.to_dict()
     assert len(samples["rtt_ns"]) > 10
     assert (measured["directory"] / "report.html").exists()

@@ -11,14 +11,18 @@ use underload_fleet::agent::{Ran, RunTask};
 use underload_fleet::message::{AssignedStep, ServerAddress};
 use underload_fleet::outcome::{Outcome, StepResult};
 use underload_fleet::plan::Kind;
-use underload_measure::{goodput, validity};
+use underload_measure::{goodput, step as judged_step, validity};
 use underload_probe::RunClock;
 use underload_probe::control::{Ask, ConnectOptions, Remote, Trust};
 use underload_probe::endpoint::{ProbeClass, Prober, ProberConfig};
 use underload_probe::load::{LoadFlow, Token, Transport};
 use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
 use underload_probe::network::{Line, QUIET_BELOW_BIT_PER_S, SocketSource};
-use underload_record::schema::{Direction, Marking, Phase, ValidityLimits};
+use underload_probe::preset::Step as PresetStep;
+use underload_record::judgement::LoadedStep;
+use underload_record::schema::{
+    Direction, Finding, LatencySummary, Marking, Phase, ValidityLimits,
+};
 
 use crate::reach::Reach;
 use crate::series::{inside_of, series_of};
@@ -97,11 +101,17 @@ impl Measurer {
         let began = now();
         let (mut outcome, mut reason, mut steps) = (Outcome::Measured, String::new(), Vec::new());
         let mut meter = Meter { bytes: 0, bytes_max: task.bytes_max };
+        let mut findings = Vec::new();
         for step in &task.steps {
-            match self.step(step, &mut remote, &mut meter) {
-                Ok((result, None)) => steps.push(result),
-                Ok((result, Some((worse, why)))) => {
-                    steps.push(result);
+            let measured = self.step(step, &mut remote, &mut meter);
+            let measured = measured.map(|measured| {
+                steps.push(measured.result);
+                findings.push(measured.finding);
+                measured.fault
+            });
+            match measured {
+                Ok(None) => {}
+                Ok(Some((worse, why))) => {
                     // The first reason counts. A home that uses its line ends the run.
                     if outcome == Outcome::Measured {
                         (outcome, reason) = (worse, why);
@@ -118,6 +128,7 @@ impl Measurer {
                 }
             }
         }
+        grade(&mut steps, findings);
         let (reason, bytes) = (without_addresses(&reason), meter.bytes);
         Ran::Over { outcome, reason, began, steps, bytes }
     }
@@ -149,13 +160,12 @@ impl Measurer {
         Remote::connect(address, &addresses, &options).map_err(|error| in_words(&error))
     }
 
-    /// Returns the result of a step, and the outcome and reason if it is not valid.
     fn step(
         &self,
         step: &AssignedStep,
         remote: &mut Remote,
         meter: &mut Meter,
-    ) -> Result<(StepResult, Option<(Outcome, String)>), String> {
+    ) -> Result<MeasuredStep, String> {
         let config = config_of(step, remote.token());
         let before = self.line.bytes();
         let carried_before = self.carrier.as_ref().map(|it| it.carried());
@@ -163,7 +173,7 @@ impl Measurer {
         let carried = before.zip(self.line.bytes());
         let emulated = carried_before.zip(self.carrier.as_ref().map(|it| it.carried()));
         let news = remote.news().clone();
-        if let Some(reason) = news.ended {
+        if let Some(reason) = &news.ended {
             return Err(format!("the server ended the session: {reason}"));
         }
         let measured = measured?;
@@ -183,7 +193,11 @@ impl Measurer {
         } else {
             None
         };
-        Ok((result, fault))
+        let (name, label) = (step.name.clone(), String::new());
+        let preset = PresetStep { name, label, config };
+        let mut finding = judged_step(&preset, measured, None, &news).finding;
+        finding.valid = fault.is_none();
+        Ok(MeasuredStep { result, finding, fault })
     }
 
     /// Measures a step until it ends, `meter` is full or `cancel` is set.
@@ -245,6 +259,7 @@ impl Measurer {
             kind: step.kind,
             goodput_bit_per_s: goodput,
             tier_percent: goodput.filter(|_| tier > 0).map(percent),
+            grade: None,
             series: series_of(&step.classes, phase, &measured.samples),
             inside: direction.and_then(|_| inside_of(measured)),
         }
@@ -263,6 +278,27 @@ impl Measurer {
         let own = own_bytes(step, load_bytes(measured), probes);
         let allowed = self.busy_bit_per_s.saturating_mul(span_ms) / 8_000;
         (0..2).any(|way| after[way].saturating_sub(before[way]) > own[way].saturating_add(allowed))
+    }
+}
+
+struct MeasuredStep {
+    /// The result without its grade.
+    result: StepResult,
+    finding: Finding,
+    /// Outcome and reason if the step is not valid.
+    fault: Option<(Outcome, String)>,
+}
+
+/// Grades the steps of a run as `underload measure` does: a step under load has no idle probes, so
+/// those of the run's other steps count.
+fn grade(steps: &mut [StepResult], mut findings: Vec<Finding>) {
+    let is_idle = |it: &&LatencySummary| it.window.phase == Phase::Idle;
+    let valid = findings.iter().filter(|finding| finding.valid);
+    let latencies = valid.flat_map(|finding| &finding.latencies);
+    let idle: Vec<LatencySummary> = latencies.filter(is_idle).cloned().collect();
+    for (step, finding) in steps.iter_mut().zip(&mut findings) {
+        finding.latencies.extend_from_slice(&idle);
+        step.grade = LoadedStep::from(&*finding).judge().grade;
     }
 }
 
@@ -378,7 +414,84 @@ fn flow(direction: Direction) -> LoadFlow {
 
 #[cfg(test)]
 mod tests {
+    use underload_probe::control::SessionNews;
+    use underload_probe::measure::RampEnd;
+    use underload_record::judgement::Grade;
+    use underload_record::schema::{FlowRecord, PhaseWindow, Sample, Timeliness};
+
     use super::*;
+
+    /// A measurement with a probe every 5 ms: a second without load, then three with a load that adds
+    /// 80 ms and loses one of 200 probes.
+    fn measured() -> MeasurementResult {
+        const MS: u64 = 1_000_000;
+        let sample = |number: u64| {
+            let (is_idle, sent_ns) = (number < 200, number * 5 * MS);
+            let (phase, rtt_ms) = if is_idle { (Phase::Idle, 12) } else { (Phase::Load, 92) };
+            let rtt_ns = (is_idle || !number.is_multiple_of(200)).then_some(rtt_ms * MS);
+            Sample { phase, scheduled_ns: sent_ns, sent_ns, rtt_ns, ..Sample::default() }
+        };
+        let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
+        MeasurementResult {
+            samples: (0..800).map(sample).collect(),
+            phases: vec![
+                window(Phase::Idle, 0, 1_000 * MS),
+                window(Phase::Load, 1_000 * MS, 4_000 * MS),
+            ],
+            flows: vec![FlowRecord { name: "dscp0".to_owned(), ..FlowRecord::default() }],
+            loads: Vec::new(),
+            series: Vec::new(),
+            timeliness: Timeliness::default(),
+            ramp_end: RampEnd::Fixed,
+            incomplete: Vec::new(),
+            cancelled: false,
+            load_spent: false,
+            ce_alarms: Vec::new(),
+            probe_counts: Vec::new(),
+            inside: Vec::new(),
+            clock_offset: None,
+        }
+    }
+
+    fn finding(measured: MeasurementResult) -> Finding {
+        let (name, label, config) = (String::new(), String::new(), MeasurementConfig::default());
+        let preset = PresetStep { name, label, config };
+        judged_step(&preset, measured, None, &SessionNews::default()).finding
+    }
+
+    #[test]
+    fn a_run_of_a_fleet_has_the_grade_that_measure_gives_to_the_same_probes() {
+        let whole = LoadedStep::from(&finding(measured())).judge().grade;
+        assert_eq!(whole, Some(Grade::C));
+        // A fleet's steps have one phase each.
+        let part = |phase: Phase| {
+            let mut all = measured();
+            all.samples.retain(|it| it.phase == phase);
+            all.phases.retain(|it| it.phase == phase);
+            finding(all)
+        };
+        let steps = || {
+            let of = |kind| StepResult {
+                step: String::new(),
+                kind,
+                goodput_bit_per_s: None,
+                tier_percent: None,
+                grade: None,
+                series: Vec::new(),
+                inside: None,
+            };
+            [Kind::Upload, Kind::Latency].map(of)
+        };
+        let grades = |idle: Finding, load: Finding| {
+            let mut steps = steps();
+            grade(&mut steps, vec![load, idle]);
+            steps.map(|step| step.grade)
+        };
+        assert_eq!(grades(part(Phase::Idle), part(Phase::Load)), [whole, None]);
+        let void = |phase| Finding { valid: false, ..part(phase) };
+        assert_eq!(grades(void(Phase::Idle), part(Phase::Load)), [None; 2], "no idle median");
+        assert_eq!(grades(part(Phase::Idle), void(Phase::Load)), [None; 2]);
+    }
 
     #[test]
     fn a_reason_names_no_address() {

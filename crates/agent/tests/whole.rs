@@ -292,7 +292,7 @@ fn a_device_from_its_enrolment_to_its_removal() {
         assert!(step.series.iter().all(|series| series.sent >= 20), "{step:?}");
         assert!(step.series.iter().all(|series| series.lost * 2 < series.sent), "{step:?}");
     }
-    assert_eq!(idle.goodput_bit_per_s, None);
+    assert_eq!((idle.goodput_bit_per_s, idle.grade), (None, None));
     assert!(idle.inside.is_none() && up.inside.as_ref().is_some_and(|it| it.sent > 0), "{up:?}");
     assert!(up.goodput_bit_per_s > Some(1_000_000) && up.tier_percent > Some(0.0), "{up:?}");
     assert_eq!((second.result.outcome, second.result.steps.len()), (Outcome::Refused, 0));

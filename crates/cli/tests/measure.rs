@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use underload_store::{RunDir, Table, table_columns, table_groups};
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
 
 /// A server that ends with its test.
@@ -63,7 +65,10 @@ fn words(bytes: &[u8]) -> String {
 fn a_measurement_leaves_a_run_and_one_document() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path(), &[]);
-    let arguments = ["--json", "--out", "run", "--tier", "20mbit/4mbit", "--class", "45/ect1"];
+    let mut arguments =
+        "--json --out run --tier 20mbit/4mbit --class 45/ect1".split(' ').collect::<Vec<_>>();
+    // A hundred probes of the load are enough for a grade.
+    arguments.extend(["--interval", "4ms"]);
     let output = measure(home.path(), &server, &arguments);
     let said = words(&output.stderr);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&said);
@@ -83,6 +88,19 @@ fn a_measurement_leaves_a_run_and_one_document() {
     for file in ["run.json", "samples.parquet", "series.parquet", "report.html", "findings.json"] {
         assert!(home.path().join("run").join(file).is_file(), "{file}");
     }
+    // The judgement decides one grade, which every form of the run has.
+    let judged = &document["run"]["judgement"]["steps"][0]["grade"];
+    assert_eq!(judged.is_string(), finding["valid"] == true, "{document:#}");
+    for file in ["run.json", "findings.json"] {
+        let text = std::fs::read_to_string(home.path().join("run").join(file)).unwrap();
+        let stored: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(&stored["judgement"]["steps"][0]["grade"], judged, "{file}");
+    }
+    let data = RunDir::read(home.path().join("run")).unwrap();
+    let mut columns = table_columns(Table::Trials).iter();
+    let position = columns.position(|(name, _)| *name == "grade").unwrap();
+    let rows = table_groups(Table::Trials, &data).next().unwrap().unwrap();
+    assert_eq!(rows[position].text(0), judged.as_str(), "trials.parquet and Python");
     // The printed verdict is also on the page and in what `report` prints.
     let page = std::fs::read_to_string(home.path().join("run/report.html")).unwrap();
     let shown = underload(home.path()).args(["report", "run"]).output().unwrap();
@@ -90,9 +108,9 @@ fn a_measurement_leaves_a_run_and_one_document() {
     assert!(!verdict.is_empty());
     for line in verdict.iter().map(|line| line.as_str().unwrap()) {
         // The page shows the rating of a use as a coloured mark before its line.
-        let ratings = [": good, ", ": fair, ", ": poor, "];
+        let ratings = [": good (", ": fair (", ": poor ("];
         let rated = ratings.into_iter().find(|rating| line.contains(rating));
-        let item = |rating| line.replacen(rating, ": ", 1).trim_end_matches('.').to_owned();
+        let item = |rating| line.replacen(rating, ": ", 1).trim_end_matches(").").to_owned();
         let on_page = rated.map_or(line.to_owned(), item);
         assert!(page.contains(&on_page), "{line}");
         assert!(words(&shown.stdout).contains(line), "{line}");

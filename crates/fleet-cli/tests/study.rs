@@ -31,6 +31,7 @@ fn result(line: u8) -> StoredResult {
         kind: Kind::Upload,
         goodput_bit_per_s: Some(35_000_000),
         tier_percent: Some(100.0),
+        grade: None,
         series: vec![series],
     };
     StoredResult {

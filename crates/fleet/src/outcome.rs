@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use underload_record::judgement::Grade;
 
 use crate::bins::{Bins, bin_of};
 use crate::device::is_within;
@@ -74,6 +75,12 @@ pub struct StepResult {
     /// Goodput in percent of the tier; `None` if the tier is unknown.
     #[serde(default)]
     pub tier_percent: Option<f64>,
+    /// Grade of the step as [`underload_record::judgement`] decides it on the device, from the first
+    /// class and the idle median of the same run; `None` without load, without such a median, and for
+    /// a step that is not valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub grade: Option<Grade>,
     /// Series of probes, one for each DSCP.
     pub series: Vec<SeriesResult>,
     /// Round trips of the TCP connections that load the line, as a series of readings of which none
@@ -189,7 +196,7 @@ impl RunResult {
 
     /// Removes what the plan does not measure: steps with another name or load, other DSCPs,
     /// repetitions, series with more than [`Self::PROBES_EXCESS`] times the step's probes, and
-    /// goodput and round trips of a load without load.
+    /// goodput, grade and round trips of a load without load.
     pub fn keep_planned(&mut self, plan: &Plan) {
         let mut names = BTreeSet::new();
         self.steps.retain_mut(|step| {
@@ -204,7 +211,7 @@ impl RunResult {
                     && is_first_of(&mut markings, series.dscp)
             });
             if step.kind == Kind::Latency {
-                (step.goodput_bit_per_s, step.tier_percent) = (None, None);
+                (step.goodput_bit_per_s, step.tier_percent, step.grade) = (None, None, None);
             }
             let readings_max = Self::PROBES_EXCESS * planned.readings();
             step.inside = step.inside.take().filter(|it| it.dscp == 0 && it.sent <= readings_max);

@@ -171,6 +171,7 @@ impl Shapes {
                 kind,
                 goodput_bit_per_s: is_loaded.then_some(34_000_000),
                 tier_percent: is_loaded.then_some(97.0),
+                grade: None,
                 series: series.to_vec(),
             }
         };

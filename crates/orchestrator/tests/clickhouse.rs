@@ -113,6 +113,7 @@ fn result(device: u8, sequence: u64, rng: &mut Rng) -> StoredResult {
                 kind: Kind::Upload,
                 goodput_bit_per_s: Some(1),
                 tier_percent: None,
+                grade: None,
                 series: vec![series],
             }],
         },

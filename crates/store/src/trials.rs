@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use underload_record::judgement::{Grade, LoadedStep};
 use underload_record::schema::{
     BottleneckSummary, Direction, Distribution, FlowRecord, Phase, TrialRecord, Validity,
 };
@@ -33,6 +34,7 @@ table! {
         load_mean_ns: OptionalLong = quantile(row, Phase::Load, |it| it.mean_ns);
         load_sent: OptionalLong = row.headline(Phase::Load).map(|it| it.sent);
         load_lost: OptionalLong = row.headline(Phase::Load).map(|it| it.lost);
+        grade: OptionalText = grade(row).map(Grade::name);
         goodput_up_bit_per_s: OptionalLong = of_flows(row, |it| it.goodput_up_bit_per_s);
         goodput_down_bit_per_s: OptionalLong = of_flows(row, |it| it.goodput_down_bit_per_s);
         retransmits: OptionalLong = of_flows(row, |it| it.retransmits);
@@ -50,6 +52,10 @@ pub(crate) const GROUP_ROWS: usize = 1 << 16;
 
 fn quantile(trial: &TrialRecord, phase: Phase, value: fn(&Distribution) -> i64) -> Option<i64> {
     trial.headline(phase)?.distribution.as_ref().map(value)
+}
+
+fn grade(trial: &TrialRecord) -> Option<Grade> {
+    LoadedStep::from(trial.finding.as_deref()?).judge().grade
 }
 
 fn of_flows(trial: &TrialRecord, value: fn(&FlowRecord) -> Option<u64>) -> Option<u64> {
@@ -110,6 +116,9 @@ pub(crate) fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreErro
 
 #[cfg(test)]
 mod tests {
+    use underload_record::judgement::judge_findings;
+    use underload_record::schema::{Finding, LatencySummary, PhaseWindow};
+
     use super::*;
     use crate::table::Column;
 
@@ -123,5 +132,23 @@ mod tests {
         let csv = String::from_utf8(csv).expect("text");
         let row = csv.lines().nth(1).expect("a row");
         assert!(row.starts_with("3,,0,18446744073709551615,true,,{},,"), "{csv}");
+    }
+
+    #[test]
+    fn a_measured_step_has_the_grade_of_its_judgement() {
+        let latency = |phase, count, p99_ns| LatencySummary {
+            window: PhaseWindow { phase, ..PhaseWindow::default() },
+            sent: count,
+            distribution: Some(Distribution { count, p99_ns, ..Distribution::default() }),
+            ..LatencySummary::default()
+        };
+        let latencies = vec![latency(Phase::Idle, 1, 0), latency(Phase::Load, 500, 50_000_000)];
+        let finding = Finding { valid: true, latencies, ..Finding::default() };
+        let steps = judge_findings(std::slice::from_ref(&finding)).steps;
+        assert_eq!(steps[0].grade, Some(Grade::B));
+        let finding = Some(Box::new(finding));
+        let trial = TrialRecord { finding, ..TrialRecord::default() };
+        let position = Trials::LAYOUT.iter().position(|(name, _)| *name == "grade").unwrap();
+        assert_eq!(Trials::cells(&&trial).nth(position), Some(Some("B").into()));
     }
 }

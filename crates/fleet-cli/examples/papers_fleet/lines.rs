@@ -72,6 +72,7 @@ fn steps_of(trial: &TrialRecord, samples: &[Sample], steps: &Steps) -> Vec<StepR
             kind: Kind::Latency,
             goodput_bit_per_s: None,
             tier_percent: None,
+            grade: None,
             series: series_of(samples, Phase::Idle),
         },
         StepResult {
@@ -80,6 +81,7 @@ fn steps_of(trial: &TrialRecord, samples: &[Sample], steps: &Steps) -> Vec<StepR
             kind: Kind::Upload,
             goodput_bit_per_s: Some(goodput),
             tier_percent,
+            grade: None,
             series: series_of(samples, Phase::Load),
         },
     ]

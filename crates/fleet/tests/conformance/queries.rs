@@ -35,6 +35,7 @@ fn one_step(dscp: u8, bin: u16, count: u64, lost: u64) -> StepResult {
         kind: Kind::Upload,
         goodput_bit_per_s: None,
         tier_percent: None,
+        grade: None,
         series: vec![series],
     }
 }

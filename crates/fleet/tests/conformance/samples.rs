@@ -1,6 +1,7 @@
 //! Rows of every kind, drawn at random.
 
 use underload_aqm::rng::Rng;
+use underload_record::judgement::Grade;
 
 use crate::admission::{Reason, Refusal};
 use crate::device::{Attributes, DeviceId, Pseudonym};
@@ -193,6 +194,7 @@ fn step(rng: &mut Rng, place: u32) -> StepResult {
         kind,
         goodput_bit_per_s: is_loaded.then(|| rng.next_u64() >> 20),
         tier_percent: is_loaded.then(|| f64::from(rng.next_u32()) / 3.0e7),
+        grade: is_loaded.then_some(Grade::ALL[place as usize % Grade::ALL.len()]),
         series: (0..rng.below(4)).map(|_| series(rng)).collect(),
         inside: (is_loaded && rng.below(2) == 0).then(|| SeriesResult { dscp: 0, ..series(rng) }),
     }

@@ -33,6 +33,7 @@ pub fn step(name: &str, kind: Kind, series: Vec<SeriesResult>) -> StepResult {
         kind,
         goodput_bit_per_s,
         tier_percent,
+        grade: None,
         series,
         inside: None,
     }

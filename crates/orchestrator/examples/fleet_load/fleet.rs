@@ -206,6 +206,7 @@ pub fn result(run: u64, at_ms: u64) -> RunResult {
         kind,
         goodput_bit_per_s: goodput,
         tier_percent: goodput.map(|_| 97.5),
+        grade: None,
         series: classes.iter().map(|dscp| series(*dscp, 350)).collect(),
     };
     let steps = if run == 0 {

@@ -10,6 +10,7 @@ use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
+use underload_record::judgement::Grade;
 
 /// First byte of a result. Its last four bytes are a checksum of the device and the bytes before.
 const FORMAT: u8 = 1;
@@ -45,6 +46,8 @@ struct StepBody<'a> {
     kind: u8,
     goodput_bit_per_s: Option<u64>,
     tier_percent: Option<f64>,
+    /// The index in [`Grade::ALL`].
+    grade: Option<u8>,
     #[serde(borrow)]
     series: Vec<SeriesBody<'a>>,
     #[serde(borrow)]
@@ -114,6 +117,7 @@ fn step_body(step: &StepResult) -> StepBody<'_> {
         kind: step.kind as u8,
         goodput_bit_per_s: step.goodput_bit_per_s,
         tier_percent: step.tier_percent,
+        grade: step.grade.map(|grade| grade as u8),
         series: step.series.iter().map(series_body).collect(),
         inside: step.inside.as_ref().map(series_body),
     }
@@ -222,6 +226,10 @@ fn step_result(body: &StepBody<'_>) -> Option<StepResult> {
         kind: *Kind::ALL.get(usize::from(body.kind))?,
         goodput_bit_per_s: body.goodput_bit_per_s,
         tier_percent: body.tier_percent,
+        grade: match body.grade {
+            Some(grade) => Some(*Grade::ALL.get(usize::from(grade))?),
+            None => None,
+        },
         series: body.series.iter().map(series_result).collect::<Option<_>>()?,
         inside: match &body.inside {
             Some(inside) => Some(series_result(inside)?),
@@ -318,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_numbers_of_outcomes_and_loads_do_not_change() {
+    fn stored_numbers_of_outcomes_loads_and_grades_do_not_change() {
         let outcomes = Outcome::ALL.map(|outcome| (outcome as u8, outcome.name()));
         let known =
             [(0, "measured"), (1, "invalid"), (2, "refused"), (3, "cross traffic"), (4, "failed")];
@@ -326,6 +334,8 @@ mod tests {
         assert_eq!((outcomes[5], outcomes.len()), ((5, "missed"), 6));
         let loads = Kind::ALL.map(|kind| (kind as u8, kind.name()));
         assert_eq!(loads, [(0, "latency"), (1, "upload"), (2, "download")]);
+        let grades = Grade::ALL.map(Grade::name);
+        assert_eq!(grades, ["A+", "A", "B", "C", "D", "F"]);
     }
 
     #[test]

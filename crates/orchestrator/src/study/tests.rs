@@ -62,6 +62,7 @@ fn run(line: u8, at_ms: u64, moved: u64, low: &[f64], bulk: &[f64]) -> StoredRes
         kind,
         goodput_bit_per_s: goodput,
         tier_percent: goodput.map(|moved| moved as f64 / 35e6 * 100.0),
+        grade: None,
         series,
     };
     let idle = vec![series(0, &[10.0; 10], 0), series(45, &[10.0; 10], 0)];

@@ -228,6 +228,7 @@ fn result(device: &Device, run: Run, size: Size, rng: &mut Rng) -> StoredResult 
         kind,
         goodput_bit_per_s: (kind == Kind::Upload).then_some(34_000_000),
         tier_percent: (kind == Kind::Upload).then_some(97.1),
+        grade: None,
         series: classes
             .iter()
             .map(|dscp| series(*dscp, run.queue.loaded_ms(kind, *dscp), size.probes, rng))

@@ -20,6 +20,7 @@ fn step(name: &str, kind: LoadKind, series: Vec<SeriesResult>) -> StepResult {
         kind,
         goodput_bit_per_s,
         tier_percent,
+        grade: None,
         series,
         inside: None,
     }

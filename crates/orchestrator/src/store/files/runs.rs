@@ -11,6 +11,7 @@ use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind as Load;
 use underload_fleet::store::{Filter, StoreError, StoredResult};
+use underload_record::judgement::Grade;
 use underload_store::table::Table as _;
 use underload_store::{Column, table};
 
@@ -82,6 +83,7 @@ table! {
         goodput_bit_per_s: OptionalLong =
             row.step(|step| step.goodput_bit_per_s).flatten().map(signed);
         tier_percent: OptionalDouble = row.step(|step| step.tier_percent).flatten();
+        grade: OptionalText = row.step(|step| step.grade.map(Grade::name)).flatten();
         dscp: OptionalLong = row.dscp;
         sent: OptionalLong = row.series.map(|series| signed(series.sent));
         lost: OptionalLong = row.series.map(|series| signed(series.lost));
@@ -315,6 +317,10 @@ impl Row<'_> {
                 kind: Load::from_name(text(columns.kind[row].as_ref()?)?)?,
                 goodput_bit_per_s: columns.goodput_bit_per_s[row].map(unsigned),
                 tier_percent: columns.tier_percent[row],
+                grade: match &columns.grade[row] {
+                    Some(grade) => Some(Grade::from_name(text(grade)?)?),
+                    None => None,
+                },
                 series: Vec::new(),
                 inside: None,
             });
