@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use core::ops::{Add, Sub};
 
 use crate::packet::Packet;
-use crate::service_flow::{Contract, Granted, Side, Waiting};
+use crate::service_flow::{Contract, Side, Waiting};
 use crate::time::{Span, Time};
 
 /// A queue discipline: stores packets and chooses which leaves next.
@@ -32,6 +32,12 @@ pub trait Qdisc<P> {
     /// Reports internal state worth plotting, by dotted name with its unit: `pie.probability`,
     /// `codel.count`, `docsis-pie.delay_ns`.
     fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// Returns the bytes of the packet that `dequeue` takes next unless it drops packets; `None` if
+    /// the queue is empty or does not know.
+    fn head_bytes(&self) -> Option<u32> {
+        None
+    }
 
     /// Returns the flows of a queue that waits for grants for each; `None` for one as a whole.
     fn service_flows(&mut self) -> Option<&mut dyn ServiceFlows<P>> {
@@ -184,12 +190,7 @@ pub trait ServiceFlows<P> {
     fn waiting(&self) -> [Waiting; 2];
 
     /// Takes the next packet of `side` for a grant at `now`.
-    fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>)
-    -> Option<Packet<P>>;
-
-    /// Stores the cumulative grants of each flow, by [`Side`], which the queue reports as gauges.
-    /// Proactive grants that pass while no packet waits are counted when the next packet arrives.
-    fn note_grants(&mut self, granted: [Granted; 2]);
+    fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>) -> Dequeue<P>;
 }
 
 impl<P> Observer<P> for () {

@@ -46,7 +46,7 @@ pub struct ProactiveGrants {
     pub interval: Span,
 }
 
-/// The parameters of an aggregate that the CMTS knows.
+/// The parameters of a service flow or an aggregate that the CMTS knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contract {
     /// Share of the low latency flow while both flows wait, of 256.
@@ -56,19 +56,16 @@ pub struct Contract {
     pub proactive: Option<ProactiveGrants>,
 }
 
+impl Contract {
+    /// A single service flow, whose limits are those of the link. Its side is [`Side::Classic`].
+    pub const SINGLE_FLOW: Self =
+        Self { weight: 0, flows: [FlowRates::UNLIMITED; 2], proactive: None };
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Bytes stored, which the modem requests grants for.
     pub bytes: u64,
-    /// Bytes of the packet that leaves next; `None` if nothing is stored.
+    /// Bytes that must be granted before the next packet leaves; `None` if nothing is stored.
     pub head_bytes: Option<u32>,
-}
-
-/// The cumulative grants of one flow, and what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Granted {
-    /// Bytes granted, proactive grants included.
-    pub bytes: u64,
-    /// Bytes granted while nothing was stored.
-    pub unused_bytes: u64,
 }

@@ -98,34 +98,33 @@ fn no_discipline_allocates_once_warm() {
     }
 }
 
-/// Both service flows behind a link with grants, alternately busy and idle.
+/// One or both service flows behind a link with grants, alternately busy and idle.
 #[test]
 fn a_link_with_grants_does_not_allocate_once_warm() {
-    let setup =
-        LinkSetup::parse("docsis:rate=10mbit,peak=12mbit,map=2ms,grant=4ms").expect("a link");
-    let queue = QueueSetup::parse(
-        "docsis-lld:grant-rate=1mbit,low-latency-histogram=1ms+2ms,sanctioned-dscp=0",
-        &setup.facts(),
-    )
-    .expect("a queue");
-    let rng = Rng::new(1);
-    let mut link = setup.build(queue.build::<u32>(&rng), &rng);
-    let mut run = |from: u64, to: u64, gap_us: u64| {
-        let before = ALLOCATIONS.get();
-        for step in from..to {
-            let now = Time::from_micros(step * gap_us);
-            let mut meta = Meta::new(1_000, (step % 2) as u32);
-            meta.dscp = if step % 2 == 0 { Dscp::NON_QUEUE_BUILDING } else { Dscp::DEFAULT };
-            link.send(now, Packet { meta, payload: 0 }, &mut ());
-            while link.poll(now, &mut ()).is_some() {}
-        }
-        ALLOCATIONS.get() - before
-    };
-    // 16 times the link's rate, then a fiftieth of it.
-    run(0, 20_000, 50);
-    run(1_000, 1_100, 40_000);
-    assert_eq!(run(1_000_000, 1_020_000, 50), 0);
-    assert_eq!(run(2_000, 2_100, 40_000), 0);
+    let lld = "docsis-lld:grant-rate=1mbit,low-latency-histogram=1ms+2ms,sanctioned-dscp=0";
+    for queue in [lld, "fifo", "codel"] {
+        let setup =
+            LinkSetup::parse("docsis:rate=10mbit,peak=12mbit,map=2ms,grant=4ms").expect("a link");
+        let rng = Rng::new(1);
+        let queue = QueueSetup::parse(queue, &setup.facts()).expect("a queue").build::<u32>(&rng);
+        let mut link = setup.build(queue, &rng);
+        let mut run = |from: u64, to: u64, gap_us: u64| {
+            let before = ALLOCATIONS.get();
+            for step in from..to {
+                let now = Time::from_micros(step * gap_us);
+                let mut meta = Meta::new(1_000, (step % 2) as u32);
+                meta.dscp = if step % 2 == 0 { Dscp::NON_QUEUE_BUILDING } else { Dscp::DEFAULT };
+                link.send(now, Packet { meta, payload: 0 }, &mut ());
+                while link.poll(now, &mut ()).is_some() {}
+            }
+            ALLOCATIONS.get() - before
+        };
+        // 16 times the link's rate, then a fiftieth of it.
+        run(0, 20_000, 50);
+        run(1_000, 1_100, 40_000);
+        assert_eq!(run(1_000_000, 1_020_000, 50), 0);
+        assert_eq!(run(2_000, 2_100, 40_000), 0);
+    }
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::ops;
 
 use underload_aqm::latency_bins::LatencyEdges;
+use underload_aqm::link::Link;
 use underload_aqm::packet::Meta;
-use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Qdisc};
+use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason};
 use underload_aqm::remark::Rules;
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
@@ -215,16 +216,16 @@ pub struct Row {
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
     pub rows: Vec<Row>,
-    /// The queue's gauges at the times of `rows`, by name.
+    /// The gauges of queue and link at the times of `rows`, by name.
     pub gauges: BTreeMap<&'static str, Vec<(Time, f64)>>,
 }
 
 impl Curves {
-    /// Adds a row, with the gauges of `queue`.
-    pub fn push<P>(&mut self, row: Row, queue: &dyn Qdisc<P>) {
+    /// Adds a row, with the gauges of `link`.
+    pub fn push<P>(&mut self, row: Row, link: &Link<P>) {
         self.rows.push(row);
         let mut note = |name, value| self.gauges.entry(name).or_default().push((row.time, value));
-        queue.gauges(&mut note);
+        link.gauges(&mut note);
     }
 }
 

@@ -1,9 +1,8 @@
-//! The way of a packet between its transmission and the far end, besides a fixed delay: jitter,
-//! reordering, and the request-grant delay of a DOCSIS upstream.
+//! The way of a packet between its transmission and the far end, besides a fixed delay: jitter and
+//! reordering.
 //!
 //! A link without these options has no [`Flight`] and pays one test per packet.
 
-use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -17,8 +16,6 @@ pub struct Flight {
     reorder_rng: Rng,
     /// The earliest arrival of a packet that must not overtake earlier ones.
     latest: Time,
-    /// The end of the upstream's last grant up to now.
-    granted_until: Time,
 }
 
 /// The parameters of the extra delays of one direction.
@@ -27,14 +24,12 @@ pub struct FlightOptions {
     pub jitter: Option<Jitter>,
     /// Delays packets so that later ones overtake them.
     pub reorder: Option<Reorder>,
-    /// The delay of the DOCSIS upstream's medium access.
-    pub grant: Option<RequestGrant>,
 }
 
 impl FlightOptions {
     /// Returns whether packets have no extra delay.
     pub const fn is_empty(&self) -> bool {
-        self.jitter.is_none() && self.reorder.is_none() && self.grant.is_none()
+        self.jitter.is_none() && self.reorder.is_none()
     }
 }
 
@@ -68,34 +63,6 @@ pub struct Reorder {
     pub by: Span,
 }
 
-/// The request-grant loop of a DOCSIS upstream, which a modem's AQM cannot see (RFC 8034, section
-/// 4.2): the delay follows after the packet has left the queue. Queues with their own service flows
-/// wait for [`Grants`](super::Grants) instead.
-///
-/// A packet that leaves the queue is requested at the next MAP boundary. It is sent `to_grant`
-/// after it, or when earlier grants are used up, at the peak rate. Requests and grants of several
-/// packets overlap, so the throughput is unchanged; contention and lost requests are not modelled.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestGrant {
-    /// Time between MAP boundaries; not zero.
-    pub map_interval: Span,
-    /// From the MAP boundary that carries a request to the start of its grant.
-    pub to_grant: Span,
-    /// The rate of a granted transmission; not zero.
-    pub peak: Rate,
-}
-
-impl RequestGrant {
-    /// Returns the end of a packet's transmission, delayed by request and grant. Without requests
-    /// it would be `end`.
-    fn sent(&self, end: Time, len: u32, granted_until: Time) -> Time {
-        let serialisation = self.peak.time_for(u64::from(len)).unwrap_or_default();
-        let asked = end.since(Time::ZERO + serialisation).as_nanos();
-        let boundary = self.map_interval * asked.div_ceil(self.map_interval.as_nanos());
-        (Time::ZERO + boundary + self.to_grant).max(granted_until) + serialisation
-    }
-}
-
 impl Flight {
     /// Returns extra delays that draw from child streams of `rng`.
     pub fn new(options: FlightOptions, rng: &Rng) -> Self {
@@ -104,19 +71,13 @@ impl Flight {
             jitter_rng: rng.child("jitter"),
             reorder_rng: rng.child("reorder"),
             latest: Time::ZERO,
-            granted_until: Time::ZERO,
         }
     }
 
-    /// Returns when a packet of `len` bytes, overhead included, reaches the far end. Its
-    /// transmission ended at `end`, and it would arrive after `delay`.
-    pub(super) fn arrival(&mut self, end: Time, len: u32, delay: Span) -> Time {
-        let mut sent = end;
-        if let Some(grant) = self.options.grant {
-            sent = grant.sent(end, len, self.granted_until);
-            self.granted_until = sent;
-        }
-        let mut arrival = sent + delay;
+    /// Returns when a packet reaches the far end. Its transmission ended at `end`, and it would
+    /// arrive after `delay`.
+    pub(super) fn arrival(&mut self, end: Time, delay: Span) -> Time {
+        let mut arrival = end + delay;
         if let Some(jitter) = self.options.jitter {
             arrival += jitter.draw(&mut self.jitter_rng);
             if jitter.keep_order {
@@ -157,7 +118,7 @@ mod tests {
     fn arrivals(options: FlightOptions, count: u64) -> Vec<Time> {
         let mut flight = Flight::new(options, &Rng::new(3));
         let end = |number: u64| Time::from_millis(1) + Span::from_micros(100) * number;
-        (0..count).map(|number| flight.arrival(end(number), 1_000, Span::from_millis(5))).collect()
+        (0..count).map(|number| flight.arrival(end(number), Span::from_millis(5))).collect()
     }
 
     #[test]
@@ -202,28 +163,5 @@ mod tests {
         let late = late.count();
         assert_eq!(late + on_time.count(), 10_000);
         assert!((900..1_100).contains(&late), "{late}");
-    }
-
-    #[test]
-    fn grants_start_at_the_boundary_after_the_request_and_follow_each_other() {
-        // 1000 B at 8 Mbit/s take 1 ms; boundaries every 2 ms, grants 3 ms after them.
-        let grant = RequestGrant {
-            map_interval: Span::from_millis(2),
-            to_grant: Span::from_millis(3),
-            peak: Rate::from_megabits_per_second(8),
-        };
-        let options = FlightOptions { grant: Some(grant), ..FlightOptions::default() };
-        let mut flight = Flight::new(options, &Rng::new(0));
-        let mut sent_us = |end_us: u64| {
-            let sent = flight.arrival(Time::from_micros(end_us), 1_000, Span::ZERO);
-            sent.as_nanos() / 1_000
-        };
-        // Leaves the queue at 0, is requested at once, and is granted at 3 ms.
-        assert_eq!(sent_us(1_000), 4_000);
-        // Two packets arrive at 1 and 2 ms. Both are requested at 2 ms, and sent back to back from
-        // 5 ms on.
-        assert_eq!(sent_us(2_000), 6_000);
-        assert_eq!(sent_us(3_000), 7_000);
-        assert_eq!(sent_us(9_001), 14_000);
     }
 }

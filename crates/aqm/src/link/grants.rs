@@ -1,6 +1,7 @@
 //! Requests and grants of a DOCSIS upstream, in front of which packets wait in the queue: each
 //! service flow requests grants for its backlog, and a packet stays in the queue until a grant of
-//! its flow covers it. A packet of the low latency flow therefore overtakes inside the modem.
+//! its flow covers it. A queue without service flows is one flow. With two, a packet of the low
+//! latency flow overtakes inside the modem.
 //!
 //! The modem requests at each MAP boundary, for each flow, the bytes that are stored and not yet
 //! requested. The CMTS divides the bytes of one MAP interval: at most the peak rate, within the
@@ -10,17 +11,35 @@
 //! in addition, used or not, and count against the low latency flow's share (as in CableLabs'
 //! simulator, docsis-ns3).
 //!
-//! Grants to a flow that stores nothing are lost, and return to the token buckets. A grant that
-//! does not cover a whole packet is kept for the flow's next grant: the packet is fragmented, and
-//! arrives with its last byte. Requests are never lost and never collide.
+//! A byte that leaves at once therefore occupies the buffer for the rest of a MAP interval and for
+//! `to_grant`, and under load for both in full, T. By Little's law a buffer of B bytes carries at
+//! most B / T, however many requests overlap.
+//!
+//! Grants to a flow that stores nothing are lost, and return to the token buckets. With a grant that
+//! does not cover a whole packet the modem sends a fragment; the packet stays in the queue until the
+//! grant that covers its last byte. Requests are never lost and never collide.
 
 use alloc::collections::VecDeque;
 
-use super::flight::RequestGrant;
 use crate::rate::Rate;
-use crate::service_flow::{Contract, FlowRates, Granted, ProactiveGrants, Side, Waiting};
+use crate::service_flow::{Contract, FlowRates, ProactiveGrants, Side, Waiting};
 use crate::time::{Span, Time};
 use crate::token_bucket::{MAX_BURST_BYTES, NANOBITS_PER_BYTE};
+
+/// The parameters of a service flow, or of an aggregate of two, that requests grants.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestGrant {
+    /// Time between MAP boundaries; not zero.
+    pub map_interval: Span,
+    /// From the MAP boundary that carries a request to the start of its grant.
+    pub to_grant: Span,
+    /// Maximum sustained traffic rate; not zero.
+    pub rate: Rate,
+    /// Maximum traffic burst, which also bounds the grants of one MAP interval.
+    pub burst_bytes: u64,
+    /// The rate of a granted transmission; not zero.
+    pub peak: Rate,
+}
 
 /// The request-grant loop of modem and CMTS.
 #[derive(Clone, Debug)]
@@ -49,33 +68,55 @@ struct Flow {
     promised: u64,
     /// Bytes of grants that have begun, not used yet.
     credit: u64,
-    counted: Granted,
+    /// Bytes of the next packet that earlier grants have sent.
+    fragment: u64,
+    counted: Counted,
+}
+
+/// Bytes since the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    requested: u64,
+    /// Of grants that have begun, proactive grants included.
+    granted: u64,
+    /// Granted while nothing was stored.
+    unused: u64,
 }
 
 impl Grants {
-    /// Returns an idle upstream of `rate` and `burst_bytes` (not zero) for the flows of `contract`.
-    pub fn new(timing: RequestGrant, rate: Rate, burst_bytes: u64, contract: &Contract) -> Self {
-        assert!(timing.map_interval > Span::ZERO, "configuration refuses a MAP interval of zero");
-        let ahead = timing.to_grant.as_nanos() / timing.map_interval.as_nanos() + 2;
+    /// Returns an idle upstream for the flows of `contract`.
+    pub fn new(timing: RequestGrant, contract: &Contract) -> Self {
+        let map = timing.map_interval;
+        assert!(map > Span::ZERO, "configuration refuses a MAP interval of zero");
+        let ahead = timing.to_grant.as_nanos() / map.as_nanos() + 2;
         Self {
             timing,
             weight: contract.weight,
             proactive: contract.proactive.map(|grants| Proactive { grants, next: 0 }),
-            aggregate: [Bucket::new(rate, burst_bytes), Bucket::new(timing.peak, 1)],
-            flows: contract.flows.map(Flow::new),
+            aggregate: [
+                Bucket::new(timing.rate, timing.burst_bytes, Span::ZERO),
+                Bucket::new(timing.peak, 1, map),
+            ],
+            flows: contract.flows.map(|rates| Flow::new(rates, map)),
             next_map: 0,
             coming: VecDeque::with_capacity(ahead as usize),
             busy_until: Time::ZERO,
         }
     }
 
-    /// Returns the cumulative grants of each flow.
-    pub(super) fn granted(&self) -> [Granted; 2] {
-        [self.flows[0].counted, self.flows[1].counted]
+    /// Reports the bytes of each flow, by dotted name. Proactive grants that pass while no packet
+    /// waits are counted when the next packet arrives.
+    pub(super) fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        for (flow, names) in self.flows.iter().zip(GAUGES) {
+            let Counted { requested, granted, unused } = flow.counted;
+            let values = [requested, flow.pending + flow.promised, granted, unused];
+            names.into_iter().zip(values).for_each(|(name, value)| visit(name, value as f64));
+        }
     }
 
-    /// Restarts an idle upstream when a packet arrives at `now`: skips the time between.
-    pub(super) fn resume(&mut self, now: Time) {
+    /// Restarts an idle upstream when a packet arrives at `now`: skips the time between. Returns the
+    /// time of the next event.
+    pub(super) fn resume(&mut self, now: Time) -> Time {
         let map = self.timing.map_interval;
         let boundary = now.as_nanos().div_ceil(map.as_nanos());
         let passed = map * (boundary - self.next_map.min(boundary));
@@ -84,15 +125,24 @@ impl Grants {
         if let Some(proactive) = &mut self.proactive {
             let lost = proactive.pass(now);
             let counted = &mut self.flows[Side::LowLatency as usize].counted;
-            counted.bytes += lost;
-            counted.unused_bytes += lost;
+            counted.granted += lost;
+            counted.unused += lost;
         }
         self.reserve_ahead(Bucket::take);
+        self.proactive_start().into_iter().fold(self.boundary(), Time::min)
     }
 
     /// Whether no transmission is under way at `now`.
     pub(super) fn is_free(&self, now: Time) -> bool {
         self.busy_until <= now
+    }
+
+    /// Returns the bytes of a packet of `side`, `len` bytes long, that are still to be sent; `None`
+    /// if the grants do not cover them.
+    pub(super) fn rest(&self, side: Side, len: u32) -> Option<u32> {
+        let flow = &self.flows[side as usize];
+        let rest = u64::from(len).saturating_sub(flow.fragment);
+        (rest <= flow.credit).then_some(rest as u32)
     }
 
     /// Makes requests and begins the grants that are due at `now`, from [`Grants::next_event`].
@@ -119,15 +169,22 @@ impl Grants {
             return None;
         }
         for side in Side::ALL {
+            let covered = |len| self.rest(side, len).is_some();
+            let head = waiting[side as usize].head_bytes;
+            if head.is_some_and(covered) {
+                return Some(side);
+            }
             let flow = &mut self.flows[side as usize];
-            match waiting[side as usize].head_bytes {
-                Some(len) if flow.credit >= u64::from(len) => return Some(side),
-                None if flow.credit > 0 => {
-                    let lost = core::mem::take(&mut flow.credit);
-                    flow.counted.unused_bytes += lost;
-                    self.charge(side, |bucket| bucket.give_back(lost));
-                }
-                _ => {}
+            let bytes = core::mem::take(&mut flow.credit);
+            flow.fragment += bytes;
+            if head.is_some() && bytes > 0 {
+                self.busy_until = now + self.timing.peak.time_for(bytes).unwrap_or_default();
+                return None;
+            }
+            if head.is_none() && flow.fragment > 0 {
+                let lost = core::mem::take(&mut flow.fragment);
+                flow.counted.unused += lost;
+                self.charge(side, |bucket| bucket.give_back(lost));
             }
         }
         None
@@ -136,7 +193,9 @@ impl Grants {
     /// Records that a packet of `side`, `len` bytes long, is sent until `end`.
     pub(super) fn sent(&mut self, side: Side, len: u32, end: Time) {
         let flow = &mut self.flows[side as usize];
-        flow.credit = flow.credit.saturating_sub(u64::from(len));
+        let used = flow.fragment.min(u64::from(len));
+        flow.fragment -= used;
+        flow.credit = flow.credit.saturating_sub(u64::from(len) - used);
         self.busy_until = end;
     }
 
@@ -149,10 +208,15 @@ impl Grants {
             self.reserve_ahead(Bucket::give_back);
             return None;
         }
-        let end = is_busy.then_some(self.busy_until);
-        let grant = self.coming.front().map(|(start, _)| *start);
-        let proactive = self.proactive.as_ref().map(|proactive| proactive.time(proactive.next));
-        [end, grant, proactive].into_iter().flatten().chain([self.boundary()]).min()
+        let end = if is_busy { self.busy_until } else { Time::MAX };
+        let grant = self.coming.front().map_or(Time::MAX, |(start, _)| *start);
+        let proactive = self.proactive_start().unwrap_or(Time::MAX);
+        Some(end.min(grant).min(proactive).min(self.boundary()))
+    }
+
+    /// Returns the time of the next proactive grant.
+    fn proactive_start(&self) -> Option<Time> {
+        self.proactive.as_ref().map(|proactive| proactive.time(proactive.next))
     }
 
     /// Returns the time of the next MAP boundary.
@@ -163,14 +227,17 @@ impl Grants {
     /// Makes the modem's requests at the current boundary, and the CMTS's grants.
     fn request(&mut self, waiting: [Waiting; 2]) {
         for (flow, waiting) in self.flows.iter_mut().zip(waiting) {
-            let asked = flow.pending + flow.promised + flow.credit;
-            flow.pending += waiting.bytes.saturating_sub(asked);
+            let asked = flow.pending + flow.promised + flow.credit + flow.fragment;
+            let request = waiting.bytes.saturating_sub(asked);
+            flow.pending += request;
+            flow.counted.requested += request;
         }
         let start = self.boundary() + self.timing.to_grant;
         let reserved = self.proactive.as_ref().map_or(0, |proactive| {
             proactive.bytes_between_times(start, start + self.timing.map_interval)
         });
-        let bytes = self.divide(reserved);
+        let asks = self.flows.iter().any(|flow| flow.pending > 0);
+        let bytes = if asks { self.divide(reserved) } else { [0, 0] };
         let taken = [reserved + bytes[0], bytes[1]];
         let map = self.timing.map_interval;
         self.buckets(|bucket, side| {
@@ -230,21 +297,22 @@ impl Grants {
 }
 
 impl Flow {
-    fn new(rates: FlowRates) -> Self {
-        let peak = |rate| Bucket::new(rate, FlowRates::PEAK_BURST_BYTES);
-        let sustained = rates.sustained.map(|rate| Bucket::new(rate, rates.burst_bytes));
+    fn new(rates: FlowRates, map: Span) -> Self {
+        let peak = |rate| Bucket::new(rate, FlowRates::PEAK_BURST_BYTES, map);
+        let sustained = rates.sustained.map(|rate| Bucket::new(rate, rates.burst_bytes, map));
         Self {
             limits: [sustained, rates.peak.map(peak)],
             pending: 0,
             promised: 0,
             credit: 0,
-            counted: Granted::default(),
+            fragment: 0,
+            counted: Counted::default(),
         }
     }
 
     const fn begin(&mut self, bytes: u64) {
         self.credit += bytes;
-        self.counted.bytes += bytes;
+        self.counted.granted += bytes;
     }
 
     /// Returns the bytes that the flow's own rates allow in the next MAP interval.
@@ -292,8 +360,8 @@ impl Proactive {
     }
 }
 
-/// A token bucket that is settled once per MAP interval, in nanobits. It is below zero after
-/// proactive grants took more than it had.
+/// A token bucket that is settled once per MAP interval, in nanobits: the tokens of the interval are
+/// there when it begins. The bucket is below zero after proactive grants took more than it had.
 #[derive(Clone, Debug)]
 struct Bucket {
     rate: Rate,
@@ -302,24 +370,29 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn new(rate: Rate, burst_bytes: u64) -> Self {
-        let capacity = nanobits(burst_bytes.min(MAX_BURST_BYTES));
+    /// Returns a full bucket that has room for `burst_bytes` and the income of `beyond`.
+    fn new(rate: Rate, burst_bytes: u64, beyond: Span) -> Self {
+        let capacity = nanobits(burst_bytes.min(MAX_BURST_BYTES)) + income(rate, beyond);
         Self { rate, capacity, tokens: capacity }
     }
 
-    fn income(&self, time: Span) -> i128 {
-        i128::from(self.rate.bits_per_second()) * i128::from(time.as_nanos())
+    fn after(&self, time: Span) -> i128 {
+        (self.tokens + income(self.rate, time)).min(self.capacity)
     }
 
     /// Returns the bytes that may be granted in the next interval.
     fn bytes_at_end(&self, map: Span) -> u64 {
-        let bytes = (self.tokens + self.income(map)).max(0) / nanobits(1);
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+        let nanobits = self.after(map).max(0);
+        // Wide numbers divide slowly.
+        match u64::try_from(nanobits) {
+            Ok(nanobits) => nanobits / NANOBITS_PER_BYTE,
+            Err(_) => u64::try_from(nanobits / i128::from(NANOBITS_PER_BYTE)).unwrap_or(u64::MAX),
+        }
     }
 
     /// Settles an interval in which `bytes` are granted.
     fn settle(&mut self, map: Span, bytes: u64) {
-        self.tokens = (self.tokens + self.income(map) - nanobits(bytes)).min(self.capacity);
+        self.tokens = self.after(map) - nanobits(bytes);
     }
 
     fn gain(&mut self, time: Span) {
@@ -335,9 +408,28 @@ impl Bucket {
     }
 }
 
+/// Returns the nanobits of `rate` in `time`.
+fn income(rate: Rate, time: Span) -> i128 {
+    i128::from(rate.bits_per_second()) * i128::from(time.as_nanos())
+}
+
 fn nanobits(bytes: u64) -> i128 {
     i128::from(bytes) * i128::from(NANOBITS_PER_BYTE)
 }
+
+/// The gauges by [`Side`]: bytes requested, requested and not yet granted, granted, and unused.
+const GAUGES: [[&str; 4]; 2] = [
+    [
+        "grants.low_latency_requested_bytes",
+        "grants.low_latency_outstanding_bytes",
+        "grants.low_latency_granted_bytes",
+        "grants.low_latency_unused_bytes",
+    ],
+    [
+        "grants.requested_bytes", "grants.outstanding_bytes", "grants.granted_bytes",
+        "grants.unused_bytes",
+    ],
+];
 
 #[cfg(test)]
 mod tests {
@@ -353,10 +445,12 @@ mod tests {
         let timing = RequestGrant {
             map_interval: Span::from_millis(2),
             to_grant: Span::from_millis(4),
+            rate: rate(8_000),
+            burst_bytes: 5_044,
             peak: rate(80_000),
         };
         let contract = Contract { weight, flows: [FlowRates::UNLIMITED; 2], proactive: None };
-        let mut grants = Grants::new(timing, rate(8_000), 3_044, &contract);
+        let mut grants = Grants::new(timing, &contract);
         grants.aggregate[0].tokens = 0;
         for (flow, pending) in grants.flows.iter_mut().zip(pending) {
             flow.pending = pending;
@@ -386,7 +480,7 @@ mod tests {
     #[test]
     fn the_peak_rate_bounds_an_interval() {
         let mut grants = grants(230, [0, 90_000]);
-        grants.aggregate[0].tokens = nanobits(1 << 29);
+        (grants.aggregate[0].tokens, grants.aggregate[0].capacity) = (1 << 99, 1 << 99);
         // 2 ms of 80 Mbit/s, and one byte that the bucket stores for fractions.
         assert_eq!(grants.divide(0), [0, 20_001]);
     }

@@ -21,8 +21,8 @@ use alloc::format;
 pub use cellular::{Cellular, CellularConfig, OutageLaw, Outages};
 pub use constant::Constant;
 pub use docsis::DocsisUpstream;
-pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
-pub use grants::Grants;
+pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder};
+pub use grants::{Grants, RequestGrant};
 pub use middlebox::{Middlebox, MiddleboxOptions};
 pub use rate_process::RateProcess;
 pub use schedule::{Schedule, Step};
@@ -32,7 +32,7 @@ use crate::packet::{Meta, Packet};
 use crate::qdisc::{BoxedQdisc, Dequeue, DropReason, Observer, Qdisc};
 use crate::rate::Rate;
 use crate::rng::Rng;
-use crate::service_flow::Waiting;
+use crate::service_flow::{Side, Waiting};
 use crate::time::{Span, Time};
 
 /// Returns the random numbers of a trial's link and queue, by direction (`up`, `down`) and index in
@@ -57,8 +57,11 @@ pub struct Link<P> {
     overhead_bytes: u32,
     delay: Span,
     flight: Option<Box<Flight>>,
-    /// The grants that the queue's service flows wait for.
+    /// The grants that packets wait for in the queue.
     grants: Option<Box<Grants>>,
+    /// A packet that left the queue and is larger than the grants so far: that of a queue that does
+    /// not know its next packet, or that dropped it.
+    staged: Option<Packet<P>>,
     loss: Loss,
     middlebox: Option<Box<Middlebox>>,
     /// When the link acts next, and what it does; [`Time::MAX`] if it waits for a packet.
@@ -82,7 +85,8 @@ pub struct Link<P> {
 enum Activity {
     /// Waits for a packet.
     Idle,
-    /// Waits until the queue stops shaping, or for a packet that need not wait.
+    /// Waits until the queue stops shaping, or for a packet that need not wait; with grants also
+    /// for the next request or grant.
     Waiting,
     Asking,
     Sending,
@@ -108,8 +112,8 @@ pub struct LinkParts<P> {
     pub delay: Span,
     /// Delays on top of `delay`.
     pub flight: Option<Box<Flight>>,
-    /// The request-grant loop that the queue's service flows wait for; `rate` is then the rate of a
-    /// granted transmission. Only for queues with service flows.
+    /// The request-grant loop that packets wait for in the queue; `rate` is then the rate of a
+    /// granted transmission.
     pub grants: Option<Box<Grants>>,
     /// Random loss after transmission.
     pub loss: Loss,
@@ -133,6 +137,7 @@ impl<P> Link<P> {
             delay: parts.delay,
             flight: parts.flight,
             grants: parts.grants,
+            staged: None,
             loss: parts.loss,
             middlebox: parts.middlebox,
             activity: Activity::Idle,
@@ -155,8 +160,9 @@ impl<P> Link<P> {
             match &mut self.grants {
                 None => self.ask(now),
                 Some(grants) => {
-                    grants.resume(now);
-                    (self.activity, self.wake) = (Activity::Granting, now);
+                    let is_idle = self.activity == Activity::Idle;
+                    self.wake = if is_idle { grants.resume(now) } else { now };
+                    self.activity = Activity::Granting;
                 }
             }
         }
@@ -227,7 +233,7 @@ impl<P> Link<P> {
     pub fn set_rate(&mut self, now: Time, rate: Rate, observer: &mut impl Observer<P>) -> bool {
         self.advance_before(now, observer);
         match &mut self.rate {
-            RateProcess::Constant(process) if !rate.is_zero() => {
+            RateProcess::Constant(process) if !rate.is_zero() && self.grants.is_none() => {
                 *process = Constant::new(rate);
                 true
             }
@@ -239,9 +245,18 @@ impl<P> Link<P> {
         self.queue.as_ref()
     }
 
+    /// Reports the state of the queue and of its grants, by dotted name.
+    pub fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        self.queue.gauges(visit);
+        if let Some(grants) = &self.grants {
+            grants.gauges(visit);
+        }
+    }
+
     /// Returns the number of packets in transmission or in flight.
     pub fn in_flight(&self) -> usize {
-        self.flying.len() + usize::from(self.doomed.is_some())
+        let between = [&self.doomed, &self.staged];
+        self.flying.len() + between.into_iter().flatten().count()
     }
 
     /// Does everything up to and including `last`.
@@ -260,8 +275,8 @@ impl<P> Link<P> {
                 continue;
             }
             match self.activity {
-                Activity::Waiting => self.ask(self.wake),
-                Activity::Granting => self.grant(observer),
+                Activity::Waiting if self.grants.is_none() => self.ask(self.wake),
+                Activity::Waiting | Activity::Granting => self.grant(observer),
                 Activity::Idle | Activity::Asking | Activity::Sending => return,
             }
         }
@@ -291,7 +306,10 @@ impl<P> Link<P> {
     fn start(&mut self, observer: &mut impl Observer<P>) {
         let start = self.wake;
         match self.queue.dequeue(start, observer) {
-            Dequeue::Packet(packet) => self.transmit(start, packet, observer),
+            Dequeue::Packet(packet) => {
+                let len = packet.meta.len;
+                self.transmit(start, packet, len, observer);
+            }
             Dequeue::Empty => (self.activity, self.wake) = (Activity::Idle, Time::MAX),
             Dequeue::NotBefore(time) => {
                 debug_assert!(time > start, "a queue that shapes must name a later instant");
@@ -306,30 +324,77 @@ impl<P> Link<P> {
     #[inline(never)]
     fn grant(&mut self, observer: &mut impl Observer<P>) {
         let now = self.wake;
-        (self.activity, self.wake) = (Activity::Idle, Time::MAX);
         let Some(mut grants) = self.grants.take() else { return };
-        grants.advance(now, self.waiting());
-        while let Some(side) = grants.turn(now, self.waiting()) {
+        let mut waiting = self.waiting();
+        let mut not_before = None;
+        grants.advance(now, waiting);
+        while let Some(side) = grants.turn(now, waiting) {
             self.lose_doomed(now, observer);
-            let served =
-                self.queue.service_flows().and_then(|flows| flows.serve(now, side, observer));
-            let Some(packet) = served else { break };
-            let len = packet.meta.len;
-            self.transmit(now, packet, observer);
-            grants.sent(side, len, self.wake);
+            match self.serve(now, side, observer) {
+                Dequeue::Packet(packet) => {
+                    let len = packet.meta.len;
+                    match grants.rest(side, len) {
+                        Some(rest) => {
+                            self.transmit(now, packet, rest, observer);
+                            grants.sent(side, len, self.wake);
+                            if !grants.is_free(now) {
+                                // What is stored matters when the transmission ends.
+                                break;
+                            }
+                        }
+                        None => self.staged = Some(packet),
+                    }
+                }
+                // The grants serve the packet when the queue stops shaping.
+                Dequeue::NotBefore(time) => not_before = Some(time),
+                Dequeue::Empty => {}
+            }
+            let before = core::mem::replace(&mut waiting, self.waiting());
+            if not_before.is_some() || waiting == before {
+                break;
+            }
         }
         if grants.is_free(now) {
             self.lose_doomed(now, observer);
         }
-        let next = grants.next_event(now, self.waiting());
-        (self.activity, self.wake) = match next {
-            Some(time) => (Activity::Granting, time),
-            None => (Activity::Idle, Time::MAX),
+        let next = grants.next_event(now, waiting).into_iter().chain(not_before).min();
+        self.activity = match not_before {
+            Some(_) => Activity::Waiting,
+            None if next.is_some() => Activity::Granting,
+            None => Activity::Idle,
         };
-        if let Some(flows) = self.queue.service_flows() {
-            flows.note_grants(grants.granted());
-        }
+        self.wake = next.unwrap_or(Time::MAX);
         self.grants = Some(grants);
+    }
+
+    /// Takes the next packet of `side` out of the queue.
+    fn serve(&mut self, now: Time, side: Side, observer: &mut impl Observer<P>) -> Dequeue<P> {
+        if let Some(packet) = self.staged.take() {
+            return Dequeue::Packet(packet);
+        }
+        match self.queue.service_flows() {
+            Some(flows) => flows.serve(now, side, observer),
+            None => self.queue.dequeue(now, observer),
+        }
+    }
+
+    /// Returns the backlog of each service flow.
+    fn waiting(&mut self) -> [Waiting; 2] {
+        if let Some(flows) = self.queue.service_flows() {
+            return flows.waiting();
+        }
+        let stored = self.queue.backlog();
+        let staged = self.staged.as_ref().map_or(0, |packet| packet.meta.len);
+        let head_bytes = if staged > 0 {
+            Some(staged)
+        } else if stored.is_empty() {
+            None
+        } else {
+            // A queue that chooses late gives its next packet with the first byte that is granted.
+            self.queue.head_bytes().or(Some(1))
+        };
+        let bytes = stored.bytes + u64::from(staged);
+        [Waiting::default(), Waiting { bytes, head_bytes }]
     }
 
     /// Drops the packet whose transmission ends now, if it is to be lost.
@@ -339,17 +404,18 @@ impl<P> Link<P> {
         }
     }
 
-    /// Returns the backlog of each service flow.
-    fn waiting(&mut self) -> [Waiting; 2] {
-        self.queue.service_flows().map_or_else(Default::default, |flows| flows.waiting())
-    }
-
-    /// Begins to transmit `packet` and settles its way to the far end.
+    /// Begins to transmit the last `bytes` of `packet` and settles its way to the far end.
     // Not inlined, so that the packet is passed in memory and moved as a whole. Inlined, it is
     // moved in pieces, and reading several pieces at once that were just written stalls.
     #[inline(never)]
-    fn transmit(&mut self, start: Time, packet: Packet<P>, observer: &mut impl Observer<P>) {
-        let Some(end) = self.rate.transmit(start, packet.meta.len) else {
+    fn transmit(
+        &mut self,
+        start: Time,
+        packet: Packet<P>,
+        bytes: u32,
+        observer: &mut impl Observer<P>,
+    ) {
+        let Some(end) = self.rate.transmit(start, bytes) else {
             observer.dropped(start, packet, DropReason::Oversize);
             return self.ask(start);
         };
@@ -373,7 +439,7 @@ impl<P> Link<P> {
     ) {
         let arrival = match &mut self.flight {
             None => end + self.delay,
-            Some(flight) => flight.arrival(end, packet.meta.len, self.delay),
+            Some(flight) => flight.arrival(end, self.delay),
         };
         let lost = self.loss.probability_q32 > 0
             && u64::from(self.loss.rng.next_u32()) < self.loss.probability_q32;

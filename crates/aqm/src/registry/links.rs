@@ -8,11 +8,12 @@ use crate::config::{ConfigError, Definition, Item, Kind, LinkFacts, Spec, Values
 use crate::link::params::{self, DELAY, LOSS, LinkConfig, OVERHEAD};
 use crate::link::{
     Constant, Flight, FlightOptions, Grants, Link, LinkParts, Loss, Middlebox, MiddleboxOptions,
-    RateProcess, cellular,
+    RateProcess, RequestGrant, cellular,
 };
 use crate::qdisc::BoxedQdisc;
 use crate::registry::unknown;
 use crate::rng::Rng;
+use crate::service_flow::Contract;
 use crate::time::Span;
 
 /// Reads the file that a link names, such as a trace; the error is shown to the user.
@@ -53,6 +54,8 @@ pub struct LinkSetup {
     pub delay: Span,
     /// Delays on top of `delay`.
     pub flight: FlightOptions,
+    /// The requests and grants of a cable modem's upstream.
+    requests: Option<RequestGrant>,
     pub loss_q32: u64,
     /// Marks and remarks packets behind the link.
     pub middlebox: MiddleboxOptions,
@@ -89,7 +92,7 @@ impl LinkSetup {
         let names = LINKS.iter().map(|entry| entry.definition.name);
         let entry = entry.ok_or_else(|| unknown("link", spec, names))?;
         let values = entry.definition.resolve(spec)?;
-        let LinkConfig { rate, facts, grant } = (entry.configure)(&values, load)?;
+        let LinkConfig { rate, facts, requests } = (entry.configure)(&values, load)?;
         let plain = |inner: &Spec| Ok(inner.to_string());
         Ok(Self {
             label: values.label(&plain)?,
@@ -97,7 +100,8 @@ impl LinkSetup {
             rate,
             facts,
             delay: values.get(DELAY),
-            flight: params::flight(&values, grant),
+            flight: params::flight(&values),
+            requests,
             loss_q32: values.get(LOSS),
             middlebox: params::middlebox(&values),
             overhead_bytes: values.get(OVERHEAD) as u32,
@@ -129,26 +133,21 @@ impl LinkSetup {
 
     /// Builds an idle link behind `queue`. It draws random numbers from child streams of `rng`.
     pub fn build<P>(&self, mut queue: BoxedQdisc<P>, rng: &Rng) -> Link<P> {
-        let mut flight = self.flight;
         let mut rate = self.rate.started(rng);
-        let contract = queue.service_flows().map(|flows| flows.contract());
-        let mut grants = None;
-        if let (Some(contract), Some(timing)) = (contract, flight.grant)
-            && let (Some(sustained), Some(burst_bytes)) = (self.facts.rate, self.facts.burst_bytes)
-        {
-            // The service flows wait for grants in the queue, not behind it.
-            flight.grant = None;
-            rate = RateProcess::Constant(Constant::new(timing.peak));
-            grants = Some(Box::new(Grants::new(timing, sustained, burst_bytes, &contract)));
-        }
-        let extra = !flight.is_empty();
+        let grants = self.requests.map(|requests| {
+            rate = RateProcess::Constant(Constant::new(requests.peak));
+            let flows = queue.service_flows();
+            let contract = flows.map_or(Contract::SINGLE_FLOW, |flows| flows.contract());
+            Box::new(Grants::new(requests, &contract))
+        });
+        let extra = !self.flight.is_empty();
         let changes = !self.middlebox.is_empty();
         Link::new(LinkParts {
             queue,
             rate,
             overhead_bytes: self.overhead_bytes,
             delay: self.delay,
-            flight: extra.then(|| Box::new(Flight::new(flight, rng))),
+            flight: extra.then(|| Box::new(Flight::new(self.flight, rng))),
             grants,
             loss: Loss { probability_q32: self.loss_q32, rng: rng.child("loss") },
             middlebox: changes.then(|| Box::new(Middlebox::new(self.middlebox.clone(), rng))),

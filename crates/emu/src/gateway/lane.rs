@@ -107,7 +107,7 @@ impl Lane {
 
     /// Appends a row to the time series.
     pub fn sample(&mut self, now: Time) {
-        self.recorder.sample(now, self.link.queue());
+        self.recorder.sample(now, &self.link);
     }
 
     /// Begins a phase of the trial at `now`.

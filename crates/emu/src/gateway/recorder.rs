@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
 use underload_aqm::service_flow::Side;
@@ -189,12 +190,12 @@ impl Recorder {
     }
 
     /// Appends a row to the time series.
-    pub fn sample(&mut self, now: Time, queue: &dyn Qdisc<Handle>) {
-        let mut row = self.tally.end_row(now, queue.backlog());
+    pub fn sample(&mut self, now: Time, link: &Link<Handle>) {
+        let mut row = self.tally.end_row(now, link.queue().backlog());
         row.drops += std::mem::take(&mut self.row_input_drops);
         self.sojourn_max = row.sojourn_max;
         if self.curves.rows.len() < ROWS_MAX {
-            self.curves.push(row, queue);
+            self.curves.push(row, link);
         }
         if let Some(journal) = &mut self.journal {
             journal.flush();

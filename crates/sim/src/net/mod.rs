@@ -82,8 +82,7 @@ impl Hop {
     /// Appends a point to every series.
     pub(crate) fn sample(&mut self, now: Time) {
         let Recorder { tally, curves, .. } = &mut self.recorder;
-        let queue = self.link.queue();
-        curves.push(tally.end_row(now, queue.backlog()), queue);
+        curves.push(tally.end_row(now, self.link.queue().backlog()), &self.link);
     }
 
     pub(crate) fn series(&self, trial: u32) -> Vec<Series> {

@@ -13,7 +13,8 @@ use crate::remark::Rules;
 use crate::time::Span;
 
 use crate::link::constant::Constant;
-use crate::link::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
+use crate::link::flight::{FlightOptions, Jitter, JitterLaw, Reorder};
+use crate::link::grants::RequestGrant;
 use crate::link::middlebox::MiddleboxOptions;
 use crate::link::rate_process::RateProcess;
 
@@ -24,14 +25,14 @@ pub(crate) struct LinkConfig {
     pub(crate) rate: RateProcess,
     /// The facts about the link that a queue in front of it may use.
     pub(crate) facts: LinkFacts,
-    /// The delay of the medium access behind the queue.
-    pub(crate) grant: Option<RequestGrant>,
+    /// The requests and grants that packets wait for in the queue.
+    pub(crate) requests: Option<RequestGrant>,
 }
 
 impl LinkConfig {
     /// Returns a link whose queue knows nothing but its long-term rate.
     pub(in crate::link) const fn of_rate(rate: RateProcess, nominal: Rate) -> Self {
-        Self { rate, facts: LinkFacts::of_rate(nominal), grant: None }
+        Self { rate, facts: LinkFacts::of_rate(nominal), requests: None }
     }
 }
 
@@ -67,14 +68,13 @@ enum JitterOrder {}
 choices!(JitterOrder => bool { "kept" => true, "free" => false, });
 
 /// Returns the delays on top of [`DELAY`].
-pub(crate) fn flight(values: &Values, grant: Option<RequestGrant>) -> FlightOptions {
+pub(crate) fn flight(values: &Values) -> FlightOptions {
     let most = values.get(JITTER);
     let (law, keep_order) = (values.get(JITTER_LAW), values.get(JITTER_ORDER));
     let (probability_q32, by) = (values.get(REORDER), values.get(REORDER_BY));
     FlightOptions {
         jitter: (most > Span::ZERO).then_some(Jitter { most, law, keep_order }),
         reorder: (probability_q32 > 0).then_some(Reorder { probability_q32, by }),
-        grant,
     }
 }
 
@@ -111,5 +111,5 @@ pub(crate) const UNLIMITED: Definition = Definition {
 };
 
 pub(crate) const fn unlimited() -> LinkConfig {
-    LinkConfig { rate: RateProcess::Unlimited, facts: LinkFacts::UNKNOWN, grant: None }
+    LinkConfig { rate: RateProcess::Unlimited, facts: LinkFacts::UNKNOWN, requests: None }
 }

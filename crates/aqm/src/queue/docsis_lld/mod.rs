@@ -51,7 +51,7 @@ use crate::queue::control::{ONE_Q56, Recur, UpdateTimer, q56_to_f64};
 use crate::queue::docsis_pie::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
 use crate::queue::store::dual::{Credit, Pair};
 use crate::rng::Rng;
-use crate::service_flow::{Contract, Granted, Side, Waiting};
+use crate::service_flow::{Contract, Side, Waiting};
 use crate::time::{Span, Time};
 
 use immediate::Ramp;
@@ -79,8 +79,6 @@ pub struct DocsisLld<P> {
     low_latency_bits: u64,
     /// `None` if no service flow has its own rate.
     shapers: Option<Box<Shapers>>,
-    /// The link's grants, by [`Side`]; `None` if the link does not grant.
-    granted: Option<[Granted; 2]>,
     pair: Pair<P>,
 }
 
@@ -141,7 +139,6 @@ impl<P> DocsisLld<P> {
                 VirtualQueue::new(most, limit, request_loop, config.proactive)
             }),
             rates: Rates::new(config.rate, config.weight, config.low_latency, config.classic),
-            granted: None,
             pair: Pair::default(),
             ramp,
             config,
@@ -343,12 +340,6 @@ impl<P> Qdisc<P> for DocsisLld<P> {
         visit("docsis-lld.sanctioned_packets", sanctions as f64);
         let score = self.protection.as_ref().map_or(Span::ZERO, Protection::highest_score);
         visit("docsis-lld.highest_score_ns", score.as_nanos() as f64);
-        if let Some([low_latency, classic]) = self.granted {
-            visit("docsis-lld.low_latency_granted_bytes", low_latency.bytes as f64);
-            visit("docsis-lld.low_latency_unused_grant_bytes", low_latency.unused_bytes as f64);
-            visit("docsis-lld.classic_granted_bytes", classic.bytes as f64);
-            visit("docsis-lld.classic_unused_grant_bytes", classic.unused_bytes as f64);
-        }
         self.classic.gauges(visit);
     }
 
@@ -373,19 +364,10 @@ impl<P> ServiceFlows<P> for DocsisLld<P> {
         })
     }
 
-    fn serve(
-        &mut self,
-        now: Time,
-        side: Side,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         self.advance(now);
         // The grants observe the flow's own rates.
-        self.take(now, side, observer)
-    }
-
-    fn note_grants(&mut self, granted: [Granted; 2]) {
-        self.granted = Some(granted);
+        self.take(now, side, observer).map_or(Dequeue::Empty, Dequeue::Packet)
     }
 }
 

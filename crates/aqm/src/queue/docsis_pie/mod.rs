@@ -16,8 +16,8 @@
 //!
 //! # Parameters
 //! [`DocsisPieConfig`]: latency target, sustained rate, peak rate, maximum burst and buffer size.
-//! The RFC fixes all other parameters. The delay of request and grant (4 to 8 ms) belongs to the
-//! link, and the AQM cannot see it (RFC 8034 section 4.2).
+//! The RFC fixes all other parameters. Packets that wait for request and grant (4 to 8 ms, RFC 8034
+//! section 4.2) are stored, so the delay counts them (as `ExpectedDelay` of CableLabs' docsis-ns3).
 //!
 //! # Divergences
 //! None from appendix A is known. Its pseudo-code does not define the token bucket before the first

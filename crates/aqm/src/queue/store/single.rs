@@ -174,6 +174,11 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         self.aqm.gauges(visit);
     }
+
+    #[inline]
+    fn head_bytes(&self) -> Option<u32> {
+        self.ring.head().map(|head| head.len)
+    }
 }
 
 /// The queue while its AQM dequeues.
