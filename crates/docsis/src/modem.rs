@@ -17,6 +17,13 @@ use crate::qos::{BufferControl, Direction, ServiceFlow};
 
 /// Buffer that every certified modem can give a flow.
 pub const GUARANTEED_BYTES: u64 = 24_576;
+/// Microseconds between MAPs, each of which grants the bytes of as much time. No setting of a file
+/// has it; 1 to 2 ms are usual.
+pub const MAP_INTERVAL_US: u64 = 2_000;
+/// Microseconds from a request's MAP boundary to its grant: that of DOCSIS 3.0, an assumption.
+pub const GRANT_US: u64 = 4_000;
+/// The largest frame with one VLAN tag.
+pub(crate) const FRAME_BYTES: u64 = 1_522;
 /// Drain time of a buffer without Buffer Control and type 68.
 const DEFAULT_TARGET_MS: u16 = 100;
 

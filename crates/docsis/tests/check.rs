@@ -97,6 +97,18 @@ fn buffers() {
     assert_eq!(with(flow, &flow.replace("Buffer", rates)), ["D313"]);
 }
 
+/// 3044 bytes, the default, every 2 ms are 12.176 Mbit/s.
+#[test]
+fn a_maximum_traffic_burst_below_a_map_interval_caps_the_rate() {
+    let flow = "QosParameterSetType = 7\n    AggregateServiceFlowReference = 5\n    BufferControl";
+    let rate = |rates: &str| with(flow, &flow.replace("Buffer", &format!("{rates}\n    Buffer")));
+    assert_eq!(rate("MaximumSustainedTrafficRate = 12_176_000"), [""; 0]);
+    assert_eq!(rate("MaximumSustainedTrafficRate = 12_176_001"), ["D314"]);
+    let burst = "MaximumSustainedTrafficRate = 20_000_000\n    MaximumTrafficBurst =";
+    assert_eq!(rate(&format!("{burst} 5000")), [""; 0]);
+    assert_eq!(rate(&format!("{burst} 4999")), ["D314"]);
+}
+
 #[test]
 fn queue_management() {
     let aqm = |settings: &str| with("SfAqmLatencyTarget = 10, AqmAlgorithm = 1", settings);

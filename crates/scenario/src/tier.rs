@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use underload_docsis::modem::{GRANT_US, MAP_INTERVAL_US};
 use underload_docsis::recommend::{Candidate, Choice, Outcome, Upstream, rate_name};
 use underload_record::metric;
 use underload_record::schema::{RunRecord, VariantSummary};
@@ -67,12 +68,16 @@ impl Tier {
             .sweep("flow.upload.congestion_control", CONGESTION_CONTROLS.to_vec())
     }
 
-    /// The token bucket of the tier, and the wait for requests and grants behind it.
+    /// The token bucket of the tier, and its requests and grants.
     fn link(&self) -> String {
         let up = &self.upstream;
         format!(
-            "docsis:rate={}bit,burst={}B,peak={}bit,map=2ms,grant=4ms",
-            up.sustained_bit_per_s, up.burst_bytes, up.peak_bit_per_s
+            "docsis:rate={}bit,burst={}B,peak={}bit,map={}ms,grant={}ms",
+            up.sustained_bit_per_s,
+            up.burst_bytes,
+            up.peak_bit_per_s,
+            MAP_INTERVAL_US / 1_000,
+            GRANT_US / 1_000
         )
     }
 

@@ -40,9 +40,10 @@ pub struct Arguments {
     /// Peak traffic rate [default: the sustained rate].
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     peak: Option<u64>,
-    /// Maximum traffic burst: bytes that may leave at the peak rate.
-    #[arg(long, value_name = "SIZE", default_value = "3044B", value_parser = files::size)]
-    burst: u64,
+    /// Maximum traffic burst: bytes that may leave at the peak rate, and with one MAP [default: two
+    /// frames and the bytes of a MAP interval of 2 ms].
+    #[arg(long, value_name = "SIZE", value_parser = files::size)]
+    burst: Option<u64>,
     /// Base round trips to the servers of uploads, shortest..longest.
     #[arg(long, value_name = "FROM..TO", default_value = "20ms..120ms", value_parser = round_trips)]
     rtt: RoundTrips,
@@ -163,7 +164,8 @@ fn write(directory: &Path, recommendation: &Recommendation) -> anyhow::Result<()
 impl Arguments {
     fn tier(&self) -> anyhow::Result<Tier> {
         let peak = self.peak.unwrap_or(self.rate);
-        let upstream = Upstream::new(self.rate, peak, self.burst);
+        let burst = self.burst.unwrap_or_else(|| Upstream::default_burst_bytes(self.rate));
+        let upstream = Upstream::new(self.rate, peak, burst);
         let upstream = upstream.map_err(|error| anyhow::anyhow!("--{error}")).or_bad_input()?;
         if self.limit < 4096 {
             refuse!("--limit: expected at least 4096 bytes, two full packets");

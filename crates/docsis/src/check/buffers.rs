@@ -3,7 +3,7 @@
 use super::{Checker, FlowNode, Rule};
 use crate::code::{buffer, flow, top};
 use crate::encode::Node;
-use crate::modem::{GUARANTEED_BYTES, drain_time_us};
+use crate::modem::{FRAME_BYTES, GUARANTEED_BYTES, MAP_INTERVAL_US, drain_time_us};
 use crate::qos::{AqmAlgorithm, BufferControl, Direction, Rates, ServiceFlow};
 
 /// Longest drain time of a full buffer without AQM: the DOCSIS default.
@@ -25,6 +25,9 @@ pub(super) fn check(checker: &mut Checker<'_>) {
             aqm(checker, &node, &flow, all_aqm_off);
         }
         rates(checker, &node, flow.rates);
+        if flow.direction == Direction::Upstream {
+            burst(checker, &node, flow.rates);
+        }
     }
 }
 
@@ -111,6 +114,23 @@ fn aqm(checker: &mut Checker<'_>, node: &Node<'_>, flow: &ServiceFlow, all_aqm_o
     if has_ramp && aqm.algorithm.is_some_and(|algorithm| algorithm != AqmAlgorithm::Immediate) {
         let message = "ImmediateAqm settings without the immediate algorithm";
         checker.report(Rule::D311, node, message, "set AqmAlgorithm = 2, or delete them");
+    }
+}
+
+fn burst(checker: &mut Checker<'_>, flow: &Node<'_>, rates: Rates) {
+    let sustained = rates.sustained_bit_per_s.unwrap_or(0);
+    let bytes = rates.burst_bytes.map_or(2 * FRAME_BYTES, u64::from);
+    let wanted = (u128::from(sustained) * u128::from(MAP_INTERVAL_US)).div_ceil(8_000_000);
+    if u128::from(bytes) < wanted {
+        let node = checker.inside(flow, &[flow::BURST]).unwrap_or_else(|| flow.clone());
+        let most = bytes as f64 * 8.0 / MAP_INTERVAL_US as f64;
+        let message = format!(
+            "with a MAP every {} ms a burst of {bytes} bytes carries at most {most:.1} of {} Mbit/s",
+            MAP_INTERVAL_US / 1_000,
+            sustained as f64 / 1e6
+        );
+        let fix = format!("set the maximum traffic burst to at least {wanted} bytes");
+        checker.report(Rule::D314, &node, message, &fix);
     }
 }
 

@@ -77,6 +77,7 @@ rules! {
     D311, Warning, "only immediate AQM has ramp settings";
     D312, Warning, "upstream AQM settings do not occur together with type 76, which turns AQM off";
     D313, Warning, "the peak rate is not below the sustained rate";
+    D314, Warning, "the maximum traffic burst covers the bytes of a MAP interval, 2 ms, at the sustained rate";
     D401, Error, "references of service flows are unique";
     D402, Error, "a reference leads to an existing flow or aggregate";
     D403, Error, "a low latency flow has a classifier; without one it gets no packets";

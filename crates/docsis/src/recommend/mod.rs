@@ -15,7 +15,7 @@ pub use words::rate_name;
 use crate::aggregate::TOS_PATHS;
 use crate::code::{aggregate, classifier, flow, low_latency, top};
 use crate::mic::Extended;
-use crate::modem::GUARANTEED_BYTES;
+use crate::modem::{FRAME_BYTES, GRANT_US, GUARANTEED_BYTES, MAP_INTERVAL_US};
 use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, Rates, ServiceFlow};
 use crate::{Config, Tlv};
 
@@ -98,6 +98,12 @@ impl Upstream {
         Ok(Self { sustained_bit_per_s: rate, peak_bit_per_s: peak, burst_bytes })
     }
 
+    /// Returns a burst that does not limit `rate`: two frames, the standard's default, and the bytes
+    /// of a MAP interval, each of which carries at most a burst.
+    pub fn default_burst_bytes(rate: u64) -> u64 {
+        2 * FRAME_BYTES + bytes_in(rate, MAP_INTERVAL_US)
+    }
+
     /// Returns the seconds in which `bytes` drain with a full token bucket, and with an empty one.
     pub fn drain_seconds(&self, bytes: u64) -> (f64, f64) {
         let bits = bytes as f64 * 8.0;
@@ -141,6 +147,12 @@ impl Upstream {
         u32::try_from(bytes.max(u128::from(GUARANTEED_BYTES))).unwrap_or(u32::MAX)
     }
 
+    /// Returns the smallest buffer that carries the rate, bytes: what arrives while a packet waits
+    /// for its request and grant, and two frames.
+    pub fn least_buffer_bytes(&self) -> u64 {
+        2 * FRAME_BYTES + bytes_in(self.sustained_bit_per_s, MAP_INTERVAL_US + GRANT_US)
+    }
+
     fn flow(&self) -> ServiceFlow {
         let differs = self.peak_bit_per_s > self.sustained_bit_per_s;
         let rates = Rates {
@@ -150,6 +162,10 @@ impl Upstream {
         };
         ServiceFlow { rates, ..ServiceFlow::new(Direction::Upstream, CLASSIC_FLOW) }
     }
+}
+
+fn bytes_in(rate: u64, time_us: u64) -> u64 {
+    (u128::from(rate) * u128::from(time_us) / 8_000_000) as u64
 }
 
 // References in a recommended file.
@@ -265,6 +281,11 @@ mod tests {
     }
 
     #[test]
+    fn the_least_buffer_stores_6_milliseconds_and_two_frames() {
+        assert_eq!(TIER.least_buffer_bytes(), 7_500 + 3_044);
+    }
+
+    #[test]
     fn a_buffer_drains_at_the_peak_rate_until_the_burst_is_spent() {
         let close = |value: f64, expected: f64| {
             assert!((value - expected).abs() < 1e-9, "{value} is not {expected}");
@@ -284,11 +305,12 @@ mod tests {
     fn every_choice_makes_a_file_that_passes_the_checks() {
         let secret = Secret::new(b"a secret");
         for choice in [Choice::Buffer(51_200), Choice::DocsisPie(10), Choice::LowLatency(10)] {
-            for tier in [TIER, Upstream { sustained_bit_per_s: 6_000_000_000, ..TIER }] {
-                let tier = Upstream {
-                    peak_bit_per_s: tier.sustained_bit_per_s.max(tier.peak_bit_per_s),
-                    ..tier
-                };
+            let fast = Upstream {
+                sustained_bit_per_s: 6_000_000_000,
+                peak_bit_per_s: 6_000_000_000,
+                burst_bytes: 1_500_000,
+            };
+            for tier in [TIER, fast] {
                 let mut config = tier.configuration(choice);
                 config.seal(Some(&secret)).expect("a MIC");
                 let bytes = config.encode().expect("it fits");

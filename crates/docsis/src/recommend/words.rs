@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::modem::{GRANT_US, MAP_INTERVAL_US};
+
 use super::{CUBIC_FULL_FROM, Choice, Outcome, Recommendation, Rule, Upstream, reno_utilisation};
 
 impl fmt::Display for Recommendation {
@@ -22,6 +24,13 @@ impl fmt::Display for Recommendation {
             )?,
         }
         self.prediction(f, chosen)?;
+        writeln!(
+            f,
+            "  below {} bytes a buffer cannot carry the rate: packets wait there {} ms for their \
+             grants",
+            self.upstream.least_buffer_bytes(),
+            (MAP_INTERVAL_US + GRANT_US) / 1_000,
+        )?;
         if let Choice::Buffer(bytes) = chosen.choice {
             self.theory(f, bytes)?;
         }
