@@ -27,6 +27,11 @@ pub trait Aqm {
     /// Called after packets were dropped from the head because a limit was exceeded.
     fn on_overlimit(&mut self, _now: Time, _packets: u32) {}
 
+    /// Returns the packets that it let pass because it slept.
+    fn slept(&self) -> u64 {
+        0
+    }
+
     /// Reports internal state worth plotting; see [`Qdisc::gauges`](crate::qdisc::Qdisc::gauges).
     fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
 }

@@ -125,6 +125,8 @@ pub struct Stats {
     pub dropped_dequeue: Count,
     /// Packets changed from ECT to CE.
     pub marked: u64,
+    /// Packets that arrived while the AQM slept, and so passed it: RFC 8034's `INACTIVE` (appendix A).
+    pub slept: u64,
 }
 
 /// Implements `+` and `-` for each field.
@@ -143,7 +145,7 @@ fieldwise! {
     Backlog: Add::add { packets, bytes };
     Count: Add::add { packets, bytes };
     Count: Sub::sub { packets, bytes };
-    Stats: Add::add { offered, sent, dropped_enqueue, dropped_dequeue, marked };
+    Stats: Add::add { offered, sent, dropped_enqueue, dropped_dequeue, marked, slept };
 }
 
 impl Stats {

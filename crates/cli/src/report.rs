@@ -1,6 +1,5 @@
 //! `underload report`: one report from one or several run directories and files of other tools.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -85,14 +84,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn print_explanation(runs: &[RunData], id: &str) -> anyhow::Result<()> {
-    let explained = runs.iter().find_map(|run| explain(run, id));
-    let known = runs.iter().flat_map(|run| &run.record.comparisons).map(|it| it.claim.as_str());
-    let Some(text) = explained else {
-        let known: Vec<&str> = known.collect::<BTreeSet<&str>>().into_iter().collect();
-        if known.is_empty() {
+    let Some(text) = explain(runs, id) else {
+        let claims: Vec<String> = summary(runs).into_iter().filter_map(|it| it.claim).collect();
+        if claims.is_empty() {
             refuse!("--explain: no sentence of this run compares variants");
         }
-        refuse!("--explain: no sentence `{id}`; expected one of: {}", known.join(", "));
+        refuse!("--explain: no sentence `{id}`; expected one of: {}", claims.join(", "));
     };
     console::print(&console::result(&text))?;
     Ok(())

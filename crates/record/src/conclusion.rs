@@ -14,7 +14,7 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
     let mut conclusion = Conclusion::new(run);
     run.trials.iter().for_each(|trial| conclusion.add(trial));
     conclusion.finish(run, pools);
-    run.comparisons = comparison::compare(run);
+    comparison::conclude(run);
 }
 
 /// The summary of each variant of a run, and its expectations, from trials that are added one by one.

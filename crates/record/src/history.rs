@@ -232,12 +232,12 @@ impl Contrast {
         Some(Self { with: level(with)?, without: level(without)?, shift })
     }
 
-    /// Returns whether the values with the treatment are above those without it; `None` if the
-    /// interval contains 0, so that no effect is shown.
-    pub fn is_more(&self) -> Option<bool> {
-        let is_above = self.shift.low.is_some_and(|low| low > 0.0);
-        let is_below = self.shift.high.is_some_and(|high| high < 0.0);
-        (is_above || is_below).then_some(is_above)
+    /// Judges the values with the treatment, in `unit`, against those without it.
+    pub fn verdict(&self, unit: &str) -> Verdict {
+        let Estimate { value, low: Some(low), high } = self.shift else { return Verdict::TooFew };
+        let range = EffectRange { low, high, middle: Some(value), confidence: CONTRAST_CONFIDENCE };
+        let medians = Both { variant: self.with.p50, baseline: self.without.p50 };
+        range.judge(medians, unit, false)
     }
 }
 

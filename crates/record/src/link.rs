@@ -61,6 +61,7 @@ impl LinkName {
             queuing_delay: delays.queuing_delay.as_ref().and_then(distribution),
             throughput_bit_per_s: bits_per_second(counts.sent.bytes, length),
             capacity_bit_per_s: capacity_bytes.map(|bytes| bits_per_second(bytes, length)),
+            slept_packets: counts.slept,
         }
     }
 
@@ -171,6 +172,7 @@ mod tests {
     use super::*;
     use crate::tally::Tally;
     use underload_aqm::packet::Meta;
+    use underload_aqm::qdisc::Stats;
     use underload_aqm::qdisc::{Backlog, DropReason, MarkReason};
 
     fn modem() -> LinkName {
@@ -210,7 +212,8 @@ mod tests {
     #[test]
     fn a_link_summary_has_every_counter() {
         let offered = Count { packets: 3, bytes: 3_000 };
-        let window = tally(true).end_window(Time::from_millis(20), offered);
+        let counts = Stats { offered, ..Stats::default() };
+        let window = tally(true).end_window(Time::from_millis(20), counts);
         let name = |flow| format!("flow {}", flow / 4);
         let summary = modem().summarise(Phase::Load, &window, Some(25_000), &name);
         let PhaseWindow { phase, start_ns, end_ns } = summary.window;
@@ -247,13 +250,13 @@ mod tests {
     #[test]
     fn delays_need_sent_packets_and_queuing_delay_a_varying_rate() {
         let at = Time::from_millis(20);
-        let empty = Tally::new(Time::ZERO, true).end_window(at, Count::default());
+        let empty = Tally::new(Time::ZERO, true).end_window(at, Stats::default());
         let name = |_| unreachable!("nothing was sanctioned");
         let summary = modem().summarise(Phase::Idle, &empty, None, &name);
         assert_eq!(summary.sanctions, []);
         assert_eq!((summary.sojourn, summary.queuing_delay), (None, None));
         assert_eq!(summary.capacity_bit_per_s, None);
-        let constant = tally(false).end_window(at, Count::default());
+        let constant = tally(false).end_window(at, Stats::default());
         assert_eq!(
             modem().summarise(Phase::Load, &constant, None, &|_| String::new()).queuing_delay,
             None

@@ -11,7 +11,7 @@ use std::ops;
 use underload_aqm::latency_bins::LatencyEdges;
 use underload_aqm::link::Link;
 use underload_aqm::packet::Meta;
-use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason};
+use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Stats};
 use underload_aqm::remark::Rules;
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
@@ -28,6 +28,8 @@ pub struct Counts {
     marks: [u64; MarkReason::ALL.len()],
     remarks: [u64; Rules::MOST],
     bins: [[u64; LatencyEdges::MOST_BINS]; 2],
+    /// Packets that arrived while the queue's AQM slept.
+    pub slept: u64,
 }
 
 impl Counts {
@@ -76,6 +78,7 @@ impl Counts {
             bins: from_fn(|side| {
                 from_fn(|bin| numbers(self.bins[side][bin], other.bins[side][bin]))
             }),
+            slept: numbers(self.slept, other.slept),
         }
     }
 }
@@ -313,10 +316,10 @@ impl Tally {
         &self.delays
     }
 
-    /// Ends the window at `now` and begins the next one. `offered` is the queue's count since its
-    /// creation ([`Stats::offered`](underload_aqm::qdisc::Stats::offered)).
-    pub fn end_window(&mut self, now: Time, offered: Count) -> Window {
-        self.total.offered = offered;
+    /// Ends the window at `now` and begins the next one. `queue` are the queue's own counts since its
+    /// creation.
+    pub fn end_window(&mut self, now: Time, queue: Stats) -> Window {
+        (self.total.offered, self.total.slept) = (queue.offered, queue.slept);
         let counts = self.total - self.before;
         self.before = self.total;
         let empty = Delays::new(self.delays.queuing_delay.is_some());
@@ -355,6 +358,10 @@ mod tests {
         Count { packets, bytes: packets * 1_000 }
     }
 
+    fn counted(packets: u64) -> Stats {
+        Stats { offered: offered(packets), slept: packets / 3, ..Stats::default() }
+    }
+
     /// A packet that arrived at `at`, waited for 2 ms, and took 1 ms to transmit.
     fn send(tally: &mut Tally, at: u64) {
         let meta = Meta { arrived: ms(at), ..Meta::new(1_000, 0) };
@@ -366,12 +373,12 @@ mod tests {
         let mut tally = Tally::new(ms(0), true);
         send(&mut tally, 0);
         tally.dropped(&Meta::new(700, 0), DropReason::Loss);
-        let first = tally.end_window(ms(10), offered(3));
+        let first = tally.end_window(ms(10), counted(3));
         send(&mut tally, 10);
         send(&mut tally, 11);
         tally.marked(MarkReason::Threshold);
         tally.remarked(1);
-        let second = tally.end_window(ms(20), offered(6));
+        let second = tally.end_window(ms(20), counted(6));
         assert_eq!(
             (first.start, first.end, second.start, second.end),
             (ms(0), ms(10), ms(10), ms(20))
@@ -380,6 +387,7 @@ mod tests {
         assert_eq!((first.counts.sent, second.counts.sent), (offered(1), offered(2)));
         let loss = (DropReason::Loss, Count { packets: 1, bytes: 700 });
         assert_eq!(first.counts.drops().collect::<Vec<_>>(), [loss]);
+        assert_eq!((first.counts.slept, second.counts.slept), (1, 1));
         assert_eq!(second.counts.drops().count(), 0);
         assert_eq!(second.counts.marks().collect::<Vec<_>>(), [(MarkReason::Threshold, 1)]);
         assert_eq!((first.delays.sojourn.count(), second.delays.sojourn.count()), (1, 2));
@@ -397,7 +405,7 @@ mod tests {
     fn a_row_counts_since_the_last_row_for_any_window() {
         let mut tally = Tally::new(ms(0), false);
         send(&mut tally, 0);
-        tally.end_window(ms(5), offered(1));
+        tally.end_window(ms(5), counted(1));
         tally.dropped(&Meta::new(700, 0), DropReason::Early);
         let backlog = Backlog { packets: 2, bytes: 900 };
         let first = tally.end_row(ms(10), backlog);
@@ -424,10 +432,10 @@ mod tests {
         for bin in [0, 3, 3] {
             tally.binned(Side::LowLatency, bin);
         }
-        let first = tally.end_window(ms(6_000), offered(3));
+        let first = tally.end_window(ms(6_000), counted(3));
         tally.binned(Side::LowLatency, 3);
         tally.sanctioned(ms(7_000), 7, Span::from_millis(2));
-        let second = tally.end_window(ms(8_000), offered(3));
+        let second = tally.end_window(ms(8_000), counted(3));
         assert_eq!(first.counts.bins()[0][..4], [1, 0, 0, 2]);
         assert_eq!((second.counts.bins()[0][3], second.counts.bins()[1]), (1, [0; 16]));
         let of = |window: &Window, flow| {
@@ -457,7 +465,7 @@ mod tests {
             assert_eq!(MarkReason::ALL[reason as usize], reason);
             (0..=times).for_each(|_| tally.marked(reason));
         }
-        let counts = tally.end_window(ms(1), Count::default()).counts;
+        let counts = tally.end_window(ms(1), Stats::default()).counts;
         let drops: Vec<u64> = counts.drops().map(|(_, count)| count.packets).collect();
         let marks: Vec<u64> = counts.marks().map(|(_, packets)| packets).collect();
         assert_eq!(drops, (1..=DropReason::ALL.len() as u64).collect::<Vec<_>>());

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use underload_record::comparison::{
-    self, Both, Claim, Comparison, DeclaredValues, Extent, REPEATS, RateChange, Verdict,
+    self, Both, Claim, Comparison, DeclaredValues, Extent, Modes, REPEATS, RateChange, Verdict,
     repeats_itself,
 };
 use underload_record::schema::{Direction, Quantile, RunRecord, World};
 
+use crate::across::Across;
 use crate::settings;
 use crate::subject::Subject;
 use crate::words::{count, factor, mbit, metric_name, significant};
@@ -38,10 +39,7 @@ pub(crate) fn sentences(own: &[&Subject<'_>]) -> Vec<Sentence> {
     let record = &first.run.record;
     let speaker = Speaker { own, record, comparisons: &record.comparisons };
     let claims = comparison::claims(&record.comparisons);
-    let mut all: Vec<Sentence> = claims
-        .iter()
-        .map(|claim| Sentence { claim: Some(claim.id.clone()), text: speaker.sentence(claim) })
-        .collect();
+    let mut all: Vec<Sentence> = speaker.stated(&claims);
     let singles = claims.iter().filter(|claim| claim.extent == Extent::One);
     let mut singles = singles.flat_map(|claim| &claim.comparisons);
     if singles.any(|it| settings::is_mixed(&it.settings)) {
@@ -49,6 +47,7 @@ pub(crate) fn sentences(own: &[&Subject<'_>]) -> Vec<Sentence> {
         all.push(Sentence::plain(text));
     }
     all.extend(speaker.basis().map(Sentence::plain));
+    all.extend(record.modes.iter().map(|it| Sentence::plain(speaker.modes(it))));
     let declared = comparison::declared_values(record);
     if declared.is_none() && !all.is_empty() {
         all.extend(speaker.not_compared().map(Sentence::plain));
@@ -65,19 +64,26 @@ struct Speaker<'a> {
 
 /// Returns the sentences of comparisons of later runs with the first, whose subjects `own` are. What
 /// they rest on is said unless the sentences of the first run say it.
-pub(crate) fn of_later_runs(own: &[&Subject<'_>], comparisons: &[Comparison]) -> Vec<Sentence> {
+pub(crate) fn of_later_runs(own: &[&Subject<'_>], across: &[Across<'_, '_>]) -> Vec<Sentence> {
+    let comparisons: Vec<Comparison> = across.iter().map(|it| it.comparison.clone()).collect();
     let Some(first) = own.first() else { return Vec::new() };
     let record = &first.run.record;
-    let speaker = Speaker { own, record, comparisons };
-    let claims = comparison::claims(comparisons);
+    let speaker = Speaker { own, record, comparisons: &comparisons };
+    let claims = comparison::claims(&comparisons);
     let basis = speaker.basis().filter(|_| record.comparisons.is_empty());
-    claims.iter().map(|claim| speaker.sentence(claim)).chain(basis).map(Sentence::plain).collect()
+    speaker.stated(&claims).into_iter().chain(basis.map(Sentence::plain)).collect()
 }
 
 impl Speaker<'_> {
     fn called(&self, name: &str) -> String {
         let subject = self.own.iter().find(|subject| subject.variant.name == name);
         subject.map_or_else(|| name.to_owned(), |subject| subject.called())
+    }
+
+    fn stated(&self, claims: &[Claim<'_>]) -> Vec<Sentence> {
+        let sentence =
+            |it: &Claim<'_>| Sentence { claim: Some(it.id.clone()), text: self.sentence(it) };
+        claims.iter().map(sentence).collect()
     }
 
     fn sentence(&self, claim: &Claim<'_>) -> String {
@@ -253,6 +259,19 @@ impl Speaker<'_> {
         let more = members.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!(" ({}{more})", names.join(", "))
+    }
+
+    /// Says in how many trials the queue's AQM slept, and what the value was there.
+    fn modes(&self, Modes { variant, unit, asleep, awake, .. }: &Modes) -> String {
+        format!(
+            "With {} the queue slept in {} of {} trials and dropped nothing: {} {unit} there, {} \
+             {unit} in the others.",
+            self.called(variant),
+            asleep.trials,
+            asleep.trials + awake.trials,
+            significant(asleep.value),
+            significant(awake.value),
+        )
     }
 
     /// Names the variants that are neither compared nor a baseline, as their settings are unknown.

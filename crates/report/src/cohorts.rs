@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use underload_record::CONFIDENCE;
 use underload_record::comparison::Verdict;
 use underload_record::schema::{
-    CohortSeries, CohortStudy, Compared, Comparison, Estimate, QuantileEstimate, SeriesStudy,
-    Unhealthy,
+    CohortSeries, CohortStudy, Compared, Comparison, Estimate, OutcomeStudy, QuantileEstimate,
+    SeriesStudy, Unhealthy,
 };
 
 use crate::published;
@@ -225,10 +225,8 @@ pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
             )
         }));
     }
-    let unequal = study.outcomes.iter().filter(|row| {
-        let points = row.difference.map_or(0.0, |difference| difference.value.abs());
-        row.p_value.is_some_and(|p_value| p_value < 0.01) && points >= 1.0
-    });
+    let is_unequal = |row: &&OutcomeStudy| matches!(row.verdict, Verdict::Lower | Verdict::Higher);
+    let unequal = study.outcomes.iter().filter(is_unequal);
     warnings.extend(unequal.take(MOST_SENTENCES).map(|row| {
         format!(
             "{} % of the runs of {} were {}, which {} did not see as often or saw more often \
@@ -539,7 +537,7 @@ mod tests {
             runs: 30,
             percent: 20.0,
             difference: Some(estimate(12.0, 8.0, 16.0)),
-            p_value: Some(1e-6),
+            verdict: Verdict::Higher,
         });
         let warnings = cohort_warnings(&careful).join(" ");
         let summed = "2 days before 1970-01-02 are kept as sums only";

@@ -3,36 +3,53 @@
 use std::fmt::Write as _;
 
 use underload_record::comparison::{Comparison, Verdict, effect, pairs_of};
+use underload_record::schema::RunRecord;
 use underload_store::RunData;
 
-use crate::verdict::summary;
+use crate::across;
+use crate::subject::subjects;
+use crate::verdict::sentences;
 use crate::words::{plain_text, significant};
 
 /// Most comparisons of one claim that are explained.
 const MOST: usize = 6;
 
-/// Explains the claim `id`, such as `S1`, of a run; `None` if no sentence states it.
-pub fn explain(run: &RunData, id: &str) -> Option<String> {
-    let sentences = summary(std::slice::from_ref(run));
+/// A variant of a run.
+type OfRun<'a> = (&'a RunRecord, &'a str);
+
+/// Explains the claim `id`, such as `S1`, of runs that are reported together; `None` if no sentence
+/// states it.
+pub fn explain(runs: &[RunData], id: &str) -> Option<String> {
+    let first = &runs.first()?.record;
+    let subjects = subjects(runs);
+    let sentences = sentences(runs, &subjects);
     let stated = sentences.iter().find(|sentence| sentence.claim.as_deref() == Some(id))?;
+    let between = across::comparisons(&subjects);
+    let own = first
+        .comparisons
+        .iter()
+        .map(|it| (it, (first, it.variant.as_str()), (first, it.baseline.as_str())));
+    let later =
+        between.iter().map(|it| (&it.comparison, it.variant.of_run(), it.baseline.of_run()));
+    let all: Vec<(&Comparison, OfRun<'_>, OfRun<'_>)> =
+        own.chain(later).filter(|(comparison, ..)| comparison.claim == id).collect();
     let mut text = format!("{id}: {}\n", stated.text);
-    let all = run.record.comparisons.iter().filter(|comparison| comparison.claim == id);
-    for comparison in all.clone().take(MOST) {
-        explain_one(&mut text, run, comparison);
+    for (comparison, variant, baseline) in all.iter().take(MOST) {
+        explain_one(&mut text, comparison, *variant, *baseline);
     }
-    let more = all.count().saturating_sub(MOST);
+    let more = all.len().saturating_sub(MOST);
     if more > 0 {
-        let _ = writeln!(text, "and {more} more; run.json has all under `comparisons`");
+        let _ = writeln!(text, "and {more} more; the table of comparisons has all");
     }
     Some(plain_text(&text))
 }
 
-fn explain_one(text: &mut String, run: &RunData, it: &Comparison) {
+fn explain_one(text: &mut String, it: &Comparison, variant: OfRun<'_>, baseline: OfRun<'_>) {
     let quotient = if it.is_ratio { "quotient" } else { "difference" };
     let unit = if it.unit.is_empty() { String::new() } else { format!(", {}", it.unit) };
     let _ = writeln!(text, "{} compared with {}: {}{unit}", it.variant, it.baseline, it.metric);
     let _ = writeln!(text, "  {:>6} {:>10} {:>10} {quotient:>10}", "repeat", "value", "baseline");
-    for (repeat, value, baseline) in pairs_of(&run.record, it) {
+    for (repeat, value, baseline) in pairs_of(it, variant, baseline) {
         let shown = |value: f64| if value.is_finite() { significant(value) } else { "lost".into() };
         let effect = effect(value, baseline, it.is_ratio);
         let (value, baseline) = (shown(value), shown(baseline));

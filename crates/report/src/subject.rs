@@ -89,6 +89,11 @@ fn are_distinct(runs: &[RunData], text: impl Fn(&RunRecord) -> String) -> bool {
 }
 
 impl<'a> Subject<'a> {
+    /// Returns its run and its name there.
+    pub(crate) fn of_run(&self) -> (&'a RunRecord, &'a str) {
+        (&self.run.record, &self.variant.name)
+    }
+
     /// Whether both are the same variant of one scenario, or of one test of another tool, in two runs.
     pub(crate) fn is_same_variant(&self, other: &Subject<'_>) -> bool {
         let (own, others) = (&self.run.record.scenario, &other.run.record.scenario);

@@ -1,5 +1,6 @@
 //! Sentences about a trial of a shaper: hours with it against hours without it.
 
+use underload_record::comparison::Verdict;
 use underload_record::history::{CONTRAST_CONFIDENCE, Contrast, RUNS_MIN};
 use underload_record::schema::{Direction, PerDirection};
 
@@ -22,10 +23,12 @@ pub fn trial_sentences(delays_ms: &Hours, goodput: &PerDirection<Hours>) -> (Vec
         );
         return (vec![few], false);
     };
-    let effect = match contrast.is_more() {
-        Some(false) => "The shaper helps",
-        Some(true) => "The shaper does harm",
-        None => "No effect is shown",
+    let verdict = contrast.verdict("ms");
+    let effect = match verdict {
+        Verdict::Lower => "The shaper helps",
+        Verdict::Higher => "The shaper does harm",
+        Verdict::Alike => "The shaper changes nothing that a person notices",
+        _ => "No effect is shown",
     };
     let mut lines = vec![format!("{effect}: {}", difference(WHAT, "ms", &contrast))];
     for direction in Direction::ALL {
@@ -34,7 +37,7 @@ pub fn trial_sentences(delays_ms: &Hours, goodput: &PerDirection<Hours>) -> (Vec
             lines.push(difference(&format!("Goodput {direction}"), "Mbit/s", &contrast));
         }
     }
-    (lines, contrast.is_more() == Some(false))
+    (lines, verdict == Verdict::Lower)
 }
 
 /// Returns the difference that the shaper makes, with its interval.

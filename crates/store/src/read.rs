@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use underload_disk::Lines;
-use underload_record::comparison::compare;
+use underload_record::comparison;
 use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
@@ -107,7 +107,7 @@ fn read_with(
         };
         record.trials = trials?;
         // Such a run was concluded without its trials in memory, and has no comparisons in its record.
-        record.comparisons = compare(&record);
+        comparison::conclude(&mut record);
     }
     let (samples, series) = (Vec::new(), Vec::new());
     let mut data = RunData { record, samples, series, left_out: Vec::new() };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
-use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc};
+use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc, Stats};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Phase, ValidityLimits};
@@ -147,7 +147,7 @@ impl Recorder {
     }
 
     pub fn begin(&mut self, phase: Phase, now: Time, queue: &dyn Qdisc<Handle>) {
-        let link = self.tally.end_window(now, queue.stats().offered);
+        let link = self.tally.end_window(now, queue.stats());
         let gateway = std::mem::take(&mut self.outside);
         let phase = std::mem::replace(&mut self.phase, phase);
         self.windows.push(Window { phase, link, gateway });
@@ -207,7 +207,7 @@ impl Recorder {
         self.begin(Phase::Whole, now, queue);
         let start = self.windows.first().map_or(now, |window| window.link.start);
         let varying = self.tally.delays().queuing_delay.is_some();
-        let link = Tally::new(start, varying).end_window(start, Count::default());
+        let link = Tally::new(start, varying).end_window(start, Stats::default());
         let mut whole = Window { phase: Phase::Whole, link, gateway: Outside::default() };
         self.windows.iter().for_each(|window| whole.merge(window));
         let lost_events = self.journal.take().map_or(0, Journal::finish);

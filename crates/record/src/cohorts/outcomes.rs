@@ -1,9 +1,12 @@
 //! The outcomes of runs.
 
 use super::line::{Line, Lines};
-use crate::CONFIDENCE;
+use crate::comparison::{Both, EffectRange};
 use crate::schema::{Estimate, OutcomeStudy};
 use crate::stats::{ClusterShare, cluster_share};
+
+/// Confidence of an interval: a study has many outcomes.
+const CONFIDENCE: f64 = 0.99;
 
 /// Returns the share of every outcome in every cohort. Unequal shares are a finding, because lines
 /// without results may differ from the others.
@@ -28,18 +31,26 @@ pub(super) fn study(lines: &Lines) -> Vec<OutcomeStudy> {
             let is_reference = lines.reference == Some(cohort);
             let compared = reference
                 .filter(|reference| !is_reference && own.clusters > 1 && reference.clusters > 1)
-                .map(|reference| own.less(&reference, CONFIDENCE));
+                .map(|reference| (own.less(&reference, CONFIDENCE), reference.share * 100.0));
+            let range = compared.map(|((difference, half, _), _)| EffectRange {
+                low: (difference - half) * 100.0,
+                high: Some((difference + half) * 100.0),
+                middle: Some(difference * 100.0),
+                confidence: CONFIDENCE,
+            });
+            let percent = own.share * 100.0;
+            let judged = range.zip(compared).map(|(range, (_, baseline))| {
+                range.judge(Both { variant: percent, baseline }, "%", false)
+            });
             rows.push(OutcomeStudy {
                 cohort: lines.cohorts[cohort].clone(),
                 outcome: name.clone(),
                 runs: lines.of_cohort(cohort).map(|line| line.runs_with(outcome)).sum(),
-                percent: own.share * 100.0,
-                difference: compared.map(|(difference, half, _)| Estimate {
-                    value: difference * 100.0,
-                    low: Some((difference - half) * 100.0),
-                    high: Some((difference + half) * 100.0),
+                percent,
+                difference: range.and_then(|EffectRange { low, high, middle, .. }| {
+                    Some(Estimate { value: middle?, low: Some(low), high })
                 }),
-                p_value: compared.map(|(_, _, p_value)| p_value),
+                verdict: judged.unwrap_or_default(),
             });
         }
     }

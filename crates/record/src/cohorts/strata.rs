@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use super::line::{Line, Lines};
 use crate::CONFIDENCE;
+use crate::comparison::{Both, EffectRange, Verdict};
 use crate::schema::{Estimate, Stratified, Stratum};
 use crate::stats::normal_quantile;
 
@@ -85,17 +86,16 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
         };
         square += known.iter().map(part).sum::<f64>().powi(2);
     }
-    let difference = |sums: &[Group; 2]| sums[1].mean() - sums[0].mean();
     let mean: f64 = groups.values().map(|sums| weight(sums) * difference(sums)).sum();
+    let reference: f64 = groups.values().map(|sums| weight(sums) * sums[1].mean()).sum();
+    let ratio_of_all = (total > 0).then(|| ratio(mean, square));
     let strata_dropped = (all - groups.len()) as u64;
     let (name, texts) = &lines.dimensions[by];
     let mut strata: Vec<Stratum> = groups
         .iter()
-        .map(|(value, sums)| Stratum {
-            value: texts.get(*value).cloned().unwrap_or_default(),
-            devices: [sums[0].count, sums[1].count],
-            weight: weight(sums),
-            ratio: ratio(difference(sums), sums[0].error() + sums[1].error()),
+        .map(|(value, sums)| {
+            let value = texts.get(*value).cloned().unwrap_or_default();
+            Stratum { value, weight: weight(sums), ..stratum(sums) }
         })
         .collect();
     strata.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.value.cmp(&b.value)));
@@ -106,7 +106,8 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
         cohort: lines.cohorts[pair[0]].clone(),
         against: lines.cohorts[pair[1]].clone(),
         strata,
-        ratio: (total > 0).then(|| ratio(mean, square)),
+        ratio: ratio_of_all,
+        verdict: ratio_of_all.map(|it| verdict(&it, reference.exp())).unwrap_or_default(),
         dropped,
         strata_dropped,
     })
@@ -118,4 +119,32 @@ fn ratio(difference: f64, square: f64) -> Estimate {
     let end = |at: f64| Some(at.exp()).filter(|end| end.is_finite());
     let (low, high) = (end(difference - half), end(difference + half));
     Estimate { value: difference.exp(), low, high }
+}
+
+/// Judges a cohort by the ratio of the reference's mean, ms, to its own.
+fn verdict(ratio: &Estimate, baseline: f64) -> Verdict {
+    let Some(most) = ratio.high else { return Verdict::TooFew };
+    let range = EffectRange {
+        low: 1.0 / most,
+        high: ratio.low.map(|least| 1.0 / least),
+        middle: Some(1.0 / ratio.value),
+        confidence: CONFIDENCE,
+    };
+    range.judge(Both { variant: baseline / ratio.value, baseline }, "ms", true)
+}
+
+/// Compares the lines of both cohorts in a stratum.
+fn stratum(sums: &[Group; 2]) -> Stratum {
+    let ratio = ratio(difference(sums), sums[0].error() + sums[1].error());
+    Stratum {
+        devices: [sums[0].count, sums[1].count],
+        ratio,
+        verdict: verdict(&ratio, sums[1].mean().exp()),
+        ..Stratum::default()
+    }
+}
+
+/// Returns how much larger the reference's mean logarithm is.
+fn difference(sums: &[Group; 2]) -> f64 {
+    sums[1].mean() - sums[0].mean()
 }

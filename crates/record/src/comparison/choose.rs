@@ -131,12 +131,16 @@ impl<'a> Statistic<'a> {
         probe.or_else(|| Self::of_application(run))
     }
 
-    /// Returns the metric of a comparison of a run.
-    pub(super) fn stored(run: &'a Indexed<'a>, comparison: &Comparison) -> Self {
+    /// Returns the metric of a comparison.
+    pub(super) fn stored(
+        run: &'a Indexed<'a>,
+        other: &'a Indexed<'a>,
+        comparison: &Comparison,
+    ) -> Self {
         let metric = comparison.metric.clone();
-        let other = &comparison.baseline_metric;
-        let baseline_metric = if other.is_empty() { metric.clone() } else { other.clone() };
-        Self { run, other: run, metric, baseline_metric, unit: comparison.unit.clone() }
+        let own = &comparison.baseline_metric;
+        let baseline_metric = if own.is_empty() { metric.clone() } else { own.clone() };
+        Self { run, other, metric, baseline_metric, unit: comparison.unit.clone() }
     }
 
     /// Returns a metric that is given, for variants of two runs.

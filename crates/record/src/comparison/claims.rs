@@ -32,7 +32,7 @@ const MOST_SINGLE: usize = 4;
 /// Most changes with a sentence each.
 const MOST_CHANGES: usize = 6;
 
-/// Returns the claims of comparisons that [`super::compare`] returned, in the order of their sentences.
+/// Returns the claims of comparisons that have their numbers, in the order of their sentences.
 pub fn claims(comparisons: &[Comparison]) -> Vec<Claim<'_>> {
     let mut by_id: BTreeMap<u32, Vec<&Comparison>> = BTreeMap::new();
     for comparison in comparisons {
@@ -54,11 +54,12 @@ fn claim(comparisons: Vec<&Comparison>) -> Claim<'_> {
     Claim { id: first.claim.clone(), extent, comparisons }
 }
 
-/// Sets the claim of each comparison.
-pub(super) fn assign(comparisons: &mut [Comparison]) {
+/// Sets the claim of each comparison, with numbers behind those of `before`.
+pub fn number_claims(comparisons: &mut [Comparison], before: &[Comparison]) {
+    let used = claims(before).len();
     for (number, claim) in grouped(comparisons).into_iter().enumerate() {
         for position in claim {
-            comparisons[position].claim = format!("S{}", number + 1);
+            comparisons[position].claim = format!("S{}", used + number + 1);
         }
     }
 }

@@ -8,6 +8,7 @@
 mod choose;
 mod claims;
 mod indexed;
+mod modes;
 mod pairs;
 
 #[cfg(test)]
@@ -18,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Direction, Interval, RunRecord, VariantRecord, World};
 pub use choose::{DeclaredValues, declared_values, statistic};
 use choose::{Partners, Statistic};
-pub use claims::{Claim, Extent, claims};
+pub use claims::{Claim, Extent, claims, number_claims};
 use indexed::Indexed;
+pub use modes::{Mode, Modes, modes};
 pub use pairs::{effect, repeats_itself};
 
 /// A setting with different values in two variants.
@@ -87,7 +89,8 @@ crate::named! {
 /// One variant compared with its baseline.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The sentence that states the comparison: `S1`, `S2`, ...
+    /// The sentence that states the comparison: `S1`, `S2`, ...; empty if none does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub claim: String,
     pub variant: String,
     pub baseline: String,
@@ -177,6 +180,29 @@ impl Interval {
 }
 
 impl Verdict {
+    /// Judges two values that have a range each: they differ if their ranges are apart.
+    pub fn of_ranges(own: &Interval, baseline: &Interval, unit: &str) -> Self {
+        let ends = (own.low.zip(own.high), baseline.low.zip(baseline.high));
+        let (Some((low, high)), Some((least, most))) = ends else { return Self::TooFew };
+        let values = Both { variant: own.mean, baseline: baseline.mean };
+        let range = EffectRange {
+            low: low - most,
+            high: Some(high - least),
+            middle: Some(values.variant - values.baseline),
+            confidence: own.confidence.min(baseline.confidence),
+        };
+        range.judge(values, unit, false)
+    }
+
+    /// Judges two values alone.
+    pub fn of_values(value: f64, baseline: f64, unit: &str) -> Self {
+        match value < baseline {
+            _ if !is_noticed(value, baseline, unit) => Self::Alike,
+            true => Self::Lower,
+            false => Self::Higher,
+        }
+    }
+
     /// Judges a reduction of lag, percent of the baseline's, beside both lags, ms.
     pub(crate) fn of_cut(cut: Option<Interval>, lag: Option<f64>, baseline: Option<f64>) -> Self {
         let (Some(cut), Some(variant), Some(baseline)) = (cut, lag, baseline) else {
@@ -248,6 +274,12 @@ pub fn is_noticed(value: f64, baseline: f64, unit: &str) -> bool {
     difference >= absolute && difference >= share * baseline.abs() && difference > 0.0
 }
 
+/// Sets the comparisons of a run, and the modes of its variants.
+pub fn conclude(run: &mut RunRecord) {
+    run.comparisons = compare(run);
+    run.modes = modes(run, &run.comparisons);
+}
+
 /// Compares the variants of a run: those that its scenario declares, then every other one. Sets
 /// [`Comparison::claim`]. Empty for a measured line, whose steps are judged instead, for a study,
 /// and for variants whose settings are unknown.
@@ -261,7 +293,7 @@ pub fn compare(run: &RunRecord) -> Vec<Comparison> {
     let compare = |(variant, baseline): &(&str, &str)| statistic.compare(variant, baseline);
     let mut all: Vec<Comparison> = partners.pairs.iter().map(compare).collect();
     all.iter_mut().take(partners.declared).for_each(|declared| declared.is_declared = true);
-    claims::assign(&mut all);
+    number_claims(&mut all, &[]);
     all
 }
 
@@ -288,7 +320,8 @@ pub struct OfRun<'a> {
 }
 
 /// Compares variants of different runs with baselines, all by one metric: a latency by the highest
-/// quantile that every pair has. Leaves out pairs of which a run does not have the variant.
+/// quantile that every pair has. Leaves out pairs of which a run does not have the variant. The
+/// comparisons have no claims: see [`number_claims`].
 pub fn compare_runs(
     runs: &[&RunRecord],
     pairs: &[(OfRun<'_>, OfRun<'_>)],
@@ -311,16 +344,18 @@ pub fn compare_runs(
     if let Some(lowest) = lowest.filter(|lowest| all.iter().any(|it| it.metric != *lowest)) {
         all = compare(&lowest);
     }
-    claims::assign(&mut all);
     all
 }
 
-/// Returns the trials that a comparison pairs: the number of the repeat, value and baseline, which are
-/// infinite for a lost probe.
-pub fn pairs_of(run: &RunRecord, comparison: &Comparison) -> Vec<(u32, f64, f64)> {
-    let run = Indexed::of(run);
-    let statistic = Statistic::stored(&run, comparison);
-    let (variant, baseline) = (&comparison.variant, &comparison.baseline);
+/// Returns the trials that a comparison of a variant with a baseline pairs: the number of the repeat,
+/// value and baseline, which are infinite for a lost probe.
+pub fn pairs_of(
+    comparison: &Comparison,
+    (run, variant): (&RunRecord, &str),
+    (other, baseline): (&RunRecord, &str),
+) -> Vec<(u32, f64, f64)> {
+    let (run, other) = (Indexed::of(run), Indexed::of(other));
+    let statistic = Statistic::stored(&run, &other, comparison);
     pairs::Pairs::of(&statistic, variant, baseline, comparison.is_ratio).values
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::schema::{
-    Distribution, Headline, LatencySummary, PhaseWindow, ScenarioRecord, TrialRecord, Validity,
+    BottleneckSummary, Distribution, Headline, LatencySummary, PacketCount, PhaseWindow,
+    ScenarioRecord, TrialRecord, Validity,
 };
 use crate::{LatencyPools, schema::Phase};
 
@@ -164,4 +165,43 @@ fn the_first_variant_replaces_a_baseline_that_the_run_left_out() {
     let pairs: Vec<(&str, &str)> =
         record.comparisons.iter().map(|it| (it.variant.as_str(), it.baseline.as_str())).collect();
     assert_eq!(pairs, [("cake", "fifo")]);
+}
+
+#[test]
+fn trials_in_which_the_queue_slept_are_told_apart() {
+    let fifo = ms([100.0, 101.0, 102.0, 103.0, 104.0, 105.0]);
+    let pie = ms([58.0, 57.0, 73.0, 58.5, 59.0, 57.5]);
+    let mut run = run(&[("fifo", FIFO, &fifo), ("cake", CAKE, &pie)], None);
+    assert_eq!(run.modes, [], "nothing slept");
+    for trial in run.trials.iter_mut().filter(|trial| trial.variant == "cake") {
+        let slept_packets = if trial.repeat == 2 { 300 } else { 200 };
+        let offered = PacketCount { packets: 1_000, bytes: 1_000_000 };
+        let window = trial.latencies[0].window;
+        let busy = BottleneckSummary {
+            window,
+            offered,
+            slept_packets,
+            throughput_bit_per_s: 9_000_000,
+            capacity_bit_per_s: Some(10_000_000),
+            ..BottleneckSummary::default()
+        };
+        let unused = BottleneckSummary {
+            throughput_bit_per_s: 100_000,
+            slept_packets: 1_000,
+            ..busy.clone()
+        };
+        trial.bottlenecks.extend([busy, unused]);
+    }
+    conclude(&mut run);
+    let [found] = run.modes.as_slice() else { panic!("{:?}", run.modes) };
+    assert_eq!((found.variant.as_str(), found.metric.as_str()), ("cake", "load.rtt.p99_of_sent"));
+    assert_eq!(found.asleep, Mode { trials: 1, value: 73.0 });
+    assert_eq!(found.awake, Mode { trials: 5, value: 58.0 });
+    // A difference that nobody notices is none.
+    run.trials[8] = TrialRecord {
+        bottlenecks: run.trials[8].bottlenecks.clone(),
+        ..trial("cake", 2, Some(58.2))
+    };
+    conclude(&mut run);
+    assert_eq!(run.modes, []);
 }

@@ -205,6 +205,7 @@ pub struct Stratified {
     pub strata: Vec<Stratum>,
     /// The reference's geometric mean divided by the cohort's, over all strata.
     pub ratio: Option<Estimate>,
+    pub verdict: Verdict,
     /// Devices of the cohort and of the reference that are in no counted stratum.
     pub dropped: [u64; 2],
     /// Strata that were left out.
@@ -222,6 +223,7 @@ pub struct Stratum {
     pub weight: f64,
     /// The reference's geometric mean divided by the cohort's.
     pub ratio: Estimate,
+    pub verdict: Verdict,
 }
 
 /// How often runs of a cohort had one outcome.
@@ -232,10 +234,11 @@ pub struct OutcomeStudy {
     pub runs: u64,
     /// Share of all runs of the cohort, percent.
     pub percent: f64,
-    /// Difference to the reference's percentage, percentage points; `None` for the reference.
+    /// Difference to the reference's percentage, percentage points, with a 99 % interval: a study
+    /// has many outcomes. `None` for the reference.
     pub difference: Option<Estimate>,
-    /// Probability of this difference or a larger one between equal cohorts.
-    pub p_value: Option<f64>,
+    /// Whether the cohort has the outcome more or less often than the reference.
+    pub verdict: Verdict,
 }
 
 /// Latency of a class in one cohort: by device and day, mean over days, then over devices.

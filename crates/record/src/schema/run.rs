@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, Headline, PlotRecord, StudyRecord, TrialRecord, VariantSummary};
-use crate::comparison::Comparison;
+use crate::comparison::{Comparison, Modes};
 use crate::judgement::Judgement;
 
 /// The version of the run directory's format whose `run.json` contains all of [`RunRecord`]. A
@@ -40,6 +40,9 @@ pub struct RunRecord {
     /// for a run whose trials do not fit in memory together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,
+    /// Variants whose trials have two modes, because an AQM slept in some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modes: Vec<Modes>,
     /// The comparison of lines that are each measured several times a day; `None` without a study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study: Option<StudyRecord>,

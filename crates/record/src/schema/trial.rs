@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     CeAlarm, Direction, Distribution, Finding, InsideLatency, Judged, LatencyHistogram,
     LatencyMeasure, PacketCount, Phase, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
+    is_zero,
 };
 
 /// Results of one variant in one repeat.
@@ -163,6 +164,9 @@ pub struct BottleneckSummary {
     pub throughput_bit_per_s: u64,
     /// Capacity of the link in the window; `None` if unknown.
     pub capacity_bit_per_s: Option<u64>,
+    /// Packets that arrived while the queue's AQM slept and dropped nothing (RFC 8034, appendix A).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slept_packets: u64,
 }
 
 impl BottleneckSummary {

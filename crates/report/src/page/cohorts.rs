@@ -131,9 +131,10 @@ fn strata(stratified: &Stratified) -> Markup {
     let (cohort, against) = (cohort_name(&stratified.cohort), cohort_name(&stratified.against));
     let summary = match &stratified.ratio {
         Some(ratio) => format!(
-            "{cohort} against {against} within like {}: ratio {}",
+            "{cohort} against {against} within like {}: ratio {}, {}",
             stratified.by,
-            crate::cohorts::interval_words(ratio)
+            crate::cohorts::interval_words(ratio),
+            stratified.verdict.name()
         ),
         None => format!("{cohort} against {against} within like {}: no lines alike", stratified.by),
     };
@@ -146,6 +147,7 @@ fn strata(stratified: &Stratified) -> Markup {
         Cells::units("devices", &against, |it| thousands(it.devices[1])),
         Cells::units("weight", "%", |it| significant(it.weight * 100.0)),
         Cells::units("ratio", "reference by group", |it| estimate(Some(&it.ratio))),
+        Cells::words("verdict", |it| it.verdict.name()),
     ];
     let content = html! {
         p.note {
@@ -254,7 +256,7 @@ fn outcomes(study: &CohortStudy) -> Markup {
         p.note {
             "Every run that was due has one outcome. Groups that miss runs unequally may differ "
             "for that reason: the difference to the reference is in percentage points, with a "
-            "95 % interval over devices."
+            "99 % interval over devices."
         }
         "\n"
         (table_of(&columns, &study.outcomes))

@@ -11,7 +11,8 @@ use crate::words::significant;
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     let Some(first) = subjects.first() else { return html! {} };
     let between = across::comparisons(subjects);
-    let all: Vec<&Comparison> = first.run.record.comparisons.iter().chain(&between).collect();
+    let between = between.iter().map(|across| &across.comparison);
+    let all: Vec<&Comparison> = first.run.record.comparisons.iter().chain(between).collect();
     if all.is_empty() {
         return html! {};
     }

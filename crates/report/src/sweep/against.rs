@@ -1,10 +1,11 @@
 //! Each variant of a sweep against the first, point by point.
 
 use serde::Serialize;
-use underload_record::comparison::{Verdict, is_noticed};
+use underload_record::comparison::Verdict;
+use underload_record::schema::Interval;
 use underload_store::sweep::SweepCell;
 
-use super::{mean_of, unit};
+use super::unit;
 use crate::words::{factor, thousands};
 
 /// Most points that are named.
@@ -18,7 +19,7 @@ pub(super) struct Against {
     pub(super) variants: Vec<Tally>,
 }
 
-/// At how many points a variant's mean is lower than the first variant's, higher, or nearly the same.
+/// At how many points a variant's value is lower than the first variant's, higher, or nearly the same.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Tally {
     variant: String,
@@ -29,6 +30,8 @@ pub(super) struct Tally {
 #[derive(Debug, Clone, Serialize)]
 struct Outcome {
     verdict: Verdict,
+    /// What the two values say; the verdict needs their ranges.
+    direction: Verdict,
     points: u64,
     /// The smallest and the largest quotient, of the larger value over the smaller one.
     quotients: (f64, f64),
@@ -47,14 +50,12 @@ impl Against {
                 return;
             }
         };
-        let (Some(value), Some(other)) = (mean_of(cell, metric), mean_of(base, metric)) else {
+        let (Some(own), Some(others)) = (value_of(cell, metric), value_of(base, metric)) else {
             return;
         };
-        let verdict = match value < other {
-            _ if !is_noticed(value, other, unit(name)) => Verdict::Alike,
-            true => Verdict::Lower,
-            false => Verdict::Higher,
-        };
+        let (value, other) = (own.mean, others.mean);
+        let verdict = Verdict::of_ranges(own, others, unit(name));
+        let direction = Verdict::of_values(value, other, unit(name));
         let quotient = value.max(other) / value.min(other).max(f64::MIN_POSITIVE);
         let base = &base.variant;
         let known = self.variants.iter().position(|it| it.variant == cell.variant);
@@ -64,9 +65,10 @@ impl Against {
             self.variants.len() - 1
         });
         let outcomes = &mut self.variants[position].outcomes;
-        let found = outcomes.iter().position(|it| it.verdict == verdict).unwrap_or_else(|| {
-            let quotients = (quotient, quotient);
-            outcomes.push(Outcome { verdict, points: 0, quotients, named: Vec::new() });
+        let told = |it: &Outcome| it.verdict == verdict && it.direction == direction;
+        let found = outcomes.iter().position(told).unwrap_or_else(|| {
+            let (quotients, named) = ((quotient, quotient), Vec::new());
+            outcomes.push(Outcome { verdict, direction, points: 0, quotients, named });
             outcomes.len() - 1
         });
         let outcome = &mut outcomes[found];
@@ -75,6 +77,20 @@ impl Against {
         if outcome.named.len() < MOST_NAMED {
             outcome.named.push(point);
         }
+    }
+
+    /// Whether values of any point have no range, because it has too few trials.
+    pub(super) fn has_few_trials(&self) -> bool {
+        self.outcomes().any(|outcome| outcome.verdict == Verdict::TooFew)
+    }
+
+    /// Whether values of any point have ranges.
+    pub(super) fn has_ranges(&self) -> bool {
+        self.outcomes().any(|outcome| outcome.verdict != Verdict::TooFew)
+    }
+
+    fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.variants.iter().flat_map(|tally| &tally.outcomes)
     }
 
     /// Returns a sentence on each variant but the first, for the first few variants.
@@ -91,7 +107,9 @@ impl Tally {
         let part = |(position, outcome): (usize, &&Outcome)| {
             let than =
                 if position == 0 { format!(" than with {}", self.base) } else { String::new() };
-            let words = match outcome.verdict {
+            let words = match outcome.told() {
+                Verdict::NotSure if position > 0 => "not sure to differ".to_owned(),
+                Verdict::NotSure => format!("is not sure to differ from that with {}", self.base),
                 Verdict::Lower if position > 0 => "lower".to_owned(),
                 Verdict::Higher if position > 0 => "higher".to_owned(),
                 Verdict::Lower => format!("is lower{than}"),
@@ -111,11 +129,21 @@ impl Tally {
     }
 }
 
+fn value_of(cell: &SweepCell, metric: usize) -> Option<&Interval> {
+    cell.metrics.get(metric)?.as_ref().filter(|value| value.mean.is_finite())
+}
+
 impl Outcome {
+    /// Returns the verdict, or what values without a range say.
+    fn told(&self) -> Verdict {
+        if self.verdict == Verdict::TooFew { self.direction } else { self.verdict }
+    }
+
     fn amount(&self) -> String {
         let (low, high) = self.quotients;
+        let is_told = matches!(self.told(), Verdict::Lower | Verdict::Higher);
         match (factor(low), factor(high)) {
-            _ if self.verdict == Verdict::Alike || !high.is_finite() => String::new(),
+            _ if !is_told || !high.is_finite() => String::new(),
             (low, high) if low == high => format!(", {high} times"),
             (low, high) => format!(", {low} to {high} times"),
         }
@@ -166,5 +194,31 @@ mod tests {
                 "With twin load.rtt.p99 hardly differs from that with fifo at all 3 points.",
             ]
         );
+        assert!(against.has_few_trials() && !against.has_ranges());
+    }
+
+    #[test]
+    fn values_whose_ranges_overlap_are_not_lower() {
+        let mut against = Against::default();
+        let with_range = |variant: &str, mean: f64, (low, high): (f64, f64)| {
+            let mut cell = cell("5ms", variant, mean);
+            let (low, high) = (Some(low), Some(high));
+            cell.metrics = vec![Some(Interval { mean, low, high, ..Interval::default() })];
+            cell
+        };
+        for (variant, mean, range) in [
+            ("fifo", 100.0, (90.0, 110.0)),
+            ("codel", 80.0, (60.0, 92.0)),
+            ("pie", 80.0, (70.0, 88.0)),
+        ] {
+            against.add(&with_range(variant, mean, range), 0, "load.rtt.p99", String::new());
+        }
+        let sentences = against.sentences("load.rtt.p99");
+        assert!(
+            sentences[0].contains("is not sure to differ from that with fifo"),
+            "{sentences:?}"
+        );
+        assert!(sentences[1].contains("is lower than with fifo"), "{sentences:?}");
+        assert!(!against.has_few_trials() && against.has_ranges());
     }
 }

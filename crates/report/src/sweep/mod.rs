@@ -171,10 +171,17 @@ impl SweepOutcome {
         lines.push(format!(
             "The {best_word} {metric} is {best_words}, the {worst_word} {worst_words}."
         ));
-        if self.trials <= self.cells {
-            lines.push(format!(
-                "One trial each: `repeats = {REPEATS}` in the file shows how sure this is."
-            ));
+        let few = if self.trials <= self.cells {
+            "One trial each"
+        } else {
+            "Fewer than five trials each"
+        };
+        if self.trials <= self.cells || self.against.has_few_trials() {
+            lines.push(format!("{few}: `repeats = {REPEATS}` in the file shows how sure this is."));
+        }
+        if self.against.has_ranges() {
+            let rule = "Lower and higher are values whose ranges over the trials are apart.";
+            lines.push(rule.to_owned());
         }
         lines.iter().map(|line| one_line(line)).collect()
     }

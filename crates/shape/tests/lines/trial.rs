@@ -1,6 +1,7 @@
 //! Trials of shapers in virtual time: the plan by lot, and what a trial of weeks calls an effect.
 
 use underload_aqm::rng::Rng;
+use underload_record::comparison::Verdict;
 use underload_record::history::Contrast;
 use underload_record::schema::PerDirection;
 use underload_shape::trial::{Hour, Log, LogError, Plan, Position, SLOT_S, Settings};
@@ -87,7 +88,7 @@ fn trial(seed: u64, slots: u32, factor: f64, hours: Hours) -> Contrast {
 fn a_trial_of_no_difference_calls_an_effect_in_at_most_one_of_twenty() {
     let calls = |slots: u32, hours: Hours| {
         let contrasts = (0..200).map(|seed| trial(seed, slots, 1.0, hours));
-        contrasts.filter(|contrast| contrast.is_more().is_some()).count()
+        contrasts.filter(|it| matches!(it.verdict("ms"), Verdict::Lower | Verdict::Higher)).count()
     };
     for slots in [48, WEEK, 3 * WEEK] {
         let (alike, independent) = (calls(slots, Hours::Alike), calls(slots, Hours::Independent));
@@ -100,12 +101,12 @@ fn a_trial_of_no_difference_calls_an_effect_in_at_most_one_of_twenty() {
 /// The test finds real effects: a shaper that halves the delay, and one that doubles it.
 #[test]
 fn a_shaper_that_halves_the_delay_is_found_within_a_week() {
-    let found = |factor: f64, is_more: bool| {
-        (0..200)
-            .filter(|seed| trial(*seed, WEEK, factor, Hours::Alike).is_more() == Some(is_more))
-            .count()
+    let found = |factor: f64, verdict: Verdict| {
+        let is_found =
+            |seed: &u64| trial(*seed, WEEK, factor, Hours::Alike).verdict("ms") == verdict;
+        (0..200).filter(is_found).count()
     };
-    let (halved, doubled) = (found(0.5, false), found(2.0, true));
+    let (halved, doubled) = (found(0.5, Verdict::Lower), found(2.0, Verdict::Higher));
     assert!(halved >= 190 && doubled >= 190, "{halved} and {doubled} of 200");
 }
 
@@ -115,7 +116,7 @@ fn few_hours_have_no_verdict() {
     assert_eq!(Contrast::new(&[1.0, 2.0, f64::NAN], &[5.0, 6.0, 7.0]), None);
     // Three hours on each side cannot exclude chance, however large the difference is.
     let contrast = Contrast::new(&[1.0, 2.0, 3.0], &[500.0, 600.0, 700.0]).expect("three each");
-    assert_eq!(contrast.is_more(), None);
+    assert_eq!(contrast.verdict("ms"), Verdict::TooFew);
 }
 
 #[test]

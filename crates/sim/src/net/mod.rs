@@ -74,7 +74,7 @@ impl Hop {
         flow_name: &dyn Fn(u32) -> String,
     ) -> BottleneckSummary {
         let [start, end] = [window.start_ns, window.end_ns].map(Time::from_nanos);
-        let ended = self.recorder.tally.end_window(end, self.link.queue().stats().offered);
+        let ended = self.recorder.tally.end_window(end, self.link.queue().stats());
         let capacity_bytes = self.offer.offered_bytes(start, end);
         self.name().summarise(window.phase, &ended, capacity_bytes, flow_name)
     }

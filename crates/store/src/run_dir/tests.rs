@@ -31,6 +31,7 @@ pub(crate) fn record() -> RunRecord {
         trials: Vec::new(),
         summaries: Vec::new(),
         comparisons: Vec::new(),
+        modes: Vec::new(),
         study: None,
         expectations: Vec::new(),
         judgement: None,

@@ -130,6 +130,10 @@ impl Aqm for DocsisPie {
         store.pop()
     }
 
+    fn slept(&self) -> u64 {
+        self.controller.slept()
+    }
+
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         self.controller.gauges(visit);
     }

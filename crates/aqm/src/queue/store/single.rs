@@ -168,7 +168,7 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
     }
 
     fn stats(&self) -> Stats {
-        self.ring.stats()
+        Stats { slept: self.aqm.slept(), ..self.ring.stats() }
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {

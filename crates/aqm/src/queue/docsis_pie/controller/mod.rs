@@ -17,6 +17,8 @@ pub(crate) struct Controller {
     buffer_bytes: u64,
     pub(super) state: State,
     accumulated_q56: u64,
+    /// Packets that arrived while the controller slept.
+    slept: u64,
     rng: Rng,
 }
 
@@ -55,6 +57,7 @@ impl Controller {
                 activity: Activity::Inactive,
             },
             accumulated_q56: 0,
+            slept: 0,
             rng,
         }
     }
@@ -67,6 +70,10 @@ impl Controller {
     /// Whether nothing is dropped until the buffer is a third full (`INACTIVE`).
     pub fn is_asleep(&self) -> bool {
         self.state.activity == Activity::Inactive
+    }
+
+    pub const fn slept(&self) -> u64 {
+        self.slept
     }
 
     /// Judges an arrival of `len` bytes. `backlog` excludes it.
@@ -121,6 +128,7 @@ impl Controller {
         }
         if state.activity == Activity::Inactive {
             if backlog.bytes < self.buffer_bytes / 3 {
+                self.slept += 1;
                 return false;
             }
             state.activity = Activity::Quiescent { quiet_updates: 0 };
