@@ -1,7 +1,7 @@
 //! Counts what a link does to its packets, in every world alike: fates by reason, delays, windows
 //! and curves.
 //!
-//! The driver of a [`Link`](underload_aqm::link::Link) passes on the calls of its observer. Counting
+//! The driver of a [`Link`] passes on the calls of its observer. Counting
 //! a packet allocates nothing, and reads nothing but the packet.
 
 use std::array::from_fn;

@@ -12,7 +12,7 @@ use underload_record::schema::{Direction, Quantile, RunRecord, World};
 use crate::across::Across;
 use crate::settings;
 use crate::subject::Subject;
-use crate::words::{count, factor, mbit, metric_name, significant};
+use crate::words::{count, factor, mbit, metric_name, number, significant};
 
 /// Least loss of probes that is mentioned, percent.
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
@@ -106,6 +106,7 @@ impl Speaker<'_> {
                 format!("latency under load of {probe}")
             }
             Some((flow, "mos")) => format!("quality of {flow} (MOS, 1 to 5)"),
+            Some((flow, "pages_loaded")) => format!("number of pages loaded by {flow}"),
             Some((flow, metric)) => format!("{} of {flow}", metric_name(metric)),
         }
     }
@@ -139,7 +140,7 @@ impl Speaker<'_> {
             }
             (Verdict::Alike, _) | (Verdict::TooFew, Verdict::Alike) => format!(
                 "{with} the {what} hardly differs: {} against {other}{against}{besides}.",
-                bare(it.value)
+                bare(it.value, it)
             ),
             (Verdict::TooFew, _) => {
                 format!("{with} the {what} is {own} against {other}{against}{besides}.")
@@ -228,7 +229,7 @@ impl Speaker<'_> {
         let Some(middle) = known.get(known.len().saturating_sub(1) / 2) else {
             return String::new();
         };
-        let (own, other) = (bare(middle.value), value(middle.baseline_value, middle));
+        let (own, other) = (bare(middle.value, middle), value(middle.baseline_value, middle));
         format!("; such as {own} with {} against {other}", self.called(&middle.variant))
     }
 
@@ -286,7 +287,8 @@ impl Speaker<'_> {
         } else {
             format!("the other {} variants", others.len())
         };
-        (!others.is_empty()).then(|| format!("Not compared, only in the table: {names}."))
+        (!others.is_empty())
+            .then(|| format!("In the table only, as there is nothing to compare with: {names}."))
     }
 
     /// Describes values that a scenario compares with nothing.
@@ -555,13 +557,13 @@ fn quantile_words(first: &Comparison) -> Option<String> {
 /// Formats a value with its unit.
 fn value(value: Option<f64>, it: &Comparison) -> String {
     match it.unit.as_str() {
-        "" | "MOS" => bare(value),
-        unit => format!("{} {unit}", bare(value)),
+        "" | "MOS" => bare(value, it),
+        unit => format!("{} {unit}", bare(value, it)),
     }
 }
 
-fn bare(value: Option<f64>) -> String {
-    value.map_or_else(|| "unknown".to_owned(), significant)
+fn bare(value: Option<f64>, it: &Comparison) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| number(value, &it.unit))
 }
 
 /// Returns the parts between slashes that all names have: `bode` of `bode/lte` and `bode/subway`.

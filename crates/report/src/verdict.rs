@@ -287,7 +287,7 @@ fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
     } else if values.len() == own.len() && others.iter().all(|(_, words, _)| words == first) {
         format!("{flow}: {first} in every variant.")
     } else if is_shown && numbers.len() == own.len() && are_alike {
-        format!("{flow}: {first} in every variant, within 10 %.")
+        format!("{flow}: {first}, and within 10 % of that in every variant.")
     } else {
         let has_value =
             |subject: &&&Subject<'_>| values.iter().any(|(name, ..)| *name == subject.called());
@@ -402,12 +402,9 @@ fn spoken_name(metric: &VariantMetric) -> String {
 
 /// Returns `64.2 ms` for `camera to screen p50 64.2 ms`.
 fn without_name(metric: &VariantMetric) -> String {
-    without_own_name(metric, &named_metric(metric, &spoken_name(metric)))
-}
-
-/// Returns `words` without the name of the metric at their start.
-fn without_own_name(metric: &VariantMetric, words: &str) -> String {
-    words.strip_prefix(&spoken_name(metric)).unwrap_or(words).trim_start().to_owned()
+    let name = spoken_name(metric);
+    let words = named_metric(metric, &name);
+    words.strip_prefix(&name).unwrap_or(&words).trim_start().to_owned()
 }
 
 /// Says how two groups of flows share a direction in each variant; `None` without two groups, or if the
@@ -425,15 +422,14 @@ fn sharing(own: &[&Subject<'_>]) -> Option<String> {
     let value = |subject: &&Subject<'_>| {
         let own = of(subject, direction)?;
         let is_same = own.flow == ratio.flow && own.over == ratio.over;
-        let words = format!("{} times", significant(own.value.mean));
-        is_same.then(|| (subject.called(), words, own.value.mean))
+        is_same.then(|| (subject.called(), significant(own.value.mean), own.value.mean))
     };
     let values: Vec<(String, String, f64)> = own.iter().filter_map(value).collect();
     let all = || values.iter().map(|(.., value)| value.max(1e-9));
     let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
     let words = list("", &values);
     (high >= low * ALIKE).then(|| {
-        format!("{} has, over the goodput {direction} of {}: {words}.", ratio.flow, ratio.over)
+        format!("Goodput {direction} of {} divided by that of {}: {words}.", ratio.flow, ratio.over)
     })
 }
 

@@ -108,9 +108,14 @@ pub(crate) fn metric_words(metric: &VariantMetric) -> String {
     named_metric(metric, &metric_name(&metric.name))
 }
 
+/// Formats a number; one without a unit that is whole, such as a count, has no decimals.
+pub(crate) fn number(value: f64, unit: &str) -> String {
+    if unit.is_empty() && value.fract() == 0.0 { format!("{value:.0}") } else { significant(value) }
+}
+
 /// As [`metric_words`], with another name of the metric.
 pub(crate) fn named_metric(metric: &VariantMetric, name: &str) -> String {
-    let value = significant(metric.value.mean);
+    let value = number(metric.value.mean, &metric.unit);
     let is_named = |unit: &str| metric.name.split('_').any(|word| unit.eq_ignore_ascii_case(word));
     match metric.unit.as_str() {
         unit if unit.is_empty() || is_named(unit) => format!("{name} {value}"),
