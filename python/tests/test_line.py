@@ -70,14 +70,10 @@ def test_a_judgement_is_read_in_ten_lines(
     page = (Path(__file__).parents[2] / "docs/measure.md").read_text()
     lines = page.split("```python\n")[1].split("```")[0]
     assert len([line for line in lines.splitlines() if line]) <= 10
-    command = [PROGRAM, "measure", server["addresses"][0], "--json", "--out", "runs/ten"]
-    command += ["--trust", server["fingerprint"], "--idle", "2s", "--duration", "6s", "--up"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    Path("document.json").write_text(printed)
+    measured = quick(server, interval="4ms", idle="2s", duration="3s", out="runs/first")
     exec(compile(lines, "measure.md", "exec"), {})
     said = capsys.readouterr().out
-    grade = json.loads(printed)["judgement"]["grade"]
-    assert f"grade: {grade} because of" in said and said.startswith("up ")
+    assert f"grade: {measured['grade']} because of" in said and said.startswith("up ")
 
 
 def test_the_place_of_the_delay_is_in_the_finding(server: dict[str, Any]) -> None:

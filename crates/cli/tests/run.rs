@@ -120,11 +120,11 @@ fn a_video_call_beside_an_upload_suffers_where_the_upload_goes() {
         "[[variant]]\nname = \"today\"\n[[variant]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n";
     let said = said(&format!("{HOME}{call}{variants}"));
     let line = |flow: &str| {
-        let start = format!("{flow}: camera to screen");
+        let start = format!("{flow}: camera-to-screen delay");
         said.lines().find(|line| line.trim_start().starts_with(&start)).unwrap_or_default()
     };
     assert!(line("call-up").contains(" ms) with today, "), "{said}");
-    assert!(line("call-down").contains("camera to screen"), "{said}");
+    assert!(line("call-down").contains("camera-to-screen delay"), "{said}");
 }
 
 fn folder() -> tempfile::TempDir {

@@ -43,7 +43,8 @@ pub(crate) fn sentences(own: &[&Subject<'_>]) -> Vec<Sentence> {
     let singles = claims.iter().filter(|claim| claim.extent == Extent::One);
     let mut singles = singles.flat_map(|claim| &claim.comparisons);
     if singles.any(|it| settings::is_mixed(&it.settings)) {
-        let text = "Several settings change at once there, so which of them helps is not shown.";
+        let text = "Several settings change at once between these variants, so this does not show \
+                    which of them makes the difference.";
         all.push(Sentence::plain(text));
     }
     all.extend(speaker.basis().map(Sentence::plain));
@@ -138,6 +139,9 @@ impl Speaker<'_> {
                 let by = it.range.map_or(String::new(), |_| effect(it));
                 format!("{with} the {what} is {own} instead of {other}{against}: {by}{besides}.")
             }
+            (Verdict::Alike, _) | (Verdict::TooFew, Verdict::Alike) if own == other => {
+                format!("{with} the {what} is the same: {own}, as{against}{besides}.")
+            }
             (Verdict::Alike, _) | (Verdict::TooFew, Verdict::Alike) => format!(
                 "{with} the {what} hardly differs: {} against {other}{against}{besides}.",
                 bare(it.value, it)
@@ -203,9 +207,9 @@ impl Speaker<'_> {
         let mut parts = by_outcome.iter().enumerate().map(|(position, (outcome, members))| {
             let number = members.len();
             let share = match number {
-                2 if all.len() == 2 => "in both pairs".to_owned(),
-                _ if number == all.len() => format!("in all {number} pairs"),
-                _ if position == 0 => format!("in {number} of {} pairs", all.len()),
+                2 if all.len() == 2 => "in both comparisons".to_owned(),
+                _ if number == all.len() => format!("in all {number} comparisons"),
+                _ if position == 0 => format!("in {number} of {} comparisons", all.len()),
                 _ => format!("in {number}"),
             };
             let against = if position == 0 { against.as_str() } else { "" };
@@ -230,7 +234,8 @@ impl Speaker<'_> {
             return String::new();
         };
         let (own, other) = (bare(middle.value, middle), value(middle.baseline_value, middle));
-        format!("; such as {own} with {} against {other}", self.called(&middle.variant))
+        let (name, baseline) = (self.called(&middle.variant), self.baseline(middle));
+        format!("; for example {own} with {name} against {other}{baseline}")
     }
 
     /// Describes several variants that have the same verdict and no sentence of their own.
@@ -507,7 +512,7 @@ fn rate_words(rate: &RateChange) -> String {
     format!("{what} {} against {} Mbit/s {}", mbit(variant), mbit(baseline), rate.direction)
 }
 
-/// Returns `; its rate up is 0.62 to 1.01 times that of the others`; empty if all rates are alike.
+/// Returns `; its rate up is 0.62 to 1.01 times the other's`; empty if all rates are alike.
 fn carried(all: &[&Comparison]) -> String {
     let words = |direction: Direction| {
         let of = |it: &&Comparison| {
@@ -521,7 +526,7 @@ fn carried(all: &[&Comparison]) -> String {
         let is_unequal = (*low, *high) != (1.0, 1.0);
         let (low, high) = (format!("{low:.2}"), format!("{high:.2}"));
         let times = if low == high { low } else { format!("{low} to {high}") };
-        is_unequal.then(|| format!("; its rate {direction} is {times} times that of the others"))
+        is_unequal.then(|| format!("; its rate {direction} is {times} times the other's"))
     };
     let is_rate = all.iter().any(|it| it.unit.starts_with("Mbit/s"));
     let both = [Direction::Up, Direction::Down].into_iter().filter(|_| !is_rate).filter_map(words);
@@ -539,14 +544,18 @@ fn most_lost(all: &[&Comparison]) -> String {
 /// Returns the sentence on the percentile; `None` for a number without one.
 fn quantile_words(first: &Comparison) -> Option<String> {
     let (_, quantile) = comparison::statistic(&first.metric);
-    let of = if first.metric.ends_with("_of_sent") { "probes sent" } else { "values" };
+    let (of, most) = if first.metric.ends_with("_of_sent") {
+        ("probes sent", "took that long or less")
+    } else {
+        ("values", "are that large or smaller")
+    };
     match quantile? {
         Quantile::Max => Some("All these are the longest of all values".to_owned()),
         Quantile::Mean => Some("All these are means".to_owned()),
         quantile => {
             let share = quantile.share()? * 100.0;
             Some(format!(
-                "All these are {}: {} % of the {of} took no longer",
+                "All these are {}: {} % of the {of} {most}",
                 quantile.name(),
                 significant(share).trim_end_matches(".0")
             ))

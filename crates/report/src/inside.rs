@@ -30,14 +30,14 @@ pub(crate) fn sentence<'a>(
     let mut told = told.take(MOST);
     let (called, inside, beside, quantile) = told.next()?;
     let first = format!(
-        "With {called} the load adds {inside} ms to its own round trips at {quantile}, {beside} \
-         ms to those of the probes"
+        "With {called} the packets of the load itself wait {inside} ms longer than idle at \
+         {quantile}, those of the probes {beside} ms"
     );
     let others = told.map(|(called, inside, beside, quantile)| {
         format!("; with {called} {inside} ms and {beside} ms at {quantile}")
     });
     let others: String = others.collect();
-    Some(format!("{first}{others}: it waits where they do not."))
+    Some(format!("{first}{others}: the load delays itself, and other traffic little."))
 }
 
 /// Returns what the load adds to its own round trips and to those of probes beside it, ns, by the

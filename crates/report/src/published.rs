@@ -284,7 +284,8 @@ impl Count {
         Some(match (all, met, missed) {
             (0, ..) => return None,
             _ if short_form > 0 => {
-                "This is a short form of a published experiment, so its numbers are not judged."
+                "This run is shorter than the published experiment, so its numbers are not judged \
+                 by the published ones."
                     .to_owned()
             }
             (1, 1, _) => "The published number is met.".to_owned(),
@@ -395,7 +396,7 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
         assert!(text.contains("20 (18–22) ms  ours 21.0 ms  short form "), "{text}");
         assert_eq!(text.matches("why: ").count(), 1, "of what was not measured: {text}");
         let sentence = all_of(&figures).sentence().unwrap_or_default();
-        assert!(sentence.starts_with("This is a short form of a published"), "{sentence}");
+        assert!(sentence.starts_with("This run is shorter than the published"), "{sentence}");
         assert_eq!(Count::default().sentence(), None);
     }
 

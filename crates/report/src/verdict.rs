@@ -279,7 +279,7 @@ fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
         own.iter().filter_map(|subject| number_of(subject, metric)).collect();
     let maxima: Vec<&VariantMetric> =
         own.iter().filter_map(|subject| statistic_of(subject, metric, "max")).collect();
-    let Some(((_, first, _), others)) = values.split_first() else { return String::new() };
+    let Some(((name, first, _), others)) = values.split_first() else { return String::new() };
     let is_shown = !own.iter().any(|subject| has_no_picture(subject, metric));
     let are_alike = are_alike(&numbers) && are_alike(&maxima);
     if others.is_empty() && own.len() == 1 {
@@ -287,7 +287,7 @@ fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
     } else if values.len() == own.len() && others.iter().all(|(_, words, _)| words == first) {
         format!("{flow}: {first} in every variant.")
     } else if is_shown && numbers.len() == own.len() && are_alike {
-        format!("{flow}: {first}, and within 10 % of that in every variant.")
+        format!("{flow}: {first} with {name}, and within 10 % of that with every other variant.")
     } else {
         let has_value =
             |subject: &&&Subject<'_>| values.iter().any(|(name, ..)| *name == subject.called());
@@ -362,7 +362,7 @@ fn with_most(subject: &Subject<'_>, metric: &VariantMetric) -> String {
     let words = named_metric(metric, &spoken_name(metric));
     match statistic_of(subject, metric, "max") {
         Some(most) if without_name(most) != without_name(metric) => {
-            format!("{words} (at most {})", without_name(most))
+            format!("{words} (longest {})", without_name(most))
         }
         _ => words,
     }
@@ -400,7 +400,7 @@ fn spoken_name(metric: &VariantMetric) -> String {
     }
 }
 
-/// Returns `64.2 ms` for `camera to screen p50 64.2 ms`.
+/// Returns `64.2 ms` for `camera-to-screen delay p50 64.2 ms`.
 fn without_name(metric: &VariantMetric) -> String {
     let name = spoken_name(metric);
     let words = named_metric(metric, &name);

@@ -123,9 +123,9 @@ pub(crate) fn named_metric(metric: &VariantMetric, name: &str) -> String {
     }
 }
 
-/// Returns the name of a metric of an application in words: `camera to screen p50`.
+/// Returns the name of a metric of an application in words: `camera-to-screen delay p50`.
 pub(crate) fn metric_name(name: &str) -> String {
-    name.replace("glass_to_glass", "camera to screen").replace('_', " ")
+    name.replace("glass_to_glass", "camera-to-screen delay").replace('_', " ")
 }
 
 /// Returns the unit of a metric that is not of an application, for sentences.

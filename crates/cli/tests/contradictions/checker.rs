@@ -83,8 +83,8 @@ fn of_text(run: &Value, told: &[Told]) -> Found {
     }
     let names = names(run);
     let of_many = [
-        "variants", " pairs", "every variant", "none with a working latency",
-        "this scenario is about",
+        "variants", " comparisons", "every other variant", "every variant",
+        "none with a working latency", "this scenario is about",
     ];
     let is_of_many = all.iter().any(|text| of_many.iter().any(|words| text.contains(words)));
     for name in &names {
@@ -334,7 +334,8 @@ fn of_words(all: &[Value], it: &Value, (text, unit): (&str, &str), pairs: &[(f64
     };
     let is_felt = !pairs.is_empty()
         && (noticed(|own, other| own < other) || noticed(|own, other| own > other));
-    let is_alike = (is_alone && says("hardly differs")) || verdict == "alike";
+    let is_alike =
+        (is_alone && (says("hardly differs") || says("is the same"))) || verdict == "alike";
     note(is_alike && is_felt, "no difference beside one in every pair");
     let numbers: Vec<f64> = words(text).iter().filter_map(|word| word.parse().ok()).collect();
     let is_printed = |value: Option<f64>| {

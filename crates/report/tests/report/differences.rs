@@ -28,8 +28,8 @@ fn lines(settings: [&[(&str, &str)]; 2]) -> Vec<String> {
     summary_lines(&[run(settings, |_| {})])
 }
 
-const NO_CAUSE: &str =
-    "Several settings change at once there, so which of them helps is not shown.";
+const NO_CAUSE: &str = "Several settings change at once between these variants, so this does not \
+                        show which of them makes the difference.";
 
 #[test]
 fn queues_of_both_directions_are_compared_and_named() {
@@ -105,10 +105,10 @@ fn a_queue_of_the_load_alone_is_reported() {
             trial.inside = vec![InsideLatency { direction, smallest_ns, ..Default::default() }];
         }
         data.record.scenario.text = text.to_owned();
-        summary_lines(&[data]).into_iter().find(|line| line.ends_with("where they do not."))
+        summary_lines(&[data]).into_iter().find(|line| line.ends_with("other traffic little."))
     };
-    let told = "With docsis-pie the load adds 346 ms to its own round trips at p99, 12.5 ms to \
-                those of the probes: it waits where they do not.";
+    let told = "With docsis-pie the packets of the load itself wait 346 ms longer than idle at p99, \
+                those of the probes 12.5 ms: the load delays itself, and other traffic little.";
     assert_eq!(told_with(366.0, "").as_deref(), Some(told));
     assert_eq!(told_with(75.0, ""), None, "less than 50 ms more than beside");
     assert_eq!(told_with(366.0, "extra_rtt = \"100ms\""), None, "no common base");
@@ -132,7 +132,7 @@ fn files_of_one_variant_each_are_compared_with_the_first_and_named_by_their_labe
         "With buffer-control (before) the working latency is ",
         "With docsis-pie:profile=rfc,target=10ms (after) (up queue docsis-pie instead of fifo) the \
          latency under load is 29.0 ms against 255 ms with buffer-control (before)",
-        "With buffer-control (again) the latency under load hardly differs: 255 against 255 ms",
+        "With buffer-control (again) the latency under load is the same: 255 ms, as with ",
         "All these are p99: ",
     ];
     assert_eq!(lines.len(), starts.len(), "{lines:#?}");

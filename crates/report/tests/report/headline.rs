@@ -45,8 +45,8 @@ fn a_declared_comparison_comes_first_and_says_what_it_cost() {
         "With docsis-pie (up queue docsis-pie instead of fifo) the wait is 29.1 ms against 261 ms \
          with buffer-control; goodput 0.950 against 9.43 Mbit/s up."
     );
-    let basis = "All these are p99: 99 % of the probes sent took no longer. 2 trials each: run with \
-                 `--repeat 6` to see how sure this is.";
+    let basis = "All these are p99: 99 % of the probes sent took that long or less. 2 trials each: \
+                 run with `--repeat 6` to see how sure this is.";
     assert_eq!(lines[1], basis);
 }
 
@@ -82,10 +82,10 @@ fn several_pairs_are_counted_and_the_middle_one_has_its_numbers() {
         named("docsis-pie/b", DOCSIS_PIE),
     ];
     let line = &lines(&queues, headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*"))[0];
-    let start = "With docsis-pie the wait is lower than with buffer-control in both pairs, by 232 \
-                 ms; such as 29.0 with docsis-pie/";
+    let start = "With docsis-pie the wait is lower than with buffer-control in both comparisons, by \
+                 232 ms; for example 29.0 with docsis-pie/";
     assert!(line.starts_with(start), "{line}");
-    assert!(line.ends_with("its rate up is 0.10 times that of the others."), "{line}");
+    assert!(line.ends_with("its rate up is 0.10 times the other's."), "{line}");
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn a_range_and_the_middle_of_pairs_are_of_one_statistic() {
     ];
     let pairs = headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*");
     let said = lines_of(&queues, pairs.clone(), &[("docsis-pie/b", 30)]);
-    let start = "With docsis-pie the wait is lower than with buffer-control in 1 of 2 pairs, by 232 \
-                 ms; is unknown, as most probes never came back, in 1 (docsis-pie/b)";
+    let start = "With docsis-pie the wait is lower than with buffer-control in 1 of 2 comparisons, \
+                 by 232 ms; is unknown, as most probes never came back, in 1 (docsis-pie/b)";
     assert!(said[0].starts_with(start), "{said:?}");
     let said = lines_of(&queues, pairs, &[("docsis-pie/b", 0)]);
     assert!(said[0].starts_with(start), "{said:?}");
@@ -134,6 +134,7 @@ fn variants_whose_names_have_nothing_in_common_are_not_named() {
         ..headline("load.rtt.p50", "*", "")
     };
     let line = &lines(&TWO, declared)[0];
-    let start = "The wait is higher than that of an idle line in both pairs, by 6.41 to 208 ms;";
+    let start =
+        "The wait is higher than that of an idle line in both comparisons, by 6.41 to 208 ms;";
     assert!(line.starts_with(start), "{line}");
 }

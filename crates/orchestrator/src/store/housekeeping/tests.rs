@@ -51,7 +51,10 @@ pub(crate) fn answers(archive: &mut dyn underload_fleet::store::Archive) -> Answ
 fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
     let mut done = Vec::new();
     for _ in 0..10_000 {
-        let Did { what, next_ms } = keeper.step(now_ms).expect("it steps");
+        let Did { what, next_ms } = match keeper.step(now_ms) {
+            Err(error) if is_left_over(&error) => return done,
+            did => did.expect("it steps"),
+        };
         let is_over = next_ms > now_ms;
         done.push(what);
         if is_over {
@@ -59,6 +62,14 @@ fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
         }
     }
     panic!("it never ends: {:?}", done.last());
+}
+
+/// Whether the file of a step that failed is still there: it is removed once nobody reads the folder,
+/// which the programs of other tests seem to do (see [`run_down_until`]).
+fn is_left_over(error: &StoreError) -> bool {
+    let StoreError::Temporary { source: Some(cause), .. } = error else { return false };
+    let cause = cause.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::AlreadyExists)
 }
 
 /// Runs rounds until `is_done` returns true, for some seconds at most. A round skips locked data,
