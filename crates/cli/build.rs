@@ -26,8 +26,12 @@ fn main() {
     }
 }
 
-/// Excluded pages: those of published figures, those for developers, the book's contents.
-const LEFT_OUT: [&str; 3] = ["figures", "contributing", "SUMMARY.md"];
+/// Excluded pages: those of published figures and documents, those for developers, the book's
+/// contents, and those that repeat the help of commands.
+const LEFT_OUT: [&str; 6] = [
+    "figures", "reference/documents.md", "contributing", "SUMMARY.md", "reference/commands.md",
+    "reference/fleet.md",
+];
 
 /// Writes every page, each behind a line with its name and its number of bytes, as one compressed
 /// file.

@@ -90,7 +90,7 @@ def test_a_text_is_a_scenario_or_an_error(text: str) -> None:
 
 @QUIETLY
 @given(spec=WORDS, parameters=some.dictionaries(WORDS, VALUES, max_size=2))
-def test_a_queue_is_one_or_an_error(spec: str, parameters: dict[str, Any]) -> None:
+def test_any_spec_makes_a_queue_or_an_error(spec: str, parameters: dict[str, Any]) -> None:
     try:
         queue = ul.queue(spec, **parameters)
     except (ul.SpecError, TypeError) as error:
@@ -129,7 +129,7 @@ def test_foreign_columns_are_taken_or_named(packets: dict[str, Any]) -> None:
 
 @QUIETLY
 @given(first=COLUMNS, second=COLUMNS)
-def test_statistics_of_what_is_no_numbers_are_refused(first: Any, second: Any) -> None:
+def test_statistics_refuse_values_that_are_not_numbers(first: Any, second: Any) -> None:
     for of_two in (ul.stats.mann_whitney, ul.stats.hodges_lehmann):
         try:
             assert of_two(first, second) is not None

@@ -32,7 +32,7 @@ def test_a_file_without_its_checks_is_refused_unless_forced() -> None:
     assert {it.severity for it in docsis.check(content)} >= {"error"}
 
 
-def test_wrong_secrets_and_texts_are_told() -> None:
+def test_wrong_secrets_and_texts_are_reported() -> None:
     content = docsis.encode(docsis.recommend(5_000_000).text, secret=SECRET)
     assert any(it.severity == "error" for it in docsis.check(content, secret=b"other"))
     with pytest.raises(ul.DocsisError):

@@ -34,7 +34,7 @@ def run(*arguments: object) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_every_notebook_is_kept_without_what_it_shows() -> None:
+def test_notebooks_are_stored_without_outputs() -> None:
     kept = sorted(FOLDER.glob("*.ipynb"))
     assert len(kept) >= 8
     for path in kept:
@@ -45,7 +45,7 @@ def test_every_notebook_is_kept_without_what_it_shows() -> None:
         assert len({cell.id for cell in cells}) == len(cells), path
 
 
-def test_what_cells_show_becomes_a_page(tmp_path: Path) -> None:
+def test_outputs_of_cells_become_a_page(tmp_path: Path) -> None:
     shows = (
         "class Picture:\n    def _repr_svg_(self):\n        return '<svg><title>a picture</title></svg>'\n"
         "print('number', number)\ndisplay(Picture())\nprint('SKIPPED live: no root')"
@@ -79,7 +79,7 @@ def test_what_cells_show_becomes_a_page(tmp_path: Path) -> None:
         ("while True: pass", "a cell is not done after 2 s"),
     ],
 )
-def test_what_fails_is_told_and_leaves_no_page(tmp_path: Path, source: str, says: str) -> None:
+def test_failing_cells_are_reported_and_leave_no_page(tmp_path: Path, source: str, says: str) -> None:
     path = notebook(tmp_path, source)
     status, said = run("--limit", 2, "--pages", tmp_path / "pages", path)
     assert status == 1 and "one.ipynb: " in said and says in said, said
@@ -97,7 +97,7 @@ def test_outputs_are_refused_before_anything_runs(tmp_path: Path) -> None:
     assert not made.exists()
 
 
-def test_what_is_no_notebook_is_told_and_the_others_run(tmp_path: Path) -> None:
+def test_invalid_notebooks_are_reported_and_the_others_run(tmp_path: Path) -> None:
     contents = ("", "[]", '{"nbformat": 3}', '{"nbformat": 4, "cells": [1]}', "\0")
     wrong = [tmp_path / f"no-{number}.ipynb" for number in range(len(contents))]
     for path, content in zip(wrong, contents, strict=True):
@@ -109,7 +109,7 @@ def test_what_is_no_notebook_is_told_and_the_others_run(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_pages_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_pages_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     path = notebook(tmp_path, "1")
     status, said = run("--pages", path, path)
     assert status == 1 and "File exists" in said and "Traceback" not in said, said

@@ -92,7 +92,7 @@ def test_its_random_numbers_are_the_seeds_own() -> None:
     assert marked[0] == marked[1] and "early" in str(marked[0])
 
 
-def test_step_by_step_it_is_a_queue() -> None:
+def test_a_custom_queue_can_be_used_step_by_step() -> None:
     queue = ul.own(BoDe, limit="4p")
     assert [queue.enqueue(at, 1000) for at in range(5)] == [True] * 4 + [False]
     first = queue.dequeue(20_000_000)
@@ -107,7 +107,7 @@ def test_step_by_step_it_is_a_queue() -> None:
     )
 
 
-def test_a_class_sees_what_it_is_told() -> None:
+def test_a_class_receives_packets_and_backlog() -> None:
     seen: list[tuple[Any, ...]] = []
 
     class Curious(ul.Aqm):
@@ -156,7 +156,7 @@ class Failing(ul.Aqm):
         ("leaves", "SystemExit: 3"),
     ],
 )
-def test_a_class_that_fails_ends_the_run_by_its_name(how: str, said: str) -> None:
+def test_the_error_of_a_failing_class_names_it(how: str, said: str) -> None:
     failing = scenario(ul.own(Failing, how=how))
     place = r"^Failing.on_dequeue, variant own, trial 0 \(repeat 0\): "
     with pytest.raises(ul.OwnCodeError, match=place + said) as caught:
@@ -188,7 +188,7 @@ def test_what_was_finished_before_a_failure_is_kept() -> None:
     assert caught.value.run is not None and caught.value.run.trial_count == 2
 
 
-def test_a_class_that_cannot_be_made_is_told_of() -> None:
+def test_errors_of_a_constructor_are_reported() -> None:
     with pytest.raises(ul.OwnCodeError, match="Failing.__init__, variant own.*no such how"):
         ul.run(scenario(ul.own(Failing, how="born")))
     with pytest.raises(ul.OwnCodeError, match="Failing.__init__: ValueError"):
@@ -200,7 +200,7 @@ def test_a_class_that_cannot_be_made_is_told_of() -> None:
             ul.replay(packets, queue=ul.own(Failing, how=how, after=2), link="1mbit")
 
 
-def test_its_objects_end_with_their_trial_on_their_own_thread() -> None:
+def test_objects_are_freed_after_their_trial_on_the_thread_that_created_them() -> None:
     """Some Python objects, such as a queue, must be freed in the thread that created them."""
     threads: list[tuple[int, int]] = []
 
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_a_replay_that_never_comes_back() -> None:
     presser.join()
 
 
-def test_what_cannot_be_own_is_refused_with_what_can() -> None:
+def test_invalid_algorithms_are_refused_with_what_is_accepted() -> None:
     for wrong in (3, BoDe(), object, "BoDe"):
         with pytest.raises(ul.SpecError, match="expected a class that is based on underload.Aqm"):
             ul.own(wrong)  # type: ignore[arg-type]
@@ -299,7 +299,7 @@ def test_what_cannot_be_own_is_refused_with_what_can() -> None:
     assert named.spec == "own:odd,limit=9p" and named.parameters == {"how": "a, b"}
 
 
-def test_two_that_are_known_by_one_name_are_refused() -> None:
+def test_two_algorithms_with_one_name_are_refused() -> None:
     def one() -> type[ul.Aqm]:
         class Same(ul.Aqm):
             pass
@@ -311,19 +311,19 @@ def test_two_that_are_known_by_one_name_are_refused() -> None:
         ul.run(both)
 
 
-def test_a_file_that_names_one_is_refused_where_nobody_brings_it() -> None:
+def test_a_scenario_file_cannot_name_an_algorithm_without_its_class() -> None:
     text = scenario(ul.own(BoDe)).text
     with pytest.raises(ul.RunError, match="`own:BoDe.*is not an algorithm of this program"):
         ul.run(ul.Scenario.parse(text))
 
 
-def test_it_may_be_set_from_outside() -> None:
+def test_an_algorithm_can_be_set_as_a_key_of_a_run() -> None:
     base = ul.Scenario(up="10mbit", up_queue="fifo", phases={"load": "300ms"}).flow(ul.Probe())
     run = ul.run(base, set={"path.up_queue": ul.own(BoDe)}, cache=False)
     assert "own:BoDe" in next(iter(run.variants.values())).label
 
 
-def test_it_is_not_resumed_nor_swept_nor_live(tmp_path: Any) -> None:
+def test_algorithms_neither_resume_nor_sweep_nor_run_live(tmp_path: Any) -> None:
     mine = scenario(ul.own(BoDe))
     ul.run(mine, out=tmp_path / "run")
     with pytest.raises(ul.RunError, match="cannot be resumed"):

@@ -15,7 +15,7 @@ numpy = pytest.importorskip("numpy")
 polars = pytest.importorskip("polars")
 
 
-def test_a_queue_gives_back_what_it_was_given() -> None:
+def test_a_queue_returns_its_packets() -> None:
     queue = ul.queue("fifo", limit="3p")
     assert [queue.enqueue(0, 1000, flow=it) for it in range(4)] == [True, True, True, False]
     assert queue.backlog == (3, 3000)
@@ -47,7 +47,7 @@ def test_a_link_delivers_at_its_rate() -> None:
         link.send(0, 1000)
 
 
-def test_specs_that_cannot_be_are_refused_with_what_can() -> None:
+def test_invalid_specs_are_refused_with_what_is_accepted() -> None:
     with pytest.raises(ul.SpecError, match="did you mean `codel`"):
         ul.queue("codell")
     with pytest.raises(ul.SpecError, match="tarjet"):
@@ -68,7 +68,7 @@ def test_specs_that_cannot_be_are_refused_with_what_can() -> None:
             queue.enqueue(0, **wrong)  # type: ignore[arg-type]
 
 
-def test_a_queue_stands_in_a_scenario() -> None:
+def test_a_queue_can_be_a_value_in_a_scenario() -> None:
     scenario = ul.Scenario(up="10mbit", up_queue=ul.queue("pie", profile="rfc")).flow(ul.Probe())
     assert 'up_queue = "pie:profile=rfc"' in scenario.text
 
@@ -84,7 +84,7 @@ def packets(count: int = 1_000) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("queue", ["fifo:limit=20p", "codel:ecn=on", "pie:profile=rfc", "fq-codel"])
-def test_arrays_meet_the_fate_of_packets_one_by_one(queue: str) -> None:
+def test_packets_of_arrays_have_the_fates_of_single_packets(queue: str) -> None:
     columns = packets()
     frame = ul.replay(columns, queue=queue, link="8mbit", seed=5).to_dict()
     link = ul.link("8mbit", queue, seed=5)
@@ -107,7 +107,7 @@ def test_arrays_meet_the_fate_of_packets_one_by_one(queue: str) -> None:
     }
 
 
-def test_every_kind_of_table_is_taken_and_gives_the_same() -> None:
+def test_all_kinds_of_tables_are_accepted_and_give_equal_results() -> None:
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     columns = packets(200)
     want = ul.replay(columns, queue="codel", link="8mbit").to_dict()
@@ -123,7 +123,7 @@ def test_every_kind_of_table_is_taken_and_gives_the_same() -> None:
     assert frame.to_pandas()["sojourn_ns"].isna().sum() == want["sojourn_ns"].count(None)
 
 
-def test_columns_that_cannot_be_are_named() -> None:
+def test_invalid_columns_are_refused_by_name() -> None:
     good = packets(3)
 
     def said(**changes: Any) -> str:

@@ -129,7 +129,7 @@ ul.sweep(scenario(), AXES, repeats=REPEATS, out=out, on="ray", progress=Watch(ra
 """
 
 
-def test_a_driver_that_is_killed_goes_on(cluster: Any, here: ul.Sweep, tmp_path: Path) -> None:
+def test_a_killed_driver_continues_from_the_stored_trials(cluster: Any, here: ul.Sweep, tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     folders = [str(Path(__file__).parent)]
     driver = subprocess.run([sys.executable, "-c", DRIVER, str(out), *folders], check=False)
@@ -164,7 +164,7 @@ def test_ctrl_c_stops_the_workers(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_a_worker_without_underload_is_refused(cluster: Any, tmp_path: Path) -> None:
-    # A folder that precedes all others and contains another underload.
+    # The workers import another package named underload: its folder is the first in their path.
     other = tmp_path / "other" / "underload"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text('__version__, __commit__ = "0.0.1", "abcdef"\n')

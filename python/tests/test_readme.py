@@ -11,7 +11,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.mark.skipif(not README.exists(), reason="SKIPPED README: not in a clone")
-def test_the_example_prints_what_stands_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_prints_the_output_below_it(capsys: pytest.CaptureFixture[str]) -> None:
     found = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README.read_text(), re.DOTALL)
     assert found is not None
     scope: dict[str, object] = {}

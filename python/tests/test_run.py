@@ -43,7 +43,7 @@ def test_a_small_queue_is_faster_and_the_numbers_are_the_records(run: ul.Run) ->
     assert run.complete and run.trial_count == 4 and run.world == "sim"
 
 
-def test_a_percentile_of_too_few_samples_is_not_told() -> None:
+def test_a_percentile_of_too_few_samples_is_missing() -> None:
     few = ul.run(two_queues(), repeats=1, variants=["codel"]).variants["codel"]
     assert math.isnan(few.working.p99) and few.working.p95 > few.working.p50
     assert ", p95 " in repr(few.working) and "p99" not in repr(few.working)
@@ -111,7 +111,7 @@ def test_a_report_is_written_and_nothing_else_is_replaced(run: ul.Run, tmp_path:
         run.plot["no-such"]
 
 
-def test_progress_is_told_by_the_protocol_of_tqdm() -> None:
+def test_progress_is_reported_by_the_protocol_of_tqdm() -> None:
     class Bar:
         made: list[Bar] = []
 
@@ -237,7 +237,7 @@ def test_errors_say_what_the_program_says() -> None:
         two_queues().flow("tcp")  # type: ignore[arg-type]
 
 
-def test_what_is_no_metric_and_no_variant_is_refused_with_what_there_is(run: ul.Run) -> None:
+def test_unknown_metrics_and_variants_are_refused_with_the_known_ones(run: ul.Run) -> None:
     codel = run.variants["codel"]
     for name, meant in [
         ("p99", "load.rtt.p99"),
@@ -262,7 +262,7 @@ def test_what_is_no_metric_and_no_variant_is_refused_with_what_there_is(run: ul.
     assert run.variants.get("codle") is None and len(run.variants) == 2
 
 
-def test_what_cannot_be_is_refused_where_it_is_written() -> None:
+def test_invalid_keys_and_values_are_refused_at_once() -> None:
     with pytest.raises(ul.ScenarioError, match="unknown key; .*did you mean `up`") as caught:
         two_queues(upp="1mbit")
     assert caught.value.key == "path.upp"
@@ -291,7 +291,7 @@ def test_a_star_import_hides_nothing_of_pythons_own() -> None:
     assert not set(ul.__all__) & set(dir(builtins))
 
 
-def test_all_faults_of_a_file_are_told_at_once() -> None:
+def test_all_faults_of_a_file_are_reported_at_once() -> None:
     text = two_queues().text.replace('rtt = "20ms"', 'rtt = "20"').replace("interval", "intervall")
     with pytest.raises(ul.ScenarioError) as caught:
         ul.Scenario.parse(text, "mine.toml")
@@ -326,7 +326,7 @@ except ul.StoreError as error:
 """
 
 
-def test_a_disk_without_room_is_told_and_nothing_stays(run: ul.Run, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_no_file_is_left(run: ul.Run, tmp_path: Path) -> None:
     saved, full = run.save(tmp_path / "run"), tmp_path / "full"
     command = [sys.executable, "-c", FULL_DISK, str(saved), str(full)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

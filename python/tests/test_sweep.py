@@ -47,7 +47,7 @@ def test_a_sweep_has_a_row_per_cell_and_trial(tmp_path: Path) -> None:
         assert row["load.rtt.p99.mean"] == pytest.approx(sum(values) / 2)
 
 
-def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_sweep_continues_from_the_stored_trials(tmp_path: Path) -> None:
     many = {"rtt": ul.linspace("5ms", "80ms", 60)}
     timer = threading.Timer(0.4, _thread.interrupt_main)
     timer.start()
@@ -131,7 +131,7 @@ def test_rows_of_other_workers_make_the_same_tables(tmp_path: Path) -> None:
         assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_the_same_call_has_the_same_place(
+def test_equal_calls_use_the_same_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -151,7 +151,7 @@ def test_designs_and_early_stops(tmp_path: Path) -> None:
     assert all(3 <= trials < 50 for trials in early.cells.column("trials"))
 
 
-def test_axes_that_cannot_be_are_named(tmp_path: Path) -> None:
+def test_invalid_axes_are_refused_by_name(tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     for axes, words in (
         ({"up": ["5mb"]}, "5mb"),

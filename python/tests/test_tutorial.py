@@ -18,7 +18,7 @@ BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 
 
 @pytest.mark.parametrize("name", ["own-queue.md"])
-def test_each_block_prints_what_stands_below_it(name: str) -> None:
+def test_each_block_prints_the_output_below_it(name: str) -> None:
     page = TUTORIALS / name
     if not page.exists():
         pytest.skip(f"SKIPPED {name}: not in a clone")

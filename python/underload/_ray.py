@@ -102,7 +102,8 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             # A `RayTaskError` has the error of the task as its cause.
             words = _words(getattr(error, "cause", None) or error)
-            raise ClusterError(f"lost a range: {words}; the same call continues") from error
+            fix = "repeat the call to continue from the stored trials"
+            raise ClusterError(f"lost a range of trials: {words}; {fix}") from error
         if isinstance(result, str):
             raise ClusterError(result)
         units: bytes = result

@@ -33,6 +33,7 @@ def run(
     resume: bool = False,
     threads: int | None = None,
     cache: bool = True,
+    allow_commands: Literal["user", "root"] | None = None,
     progress: bool | Bar | None = None,
 ) -> Run:
     """Runs every variant of a scenario, each as many times as the scenario repeats it.
@@ -45,6 +46,8 @@ def run(
     written as they finish; without it the run is in memory. `resume`: continues the interrupted run
     in `out`. `threads`: trials to run in parallel (default: one per core); the result does not
     depend on it. `cache`: whether runs of many simulated trials use the program's cache.
+    `allow_commands`: lets a live run start the commands of the scenario (flows of kind `exec`) with
+    the rights of an ordinary `"user"`, or as `"root"`, too; without it such a scenario is refused.
     `progress`: whether to show a bar, or a function that creates one; by default tqdm, if it is
     installed, in a notebook or on a terminal.
 
@@ -63,6 +66,7 @@ def run(
     own = custom_algorithms(scenario, set)
     settings = {
         "world": world,
+        "allow_commands": allow_commands,
         "out": None if out is None else os.fspath(out),
         "resume": resume,
         "cache": cache,
@@ -78,7 +82,7 @@ def run(
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """Reads a run directory, complete or not, or a file of flent, irtt, iperf3 or crusader.
+    """Reads a run directory, complete or not, or a file of another tool, as `underload report`.
 
     Raises `StoreError` or `FormatError`, which name what is missing or damaged."""
     return Run(_underload.load(os.fspath(path), False))

@@ -1,4 +1,4 @@
-"""Sweeps: a scenario at many settings. The same call continues an interrupted sweep."""
+"""Sweeps: a scenario at many settings. Repeating the call continues an interrupted sweep."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sweep:
     ) -> None:
         self._raw = raw
         self.directory = directory
-        """The directory of the sweep. The same call continues there."""
+        """The directory of the sweep. Repeating the call of `sweep` continues in it."""
         self.complete = complete
         """Whether all trials were computed and the tables are written."""
         self.cell_count, self.trial_count, _ = raw.size
@@ -129,8 +129,8 @@ def sweep(
     narrow: `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: the directory; by default one
     in `sweeps/` whose name depends on the sweep and the program.
 
-    Trials are stored as they finish. After Ctrl-C or a kill, the same call continues. A trial that
-    fails is a row with its error.
+    Trials are stored as they finish. After Ctrl-C or a kill, repeating the call continues from the
+    stored trials. A trial that fails is a row with its error.
 
     `on`: the place where trials are computed. `"local"`: on this machine, in `threads` threads
     (default: one per core). `"ray"`, the Ray cluster that this process is connected to or that runs

@@ -197,9 +197,10 @@ class Ack:
         """Segments delivered since the connection began."""
     @property
     def prior_delivered(self) -> int | None:
-        """`total_delivered` when the segment that `delivery_rate` was sampled from was sent. A
-        round trip has passed once this reaches the count at the start of the round. `None` without
-        a sample."""
+        """`total_delivered` at the time when one segment was sent: the segment from which
+        `delivery_rate` was sampled. To detect the end of a round trip, store `total_delivered` at
+        its start: the round trip has passed once `prior_delivered` reaches the stored number.
+        `None` without a sample."""
     @property
     def delivery_rate(self) -> float | None:
         """Delivery rate, segments per second; `None` without a sample."""

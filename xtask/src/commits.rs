@@ -55,7 +55,7 @@ fn problem(commit: &str) -> Option<String> {
     // Names of authors are not a reason.
     let says = |line: &str| !line.trim().is_empty() && !line.contains("-by: ");
     if !blank || !lines.any(says) {
-        return Some(format!("{name} {subject}: has no body below a blank line that says why"));
+        return Some(format!("{name} {subject}: expected a blank line and a body that says why"));
     }
     None
 }

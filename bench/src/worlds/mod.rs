@@ -18,7 +18,7 @@ use crate::process::{build_program, fresh_folder, output, succeed, target};
 use outcome::{Numbers, Outcome};
 
 /// Scenarios, each with an override or none.
-const CASES: [(&str, Option<&str>); 10] = [
+const CASES: [(&str, Option<&str>); 11] = [
     (TRANSPORTS, None),
     ("kernel/2mbit", None),
     ("kernel/20mbit", None),
@@ -29,16 +29,19 @@ const CASES: [(&str, Option<&str>); 10] = [
     ("bode/step", None),
     ("low-latency/sharing", None),
     ("kernel/sharing", None),
+    (PATHS, None),
 ];
 /// The scenario whose flows' windows, round trips and pacing rates are compared, too.
 const TRANSPORTS: &str = "kernel/transports";
+/// A file with fifteen more paths, which runs only if it is named.
+const PATHS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/worlds/paths.toml");
 /// Worlds whose trials do not disturb each other.
 const VIRTUAL: [&str; 3] = ["kernel", "kernel-tcp", "sim"];
 pub const NAME: &str = "worlds";
 pub const WHAT: &str =
     "scenarios in the simulator, the kernel and live, and what is within the goals (an hour)";
 const USAGE: &str = "usage: cargo xtask bench worlds [--quick] [--live] [--stored] [--program FILE] \
-                     [--seed N] [PART OF A SCENARIO'S NAME...]";
+                     [--seed N] [--repeat N] [PART OF A SCENARIO'S NAME...]";
 /// Simulated trials of a variant whose spread is compared with Linux's number.
 pub const SEEDS: &str = "10";
 
@@ -57,17 +60,20 @@ struct Job {
 struct Worlds {
     program: PathBuf,
     folder: PathBuf,
+    /// Trials of each variant in each world. Several have means and standard deviations.
+    repeats: String,
     options: Vec<String>,
     /// Runs only what no earlier command stored.
     is_stored: bool,
 }
 
 /// Runs the cases, or those whose names contain one of the last arguments, and prints the
-/// tables. `--live` adds the live world: last, one trial at once.
+/// tables. `--live` adds the live world: last, one trial at once. `--repeat` compares means of the
+/// worlds `kernel` and `sim`.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let (mut program, mut parts) = (None, Vec::new());
     let (mut worlds, mut options) = (VIRTUAL.to_vec(), Vec::new());
-    let mut is_stored = false;
+    let (mut is_stored, mut repeats) = (false, "1".to_owned());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word}: no value\n{USAGE}"));
@@ -76,13 +82,19 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
             "--live" => worlds.push("live"),
             "--stored" => is_stored = true,
             "--seed" => options.extend(["--seed".to_owned(), (*value()?).to_owned()]),
+            "--repeat" => {
+                repeats = value()?.to_string();
+                worlds.retain(|world| *world != "kernel-tcp");
+            }
             "--program" => program = Some(PathBuf::from(value()?)),
             option if option.starts_with('-') => bail!("unknown option {option}\n{USAGE}"),
             part => parts.push(part),
         }
     }
-    let is_wanted =
-        |case: &usize| parts.is_empty() || parts.iter().any(|part| CASES[*case].0.contains(part));
+    let is_wanted = |case: &usize| match CASES[*case].0 {
+        name if parts.is_empty() => name != PATHS,
+        name => parts.iter().any(|part| name.contains(part)),
+    };
     let cases: Vec<usize> = (0..CASES.len()).filter(is_wanted).collect();
     if cases.is_empty() {
         bail!("no scenario of these names: {}\n{USAGE}", parts.join(", "));
@@ -90,7 +102,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let program = program.map_or_else(build_program, Ok)?;
     let program = fs::canonicalize(&program).with_context(|| program.display().to_string())?;
     let folder = target().join("worlds");
-    let compared = Worlds { program, folder, options, is_stored };
+    let compared = Worlds { program, folder, repeats, options, is_stored };
     for &case in cases.iter().filter(|_| !is_stored) {
         fresh_folder(&compared.folder(case))?;
     }
@@ -160,7 +172,7 @@ impl Worlds {
     /// same instant, as in the other worlds, and in the trials of the spread within a second.
     fn simulate(&self, case: usize) -> anyhow::Result<Vec<(String, Numbers)>> {
         let [out, seeds] = ["sim", "sim-seeds"].map(|name| self.folder(case).join(name));
-        for (out, repeats) in [(&out, "1"), (&seeds, SEEDS)] {
+        for (out, repeats) in [(&out, self.repeats.as_str()), (&seeds, SEEDS)] {
             if !(self.is_stored && out.exists()) {
                 let mut command = self.command(case, "sim", repeats, out);
                 output(command.arg("--no-cache"))?;
@@ -168,10 +180,7 @@ impl Worlds {
         }
         let mut variants = self.read(case, &out)?;
         for ((_, numbers), (_, of_seeds)) in variants.iter_mut().zip(outcome::read(&seeds)?) {
-            numbers.widen(&of_seeds.values);
-            for end in [|of: (f64, f64)| of.0, |of: (f64, f64)| of.1] {
-                numbers.widen(&of_seeds.spread.map(|spread| spread.map(end)));
-            }
+            numbers.others.extend(of_seeds.trials.into_values());
         }
         Ok(variants)
     }
@@ -179,7 +188,7 @@ impl Worlds {
     /// Reads the numbers of a run, with the means of flows if the case is about these.
     fn read(&self, case: usize, run: &Path) -> anyhow::Result<Vec<(String, Numbers)>> {
         let mut variants = outcome::read(run)?;
-        if CASES[case].0 == TRANSPORTS {
+        if [TRANSPORTS, PATHS].contains(&CASES[case].0) {
             let tables = run.join("csv");
             let mut export = Command::new(&self.program);
             export.args(["--quiet", "export", "--format", "csv", "--out"]).arg(&tables).arg(run);
@@ -194,7 +203,7 @@ impl Worlds {
         let out = self.folder(*case).join(format!("{world}-{}", variant.replace('/', "-")));
         let refusal = out.with_extension("refused");
         if !(self.is_stored && (out.exists() || refusal.exists())) {
-            let mut command = self.command(*case, world, "1", &out);
+            let mut command = self.command(*case, world, &self.repeats, &out);
             let output = command.args(["--variant", variant]).output();
             let output = output.with_context(|| format!("{command:?}"))?;
             // Status 1 means that the trial is invalid: the record says so.

@@ -7,11 +7,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// The number of metrics in [`Numbers::values`].
-pub const METRICS: usize = 9;
-/// The first of the metrics in `Numbers::values` that are means of a flow's series.
-const MEANS: usize = 6;
-/// The series of a flow's means, in the order of `Numbers::values`, and its unit in the tables.
+/// The number of metrics in [`Values`].
+pub const METRICS: usize = 10;
+/// The first of the metrics in [`Values`] that are means of a flow's series.
+const MEANS: usize = 7;
+/// The series of a flow's means, in the order of [`Values`], and its unit in the tables.
 const SERIES: [(&str, f64); METRICS - MEANS] =
     [(".congestion_window", 1.0), (".rtt", 1e6), (".pacing_rate", 1e6)];
 
@@ -23,20 +23,20 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// Round trip p50 and p99 in ms, goodput of all flows in Mbit/s, dropped packets, segments sent
-/// again in the whole trial, share of the goodput of the flows with the first flow's congestion
-/// control if there are two of them in percent, mean window in segments, mean smoothed round trip
-/// of the flow in ms, mean pacing rate in Mbit/s. All but the segments sent again are of the load
-/// phase; `None` if the trial is invalid or measured none.
+/// Round trip p50 and p99 in ms, goodput of all flows in Mbit/s, dropped packets, marked packets if
+/// there are any, segments sent again in the whole trial, share of the goodput of the flows with
+/// the first flow's congestion control if there are two of them in percent, mean window in
+/// segments, mean smoothed round trip of the flow in ms, mean pacing rate in Mbit/s. All but the
+/// segments sent again are of the load phase; `None` if the trial is invalid or measured none.
 pub type Values = [Option<f64>; METRICS];
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Numbers {
-    /// Values of the first trial.
-    pub values: Values,
-    /// Smallest and largest value of all trials, if there are several.
-    pub spread: [Option<(f64, f64)>; METRICS],
-    /// The kernel that ran the trial.
+    /// The values of each trial, by its index in the run.
+    pub trials: BTreeMap<u64, Values>,
+    /// Values of trials that count only for the spread.
+    pub others: Vec<Values>,
+    /// The kernel that ran the trials.
     pub kernel: String,
 }
 
@@ -49,27 +49,40 @@ pub fn read(run: &Path) -> anyhow::Result<Vec<(String, Numbers)>> {
     let mut variants: Vec<(String, Numbers)> = Vec::new();
     for trial in list(&record["trials"]) {
         let name = trial["variant"].as_str().context("a trial without a name")?;
-        let values = values(trial);
-        match variants.iter_mut().find(|(known, _)| known == name) {
-            Some((_, numbers)) => numbers.widen(&values),
-            None => {
-                let spread = [None; METRICS];
-                let numbers = Numbers { values, spread, kernel: kernel.to_owned() };
-                variants.push((name.to_owned(), numbers));
-            }
-        }
+        let position = variants.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+            let numbers = Numbers { kernel: kernel.to_owned(), ..Numbers::default() };
+            variants.push((name.to_owned(), numbers));
+            variants.len() - 1
+        });
+        let index = trial["index"].as_u64().context("a trial without an index")?;
+        variants[position].1.trials.insert(index, values(trial));
     }
     Ok(variants)
 }
 
 impl Numbers {
-    /// Widens the spread to the values of another trial.
-    pub fn widen(&mut self, values: &Values) {
-        for ((spread, value), first) in self.spread.iter_mut().zip(values).zip(self.values) {
-            let (Some(value), Some(first)) = (*value, first) else { continue };
-            let (least, most) = spread.unwrap_or((first, first));
-            *spread = Some((least.min(value), most.max(value)));
-        }
+    fn known(&self, metric: usize) -> Vec<f64> {
+        self.trials.values().filter_map(|values| values[metric]).collect()
+    }
+
+    /// The mean of the trials; `None` if no trial has the metric.
+    pub fn mean(&self, metric: usize) -> Option<f64> {
+        let known = self.known(metric);
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    }
+
+    /// The standard deviation over the trials, of which several must have the metric.
+    pub fn deviation(&self, metric: usize) -> Option<f64> {
+        let (known, mean) = (self.known(metric), self.mean(metric)?);
+        let squares: f64 = known.iter().map(|value| (value - mean).powi(2)).sum();
+        (known.len() > 1).then(|| (squares / (known.len() - 1) as f64).sqrt())
+    }
+
+    /// Returns whether a value lies between the least and the most of all trials.
+    pub fn is_in_spread(&self, metric: usize, value: f64) -> bool {
+        let others = self.others.iter().filter_map(|values| values[metric]);
+        let all: Vec<f64> = self.known(metric).into_iter().chain(others).collect();
+        all.iter().any(|of| *of <= value) && all.iter().any(|of| *of >= value)
     }
 }
 
@@ -97,16 +110,20 @@ fn values(trial: &Value) -> Values {
     let goodput: f64 = rates.values().sum();
     let mut controls = flows.iter().filter_map(|flow| flow["congestion_control"].as_str());
     let first = controls.find_map(|control| rates.get(control));
-    let queues = list(&trial["bottlenecks"]).iter().filter(in_load);
-    let drops = queues.flat_map(|queue| queue["drops"].as_object().into_iter().flatten());
-    let drops = drops.filter_map(|(_, dropped)| dropped["packets"].as_f64());
+    let queues: Vec<&Value> = list(&trial["bottlenecks"]).iter().filter(in_load).collect();
+    // Drops have bytes, too. The sum of no numbers is a negative zero.
+    let packets = |key: &str| {
+        let reasons = queues.iter().flat_map(|queue| queue[key].as_object().into_iter().flatten());
+        let counts = reasons.filter_map(|(_, of)| of["packets"].as_f64().or(of.as_f64()));
+        is_valid.then(|| counts.sum::<f64>() + 0.0)
+    };
     let again = flows.iter().filter_map(|flow| flow["retransmits"].as_f64());
     [
         quantile("p50_ns"),
         quantile("p99_ns"),
         is_valid.then_some(goodput / 1e6),
-        // The sum of no numbers is a negative zero.
-        is_valid.then(|| drops.sum::<f64>() + 0.0),
+        packets("drops"),
+        packets("marks").filter(|marks| *marks > 0.0),
         again.reduce(|sum, flow| sum + flow),
         first.filter(|_| is_valid && rates.len() == 2).map(|rate| 100.0 * rate / goodput),
         None,
@@ -133,21 +150,22 @@ pub fn add_means(
         }
         let text = fs::read_to_string(&file)?;
         let mut points = [const { Vec::new() }; SERIES.len()];
-        let mut variant = "";
+        let (mut trial, mut variant) = (0, "");
         for line in text.lines() {
             let columns: Vec<&str> = line.split(',').collect();
-            let [_, name, series, _, time_ns, value] = columns.as_slice() else { continue };
+            let [index, name, series, _, time_ns, value] = columns.as_slice() else { continue };
             let is_in_load = time_ns.parse().is_ok_and(|time| (start_ns..end_ns).contains(&time));
             let kind = SERIES.iter().position(|(suffix, _)| series.ends_with(suffix));
             if let Some(kind) = kind.filter(|_| is_in_load) {
-                variant = name;
+                (trial, variant) = (index.parse()?, *name);
                 points[kind].push(value.parse::<f64>()?);
             }
         }
         let Some((_, numbers)) = variants.iter_mut().find(|(name, _)| name == variant) else {
             continue;
         };
-        let means = numbers.values[MEANS..].iter_mut().zip(points);
+        let Some(values) = numbers.trials.get_mut(&trial) else { continue };
+        let means = values[MEANS..].iter_mut().zip(points);
         for ((mean, points), (_, unit)) in means.zip(SERIES).filter(|((_, of), _)| !of.is_empty()) {
             *mean = Some(points.iter().sum::<f64>() / points.len() as f64 / unit);
         }
@@ -196,10 +214,10 @@ mod tests {
             "bottlenecks": [
                 {"window": ramp, "drops": {"control-law": {"packets": 90}}},
                 {"window": load, "drops": {"control-law": {"packets": 7},
-                                           "overlimit": {"packets": 2}}},
+                                           "overlimit": {"packets": 2}}, "marks": {"threshold": 3}},
             ],
         });
-        let known = [41.5, 46.0, 20.0, 9.0, 11.0, 75.0].map(Some);
+        let known = [41.5, 46.0, 20.0, 9.0, 3.0, 11.0, 75.0].map(Some);
         assert_eq!(values(&trial)[..MEANS], known);
         assert_eq!(values(&trial)[MEANS..], [None; METRICS - MEANS]);
         let invalid = json!({"variant": "codel", "validity": {"verdict": "invalid"}});
@@ -207,20 +225,21 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_that_of_all_trials() {
+    fn trials_have_a_mean_a_deviation_and_a_spread() {
         let values = |p50, drops| {
             let mut values = [None; METRICS];
             (values[0], values[3]) = (Some(p50), drops);
             values
         };
-        let values_of_first = values(5.0, None);
-        let spread = [None; METRICS];
-        let mut numbers = Numbers { values: values_of_first, spread, kernel: String::new() };
-        numbers.widen(&values(3.0, Some(1.0)));
-        numbers.widen(&values(4.0, Some(2.0)));
-        assert_eq!(numbers.values, values_of_first);
-        assert_eq!(numbers.spread[0], Some((3.0, 5.0)));
-        assert_eq!(numbers.spread[3], None, "the first trial has no number");
+        let trials = BTreeMap::from([(4, values(5.0, None)), (5, values(3.0, Some(1.0)))]);
+        let others = vec![values(9.0, None)];
+        let numbers = Numbers { trials, others, kernel: String::new() };
+        assert_eq!([0, 1, 3].map(|metric| numbers.mean(metric)), [Some(4.0), None, Some(1.0)]);
+        let deviations = [0, 1, 3].map(|metric| numbers.deviation(metric));
+        assert_eq!(deviations, [Some(2.0_f64.sqrt()), None, None]);
+        let in_spread = [2.9, 3.0, 9.0, 9.1].map(|value| numbers.is_in_spread(0, value));
+        assert_eq!(in_spread, [false, true, true, false]);
+        assert!(!numbers.is_in_spread(1, 0.0), "no trial has it");
     }
 
     #[test]

@@ -13,6 +13,7 @@ const GOALS: [(&str, usize, f64, f64); METRICS] = [
     ("p99, ms", 1, 5.0, 10.0),
     ("goodput, Mbit/s", 2, 0.0, 3.0),
     ("drops", 0, 0.0, 10.0),
+    ("marks", 0, 0.0, 10.0),
     ("sent again", 0, 0.0, 10.0),
     ("share, %", 1, 5.0, 0.0),
     ("window, segments", 1, 0.0, 5.0),
@@ -27,6 +28,8 @@ struct Score {
     within: [usize; METRICS],
     in_spread: [usize; METRICS],
     all: [usize; METRICS],
+    /// The reference's standard deviation over the world's, of numbers that vary in both.
+    deviations: Vec<f64>,
 }
 
 /// Returns a table for each case, and how many numbers are within the goals. `worlds` begins with
@@ -41,6 +44,7 @@ pub fn text(worlds: &[&'static str], results: &Results) -> String {
             continue;
         }
         let change = change.map_or_else(String::new, |change| format!(" with `{change}`"));
+        let scenario = scenario.trim_start_matches(concat!(env!("CARGO_MANIFEST_DIR"), "/"));
         let _ = writeln!(text, "\n`{scenario}`{change}; each cell {}:\n", worlds.join(" / "));
         let metrics = measured(&of_case);
         let headings =
@@ -69,7 +73,7 @@ fn kernels(results: &Results) -> String {
 fn measured(of_case: &[(&str, &Outcomes)]) -> Vec<usize> {
     let outcomes = || of_case.iter().flat_map(|(_, outcomes)| outcomes.values());
     let has = |outcome: &Outcome, metric: usize| match outcome {
-        Outcome::Numbers(numbers) => numbers.values[metric].is_some(),
+        Outcome::Numbers(numbers) => numbers.mean(metric).is_some(),
         Outcome::Refused(_) => false,
     };
     (0..METRICS).filter(|metric| outcomes().any(|outcome| has(outcome, *metric))).collect()
@@ -92,20 +96,25 @@ fn row(
         let mut reference = None;
         let mut cell = |world: &&'static str| {
             let Some(numbers) = numbers(world) else { return "-".to_owned() };
-            let Some(value) = numbers.values[metric] else { return "-".to_owned() };
-            let text = format!("{value:.*}", goal.1);
-            let Some(reference) = reference else {
-                reference = Some(value);
+            let Some(value) = numbers.mean(metric) else { return "-".to_owned() };
+            let mut text = format!("{value:.*}", goal.1);
+            let deviation = numbers.deviation(metric);
+            if let Some(deviation) = deviation {
+                let _ = write!(text, " ±{deviation:.*}", goal.1.max(1));
+            }
+            let Some((reference, of_reference)) = reference else {
+                reference = Some((value, deviation));
                 return text;
             };
             let score = scores.entry(world).or_default();
+            let ratio = of_reference.zip(deviation).map(|(reference, of)| reference / of);
+            score.deviations.extend(ratio.filter(|ratio| *ratio > 0.0 && ratio.is_finite()));
             score.all[metric] += 1;
             if is_within(value, reference, goal) {
                 score.within[metric] += 1;
                 return text;
             }
-            let (least, most) = numbers.spread[metric].unwrap_or((value, value));
-            if (least..=most).contains(&reference) {
+            if numbers.is_in_spread(metric, reference) {
                 score.in_spread[metric] += 1;
                 return format!("_{text}_");
             }
@@ -136,6 +145,7 @@ fn summary(worlds: &[&str], scores: &BTreeMap<&str, Score>) -> String {
         _ => format!("{within} ({}) of {all}", within + in_spread),
     };
     let (mut within, mut in_spread, mut all) = (0, 0, 0);
+    let mut medians = String::new();
     for world in worlds {
         let Some(score) = scores.get(world) else { continue };
         let sums = [score.within, score.in_spread, score.all].map(|of| of.iter().sum::<usize>());
@@ -145,9 +155,19 @@ fn summary(worlds: &[&str], scores: &BTreeMap<&str, Score>) -> String {
             .collect::<Vec<_>>();
         let sum = of(sums[0], sums[1], sums[2]);
         let _ = writeln!(text, "| {world} | {sum} | {} |", parts.join(" | "));
+        let mut ratios = score.deviations.clone();
+        ratios.sort_by(f64::total_cmp);
+        if let Some(median) = ratios.get(ratios.len() / 2) {
+            let _ = writeln!(
+                medians,
+                "Standard deviations of `{}` over those of `{world}`: median {median:.2} of {}.\n",
+                worlds[0],
+                ratios.len(),
+            );
+        }
     }
     let _ = writeln!(text, "\n**{} within.**\n", of(within, in_spread, all));
-    text
+    text + &medians
 }
 
 #[cfg(test)]
@@ -158,9 +178,13 @@ mod tests {
     fn numbers([p50, p99, goodput, drops]: [f64; 4], kernel: &str) -> Outcome {
         let mut values = [None; METRICS];
         values[..4].copy_from_slice(&[p50, p99, goodput, drops].map(Some));
-        let mut spread = [None; METRICS];
-        spread[3] = (kernel.is_empty()).then_some((90.0, 130.0));
-        Outcome::Numbers(Box::new(Numbers { values, spread, kernel: kernel.to_owned() }))
+        let mut others = Vec::new();
+        for drops in if kernel.is_empty() { [90.0, 130.0].as_slice() } else { &[] } {
+            others.push([None; METRICS]);
+            others.last_mut().unwrap()[3] = Some(*drops);
+        }
+        let trials = BTreeMap::from([(0, values)]);
+        Outcome::Numbers(Box::new(Numbers { trials, others, kernel: kernel.to_owned() }))
     }
 
     #[test]

@@ -6,14 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use underload_probe::network::Reach;
 use ureq::Error;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::http::uri::Scheme;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout, Transport};
-
-use crate::reach::Reach;
 
 /// An orchestrator's address, such as `https://fleet.example` or `http://127.0.0.1:4870`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,13 +12,14 @@ use underload_fleet::operator;
 use underload_fleet::removal::Removal;
 use underload_fleet::request::authenticate;
 use underload_probe::control::ServiceError;
+use underload_probe::network::Reach;
+use underload_record::text::one_line;
 use ureq::http::{Response, header};
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body};
 
 use crate::address::{Address, Connected, Finder};
 use crate::identity::Identity;
-use crate::reach::Reach;
 use crate::tls::{TlsConnector, Trust};
 
 /// A client of the orchestrators for a device or a server.
@@ -272,8 +273,7 @@ impl Client {
         if let Some(date) = date.filter(|date| has_wrong_time && is_other(date)) {
             self.clock = Some((Instant::now(), date));
         }
-        let said: String = message.chars().filter(|it| !it.is_control()).collect();
-        let words = format!("{base} answered {status}: {said}");
+        let words = format!("{base} answered {status}: {}", one_line(&message));
         let trouble = meaning(status, &code, after_s);
         Err(Failure { trouble, words, code, removal })
     }

@@ -14,13 +14,12 @@ use underload_fleet::agent::{
 use underload_fleet::device::Attributes;
 use underload_fleet::message::{Alone, Moved, NextAnswer, Released, Stored};
 use underload_fleet::outcome::{Outcome, RunResult};
-use underload_probe::network::metered;
+use underload_probe::network::{Reach, metered};
 
 use crate::address::Address;
 use crate::client::{ANSWER_MAX, Client, Failure, VERSION, system_ms};
 use crate::identity::{Identity, IdentityError, read_json};
 use crate::measure::Measurer;
-use crate::reach::Reach;
 use crate::spool::Spool;
 use crate::tls::Trust;
 

@@ -9,7 +9,6 @@
 //! - [`spool`]: results on disk.
 //! - [`measure`]: measures one run with the library of `underload measure`.
 //! - `member`: a measurement server of a fleet (feature `member`).
-//! - [`reach`]: the addresses of servers that an agent may measure.
 //! - [`arguments`]: the command line of every program that runs an agent.
 //!
 //! The agent uses threads without an async runtime, so that it fits beside a router's own work.
@@ -22,7 +21,6 @@ pub mod identity;
 pub mod measure;
 #[cfg(feature = "member")]
 pub mod member;
-pub mod reach;
 mod series;
 pub mod spool;
 mod tls;

@@ -17,14 +17,13 @@ use underload_probe::control::{Ask, ConnectOptions, Remote, Trust};
 use underload_probe::endpoint::{ProbeClass, Prober, ProberConfig};
 use underload_probe::load::{LoadFlow, Token, Transport};
 use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
-use underload_probe::network::{Line, QUIET_BELOW_BIT_PER_S, SocketSource};
+use underload_probe::network::{Line, QUIET_BELOW_BIT_PER_S, Reach, SocketSource};
 use underload_probe::preset::Step as PresetStep;
 use underload_record::judgement::LoadedStep;
 use underload_record::schema::{
     Direction, Finding, LatencySummary, Marking, Phase, ValidityLimits,
 };
 
-use crate::reach::Reach;
 use crate::series::{inside_of, series_of};
 
 #[derive(Clone)]

@@ -119,7 +119,6 @@ const GOODBYE_MAX: Duration = Duration::from_secs(2);
 const ENDED_MAX: usize = 4_096;
 
 /// A verifier of leases, with the keys and the clock of the latest heartbeat answer.
-#[derive(Debug)]
 struct Reader {
     name: String,
     state: Mutex<State>,

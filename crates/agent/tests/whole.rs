@@ -13,7 +13,6 @@ use serde::Serialize;
 use underload_agent::Trust;
 use underload_agent::device::{AgentError, Config, End, run};
 use underload_agent::measure::Measurer;
-use underload_agent::reach::Reach;
 use underload_agent::spool::BYTES_DEFAULT;
 use underload_aqm::time::{Span, Time};
 use underload_fleet::agent::{Began, Limits, Ran, RunTask};
@@ -26,8 +25,7 @@ use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Kind;
 use underload_fleet::removal::Removed;
 use underload_fleet::request::{Authenticated, open_session, sender};
-use underload_probe::network::Line;
-use underload_probe::network::current_network;
+use underload_probe::network::{Line, Reach, current_network};
 use underload_record::schema::ValidityLimits;
 use underload_service::{Identity, Service, ServiceConfig};
 

@@ -25,10 +25,12 @@ use underload_aqm::queue::cake::Cake;
 use underload_aqm::queue::codel::CodelProfile;
 use underload_aqm::queue::docsis_pie::DocsisPie;
 use underload_aqm::queue::fq_codel::FlowCodel;
+use underload_aqm::queue::pi::Pi;
 use underload_aqm::queue::pie::{PieLinux, PieMahimahi, PieProfile, PieRfc};
 use underload_aqm::queue::red::Red;
 use underload_aqm::queue::rem::Rem;
 use underload_aqm::queue::sfb::Sfb;
+use underload_aqm::queue::sred::Sred;
 use underload_aqm::queue::store::fair::Fair;
 use underload_aqm::queue::store::{Limit, NoAqm, Overflow, Single};
 use underload_aqm::rate::Rate;
@@ -277,6 +279,10 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         QueueConfig::Red(queue) => boxed(tail(Red::new(queue.config, rng), queue.limit)),
         QueueConfig::Cake(queue) => boxed(Cake::new(queue.clone(), &rng)),
         QueueConfig::Blue(queue) => boxed(tail(Blue::new(queue.config, rng), queue.limit)),
+        QueueConfig::Pi(queue) => boxed(tail(Pi::new(queue.config, rng), queue.limit)),
+        QueueConfig::Sred(queue) => {
+            boxed(tail(Sred::new(queue.config, queue.limit, rng), queue.limit))
+        }
         QueueConfig::Rem(queue) => boxed(tail(Rem::new(queue.config, rng), queue.limit)),
         QueueConfig::Avq(queue) => boxed(tail(Avq::new(queue.config), queue.limit)),
         QueueConfig::Sfb(queue) => boxed(tail(Sfb::new(queue.config, &rng), queue.limit)),
@@ -325,7 +331,7 @@ fn main() {
     println!("median of {ROUNDS} rounds of {PACKETS_PER_ROUND} packets, interleaved");
 }
 
-/// The goal of a discipline, and the way in which it is called for it.
+/// Returns the goal of a discipline, and which ways of calling it meet the goal.
 fn verdict(name: &str, called: f64, known: Option<f64>) -> (String, &'static str) {
     let Some(goal) = goal(name) else { return (String::new(), "") };
     let met = match (known.map(|known| known <= goal), called <= goal) {

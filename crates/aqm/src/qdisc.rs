@@ -39,6 +39,12 @@ pub trait Qdisc<P> {
         None
     }
 
+    /// Returns start and end of the transmission of the packet that `dequeue` returned last, for a
+    /// queue that has the rates of its link's users.
+    fn on_air(&self) -> Option<(Time, Time)> {
+        None
+    }
+
     /// Returns the flows of a queue that waits for grants for each; `None` for one as a whole.
     fn service_flows(&mut self) -> Option<&mut dyn ServiceFlows<P>> {
         None

@@ -102,9 +102,11 @@ fn no_discipline_allocates_once_warm() {
 #[test]
 fn a_link_with_grants_does_not_allocate_once_warm() {
     let lld = "docsis-lld:grant-rate=1mbit,low-latency-histogram=1ms+2ms,sanctioned-dscp=0";
-    for queue in [lld, "fifo", "codel"] {
-        let setup =
-            LinkSetup::parse("docsis:rate=10mbit,peak=12mbit,map=2ms,grant=4ms").expect("a link");
+    let plain = "map=2ms,grant=4ms";
+    let other = "generation=2.0,max-burst=9kB,request=contention-random,freed=preparation,busy=20%";
+    for (queue, items) in [(lld, plain), ("fifo", plain), ("codel", plain), (lld, other)] {
+        let spec = format!("docsis:rate=10mbit,peak=12mbit,{items}");
+        let setup = LinkSetup::parse(&spec).expect("a link");
         let rng = Rng::new(1);
         let queue = QueueSetup::parse(queue, &setup.facts()).expect("a queue").build::<u32>(&rng);
         let mut link = setup.build(queue, &rng);
@@ -124,6 +126,32 @@ fn a_link_with_grants_does_not_allocate_once_warm() {
         run(1_000, 1_100, 40_000);
         assert_eq!(run(1_000_000, 1_020_000, 50), 0);
         assert_eq!(run(2_000, 2_100, 40_000), 0);
+    }
+}
+
+#[test]
+fn a_radio_does_not_allocate_once_warm() {
+    for options in ["scheduler=proportional-fair", "scheduler=packets,dtim=20ms", "scheduler=none"]
+    {
+        let spec = format!("radio:0-2=[cellular:preset=lte-driving],3=5mbit,memory=60kB,{options}");
+        let setup = LinkSetup::parse(&spec).expect("a link");
+        let queue = QueueSetup::parse("codel", &setup.facts()).expect("a queue");
+        let mut link = setup.build_behind::<u32>(&queue, &Rng::new(1));
+        let mut send = |now: Time, host: u64| {
+            let mut meta = Meta::new(200, host as u32);
+            meta.dst = host as u32;
+            link.send(now, Packet { meta, payload: 0 }, &mut ());
+            while link.poll(now, &mut ()).is_some() {}
+        };
+        // Fills the queue of each user to the limit of the memory.
+        for host in 0..5 {
+            (0..400).for_each(|_| send(Time::from_secs(100 * host), host));
+        }
+        let before = ALLOCATIONS.get();
+        for step in 0..50_000 {
+            send(Time::from_secs(1_000) + Span::from_micros(50) * step, step % 5);
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{spec}");
     }
 }
 

@@ -112,7 +112,8 @@ impl DevTools {
         }
     }
 
-    /// Returns the messages since the last call that were not the awaited ones.
+    /// Returns the messages that arrived since the last call, without those that a caller waited
+    /// for.
     pub fn take_events(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.events)
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use underload_record::schema::World;
 use underload_record::text::one_line;
 use underload_run::sweep::{self, Sweep, SweepFile};
+use underload_run::world::machine_problem;
 use underload_scenario::source::{Source, load_file};
 use underload_scenario::{
     Options, Scenario, ScenarioError, ScenarioErrors, Setting, SettingValue, json_schema,
@@ -62,6 +63,9 @@ struct Checked {
     cells: Option<u64>,
     trials: usize,
     worlds: Vec<&'static str>,
+    /// The commands that a run of the file starts on this machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<String>,
     /// Why a world cannot run the file, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     refusals: BTreeMap<&'static str, String>,
@@ -132,10 +136,16 @@ impl Checked {
                 checked.variants = scenario.variants.len();
                 checked.trials = scenario.trials();
                 checked.worlds = scenario.worlds().into_iter().map(World::name).collect();
+                checked.commands = scenario.commands();
                 let problems =
                     [(World::Sim, scenario.sim_problem()), (World::Live, scenario.live_problem())];
                 let refusals = problems.into_iter().filter_map(|(it, why)| Some((it.name(), why?)));
                 checked.refusals = refusals.collect();
+                // Where the simulator cannot run it, nothing but this machine can.
+                if checked.worlds == [World::Live.name()] {
+                    let problem = machine_problem(&scenario);
+                    checked.refusals.extend(problem.map(|it| (World::Live.name(), it)));
+                }
             })
         };
         let outcome = outcome.and_then(|()| match explained {
@@ -162,9 +172,15 @@ impl Checked {
             worlds => worlds.join(", "),
         };
         // Most scenarios of applications do not run live, which needs no warning.
-        let refusal = self.refusals.get(World::Sim.name());
-        let refusal = refusal.map_or(String::new(), |why| format!("  not in sim: {why}\n"));
-        format!("{}: OK ({sweep}{variants}, {trials}; {worlds})\n{refusal}", self.file)
+        let places = [(World::Sim, "in sim"), (World::Live, "on this machine")];
+        let refusals = places.into_iter().map_while(|(world, place)| {
+            let why = self.refusals.get(world.name())?;
+            Some(format!("  not {place}: {why}\n"))
+        });
+        let refusals: String = refusals.collect();
+        let commands = self.commands.iter().map(|it| format!("  runs a command: {it}\n"));
+        let commands: String = commands.collect();
+        format!("{}: OK ({sweep}{variants}, {trials}; {worlds})\n{refusals}{commands}", self.file)
     }
 
     /// Formats the settings in columns: key, value, origin. A key whose value differs between
@@ -196,7 +212,7 @@ impl Checked {
 
 /// Widest key or value that sets the width of its column.
 const WIDEST: usize = 40;
-/// Names of variants in a line, at most.
+/// Maximum number of names of variants in a line.
 const MOST_NAMES: usize = 3;
 
 fn row(key: &str, value: &SettingValue) -> [String; 3] {

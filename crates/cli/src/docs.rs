@@ -19,8 +19,8 @@ Examples:
   underload docs bufferbloat
   underload docs scenario-keys | less")]
 pub struct Arguments {
-    /// A page, or a word; without it, all pages are listed.
-    page: Option<String>,
+    /// A page, or words; without it, all pages are listed.
+    page: Vec<String>,
 }
 
 struct Page {
@@ -35,26 +35,35 @@ static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/docs"));
 const GLOSSARY: &str = "glossary";
 /// The folder of pages that list every option and key, and so contain most words.
 const REFERENCE: &str = "reference/";
-/// Pages that a word is looked for in and that are listed, at most.
+/// Maximum number of listed pages that contain a word.
 const MOST_FOUND: usize = 12;
+/// Maximum length of the line that shows where a page has the words.
+const EXCERPT_CHARS: usize = 100;
 /// The longest name of a page.
 const NAME_COLUMNS: usize = 37;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let pages = pages().context("the documentation in the program")?;
-    let Some(wanted) = &arguments.page else { return console::print(&list(&pages)) };
-    match find(&pages, wanted).as_slice() {
-        [] => {
-            let meant = nearest(&pages, wanted);
-            let meant = meant.map_or(";".to_owned(), |word| format!("; did you mean {word:?}?"));
-            refuse!("no page has the word {wanted:?}{meant} `underload docs` lists all pages")
-        }
-        [only] => console::print(&only.text),
+    let wanted = arguments.page.join(" ");
+    if wanted.is_empty() {
+        return console::print(&list(&pages));
+    }
+    match named(&pages, &wanted).as_slice() {
+        [] => {}
+        [only] => return console::print(&only.text),
         several => {
             let lines = several.iter().map(|page| line(page)).collect::<String>();
-            console::print(&format!("Pages about {wanted}:\n{lines}"))
+            return console::print(&format!("Pages about {wanted}:\n{lines}"));
         }
     }
+    let found = containing(&pages, &wanted);
+    if found.is_empty() {
+        let meant = nearest(&pages, &wanted);
+        let meant = meant.map_or(";".to_owned(), |word| format!("; did you mean {word:?}?"));
+        refuse!("no page has the words {wanted:?}{meant} `underload docs` lists all pages")
+    }
+    let lines = found.iter().map(|page| line(page) + &page.excerpt(&wanted)).collect::<String>();
+    console::print(&format!("Pages with the words {wanted:?}:\n{lines}"))
 }
 
 fn pages() -> anyhow::Result<Vec<Page>> {
@@ -82,6 +91,17 @@ impl Page {
         self.name.eq_ignore_ascii_case(wanted) || stem.eq_ignore_ascii_case(wanted)
     }
 
+    /// Returns the first line with the first of the words that it finds, indented.
+    fn excerpt(&self, wanted: &str) -> String {
+        let wanted = wanted.to_lowercase();
+        let with = |word: &str| self.text.lines().find(|line| line.to_lowercase().contains(word));
+        let line = with(&wanted).or_else(|| long_words(&wanted).find_map(with));
+        line.map_or(String::new(), |line| {
+            let cut: String = line.trim().chars().take(EXCERPT_CHARS).collect();
+            format!("      {cut}\n")
+        })
+    }
+
     /// Returns how often a word is in the text, whose title counts most.
     fn count(&self, word: &str) -> usize {
         let in_title = usize::from(self.title().to_lowercase().contains(word));
@@ -90,8 +110,8 @@ impl Page {
 }
 
 /// Returns the page with the name `wanted`; otherwise the pages to which the glossary refers from
-/// it; otherwise the pages that contain it, the most relevant first.
-fn find<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
+/// it.
+fn named<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
     let name = wanted.trim_start_matches("docs/").trim_end_matches(".md");
     let called: Vec<&Page> = pages.iter().filter(|page| page.is_called(name)).collect();
     if !called.is_empty() {
@@ -101,21 +121,26 @@ fn find<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
     let of_glossary = pages.iter().find(|page| page.name == GLOSSARY);
     let rows = of_glossary.map_or("", |page| page.text.as_str()).lines();
     let links: Vec<&str> = rows.filter(|row| is_row_of(row, &word)).flat_map(links).collect();
-    let linked: Vec<&Page> =
-        links.iter().filter_map(|link| pages.iter().find(|page| page.name == *link)).collect();
-    if !linked.is_empty() {
-        return linked;
-    }
-    let phrase = counted(pages, |page| page.count(&word));
-    if !phrase.is_empty() || !word.contains(' ') {
+    links.iter().filter_map(|link| pages.iter().find(|page| page.name == *link)).collect()
+}
+
+/// Returns the pages that contain the phrase `wanted`, or else all its words, the most relevant
+/// first.
+fn containing<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
+    let wanted = wanted.to_lowercase();
+    let phrase = counted(pages, |page| page.count(&wanted));
+    if !phrase.is_empty() {
         return phrase;
     }
-    // Short words such as "my" and "is" are on every page.
-    let words: Vec<&str> = word.split(' ').filter(|it| it.chars().count() > 3).collect();
     counted(pages, |page| {
-        let counts = || words.iter().map(|word| page.count(word));
+        let counts = || long_words(&wanted).map(|word| page.count(word));
         if counts().all(|count| count > 0) { counts().sum() } else { 0 }
     })
+}
+
+/// Short words such as "my" and "is" are on every page.
+fn long_words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|word| word.chars().count() > 3)
 }
 
 /// Returns the pages that count, the highest count first, at most [`MOST_FOUND`].
@@ -162,7 +187,9 @@ mod tests {
 
     fn found(word: &str) -> Vec<String> {
         let pages = pages().expect("pages");
-        find(&pages, word).iter().map(|page| page.name.clone()).collect()
+        let named = named(&pages, word);
+        let found = if named.is_empty() { containing(&pages, word) } else { named };
+        found.iter().map(|page| page.name.clone()).collect()
     }
 
     #[test]
@@ -174,6 +201,9 @@ mod tests {
             ("speed test", "web"),
             ("fq_codel", "queues/fq-codel"),
             ("MTU", "link"),
+            ("speedtest", "web"),
+            ("gaming", "tutorials/my-line"),
+            ("how many repeats", "how-to/sweep"),
             ("sqm", "queues"),
             ("Zoom", "tutorials/my-line"),
             ("freezing calls", "tutorials/my-line"),
@@ -186,6 +216,9 @@ mod tests {
         assert_eq!(found("scenario-format"), ["scenario-format"]);
         assert_eq!(found("no such wordlet at all"), Vec::<String>::new());
         let pages = pages().expect("pages");
+        let page = pages.iter().find(|page| page.name == "measure").expect("the page");
+        assert!(page.excerpt("Round Trip").to_lowercase().contains("round trip"));
+        assert_eq!(page.excerpt("a b c"), "", "short words are not looked for");
         assert_eq!(nearest(&pages, "mesure"), Some("measure"));
         assert!(pages.iter().all(|page| page.name.len() <= NAME_COLUMNS));
     }
@@ -195,6 +228,6 @@ mod tests {
         let pages = pages().expect("pages");
         assert!(pages.len() > 40, "{}", pages.len());
         assert!(pages.iter().all(|page| page.text.starts_with('#')), "every page has a title");
-        assert!(PACKED.len() < 190_000, "{} bytes in the program", PACKED.len());
+        assert!(PACKED.len() < 200_000, "{} bytes in the program", PACKED.len());
     }
 }

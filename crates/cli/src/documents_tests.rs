@@ -151,7 +151,7 @@ fn both() -> clap::Command {
 }
 
 /// Returns the error of a command, or of a command that it starts.
-fn problem(command: &str) -> Option<String> {
+pub fn problem(command: &str) -> Option<String> {
     let words = words(command);
     let inner = words.iter().skip(1).position(|word| word == "underload");
     if let Some(problem) = inner.and_then(|at| problem(&words[at + 1..].join(" "))) {

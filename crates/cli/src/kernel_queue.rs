@@ -61,6 +61,7 @@ Examples:
     /// Removes the queue of a device, which has the kernel's default then.
     #[command(after_help = "Examples:
   sudo underload kernel-queue remove eth0")]
+    #[command(visible_alias = "del")]
     Remove { device: String },
 }
 
@@ -77,14 +78,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Action::Add { queue, replace } => {
             let spec = KernelQueue::parse(&queue.queue).or_bad_input()?;
             let added = kernel("add")?.add(&queue.device, &spec, *replace);
-            added.bad_input_if(KernelQueueError::is_refusal)?;
-            console::print(&format!("{}: {spec}\n", queue.device))
+            let limit = added.bad_input_if(KernelQueueError::is_refusal)?;
+            print(&queue.device, &spec, limit)
         }
         Action::Change(queue) => {
             let spec = KernelQueue::parse(&queue.queue).or_bad_input()?;
             let changed = kernel("change")?.change(&queue.device, &spec);
-            changed.bad_input_if(KernelQueueError::is_refusal)?;
-            console::print(&format!("{}: {spec}\n", queue.device))
+            let limit = changed.bad_input_if(KernelQueueError::is_refusal)?;
+            print(&queue.device, &spec, limit)
         }
         Action::Show { device, json } => show(device.as_deref(), *json),
         Action::Remove { device } => {
@@ -92,6 +93,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             console::print(&format!("{device}: has the kernel's default queue\n"))
         }
     }
+}
+
+/// Prints what a device has now; `limit` is the changed number of packets in a super-packet.
+fn print(device: &str, queue: &KernelQueue, limit: Option<u64>) -> anyhow::Result<()> {
+    let limit = limit.map_or(String::new(), |packets| {
+        format!(
+            "  super-packets of this machine's TCP (segmentation offload): at most {}, about 1 ms of \
+             the rate; `remove` restores the former limit\n",
+            console::count(packets as usize, "packet")
+        )
+    });
+    console::print(&format!("{device}: {queue}\n{limit}"))
 }
 
 /// Returns the running kernel, which has BPF queues and lets this user change them.

@@ -88,6 +88,9 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let [up, down] = arguments.lanes()?;
+    if let Some(lane) = [&up, &down].into_iter().find(|lane| lane.link.users().is_some()) {
+        refuse!("{}: only `underload run` has users of one radio", lane.link.label);
+    }
     let meter = arguments.meter.then(|| Meter::new([&up, &down])).transpose()?;
     let meter = meter.map(|meter| Box::new(meter) as Box<dyn Watch>);
     let mut gateway = GatewayConfig::new(up, down);

@@ -24,6 +24,8 @@ mod fleet;
 mod help;
 mod hints;
 mod history;
+#[cfg(all(test, feature = "whole", sockets))]
+mod items_tests;
 #[cfg(namespaces)]
 mod kernel;
 #[cfg(all(feature = "whole", shaping))]

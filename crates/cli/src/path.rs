@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_exclude_each_other() {
+    fn up_and_down_exclude_each_other() {
         assert!(CommandLine::try_parse_from(["path", "a", "--up", "--down"]).is_err());
         assert!(CommandLine::try_parse_from(["path"]).is_err());
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use underload_disk::{self as disk, Access};
 use underload_run::{Settings, WorldChoice};
 use underload_scenario::Scenario;
-use underload_scenario::question::{Question, Use};
+use underload_scenario::question::{Question, Use, home};
 use underload_terminal::COMMIT;
 use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::{bad_input, refuse};
@@ -25,38 +25,55 @@ Without options: does CAKE help a video call beside an upload, compared with a p
 
 Examples:
   underload try
-  underload try --up 20mbit --down 100mbit --rtt 30ms --queue fifo --queue cake --call --game
-  underload try --up 1mbit --queue fifo:limit=64KiB --queue fq_codel --download=4 --page
+  underload try 100/20 --rtt 30 --queue fifo --queue cake --upload --call --game
+  underload try cable --router cake --router fq_codel@90/9 --upload --download --call
+  underload try 40/10 --up-queue docsis-pie --wifi 60 --router cake --backup 5 --video
   underload try --queue codel --congestion-control cubic --congestion-control bbr
-  underload try --queue fifo --queue pie --upload --live
   underload try --call --save mine.toml")]
 pub struct Arguments {
-    /// The link up: a rate, or a link of `underload queues`.
-    #[arg(long, value_name = "RATE", default_value = "20mbit")]
-    up: String,
-    /// The link down: a rate, or a link of `underload queues`.
-    #[arg(long, value_name = "RATE", default_value = "100mbit")]
-    down: String,
-    /// The round trip of the line when nothing else is sent.
-    #[arg(long, value_name = "TIME", default_value = "30ms")]
-    rtt: String,
-    /// A queue, used in both directions; the first one is the baseline [default: fifo, then cake].
+    /// DOWN/UP in Mbit/s, or a line by name with its own queues, such as cable [default: 100/20].
+    line: Option<String>,
+    /// The link up: a rate, or a link of `underload queues` [default: 20mbit].
+    #[arg(long, value_name = "RATE", hide_short_help = true)]
+    up: Option<String>,
+    /// The link down: a rate, or a link of `underload queues` [default: 100mbit].
+    #[arg(long, value_name = "RATE", hide_short_help = true)]
+    down: Option<String>,
+    /// The round trip of the line when nothing else is sent [default: 30ms].
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<String>,
+    /// The queue of the line up, as in a modem [default: fifo].
+    #[arg(long, visible_alias = "modem", value_name = "SPEC")]
+    up_queue: Option<String>,
+    /// The queue of the line down, at the provider [default: fifo].
+    #[arg(long, value_name = "SPEC", hide_short_help = true)]
+    down_queue: Option<String>,
+    /// A shaper in the router, SPEC or SPEC@DOWN/UP (else 95 % of the line), compared with none.
+    #[arg(long = "router", value_name = "SPEC", conflicts_with = "queues")]
+    routers: Vec<String>,
+    /// A Wi-Fi of this rate between the client and the line.
+    #[arg(long, value_name = "RATE")]
+    wifi: Option<String>,
+    /// A queue in place of the line's own, both ways [default: the line's, then cake].
     #[arg(long = "queue", value_name = "SPEC",
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     queues: Vec<String>,
-    /// Bulk uploads [default: 1, if there is no --download].
+    /// Bulk uploads [default: 1, if nothing that is sent is named].
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        default_missing_value = "1", value_parser = clap::value_parser!(u32).range(..=1_000))]
     upload: Option<u32>,
     /// Bulk downloads [default: none].
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        default_missing_value = "1", value_parser = clap::value_parser!(u32).range(..=1_000))]
     download: Option<u32>,
+    /// A backup: packets up at this rate, at equal intervals.
+    #[arg(long, value_name = "RATE")]
+    backup: Option<String>,
     /// The congestion control of uploads and downloads; several are compared.
     #[arg(long = "congestion-control", value_name = "NAME", default_value = "cubic")]
     #[arg(hide_short_help = true)]
     congestion_controls: Vec<String>,
-    /// A video call [default: yes, if neither a use nor a transfer is given].
+    /// A video call [default: yes, if nothing that is sent is named].
     #[arg(long)]
     call: bool,
     /// An online game, with small packets both ways.
@@ -68,7 +85,7 @@ pub struct Arguments {
     /// A video that a player streams.
     #[arg(long)]
     video: bool,
-    /// The time under load; 30s are enough for a p99 of a call and of a game.
+    /// The time under load.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     load: String,
     /// Trials of each queue [default: 6; 1 with --live].
@@ -79,8 +96,9 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     #[arg(hide_short_help = true)]
     seed: u64,
-    /// Runs in real time with this machine's own TCP instead of the simulator.
-    #[arg(long, conflicts_with_all = ["call", "game", "page", "video"])]
+    /// Runs in real time with this machine's own TCP instead of the simulator, which alone has calls,
+    /// games, pages and films.
+    #[arg(long, hide_short_help = true)]
     live: bool,
     /// Writes the question to this new file, as a scenario for `underload run`.
     #[arg(long, value_name = "FILE")]
@@ -96,6 +114,13 @@ const MAX_SEED: u64 = i64::MAX as u64;
 
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
+        let has_boxes = self.wifi.is_some() || !self.routers.is_empty();
+        if self.live && (has_boxes || self.has_uses()) {
+            refuse!(
+                "--live: only the simulator has calls, games, pages and films, and boxes before the \
+                 line; leave out one of both"
+            );
+        }
         // Before anything that takes time or writes a file.
         let destination = self.stored.destination()?;
         let scenario = self.scenario()?;
@@ -122,7 +147,7 @@ impl Arguments {
 
     /// Returns the scenario that the options describe. Its faults name the options.
     fn scenario(&self) -> anyhow::Result<Scenario> {
-        self.question().scenario(&self.name()?).map_err(|faults| {
+        self.question()?.scenario(&self.name()?).map_err(|faults| {
             let mut seen = BTreeSet::new();
             let lines = faults.iter().map(ToString::to_string);
             let lines: Vec<String> = lines.filter(|line| seen.insert(line.clone())).collect();
@@ -130,26 +155,57 @@ impl Arguments {
         })
     }
 
-    fn question(&self) -> Question {
-        let has_transfer = self.upload.is_some() || self.download.is_some();
+    fn has_uses(&self) -> bool {
+        [self.call, self.game, self.page, self.video].contains(&true)
+    }
+
+    fn question(&self) -> anyhow::Result<Question> {
+        let mut question = Question { seed: self.seed, is_live: self.live, ..Question::default() };
+        if let Some(line) = &self.line
+            && !question.of_line(line)
+        {
+            if !line.starts_with(|c: char| c.is_ascii_digit()) {
+                let names = home::lines().collect::<Vec<_>>().join(", ");
+                refuse!("{line}: expected DOWN/UP in Mbit/s, such as 100/20, or one of {names}");
+            }
+            question.links = home::down_and_up(line);
+        }
+        for (typed, unit, part) in [
+            (&self.up, "mbit", &mut question.links.up),
+            (&self.down, "mbit", &mut question.links.down),
+            (&self.rtt, "ms", &mut question.rtt),
+            (&self.up_queue, "", &mut question.installed.up),
+            (&self.down_queue, "", &mut question.installed.down),
+        ] {
+            if let Some(typed) = typed {
+                *part = home::with_unit(typed, unit);
+            }
+        }
+        if self.up.is_some() || self.down.is_some() {
+            question.line = None;
+        }
+        question.wifi = self.wifi.as_ref().map(|rate| home::with_unit(rate, "mbit"));
+        question.backup = self.backup.as_ref().map(|rate| home::with_unit(rate, "mbit"));
+        question.load = home::with_unit(&self.load, "s");
+        question.routers.clone_from(&self.routers);
+        question.congestion_controls.clone_from(&self.congestion_controls);
+        question.set_queues(&self.queues);
         let asked = [self.call, self.game, self.page, self.video];
         let uses = Use::ALL.into_iter().zip(asked).filter(|(_, is_asked)| *is_asked);
-        let uses: Vec<Use> = uses.map(|(it, _)| it).collect();
-        let default = Question::default();
-        Question {
-            up: self.up.clone(),
-            down: self.down.clone(),
-            rtt: self.rtt.clone(),
-            queues: if self.queues.is_empty() { default.queues } else { self.queues.clone() },
-            uploads: self.upload.unwrap_or(u32::from(!has_transfer)),
-            downloads: self.download.unwrap_or(default.downloads),
-            congestion_controls: self.congestion_controls.clone(),
-            uses: if uses.is_empty() && !has_transfer && !self.live { default.uses } else { uses },
-            load: self.load.clone(),
-            repeats: self.repeat.unwrap_or(if self.live { 1 } else { default.repeats }),
-            seed: self.seed,
-            is_live: self.live,
+        let has_transfer = self.upload.is_some() || self.download.is_some();
+        if has_transfer || self.backup.is_some() || self.has_uses() {
+            question.uploads = self.upload.unwrap_or(0);
+            question.downloads = self.download.unwrap_or(0);
+            question.uses = uses.map(|(it, _)| it).collect();
+        } else if self.live {
+            question.uses.clear();
         }
+        question.repeats = self.repeats(question.repeats);
+        Ok(question)
+    }
+
+    fn repeats(&self, default: u32) -> u32 {
+        self.repeat.unwrap_or(if self.live { 1 } else { default })
     }
 
     /// Returns the name of the scenario: the saved file's, or `try`.

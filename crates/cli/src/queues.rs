@@ -61,7 +61,7 @@ fn describe(out: &mut String, what: &str, definition: &Definition) -> fmt::Resul
     writeln!(out, "  source: {}", definition.source)?;
     for (index, profile) in definition.profiles.iter().enumerate() {
         let default = if index == 0 { " (default)" } else { "" };
-        writeln!(out, "  profile={}{default}: {}", profile.name, profile.doc)?;
+        writeln!(out, "  {}={}{default}: {}", definition.profile_key, profile.name, profile.doc)?;
     }
     let rows: Vec<_> =
         definition.all_params().map(|param| Row::new(param, definition.profiles)).collect();
@@ -117,7 +117,7 @@ fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
         let others: Vec<&str> =
             profiles.iter().filter(is_other).map(|profile| profile.name).collect();
         match (named.is_empty(), others.is_empty()) {
-            // The profile is the default of all profiles.
+            // All profiles have the same default.
             (true, _) => return (*text).to_owned(),
             (false, true) => {}
             (false, false) => named.push((text, others.join(", "))),

@@ -222,6 +222,7 @@ fn the_reference_pages_match_the_programs() {
     check("queues-and-links", &queues_and_links());
     check("scenarios", &scenarios());
     check("scenario-keys", &scenario_keys());
+    check("documents", &crate::items_tests::page(NOTE));
 }
 
 #[test]

@@ -27,8 +27,8 @@ Examples:
   underload report --compare runs/simulated runs/live
   underload report runs/first --explain S1")]
 pub struct Arguments {
-    /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3 (JSON) and
-    /// crusader (.crr).
+    /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3, mtr,
+    /// networkQuality and speedtest (JSON), crusader (.crr), and ping, mtr and mm-link (lines).
     #[arg(required_unless_present = "lines", conflicts_with = "lines", value_name = "RUN")]
     pub directories: Vec<PathBuf>,
     /// A list of access lines with the run directories of each, as in docs/measure.md: compares the
@@ -136,7 +136,7 @@ fn present(
     let page = write_report(directory, runs).context("writing the report")?;
     console::print_as(show.json, document, || {
         let lines = [table(runs)].into_iter().chain(summary_lines(runs));
-        console::result(&lines.map(|line| line + "\n").collect::<String>()).into_owned()
+        console::result(&lines.map(|line| line + "\n").collect::<String>())
     })?;
     for warning in warnings(runs) {
         warning!("{warning}");
@@ -155,7 +155,7 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let [run, reference] =
         [RunDir::read_record(first).or_bad_input()?, RunDir::read_record(second).or_bad_input()?];
     let rows = agreements(&run, &reference);
-    let table = || console::result(&agreement_table(&run, &reference)).into_owned();
+    let table = || console::result(&agreement_table(&run, &reference));
     console::print_as(arguments.show.json, &rows, table)?;
     for record in [run, reference] {
         let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };

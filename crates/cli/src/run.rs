@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use underload_record::schema::Validity;
 use underload_run::packets::Point;
-use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
+use underload_run::{
+    Commands, Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples,
+};
 use underload_scenario::source::Source;
 use underload_scenario::{Options, Scenario};
 use underload_store::{RunDir, StoreError};
@@ -40,6 +43,11 @@ pub struct Arguments {
     /// Where the scenario runs.
     #[arg(long, default_value = "auto", value_parser = choices(WorldChoice::ALL))]
     pub world: WorldChoice,
+    /// Runs the commands of the scenario (flows of kind `exec`) on this machine; as root only with
+    /// `--allow-commands=root`. Read a stranger's scenario first: `underload check` lists them.
+    #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, hide_short_help = true)]
+    #[arg(default_missing_value = "user", value_parser = choices(Commands::ALL))]
+    pub allow_commands: Option<Commands>,
     /// Runs only this variant; may be given several times.
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
@@ -195,6 +203,7 @@ impl Arguments {
     fn settings(&self, destination: Destination) -> Settings {
         Settings {
             world: self.world,
+            commands: self.allow_commands,
             destination,
             uses_cache: !self.no_cache,
             threads: self.threads,
@@ -234,10 +243,15 @@ impl Outcome {
         if run.record.summaries.iter().any(|summary| summary.trials_valid > 0) {
             return fail::judge(self.fail_on, run.record.expectations.iter());
         }
-        bail!(
-            "no trial is valid: this machine was too late or too busy, so its numbers would say \
-             nothing about the queues; see the reasons above"
-        )
+        let invalid = || run.record.trials.iter().map(|trial| &trial.validity);
+        if invalid().all(Validity::is_busy_machine) {
+            bail!(
+                "no trial is valid: this machine was too late or too busy, so its numbers would \
+                 say nothing about the queues; see the reasons above"
+            );
+        }
+        let reason = invalid().flat_map(Validity::reasons_in_words).next().unwrap_or_default();
+        bail!("no trial is valid: {reason}; see the reasons above")
     }
 
     /// Shows the finished trials of a run that ended early. Returns the error of the run.

@@ -65,8 +65,8 @@ pub enum Command {
     Completions(manual::Completions),
     /// Prints the program's manual page, or writes one for each command.
     #[command(after_help = "Examples:
-  underload man | man -l -
-  underload man ~/.local/share/man/man1")]
+  underload man try | man -l -
+  underload man --out ~/.local/share/man/man1")]
     Man(manual::Manual),
 }
 

@@ -205,3 +205,30 @@ fn the_schemas_in_the_documentation_are_those_of_the_program() {
     assert!(!usual.is_empty() && usual.ends_with(b"\n"));
     assert_eq!(usual, underload(&["check", "--schema", "scenario"], folder.path()).stdout);
 }
+
+#[test]
+fn a_file_or_option_in_the_wrong_place_is_answered_with_the_right_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = "[path]\nup = \"10mbit\"\n[phases]\nload = \"1s\"\n[[flow]]\nkind = \"probe\"\n";
+    let tcp = format!("{line}[[flow]]\nkind = \"tcp\"\ncongestion_control = \"no-such-control\"\n");
+    let chain = line.replace("[path]\n", "[[path.hop]]\nname = \"modem\"\ndown = \"10mbit\"\n");
+    for (name, text) in [("tcp.toml", &tcp), ("chain.toml", &chain)] {
+        std::fs::write(folder.path().join(name), text).expect("a file");
+    }
+    for (arguments, status, expected) in [
+        (&["sweep", "tcp.toml"][..], 2, "this is a scenario, for `underload run tcp.toml`"),
+        (&["try", "--live", "--call"], 2, "only the simulator has calls, games, pages and films"),
+        (&["man", "no-such-command"], 2, "`underload no-such-command` is no command"),
+        (&["man", "docsis", "check"], 0, ".TH underload-docsis-check"),
+        // Only a live run could have this congestion control, and this kernel lacks it.
+        (&["check", "tcp.toml"], 0, "  not on this machine: "),
+        (&["run", "chain.toml"], 0, "because of path.hop.modem: only the simulator has chains"),
+        (&["run", "chain.toml", "--world", "live"], 2, "; --world sim runs it"),
+        (&["docs", "second", "queue"], 0, "second queue for games"),
+    ] {
+        let output = underload(arguments, folder.path());
+        let told = String::from_utf8_lossy(&output.stdout).into_owned() + &errors(&output);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {told}");
+        assert!(told.contains(expected), "{arguments:?}: {expected}\nis not in\n{told}");
+    }
+}

@@ -57,6 +57,48 @@ fn decoded_text_encodes_to_the_same_file() {
 }
 
 #[test]
+fn rules_see_the_settings_of_named_service_classes() {
+    let directory = prepared();
+    let at = directory.path();
+    let flow = |number: u8, class: &str| {
+        format!(
+            "[[UpstreamServiceFlow]]\nServiceFlowReference = {number}\nQosParameterSetType = 7\n\
+             ServiceClassName = \"{class}\"\n"
+        )
+    };
+    let down = "[[DownstreamServiceFlow]]\nServiceFlowReference = 3\nQosParameterSetType = 7\n";
+    let own = flow(1, "gold") + "BufferControl = { TargetBuffer = 51200 }\n";
+    let text = format!("NetworkAccessControl = 1\n{own}{}{down}", flow(2, "gold"));
+    let class = "[[UpstreamServiceFlow]]\nServiceClassName = \"gold\"\n\
+                 BufferControl = { MinimumBuffer = 9000, MaximumBuffer = 8000 }\n";
+    std::fs::write(at.join("cm.toml"), text).expect("the text");
+    std::fs::write(at.join("gold.toml"), class).expect("the classes");
+    std::fs::write(at.join("blue.toml"), class.replace("gold", "blue")).expect("the classes");
+    let encode = ["encode", "cm.toml", "--out", "cm.bin", "--secret-file", "secret"];
+    assert_eq!(said(&docsis(at, &encode)).0, Some(0));
+    let check = |more: &[&str]| {
+        let output = docsis(at, &[&["check", "cm.bin", "--secret-file", "secret"], more].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(check(&[]), (Some(0), String::new()), "names alone break no rule");
+    let (status, found) = check(&["--service-classes", "gold.toml"]);
+    assert_eq!(status, Some(1), "{found}");
+    assert_eq!(found.matches("D301 error").count(), 1, "the first flow has its own: {found}");
+    assert!(found.contains("UpstreamServiceFlow[2].BufferControl"), "{found}");
+    let modem = docsis(at, &["modem", "cm.bin", "--service-classes", "gold.toml"]);
+    let table = String::from_utf8_lossy(&modem.stdout).into_owned();
+    assert_eq!(modem.status.code(), Some(1), "the modem rejects the class's range: {table}");
+    assert_eq!(
+        (table.matches("51200").count(), table.matches("rejected").count()),
+        (1, 1),
+        "{table}"
+    );
+    let (status, found) = check(&["--service-classes", "blue.toml"]);
+    assert_eq!((status, found.matches("D411 warning").count()), (Some(0), 2), "{found}");
+    assert_eq!(check(&["--service-classes", "absent.toml"]).0, Some(2));
+}
+
+#[test]
 fn without_a_secret_nothing_is_written() {
     let directory = prepared();
     let (code, message) = said(&docsis(directory.path(), &["encode", "cm.toml", "--out", "x"]));
@@ -141,6 +183,45 @@ fn recommend_writes_picture_and_settings_to_encode() {
     let (code, message) = said(&docsis(at, &recommend));
     assert_eq!(code, Some(2), "the folder is there already");
     assert!(message.contains("expected the name of a new folder"), "{message}");
+}
+
+#[test]
+fn recommend_sets_the_queue_of_the_cmts_and_a_limit_of_latency() {
+    let directory = prepared();
+    let at = directory.path();
+    let recommend = [
+        "recommend", "--rate", "2mbit", "--rtt", "30ms", "--repeat", "1", "--limit", "24KiB",
+        "--downstream", "--latency", "40ms", "--out", "made",
+    ];
+    let made = docsis(at, &recommend);
+    let text = String::from_utf8_lossy(&made.stdout).into_owned();
+    assert_eq!(made.status.code(), Some(0), "{text}");
+    assert!(text.starts_with("Downstream of 2 Mbit/s"), "{text}");
+    assert!(text.contains("TargetBuffer (25.35.2)"), "{text}");
+    assert!(text.contains("most of the link among candidates that add at most"), "{text}");
+    assert!(!text.contains("Table 2") && !text.contains("grants"), "{text}");
+    let sweep = std::fs::read_to_string(at.join("made/sweep.toml")).expect("a scenario");
+    assert!(sweep.contains("down_queue = ") && !sweep.contains("map="), "{sweep}");
+}
+
+#[test]
+fn a_change_by_pcmm_needs_a_cmts_that_supports_it() {
+    let directory = prepared();
+    let at = directory.path();
+    let encode = ["encode", "cm.toml", "--out", "cm.bin", "--secret-file", "secret"];
+    assert_eq!(said(&docsis(at, &encode)).0, Some(0));
+    let flow = "[[UpstreamServiceFlow]]\nServiceFlowReference = 1\n";
+    let change = format!("{flow}BufferControl = {{ TargetBuffer = 16384 }}\n");
+    std::fs::write(at.join("change.toml"), change).expect("a text");
+    let modem = docsis(at, &["modem", "cm.bin", "--pcmm", "change.toml"]);
+    assert!(String::from_utf8_lossy(&modem.stdout).contains(" 16384 "));
+    let (code, message) =
+        said(&docsis(at, &["modem", "cm.bin", "--pcmm", "change.toml", "--cmts", "scalable"]));
+    assert_eq!(code, Some(2));
+    assert!(message.contains("--pcmm: expected --cmts dynamic"), "{message}");
+    let (code, message) = said(&docsis(at, &["modem", "cm.bin", "--cmts", "none"]));
+    assert_eq!(code, Some(0));
+    assert!(message.contains("Buffer Control of 1 flow does not reach the modem"), "{message}");
 }
 
 #[test]

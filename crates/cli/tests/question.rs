@@ -64,26 +64,64 @@ fn without_options_a_plain_buffer_is_compared_with_cake() {
 }
 
 #[test]
+fn a_home_is_asked_for_as_its_boxes_stand() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let ask = |words: &str| {
+        let short = ["--load", "5", "--repeat", "1"];
+        let words: Vec<&str> = ["try"].into_iter().chain(words.split(' ')).chain(short).collect();
+        let output = underload(&words, folder.path());
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        (text(&output.stderr), text(&output.stdout))
+    };
+    let (title, table) = ask("40/10 --rtt 20 --upload");
+    assert!(title.contains("10mbit up, 40mbit down, 20ms away: upload; CAKE"), "{title}");
+    assert!(!table.contains("call-up"), "only what is asked for: {table}");
+    let (title, _) = ask("40/10 --upload=0");
+    assert!(title.contains("away: only probes; CAKE"), "{title}");
+    let (title, table) = ask("cable --router cake --router fq_codel@90/9 --upload --call");
+    assert!(title.contains("cable, 20ms away: upload, call; the router shapes"), "{title}");
+    for sentence in ["With router-cake ", "With router-fq_codel-90-9 ", " with no-router"] {
+        assert!(table.contains(sentence), "{sentence}: {table}");
+    }
+    let (title, table) = ask("40/10 --modem docsis-pie --wifi 60 --backup 5 --video");
+    assert!(title.contains("Wi-Fi of 60mbit: backup of 5mbit, video"), "{title}");
+    assert!(table.contains("instead of docsis-pie) the latency"), "{table}");
+    assert!(table.contains("goodput 4.8"), "the backup is paced: {table}");
+}
+
+#[test]
 fn faults_name_the_options() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     std::fs::write(folder.path().join("there.toml"), "mine").expect("a file");
     for (arguments, expected) in [
-        (&["--up", "20"][..], "error: --up: `20` has no unit; expected "),
+        (&["--up", "20M"][..], "error: --up: `20M`: expected a rate such as 20mbit"),
+        (&["--wifi", "fast"], "error: --wifi: there is no link `fast`"),
+        (&["--backup", "5x"], "error: --backup: `5x`: expected a rate"),
+        (&["--modem", "cak"], "error: --up-queue: there is no queue `cak`; did you mean `cake`?"),
+        (&["--router", "cak"], "error: --router: there is no queue `cak`; did you mean `cake`?"),
+        (&["--router", "cake@x"], "error: --router: `cake`: `rate=x`: expected a rate"),
+        (&["--router", "cake", "--queue", "pie"], "'--queue <SPEC>'"),
+        (&["--router", "pie", "--router", "pie"], "error: --router: a second one is named"),
+        (&["--router", "cake", "--live"], "error: --live: only the simulator has calls"),
+        (
+            &["kable"],
+            "error: kable: expected DOWN/UP in Mbit/s, such as 100/20, or one of 5g, adsl",
+        ),
         (&["--rtt", "fast"], "error: --rtt: "),
         (&["--rtt", "1h"], "error: --rtt: expected 0s to 120s"),
         (&["--up", "20mbit:delay=5ms"], "error: --up: `delay` is set by `--rtt`; expected"),
-        (&["--load", "0"], "error: --load: "),
+        (&["--load", "soon"], "error: --load: "),
         (&["--queue", "cak"], "error: --queue: there is no queue `cak`; did you mean `cake`?"),
         (&["--queue", "pie", "--queue", "pie"], "error: --queue: a second one is named `pie`"),
         (&["--queue", "pie", "--queue", "pie:profile=linux"], "error: --queue: `pie` and"),
-        (&["--congestion-control", "vegas"], "error: --congestion-control: `vegas` is not sim"),
+        (&["--congestion-control", "veno"], "error: --congestion-control: `veno` is not sim"),
         (&["--congestion-control", ""], "error: --congestion-control: expected the name of "),
         (
             &["--congestion-control", "bbr", "--congestion-control", "bbr"],
             "error: --congestion-control: `bbr` is given twice",
         ),
         (&["--save", "there.toml"], "error: --save there.toml: the file exists; expected a new"),
-        (&["--live", "--call"], "cannot be used with"),
+        (&["--live", "--call"], "error: --live: only the simulator has calls"),
     ] {
         let output = underload(&[&["try"], arguments].concat(), folder.path());
         let printed = text(&output.stderr);

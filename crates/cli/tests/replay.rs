@@ -86,7 +86,7 @@ fn errors_name_the_line_and_keep_the_fates_before_it() {
     ] {
         let input = file(directory.path(), "in.csv", format!("{SCRIPT}{row}\n").as_bytes());
         let said = refused(&input, &arguments);
-        assert!(said.contains(expected), "{row}: {said}");
+        assert_eq!(said.matches(expected).count(), 1, "{row}: {said}");
         let fates = replay(&input, &arguments).stdout;
         assert!(fates.starts_with(b"id,"), "{row}");
     }
@@ -139,6 +139,22 @@ fn the_summary_of_a_damaged_input_says_incomplete() {
     assert!(said.starts_with("INCOMPLETE: "), "{said}");
     assert!(said.contains("packet 3: it is 1ns earlier than"), "{said}");
     assert!(said.contains("packets     2 "), "{said}");
+}
+
+/// A file of a few kilobytes may have millions of packets of one instant, which all wait.
+#[test]
+fn the_packets_that_wait_in_all_queues_are_bounded() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(HEADER.as_bytes()).expect("memory");
+    encoder.write_all("0,1500,1,0,ce\n".repeat(1 << 16).as_bytes()).expect("memory");
+    let bomb = file(directory.path(), "bomb.gz", &encoder.finish().expect("memory"));
+    let queues = ["--queue", "fifo:limit=10p"].repeat(17);
+    let out = directory.path().join("out");
+    let out = out.to_string_lossy();
+    let arguments = [&queues[..], &["--link", "12mbit", "--out", &*out]].concat();
+    let said = refused(&bomb, &arguments);
+    assert!(said.contains("more than 1048576 packets wait for the link"), "{said}");
 }
 
 #[test]

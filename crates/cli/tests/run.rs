@@ -95,7 +95,7 @@ fn said(text: &str) -> String {
 fn the_most_ordinary_questions_get_an_answer() {
     let sqm = "[[variant]]\nname = \"sqm\"\npath.up_queue = \"cake\"\npath.down_queue = \"cake\"\n";
     let today = "[[variant]]\nname = \"today\"\n";
-    let answer = "With sqm (both queues cake instead of fifo) the latency under load is ";
+    let answer = "With sqm (both queues: cake instead of fifo) the latency under load is ";
     for (variants, headline) in
         [([today, sqm], ""), ([sqm, today], "[headline]\nbaseline = \"today\"\n")]
     {
@@ -110,7 +110,7 @@ fn the_most_ordinary_questions_get_an_answer() {
          up_queue = \"fifo:limit=256KiB\"\ndown_queue = \"fifo:limit=512KiB\"\n",
     );
     let said = said(&format!("{mesh}{today}{}", sqm.replace("path.", "path.hop.mesh.")));
-    assert!(said.contains("With sqm (both queues at mesh cake instead of fifo) the"), "{said}");
+    assert!(said.contains("With sqm (both queues at mesh: cake instead of fifo) the"), "{said}");
 }
 
 #[test]
@@ -257,25 +257,13 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
         "far.toml",
         &without_command(TINY).replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""),
     );
-    let cases: [(&[&str], &str); 16] = [
-        (
-            &["run", "page/browser", "--world", "sim"],
-            "page/browser: variant fifo/new-connections: flow 'page': kind 'browser' is not",
-        ),
-        (
-            &["run", "page/browser", "--world", "kernel-tcp"],
-            "page/browser: flow.page.kind: a browser runs in real time only; expected --world live",
-        ),
+    let cases: [(&[&str], &str); 13] = [
         (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
         (large, "1100000 trials are more than 1000000: confirm with --yes"),
         (&["run", "nothing.toml"], "sweep[0]: has no values"),
         (
             &["run", "far.toml", "--world", "live"],
             "far.toml: flow.bulk.extra_rtt: only the simulator",
-        ),
-        (
-            &["run", "home/wifi-and-modem", "--world", "live"],
-            "home/wifi-and-modem: path.hop.wifi: only the simulator",
         ),
         (&["run", "silent.toml"], "silent.toml:4:6: path.up: "),
         (&["run", "idle.toml"], "flow: is missing; expected [[flow]] tables"),
@@ -287,8 +275,39 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
         (&["run", "comcast/upstream", "--set", "path.up=1MBps"], "--set path.up"),
         (&["report", "nowhere"], "nowhere"),
     ];
+    assert_refused(&cases, folder.path());
+}
+
+#[test]
+fn what_a_world_cannot_run_is_refused_before_it_starts() {
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["run", "page/browser", "--world", "sim"],
+            "page/browser: variant fifo/new-connections: flow 'page': kind 'browser' is not",
+        ),
+        (
+            &["run", "page/browser", "--world", "kernel-tcp"],
+            "page/browser: flow.page.kind: a browser runs in real time only; expected --world live",
+        ),
+        (
+            &["run", "home/wifi-and-modem", "--world", "live"],
+            "home/wifi-and-modem: path.hop.wifi: only the simulator",
+        ),
+        (
+            &["run", "bode/users", "--world", "live"],
+            "bode/users: flow.first.host: only the simulator",
+        ),
+        (
+            &["link", "--down", "radio:1=20mbit", "--", "true"],
+            "radio:1=20mbit: only `underload run` has users of one radio",
+        ),
+    ];
+    assert_refused(&cases, folder().path());
+}
+
+fn assert_refused(cases: &[(&[&str], &str)], folder: &Path) {
     for (arguments, expected) in cases {
-        let output = underload(arguments, folder.path());
+        let output = underload(arguments, folder);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{arguments:?}: {}", stdout(&output));
@@ -300,7 +319,10 @@ fn a_directory_that_cannot_be_made_is_named() {
     let folder = folder();
     std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
     std::fs::write(folder.path().join("file"), "").expect("writing a file");
-    let output = underload(&["run", "tiny.toml", "--out", "file/run"], folder.path());
+    let output = underload(
+        &["run", "tiny.toml", "--allow-commands=root", "--out", "file/run"],
+        folder.path(),
+    );
     if is_skipped("a_directory_that_cannot_be_made_is_named", &output) {
         return;
     }
@@ -309,14 +331,41 @@ fn a_directory_that_cannot_be_made_is_named() {
 }
 
 #[test]
+fn a_command_runs_only_if_it_is_allowed() {
+    let folder = folder();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
+    let command = "sh -c 'echo to {server}'";
+    let own = std::fs::metadata("/proc/self").expect("this process");
+    let is_root = std::os::unix::fs::MetadataExt::uid(&own) == 0;
+    for world in ["auto", "live", "kernel", "kernel-tcp"] {
+        let half_allowed = is_root.then_some("--allow-commands");
+        for allowed in [None, half_allowed].into_iter().take(1 + usize::from(is_root)) {
+            let arguments = ["run", "tiny.toml", "--world", world, "--out", "out"];
+            let arguments: Vec<&str> = arguments.into_iter().chain(allowed).collect();
+            let output = underload(&arguments, folder.path());
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{world}: {said}");
+            let option = if is_root { "--allow-commands=root" } else { "--allow-commands" };
+            assert!(said.contains(option) && said.contains(command), "{world}: {said}");
+            assert!(!folder.path().join("out").exists(), "{world}: nothing began");
+        }
+    }
+    let checked = underload(&["check", "tiny.toml"], folder.path());
+    assert!(stdout(&checked).contains(&format!("  runs a command: {command}\n")));
+}
+
+#[test]
 fn a_live_trial_leaves_a_whole_record() {
     let folder = folder();
     std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
-    let arguments = ["run", "tiny.toml", "--world", "live", "--out", "out"];
+    let arguments =
+        ["run", "tiny.toml", "--allow-commands=root", "--world", "live", "--out", "out"];
     let output = underload(&arguments, folder.path());
     if is_skipped("a_live_trial_leaves_a_whole_record", &output) {
         return;
     }
+    let said = stderr(&output);
+    assert!(said.contains("runs a command of the scenario: sh -c 'echo to {server}'"), "{said}");
     // On a busy machine the trial is invalid, and a run without a valid trial ends with 1.
     let data = RunDir::read(folder.path().join("out")).expect("the record can be read");
     let [trial] = data.record.trials.as_slice() else { panic!("{}", stderr(&output)) };
@@ -348,7 +397,8 @@ fn an_interrupted_run_keeps_its_completed_trials() {
     let folder = folder();
     std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
     let mut child = Command::new(env!("CARGO_BIN_EXE_underload"))
-        .args(["run", "tiny.toml", "--world", "live", "--repeat", "50", "--out", "out"])
+        .args(["run", "tiny.toml", "--allow-commands=root", "--world", "live"])
+        .args(["--repeat", "50", "--out", "out"])
         .current_dir(folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -5,6 +5,7 @@
 //! output, errors included. `...` matches any text of a line, alone for any lines. A `toml` block
 //! that begins with `# NAME.toml` is a file in that folder.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -117,6 +118,40 @@ fn documented_output_equals_printed_output() {
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert!(count >= 5, "only {count} commands were found");
+}
+
+/// The commands of `docs/reference/documents.txt`, with the texts that they print, run scenarios in
+/// their short form.
+#[test]
+fn commands_show_the_items_of_the_founding_documents() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let items = fs::read_to_string(docs.join("reference/documents.txt")).expect("the items");
+    let page = fs::read_to_string(docs.join("docsis.md")).expect("the page with cm.toml");
+    let mut commands: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let shown =
+        items.lines().filter_map(|line| line.split('|').nth(3)?.trim().strip_prefix("run "));
+    for (command, text) in shown.filter_map(|shown| shown.split_once(" => ")) {
+        commands.entry(command).or_default().push(text);
+    }
+    let mut wrong = String::new();
+    for (command, texts) in &commands {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files(&page) {
+            fs::write(folder.path().join(name), text).expect("a file");
+        }
+        let short = |call: &str| match call.strip_prefix("underload run ") {
+            Some(rest) => format!("underload run --world sim --short {rest}"),
+            None => call.to_owned(),
+        };
+        let calls: Vec<String> = command.split(" && ").map(short).collect();
+        let printed = run(&format!("{} && echo finished", calls.join(" && ")), folder.path());
+        let missing: Vec<_> = texts.iter().filter(|text| !printed.contains(**text)).collect();
+        if !missing.is_empty() || !printed.ends_with("finished\n") {
+            let _ = writeln!(wrong, "{command}\nmissing: {missing:?}\nprinted:\n{printed}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(commands.len() >= 50, "only {} commands were found", commands.len());
 }
 
 #[test]

@@ -1,13 +1,19 @@
 //! Requests to servers of other operators, with the system's certificate authorities, or to this
 //! machine without TLS; bounded in time and size.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustls::crypto::ring::default_provider;
-use ureq::Agent;
+use underload_probe::network::Reach;
+use ureq::config::Config;
+use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Error};
 
 use crate::nq::{NqError, NqTarget};
 
@@ -42,7 +48,7 @@ pub fn check_url(url: &str) -> Result<(), PostError> {
 /// success.
 pub fn post_json(url: &str, document: &str) -> Result<(), PostError> {
     let host = host_of(url).ok_or(PostError::Url)?;
-    let request = agent(0)?.post(url).header("Content-Type", "application/json");
+    let request = agent(0, Chosen::default())?.post(url).header("Content-Type", "application/json");
     match request.send(document) {
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => Err(PostError::Status { host, status: answer.status().as_u16() }),
@@ -60,7 +66,49 @@ pub(crate) fn host_of(url: &str) -> Option<String> {
     NqTarget::parse(url).map(|target| target.host).ok()
 }
 
-pub(crate) fn agent(redirects_max: u32) -> Result<Agent, NqError> {
+/// Returns the addresses of `found` to which a host at `by` may send this client.
+///
+/// # Errors
+/// Returns an error if there is none.
+pub(crate) fn allowed(found: Vec<SocketAddr>, by: &[IpAddr]) -> io::Result<Vec<SocketAddr>> {
+    let (allowed, others): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|it| Reach::may_be_named(it.ip(), by));
+    match others.first() {
+        Some(other) if allowed.is_empty() => Err(io::Error::other(format!(
+            "{} is in a private network or on this machine, and the host that named it is not",
+            other.ip()
+        ))),
+        _ => Ok(allowed),
+    }
+}
+
+/// A resolver that stores the addresses of the first host, and refuses redirects from there into
+/// private networks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chosen(Arc<OnceLock<Vec<IpAddr>>>);
+
+impl Chosen {
+    /// Returns the addresses of the first host.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.0.get().cloned().unwrap_or_default()
+    }
+}
+
+impl Resolver for Chosen {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, Error> {
+        let found = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let chosen = self.0.get_or_init(|| found.iter().map(SocketAddr::ip).collect());
+        allowed(found.to_vec(), chosen)?;
+        Ok(found)
+    }
+}
+
+pub(crate) fn agent(redirects_max: u32, chosen: Chosen) -> Result<Agent, NqError> {
     let loaded = rustls_native_certs::load_native_certs().certs;
     if loaded.is_empty() {
         return Err(NqError::NoAuthorities);
@@ -78,7 +126,7 @@ pub(crate) fn agent(redirects_max: u32) -> Result<Agent, NqError> {
         .tls_config(tls)
         .user_agent(concat!("underload/", env!("CARGO_PKG_VERSION")))
         .timeout_global(Some(REQUEST_MAX));
-    Ok(config.build().into())
+    Ok(Agent::with_parts(config.build(), DefaultConnector::default(), chosen))
 }
 
 #[cfg(test)]
@@ -87,6 +135,35 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_redirect_of_a_public_host_leads_to_no_private_address() {
+        let resolve = |chosen: &Chosen, url: &str| {
+            let timeout = NextTimeout {
+                after: ureq::unversioned::transport::time::Duration::NotHappening,
+                reason: ureq::Timeout::Resolve,
+                per_read: None,
+                per_write: None,
+            };
+            chosen.resolve(&url.parse().unwrap(), &Config::default(), timeout).map(|it| it.to_vec())
+        };
+        let public = Chosen::default();
+        for (url, is_taken) in [
+            ("https://1.1.1.1/", true),
+            ("https://9.9.9.9/", true),
+            ("https://192.168.1.1/", false),
+            ("https://127.0.0.1/", false),
+            ("https://[fd00::1]/", false),
+        ] {
+            assert_eq!(resolve(&public, url).is_ok(), is_taken, "{url}");
+        }
+        assert_eq!(public.addresses(), [IpAddr::from([1, 1, 1, 1])]);
+        let lab = Chosen::default();
+        assert!(resolve(&lab, "https://192.168.1.1/").is_ok(), "the user chose it");
+        assert!(resolve(&lab, "https://192.168.1.2/").is_ok());
+        let error = resolve(&lab, "https://127.0.0.1/").unwrap_err().to_string();
+        assert!(error.contains("127.0.0.1 is in a private network or on this"), "{error}");
+    }
 
     #[test]
     fn a_request_reaches_loopback_and_a_refusal_is_an_error() {

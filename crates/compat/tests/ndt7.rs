@@ -4,7 +4,8 @@ mod ndt7_server;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use underload_compat::ndt7::{End, Ndt7Error, Ndt7Result, Ndt7Target, Ndt7Test, locate};
@@ -24,7 +25,7 @@ fn run(
     let congestion_control = Some("reno".to_owned());
     let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
     let mut watched = 0;
-    let result = test.run(&mut |_, bytes| watched = bytes, &AtomicBool::new(false));
+    let result = test.run(&mut |_, bytes| watched = bytes, &Arc::default());
     if let Ok(result) = &result {
         assert!(
             watched as f64 * 8.0 <= result.goodput_bit_per_s * result.elapsed.as_secs_f64() + 1.0
@@ -71,7 +72,7 @@ fn an_unavailable_congestion_control_is_reported() {
         duration_max: Duration::from_secs(1),
         congestion_control: Some("no-such-thing".to_owned()),
     };
-    let error = test.run(&mut |_, _| {}, &AtomicBool::new(false)).unwrap_err();
+    let error = test.run(&mut |_, _| {}, &Arc::default()).unwrap_err();
     assert!(error.to_string().contains("no-such-thing"), "{error}");
 }
 
@@ -112,6 +113,36 @@ fn hostile_servers_are_reported_and_cost_little() {
     }
 }
 
+/// The library for WebSocket reads on by itself while fragments without content arrive.
+#[test]
+fn empty_fragments_hold_neither_the_time_limit_nor_a_cancellation() {
+    let result = run(Manner::Fragments, Direction::Down, Duration::from_secs(1)).unwrap();
+    assert_eq!(result.end, End::Time, "{result:?}");
+    let (address, fingerprint) = server(Manner::Fragments);
+    let test = Ndt7Test {
+        target: Ndt7Target::of_host(&format!("ndt7://{address}")).unwrap(),
+        trust: NqTrust::Pinned(fingerprint),
+        direction: Direction::Down,
+        duration_max: Duration::from_secs(10),
+        congestion_control: None,
+    };
+    let cancelled: Arc<AtomicBool> = Arc::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(1));
+            cancelled.store(true, Ordering::Relaxed);
+        });
+        let ended = test.run(&mut |_, _| {}, &cancelled).map(|result| result.end);
+        assert!(matches!(ended, Ok(End::Cancelled)), "{ended:?}");
+    });
+}
+
+#[test]
+fn pings_of_a_server_that_reads_no_answer_end_the_test() {
+    let error = run(Manner::Pings, Direction::Down, Duration::from_secs(10)).unwrap_err();
+    assert!(error.to_string().contains("1,000 pings"), "{error}");
+}
+
 #[test]
 fn a_server_that_never_answers_is_left_after_ten_seconds() {
     let start = Instant::now();
@@ -128,7 +159,7 @@ fn a_stranger_s_certificate_is_not_believed() {
     let direction = Direction::Down;
     let (duration_max, congestion_control) = (Duration::from_secs(1), None);
     let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
-    let error = test.run(&mut |_, _| {}, &AtomicBool::new(false)).unwrap_err();
+    let error = test.run(&mut |_, _| {}, &Arc::default()).unwrap_err();
     assert!(matches!(error, Ndt7Error::Connect { step: "the TLS handshake with", .. }), "{error}");
 }
 

@@ -2,8 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use socket2::{Domain, Socket, Type};
 use underload_compat::nq::{NqClient, NqError, NqLimits, NqOptions, NqServer, NqTrust};
 use underload_probe::control::Fingerprint;
@@ -49,6 +51,49 @@ fn both_directions_are_measured_with_both_formulas() {
     };
     let error = client.measure(&options).unwrap_err();
     assert!(error.to_string().contains("no-such-thing"), "{error}");
+}
+
+/// Serves a configuration whose URLs are those of another server.
+fn naming(other: &str) -> (String, Fingerprint) {
+    let identity = Identity::generate().unwrap();
+    let mut tls = identity.server_config().unwrap().as_ref().clone();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let body = format!(
+        r#"{{"version":1,"urls":{{"small_download_url":"{other}/small",
+            "large_download_url":"{other}/large","upload_url":"{other}/upload"}}}}"#
+    );
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            let stream = tokio_rustls::TlsAcceptor::from(Arc::new(tls)).accept(stream).await;
+            let answer = hyper::service::service_fn(|_| {
+                let body = http_body_util::Full::new(hyper::body::Bytes::from(body.clone()));
+                async { Ok::<_, std::convert::Infallible>(hyper::Response::new(body)) }
+            });
+            let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = http.serve_connection(TokioIo::new(stream.unwrap()), answer).await;
+        });
+    });
+    (url, identity.fingerprint())
+}
+
+#[test]
+fn a_configuration_that_names_another_server_is_reported() {
+    let (_server, other, _) = server(NqLimits::default());
+    let (url, fingerprint) = naming(&other);
+    let client = NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
+    assert_eq!(client.named().as_deref(), other.strip_prefix("https://"));
+    let (url, fingerprint) = naming("https://192.168.9.9:1");
+    let Err(error) = NqClient::open(&url, NqTrust::Pinned(fingerprint)) else {
+        panic!("this machine's server named a host of a private network");
+    };
+    let shown = underload_probe::control::in_full(&error);
+    assert!(shown.contains("192.168.9.9 is in a private network"), "{shown}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use underload_record::schema::{PerDirection, Quantile};
 use underload_service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
 
 use chromium::{Browser, Screen};
-use firefox::Firefox;
+use firefox::{Firefox, own_address};
 
 /// Starts a server of the page, whose probes are requests.
 fn server(ledger: CompatLedger) -> (NqServer, Fingerprint) {
@@ -296,6 +296,8 @@ fn measured(browser: &mut Browser, address: &str) -> Value {
 }
 
 fn measured_here(browser: &mut Browser) -> Value {
+    // Before that the page's script does not listen.
+    browser.until("document.readyState == 'complete'");
     browser.value("document.querySelector('#start').click()");
     browser.until("window.underloadResult");
     browser.value("window.underloadResult")
@@ -592,14 +594,6 @@ fn a_page_without_workers_reports_delays_of_its_thread() {
     assert!(how.contains("not in a worker: probes."), "{how}");
 }
 
-/// Returns the address from which this machine sends, without sending.
-fn own_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("198.51.100.1:9").ok()?;
-    let address = socket.local_addr().ok()?.ip();
-    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
-}
-
 #[test]
 fn firefox_measures_with_datagrams() {
     let test = "firefox_measures_with_datagrams";
@@ -625,22 +619,31 @@ fn a_browser_measures_both_directions() {
     let service = Service::start(config).unwrap();
     let (server, _) = server(service.compat());
     browser.screen(Screen::Phone, false);
-    let result = measured(&mut browser, &format!("https://{}/", server.address()));
+    let address = format!("https://{}/", server.address());
+    browser.open(&address);
+    let is_empty = browser.value("document.querySelector('#results').hidden");
+    assert_eq!(is_empty, true, "blank plots before the start");
+    let result = measured(&mut browser, &address);
     assert_whole(&result, "fetch", ["worker", "worker"]);
     assert!(browser.text("document.querySelector('#how').textContent").contains("No data channel"));
-    let width = browser.value("document.documentElement.scrollWidth - window.innerWidth");
-    assert!(width.as_i64().unwrap() <= 0, "the page is wider than a phone: {width}");
+    let wide = "[document.documentElement, ...document.querySelectorAll('.scroll')] \
+                .filter((it) => it.scrollWidth > it.clientWidth).length";
+    assert_eq!(browser.value(wide), 0, "the page or a table is wider than a phone");
+    let (verdict, grade) = (text_of(&mut browser, "verdict"), text_of(&mut browser, "grade"));
+    assert!(verdict.contains(&format!("Grade {grade}")), "{grade}: {verdict}");
     let kept = browser.text("document.querySelector('#keep').download");
     assert_eq!(kept, "underload-result.json");
     assert_shared(&mut browser);
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
-/// Returns the text of an element once the page has its judgement.
+/// Returns the text of an element once the page's scripts have run and it has its judgement.
 fn text_of(browser: &mut Browser, id: &str) -> String {
     browser.text(&format!(
         "new Promise((done) => {{ \
-             const look = () => (document.querySelector('[aria-busy=true]') ? setTimeout(look, 20) \
+             const isBusy = () => document.readyState !== 'complete' \
+                 || document.querySelector('[aria-busy=true]'); \
+             const look = () => (isBusy() ? setTimeout(look, 20) \
                  : done(document.querySelector('#{id}').textContent)); \
              look(); }})"
     ))
@@ -671,7 +674,7 @@ fn assert_shared(browser: &mut Browser) {
     );
     assert_eq!(size[0], 1520);
     assert!(size[1].as_u64().unwrap() > 1000, "{size}");
-    for origin in ["A result of this browser of ", "Somebody's result of "] {
+    for origin in ["A result of this browser of ", "A result from a link, of "] {
         open_afresh(browser, &link);
         let shown = text_of(browser, "origin");
         assert!(shown.starts_with(origin), "{shown}");

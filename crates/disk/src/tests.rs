@@ -1,4 +1,4 @@
-//! Directories after every fault at every step.
+//! What a directory contains after each kind of fault at each step of a write.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -201,10 +201,11 @@ pub(crate) fn matches_tos(ranges: &[TosRange], tos: u8, bits: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qos::BufferControl;
-    use crate::recommend::{Choice, Upstream};
+    use crate::qos::{BufferControl, Direction};
+    use crate::recommend::{Choice, Service};
 
-    const TIER: Upstream = Upstream {
+    const TIER: Service = Service {
+        direction: Direction::Upstream,
         sustained_bit_per_s: 20_000_000,
         peak_bit_per_s: 24_000_000,
         burst_bytes: 40_960,

@@ -66,6 +66,8 @@ pub(crate) mod header {
 /// Types inside a service flow (24, 25). An aggregate (70, 71) uses the same types for its rates.
 pub(crate) mod flow {
     pub(crate) const REFERENCE: u8 = 1;
+    /// The name of a service class of the CMTS. The types below it identify the flow.
+    pub(crate) const CLASS_NAME: u8 = 4;
     pub(crate) const PARAMETER_SET: u8 = 6;
     pub(crate) const SUSTAINED_RATE: u8 = 8;
     pub(crate) const BURST: u8 = 9;

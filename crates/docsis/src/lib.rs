@@ -33,6 +33,7 @@
 
 pub mod aggregate;
 pub mod check;
+pub mod classes;
 mod code;
 pub mod decode;
 pub mod describe;

@@ -113,12 +113,11 @@ pub struct Extended {
 }
 
 impl Extended {
-    /// Reads the first 43.6 of a file.
+    /// Reads the first 43.6 of a file in a field of the specification. In a vendor's field the type
+    /// means something else.
     pub fn from_config(config: &Config) -> Result<Option<Self>, MicError> {
-        let Some(tlv) = config.settings_of_type(EXTENSION).find_map(|tlv| tlv.child(EXTENDED_MIC))
-        else {
-            return Ok(None);
-        };
+        let mut own = config.settings_of_type(EXTENSION).filter(|tlv| is_general(tlv));
+        let Some(tlv) = own.find_map(|tlv| tlv.child(EXTENDED_MIC)) else { return Ok(None) };
         let digest_type = tlv.number(DIGEST_TYPE).ok_or(MicError::Incomplete)?;
         let bitmap = tlv.child(BITMAP).and_then(Tlv::as_bytes).ok_or(MicError::Incomplete)?;
         let explicit = tlv.child(EXPLICIT_DIGEST).and_then(Tlv::as_bytes).map(<[u8]>::to_vec);
@@ -251,14 +250,18 @@ impl Config {
 
 /// Applies `change` to the explicit digest inside an extension field, if it has one.
 fn set_explicit(tlv: &mut Tlv, change: impl Fn(&mut Vec<u8>)) {
-    let vendor = tlv.child(VENDOR_ID).and_then(Tlv::as_bytes);
-    if tlv.code != EXTENSION || vendor != Some(&GENERAL_VENDOR) {
+    if tlv.code != EXTENSION || !is_general(tlv) {
         return;
     }
     let digest = inner(tlv, EXTENDED_MIC).and_then(|extended| inner(extended, EXPLICIT_DIGEST));
     if let Some(Tlv { value: Value::Bytes(digest), .. }) = digest {
         change(digest);
     }
+}
+
+/// Whether an extension field is the specification's own.
+fn is_general(field: &Tlv) -> bool {
+    field.child(VENDOR_ID).and_then(Tlv::as_bytes) == Some(&GENERAL_VENDOR)
 }
 
 fn inner(tlv: &mut Tlv, code: u8) -> Option<&mut Tlv> {
@@ -289,6 +292,21 @@ mod tests {
         for code in 0..=u8::MAX {
             assert_eq!(extended.covers(code), codes.contains(&code), "type {code}");
         }
+    }
+
+    #[test]
+    fn a_vendors_own_setting_6_is_no_extended_mic() {
+        let field = Tlv::nested(43, [Tlv::bytes(8, [0, 0x40, 0x7b]), Tlv::u8(6, 1)]);
+        let mut config = Config::new([Tlv::u8(3, 1), field]);
+        assert_eq!(Extended::from_config(&config), Ok(None));
+        config.seal(Some(&Secret::new(b"x"))).expect("the classic CMTS MIC");
+        let bytes = config.encode().expect("a file");
+        let findings = crate::check::check(&bytes, Some(&Secret::new(b"x")));
+        let rules: Vec<_> = findings.iter().map(|finding| finding.rule.id()).collect();
+        assert!(
+            !rules.iter().any(|rule| ["D202", "D206", "D207", "D208"].contains(rule)),
+            "{rules:?}"
+        );
     }
 
     #[test]

@@ -16,6 +16,10 @@ pub enum Direction {
 impl Direction {
     pub(crate) const BOTH: [Self; 2] = [Self::Upstream, Self::Downstream];
 
+    pub(crate) fn other(self) -> Self {
+        Self::BOTH[1 - self as usize]
+    }
+
     /// The type of a service flow.
     pub fn flow_code(self) -> u8 {
         [top::UPSTREAM_FLOW, top::DOWNSTREAM_FLOW][self as usize]

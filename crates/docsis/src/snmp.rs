@@ -22,6 +22,17 @@ const TIME_TICKS: u8 = 0x43;
 /// Largest accepted number of arcs in an object identifier.
 const MAX_ARCS: usize = 128;
 
+/// Names whose numbers are fixed (RFC 2578), so that no MIB is needed for what begins with them.
+const ROOTS: [(&str, &[u32]); 7] = [
+    ("iso", &[1]),
+    ("internet", &[1, 3, 6, 1]),
+    ("mgmt", &[1, 3, 6, 1, 2]),
+    ("mib-2", &[1, 3, 6, 1, 2, 1]),
+    ("private", &[1, 3, 6, 1, 4]),
+    ("enterprises", &[1, 3, 6, 1, 4, 1]),
+    ("snmpV2", &[1, 3, 6, 1, 6]),
+];
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oid(Vec<u32>);
 
@@ -96,9 +107,16 @@ impl FromStr for Oid {
     type Err = NotSnmp;
 
     fn from_str(text: &str) -> Result<Self, NotSnmp> {
-        let arcs = text.strip_prefix('.').unwrap_or(text).split('.');
+        let text = text.strip_prefix("SNMPv2-SMI::").unwrap_or(text);
+        let text = text.strip_prefix('.').unwrap_or(text);
+        let (first, rest) = text.split_once('.').unwrap_or((text, ""));
+        let (root, rest) = match ROOTS.iter().find(|(name, _)| *name == first) {
+            Some((_, root)) => (*root, rest),
+            None => ([].as_slice(), text),
+        };
+        let arcs = rest.split('.').map(|arc| arc.parse().map_err(|_| NotSnmp));
         let arcs: Vec<u32> =
-            arcs.map(|arc| arc.parse().map_err(|_| NotSnmp)).collect::<Result<_, _>>()?;
+            root.iter().map(|arc| Ok(*arc)).chain(arcs).collect::<Result<_, _>>()?;
         if (2..=MAX_ARCS).contains(&arcs.len()) { Ok(Self(arcs)) } else { Err(NotSnmp) }
     }
 }

@@ -171,10 +171,17 @@ impl Path {
         self.steps.last().and_then(|step| step.field)
     }
 
-    /// Whether the path has `depth` outer types and then exactly `codes`.
+    /// Whether the path has `depth` outer types and then exactly `codes`, of the specification: in a
+    /// vendor's field the same types have no name, because they mean something else.
     pub(crate) fn matches(&self, depth: usize, codes: &[u8]) -> bool {
         self.steps.len() == depth + codes.len()
             && self.steps[depth..].iter().map(|step| step.code).eq(codes.iter().copied())
+            && self.steps.iter().all(|step| step.field.is_some())
+    }
+
+    /// Whether this path is `outer` or inside it.
+    pub(crate) fn starts_with(&self, outer: &Self) -> bool {
+        self.steps.starts_with(&outer.steps)
     }
 
     /// Whether a setting of this type encloses this one.

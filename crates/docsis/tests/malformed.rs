@@ -204,6 +204,28 @@ fn a_type_without_a_name_is_written_by_number() {
     assert_eq!(encoded, bytes(&["c8026162 c903616200 ca020102 2b05080300000c ff"]));
 }
 
+#[test]
+fn roots_of_object_names_and_names_in_quotes_are_read() {
+    let encoded = |setting: &str| {
+        let text = format!("Main {{ {setting} }}");
+        text::from_main(&text).expect(setting).encode().expect(setting)
+    };
+    for (named, numeric) in [
+        ("iso.3.6.1.2.1.69.1.3.1.0", ".1.3.6.1.2.1.69.1.3.1.0"),
+        ("mib-2.69.1.5.8.1.7.4", ".1.3.6.1.2.1.69.1.5.8.1.7.4"),
+        ("SNMPv2-SMI::enterprises.4115.1.3", ".1.3.6.1.4.1.4115.1.3"),
+    ] {
+        let object = |name: &str| encoded(&format!("SnmpMibObject {name} Integer 1;"));
+        assert_eq!(object(named), object(numeric), "{named}");
+    }
+    let vpn = |id: &str| {
+        encoded(&format!(
+            "VendorSpecific {{ VendorIdentifier 0xffffff; L2VPNEncoding {{ VPNIdentifier {id}; }} }}"
+        ))
+    };
+    assert_eq!(vpn("\"VLAN100\""), vpn("0x564c414e313030"));
+}
+
 /// A name turns raw bytes into settings: a file that was accepted must not become one with too many
 /// settings.
 #[test]

@@ -88,7 +88,7 @@ fn ipv6_reaches_the_host() {
 fn links_nest_and_their_delays_add_up() {
     let Some((host, program)) = host("links_nest_and_their_delays_add_up") else { return };
     let inner =
-        format!("{} --up 10mbit:delay=20ms -- ping -q -c 1 -W 10 100.126.0.1", program.display());
+        format!("{} --up 10mbit:delay=20ms -- ping -q -c 1 -W 10 198.19.0.1", program.display());
     let (printed, code) = behind(&host, &program, &["--up", "10mbit:delay=15ms"], &inner);
     assert_eq!(code, 0, "{printed}");
     let least = printed.split("rtt min/avg/max/mdev = ").nth(1).and_then(|t| t.split('/').next());
@@ -278,7 +278,89 @@ fn a_foreign_socket_does_not_block_a_link() {
         })
         .expect("a network");
     let (printed, code) = behind(&host, &program, &[], "echo $UNDERLOAD_BASE");
-    assert_eq!((printed.as_str(), code), ("100.126.0.1\n", 0));
+    assert_eq!((printed.as_str(), code), ("198.19.0.1\n", 0));
+}
+
+/// Returns what the program says on stderr while `true` runs behind a link.
+fn notes(host: &Namespace, program: &PathBuf) -> String {
+    let mut command = Command::new(program);
+    command.args(["--", "true"]).stderr(Stdio::piped());
+    let mut process = host.spawn(command).expect("the program");
+    let pipe = process.child().stderr.take().expect("piped");
+    let said = std::io::read_to_string(pipe).expect("text");
+    process.wait_for(Duration::from_mins(1)).expect("waiting").expect("an end");
+    said
+}
+
+#[test]
+fn a_firewall_that_drops_the_commands_packets_is_named() {
+    let test = "a_firewall_that_drops_the_commands_packets_is_named";
+    let Some((host, program)) = host(test) else { return };
+    let _beyond = router(&host);
+    let rules = |script: &str| {
+        let mut nft = Command::new("nft");
+        nft.args(["-f", "-"]);
+        host.run(nft, &format!("flush ruleset\n{script}")).expect("nft")
+    };
+    assert_eq!(notes(&host, &program), "");
+    // As Tailscale on every machine.
+    rules(
+        "table ip ts { chain i { type filter hook input priority 0; ip saddr 100.64.0.0/10 drop; }; }",
+    );
+    assert_eq!(notes(&host, &program), "");
+    let (out, back) = ("the command sends to", "to the command");
+    let beyond = "hosts beyond this machine";
+    for (family, hook, rule, what) in [
+        // As Docker, and as ufw.
+        ("ip", "forward", "policy drop;", &*format!("{out} {beyond}")),
+        ("ip", "input", "policy drop;", &*format!("{out} this machine")),
+        ("ip6", "forward", "policy drop;", &*format!("{out} {beyond}")),
+        ("ip6", "input", "policy drop;", &*format!("{out} this machine")),
+        ("inet", "forward", "policy drop;", &*format!("{out} {beyond}")),
+        // Only the way back.
+        ("ip", "output", r#"oifname "ul*" drop;"#, &*format!("this machine sends {back}")),
+        ("ip", "forward", r#"oifname "ul*" drop;"#, &*format!("{beyond} send {back}")),
+        ("ip6", "forward", r#"iifname "left" drop;"#, &*format!("{beyond} send {back}")),
+    ] {
+        rules(&format!(
+            "table {family} t {{ chain C {{ type filter hook {hook} priority 0; {rule} }}; }}"
+        ));
+        let said = notes(&host, &program);
+        let policy = if rule.starts_with("policy") { "policy drop of " } else { "" };
+        let expected = format!("drops what {what}: {policy}chain C of table {family} t; ");
+        assert!(said.contains(&expected) && said.lines().count() == 1, "{expected}: {said}");
+        let command = said.split_once("to let it pass: ").expect(&said).1.trim();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]);
+        host.run(shell, "").expect(command);
+        assert_eq!(notes(&host, &program), "", "{command}");
+    }
+}
+
+/// A neighbour of `host` that is its default router, and answers every packet that ends there.
+fn router(host: &Namespace) -> Namespace {
+    let router = neighbour(host, "left", 1);
+    router.configure("addr add fd99::2/64 dev host nodad\n").expect("an address");
+    host.configure(
+        "addr add fd99::1/64 dev left nodad\nroute add default via 10.99.1.2\n\
+         route add default via fd99::2\n",
+    )
+    .expect("routes");
+    let switches = [
+        ("ipv4/ip_forward", "1"),
+        ("ipv6/conf/all/forwarding", "1"),
+        ("ipv4/icmp_ratelimit", "0"),
+        ("ipv6/icmp/ratelimit", "0"),
+    ];
+    router
+        .enter(|| {
+            for (name, value) in switches {
+                std::fs::write(format!("/proc/sys/net/{name}"), value).expect(name);
+            }
+        })
+        .expect("a thread");
+    router.configure("route add default via fd99::1\n").expect("a route");
+    router
 }
 
 /// A neighbour of `host` with the address 10.99.NET.2, where the host has 10.99.NET.1.
@@ -323,7 +405,7 @@ fn a_host_forwards_packets_only_while_the_command_runs() {
         let (mut process, _pipe) = lasting(&host, &program, script);
         assert_eq!(traces(&host).1, "1", "the premise: it forwards");
         assert_eq!(reaches(&left, "10.99.2.2"), was_router, "between neighbours");
-        assert_eq!(reaches(&right, "100.126.0.2"), was_router, "to the command");
+        assert_eq!(reaches(&right, "198.19.0.2"), was_router, "to the command");
         drop(process.child().stdin.take());
         process.wait().expect("an end");
         assert_eq!(traces(&host), (String::new(), switch.to_owned()));

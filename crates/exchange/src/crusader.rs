@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use snap::read::FrameDecoder;
-use underload_record::schema::{Direction, Phase, PhaseWindow, Sample, SeriesKind, SeriesPoint};
+use underload_record::schema::{Direction, Phase, PhaseWindow, Sample, SeriesKind};
 
 use super::imported::{ImportError, Imported, decompress, load_flow, probe_flow, window};
-use super::numbers::{nanos, rate};
+use super::numbers::{nanos, rate, rates};
 use super::rows::Rows;
 
 const MAGIC: [u8; 8] = 0x5372_ab82_ae7c_59cb_u64.to_le_bytes();
@@ -95,7 +95,7 @@ pub(super) fn is_crusader(bytes: &[u8]) -> bool {
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Imported>, ImportError> {
     let content = |what| ImportError::content("crusader", what);
     let header = bytes.get(MAGIC.len()..HEADER_LEN).ok_or_else(|| content("it is cut short"))?;
-    let version = u64::from_le_bytes(header.try_into().map_err(|_| ImportError::Unknown)?);
+    let version = u64::from_le_bytes(header.try_into().map_err(|_| content("it is cut short"))?);
     if version != 1 && version != 2 {
         let accepted = "1 and 2; newer versions of crusader convert with \"crusader export\"";
         return Err(ImportError::Version { tool: "crusader", found: version, accepted });
@@ -279,29 +279,6 @@ fn add_group(group: &Group, steady: PhaseWindow, part: &mut Imported) {
     let mut series = SeriesKind::Throughput.series(0, direction);
     series.points = rates(&moves);
     part.series.push(series);
-}
-
-const STEP_NS: u64 = 100_000_000;
-
-/// Converts bytes per time to bit/s per tenth of a second; tenths without bytes between two others
-/// are 0.
-fn rates(steps: &[(u64, u64)]) -> Vec<SeriesPoint> {
-    let Some((first, last)) = steps.first().zip(steps.last()) else { return Vec::new() };
-    let start_ns = first.0;
-    // A file may claim years; a test takes minutes.
-    let bins = ((last.0 - start_ns) / STEP_NS + 1).min(100_000) as usize;
-    let mut bytes = vec![0u64; bins];
-    for (time_ns, moved) in steps {
-        if let Some(bin) = bytes.get_mut(((time_ns - start_ns) / STEP_NS) as usize) {
-            *bin = bin.saturating_add(*moved);
-        }
-    }
-    let rate = |bytes: u64| bytes as f64 * 8e9 / STEP_NS as f64;
-    let point = |(bin, bytes): (usize, &u64)| SeriesPoint {
-        time_ns: start_ns + (bin as u64 + 1) * STEP_NS,
-        value: rate(*bytes),
-    };
-    bytes.iter().enumerate().map(point).collect()
 }
 
 #[cfg(test)]

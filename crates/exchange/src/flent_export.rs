@@ -238,7 +238,8 @@ impl<'a> Export<'a> {
         let word = if load.direction == Direction::Up { "upload" } else { "download" };
         let name = format!("TCP {word}::{}", load.name);
         let points = &load.series.points;
-        // A point is the mean since the point before, so each grid point takes the next one.
+        // A point of the series is the mean rate since the previous point, so a time of the grid gets
+        // the value of the first point at or after it.
         let value = |x: &f64| {
             let time_ns = (x * 1e9) as u64;
             let next = points.partition_point(|point| point.time_ns < time_ns);

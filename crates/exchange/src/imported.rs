@@ -4,8 +4,9 @@ use std::io::Read;
 
 use serde::de::DeserializeOwned;
 use underload_record::schema::{
-    Direction, FlowDirection, FlowRecord, HostFacts, Phase, PhaseWindow, RunRecord, Sample,
-    ScenarioRecord, Series, TrialRecord, VariantRecord, World,
+    BottleneckSummary, Direction, FlowDirection, FlowRecord, HostFacts, InsideLatency, Metric,
+    Phase, PhaseWindow, RunRecord, Sample, ScenarioRecord, Series, TrialRecord, VariantRecord,
+    World,
 };
 use underload_record::text::one_line;
 use underload_record::{LatencyPools, conclude, trial_latencies};
@@ -15,11 +16,15 @@ use underload_store::RunData;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    #[error(
-        "neither a run directory nor a file of flent (.flent.gz), irtt or iperf3 (JSON), or \
-         crusader (.crr)"
-    )]
-    Unknown,
+    /// `0` says what the file looks like.
+    #[error("it looks like {0}; {READ}")]
+    Unknown(&'static str),
+    /// The text is JSON up to a place.
+    #[error("it looks like {looks}, but at line {line}, column {column} {what}; {READ}")]
+    Damaged { looks: &'static str, line: usize, column: usize, what: String },
+    /// The tool stored why its test failed.
+    #[error("{tool}: the test failed, and says: {said}")]
+    Failed { tool: &'static str, said: String },
     #[error(
         "several JSON documents in one file; expected one (of iperf3: one test, and -J without \
          --json-stream)"
@@ -52,6 +57,11 @@ impl ImportError {
     }
 }
 
+/// Names the kinds of results that can be read, for messages.
+const READ: &str = "a run directory is read, and a file of flent (.flent.gz), irtt, iperf3, mtr, \
+                    networkQuality or speedtest (JSON), crusader (.crr), or the lines of ping, mtr \
+                    or mm-link";
+
 /// Largest file in bytes, before and after decompression.
 pub const BYTES_MAX: u64 = 256 << 20;
 
@@ -69,7 +79,7 @@ pub(super) fn first_document<T: DeserializeOwned>(
 ) -> Result<T, ImportError> {
     match serde_json::Deserializer::from_slice(text).into_iter().next() {
         Some(document) => document.map_err(|source| ImportError::Json { tool, source }),
-        None => Err(ImportError::Unknown),
+        None => Err(ImportError::Unknown("JSON")),
     }
 }
 
@@ -78,12 +88,24 @@ pub(super) fn window(phase: Phase, start_ns: u64, end_ns: u64) -> PhaseWindow {
 }
 
 pub(super) fn probe_flow(name: &str) -> FlowRecord {
-    FlowRecord {
-        name: name.to_owned(),
-        kind: "probe".to_owned(),
-        direction: FlowDirection::Both,
-        ..FlowRecord::default()
-    }
+    numbers_flow(name, "probe", &[])
+}
+
+/// Makes the record of a flow with the numbers that a file has, given by name, unit and value.
+pub(super) fn numbers_flow(
+    name: &str,
+    kind: &str,
+    numbers: &[(&str, &str, Option<f64>)],
+) -> FlowRecord {
+    let known = numbers.iter().filter(|(.., value)| value.is_some_and(f64::is_finite));
+    let metric = |(name, unit, value): &(&str, &str, Option<f64>)| Metric {
+        name: (*name).to_owned(),
+        unit: (*unit).to_owned(),
+        value: *value,
+    };
+    let metrics = known.map(metric).collect();
+    let (name, kind, direction) = (name.to_owned(), kind.to_owned(), FlowDirection::Both);
+    FlowRecord { name, kind, direction, metrics, ..FlowRecord::default() }
 }
 
 /// Makes the record of a flow that loads one direction; `goodput` in bit/s.
@@ -104,6 +126,11 @@ pub(super) fn load_flow(
     }
 }
 
+/// Returns a probe that was sent at a time, and its round trip; `None` if it was lost.
+pub(super) fn probe(sequence: u64, sent_ns: u64, rtt_ns: Option<u64>) -> Sample {
+    Sample { sequence, scheduled_ns: sent_ns, sent_ns, rtt_ns, ..Sample::default() }
+}
+
 /// A test, or one part of a test, read from a file of another tool.
 #[derive(Debug, Default)]
 pub(super) struct Imported {
@@ -120,14 +147,26 @@ pub(super) struct Imported {
     pub(super) flows: Vec<FlowRecord>,
     pub(super) samples: Vec<Sample>,
     pub(super) series: Vec<Series>,
+    pub(super) inside: Vec<InsideLatency>,
+    pub(super) bottlenecks: Vec<BottleneckSummary>,
 }
 
 impl Imported {
+    /// Makes a test whose probes count as idle.
+    pub(super) fn of_probes(tool: &str, flows: Vec<FlowRecord>, samples: Vec<Sample>) -> Self {
+        let end_ns =
+            samples.iter().map(|sample| sample.sent_ns).max().unwrap_or(0).saturating_add(1);
+        let phases = vec![window(Phase::Idle, 0, end_ns)];
+        let (tool, name) = (tool.to_owned(), tool.to_owned());
+        Self { tool, name, phases, flows, samples, ..Self::default() }
+    }
+
     pub(super) fn into_run(self) -> RunData {
         Self::all_into_run(vec![self])
     }
 
-    /// Converts the parts of one test to a run with one variant per part.
+    /// Converts parts of one test to a run with a variant for each name; parts of one name are its
+    /// repeats.
     pub(super) fn all_into_run(mut parts: Vec<Self>) -> RunData {
         parts.iter_mut().for_each(Self::clean);
         let first_text = |text: fn(&Self) -> &String| parts.first().map(text).cloned();
@@ -155,13 +194,13 @@ impl Imported {
         let mut pools = LatencyPools::default();
         let (mut samples, mut series) = (Vec::new(), Vec::new());
         for (index, part) in parts.into_iter().enumerate() {
-            let (trial, mut own_samples, mut own_series) = part.into_trial(index as u32);
-            let label = title.clone();
-            record.variants.push(VariantRecord {
-                name: trial.variant.clone(),
-                label,
-                ..VariantRecord::default()
-            });
+            let (mut trial, mut own_samples, mut own_series) = part.into_trial(index as u32);
+            let repeats = record.trials.iter().filter(|other| other.variant == trial.variant);
+            trial.repeat = repeats.count() as u32;
+            if trial.repeat == 0 {
+                let (name, label) = (trial.variant.clone(), title.clone());
+                record.variants.push(VariantRecord { name, label, ..VariantRecord::default() });
+            }
             pools.add(&trial, &own_samples);
             record.trials.push(trial);
             samples.append(&mut own_samples);
@@ -181,6 +220,8 @@ impl Imported {
             phases: self.phases,
             flows: self.flows,
             latencies,
+            inside: self.inside,
+            bottlenecks: self.bottlenecks,
             ..TrialRecord::default()
         };
         (trial, self.samples, self.series)
@@ -193,5 +234,8 @@ impl Imported {
         }
         self.flows.iter_mut().for_each(|flow| flow.name = one_line(&flow.name));
         self.series.iter_mut().for_each(|series| series.name = one_line(&series.name));
+        for text in self.bottlenecks.iter_mut().flat_map(|it| [&mut it.queue, &mut it.link]) {
+            *text = one_line(text);
+        }
     }
 }

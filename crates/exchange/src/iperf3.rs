@@ -5,10 +5,12 @@
 //! intervals. Retransmissions likewise are those of the sender's summary, which excludes omitted
 //! seconds and is all that a client's file has of a download.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use underload_record::schema::{Direction, FlowRecord, Phase, Series, SeriesKind, SeriesPoint};
+use underload_record::text::one_line;
 
 use super::imported::{ImportError, Imported, first_document, load_flow, window};
 use super::numbers::{lenient, nanos, rate};
@@ -20,6 +22,8 @@ struct File {
     intervals: Rows<Interval>,
     #[serde(default)]
     end: End,
+    /// Why the test failed.
+    error: Option<String>,
 }
 
 /// Empty if the test was cut short.
@@ -95,6 +99,9 @@ struct TestStart {
     protocol: String,
     #[serde(deserialize_with = "lenient")]
     omit: Option<f64>,
+    /// 1 if the server sends.
+    #[serde(deserialize_with = "lenient")]
+    reverse: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -109,10 +116,11 @@ struct Stream {
     /// Length of the interval, s.
     #[serde(default, deserialize_with = "lenient")]
     seconds: Option<f64>,
+    /// Not a number if the file has none.
+    #[serde(deserialize_with = "or_nan")]
     bits_per_second: f64,
-    /// Absent before 3.8, which had only one-way tests.
-    #[serde(default = "sends")]
-    sender: bool,
+    /// Absent before 3.7, which had only one-way tests.
+    sender: Option<bool>,
     #[serde(default)]
     omitted: bool,
     /// The kernel's round-trip time, µs.
@@ -121,17 +129,51 @@ struct Stream {
     snd_cwnd: Option<f64>,
 }
 
-fn sends() -> bool {
-    true
+fn or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    lenient(deserializer).map(|value| value.unwrap_or(f64::NAN))
+}
+
+impl Start {
+    fn is_server(&self) -> bool {
+        self.accepted_connection.is_some()
+    }
+
+    /// Whether the end that wrote the file sends a stream.
+    fn sends(&self, stream: &Stream) -> bool {
+        let is_reverse = self.test.reverse.is_some_and(|it| it > 0.0);
+        stream.sender.unwrap_or(self.is_server() == is_reverse)
+    }
+
+    fn direction(&self, stream: &Stream) -> Direction {
+        if self.sends(stream) == self.is_server() { Direction::Down } else { Direction::Up }
+    }
+}
+
+/// Gives the second `sum_received` of a file the name that it has from 3.11 on: before, both
+/// directions of `--bidir` had one name.
+fn with_one_sum(text: &[u8]) -> Cow<'_, [u8]> {
+    const NAME: &[u8] = b"\"sum_received\"";
+    let mut places = (0..text.len()).filter(|at| text[*at..].starts_with(NAME));
+    match places.nth(1) {
+        None => Cow::Borrowed(text),
+        Some(at) => {
+            let end = at + NAME.len();
+            let name = b"\"sum_received_bidir_reverse\"".as_slice();
+            Cow::Owned([&text[..at], name, &text[end..]].concat())
+        }
+    }
 }
 
 pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
-    let file: File = first_document(text, "iperf3")?;
+    let file: File = first_document(&with_one_sum(text), "iperf3")?;
     let content = |what| ImportError::content("iperf3", what);
     let omit = file.start.test.omit.unwrap_or(0.0);
     let mut sockets: BTreeMap<i64, Vec<Stream>> = BTreeMap::new();
     for stream in file.intervals.iter().flat_map(|interval| &interval.streams) {
         let mut stream = stream.clone();
+        if stream.bits_per_second.is_nan() {
+            continue;
+        }
         if !stream.omitted {
             // Time restarts after the omitted seconds.
             stream.end += omit;
@@ -142,7 +184,10 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         sockets.entry(stream.socket).or_default().push(stream);
     }
     let ends = sockets.values().flatten().filter_map(|stream| nanos(stream.end));
-    let end_ns = ends.max().ok_or_else(|| content("no interval has a stream"))?;
+    let end_ns = ends.max().ok_or_else(|| match &file.error {
+        Some(said) => ImportError::Failed { tool: "iperf3", said: one_line(said) },
+        None => content("no interval has a stream"),
+    })?;
     let omit_ns = nanos(omit).ok_or_else(|| content("the omitted time is out of range"))?;
     let mut phases = vec![window(Phase::Load, omit_ns.min(end_ns), end_ns.saturating_add(1))];
     if omit_ns > 0 {
@@ -156,25 +201,20 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         phases,
         ..Imported::default()
     };
-    let is_server = file.start.accepted_connection.is_some();
     let kind = if file.start.test.protocol == "UDP" { "udp" } else { "tcp" };
     for (place, (socket, streams)) in sockets.iter().enumerate() {
         let goodput = received(&file, *socket, &sockets).or_else(|| mean(streams));
         let flow = FlowRecord {
-            retransmits: retransmitted(&file.end, *socket, streams),
-            ..load_flow(format!("{kind}-{place}"), kind, direction(&streams[0], is_server), goodput)
+            retransmits: retransmitted(&file, *socket, streams),
+            ..load_flow(format!("{kind}-{place}"), kind, file.start.direction(&streams[0]), goodput)
         };
         add_series(&flow.name, streams, &mut imported);
         imported.flows.push(flow);
     }
     for direction in [Direction::Up, Direction::Down] {
-        imported.series.extend(throughput(direction, &sockets, is_server));
+        imported.series.extend(throughput(direction, &sockets, &file.start));
     }
     Ok(imported)
-}
-
-fn direction(stream: &Stream, is_server: bool) -> Direction {
-    if stream.sender == is_server { Direction::Down } else { Direction::Up }
 }
 
 /// Returns the receiver's count of a stream, bit/s; `None` if the file lacks it.
@@ -187,9 +227,9 @@ fn received(file: &File, socket: i64, sockets: &BTreeMap<i64, Vec<Stream>>) -> O
     let own = file.end.streams.iter().filter_map(|stream| stream.udp).find(is_of_socket)?;
     // For UDP a file has one receiver's count for all streams of a direction: each stream gets a
     // share of it in proportion to the bits that it moved.
-    let sends = |streams: &[Stream]| streams.first().map(|stream| stream.sender);
+    let sends = |streams: &[Stream]| streams.first().map(|stream| file.start.sends(stream));
     let streams = sockets.get(&socket)?;
-    let first = file.intervals.first()?.streams.first()?.sender;
+    let first = file.start.sends(file.intervals.first()?.streams.first()?);
     let is_first = sends(streams) == Some(first);
     let sum = if is_first { file.end.sum_received } else { file.end.sum_received_bidir_reverse };
     let Some(bit_per_s) = sum.and_then(Total::rate) else {
@@ -202,13 +242,13 @@ fn received(file: &File, socket: i64, sockets: &BTreeMap<i64, Vec<Stream>>) -> O
 
 /// Returns the retransmitted segments of a stream: from its sender's summary, else the sum over the
 /// counted intervals. `None` if only the other end knows the number.
-fn retransmitted(end: &End, socket: i64, streams: &[Stream]) -> Option<u64> {
-    let mut senders = end.streams.iter().filter_map(|stream| stream.sender);
+fn retransmitted(file: &File, socket: i64, streams: &[Stream]) -> Option<u64> {
+    let mut senders = file.end.streams.iter().filter_map(|stream| stream.sender);
     let summary = senders.find(|total| total.socket == Some(socket));
     if let Some(retransmits) = summary.and_then(|total| total.retransmits) {
         return rate(retransmits);
     }
-    let own = counted(streams).map(|(_, stream)| stream).filter(|stream| stream.sender);
+    let own = counted(streams).map(|(_, stream)| stream).filter(|it| file.start.sends(it));
     own.filter_map(|stream| stream.retransmits).reduce(u64::saturating_add)
 }
 
@@ -250,11 +290,11 @@ fn add_series(name: &str, streams: &[Stream], imported: &mut Imported) {
 fn throughput(
     wanted: Direction,
     sockets: &BTreeMap<i64, Vec<Stream>>,
-    is_server: bool,
+    start: &Start,
 ) -> Option<Series> {
     let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
     for streams in sockets.values() {
-        for stream in streams.iter().filter(|stream| direction(stream, is_server) == wanted) {
+        for stream in streams.iter().filter(|stream| start.direction(stream) == wanted) {
             // The streams of one interval end within microseconds of each other.
             let end_ms = (stream.end * 100.0).round() as u64 * 10;
             *sums.entry(end_ms).or_default() += stream.bits_per_second;
@@ -268,6 +308,8 @@ fn throughput(
 
 #[cfg(test)]
 mod tests {
+    use underload_record::schema::FlowDirection;
+
     use super::*;
 
     const FILE: &str = r#"{"start":{"version":"iperf 3.12","timestamp":{"timesecs":1795233600},
@@ -299,6 +341,35 @@ mod tests {
         let server = FILE.replace("\"version\"", "\"accepted_connection\":{},\"version\"");
         let run = read(server.as_bytes()).unwrap().into_run();
         assert_eq!(run.record.trials[0].flows[0].goodput_down_bit_per_s, Some(8_000_000));
+    }
+
+    // iperf 3.0 to 3.6, shortened: streams do not say who sends.
+    #[test]
+    fn old_files_say_the_direction_of_the_test_once() {
+        let file = |start: &str| {
+            format!(
+                r#"{{"start":{{{start}}},"intervals":[{{"streams":[{{"socket":4,"end":1,
+                "bits_per_second":92e6}}]}}],"end":{{}}}}"#
+            )
+        };
+        let direction = |start: &str| {
+            let run = read(file(start).as_bytes()).unwrap().into_run();
+            run.record.trials[0].flows[0].direction
+        };
+        let (up, down) = (FlowDirection::Up, FlowDirection::Down);
+        for reverse in [0, 1] {
+            let client = format!(r#""test_start":{{"protocol":"TCP","reverse":{reverse}}}"#);
+            let server = format!(r#"{client},"accepted_connection":{{}}"#);
+            let expected = if reverse == 1 { down } else { up };
+            assert_eq!([direction(&client), direction(&server)], [expected; 2], "{reverse}");
+        }
+    }
+
+    #[test]
+    fn a_failed_test_says_why() {
+        let failed = r#"{"start":{},"intervals":[],"end":{},"error":"Connection\nrefused"}"#;
+        let error = read(failed.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("iperf3: the test failed, and says: Connection"), "{error}");
     }
 
     // A server's file of an upload (iperf 3.12, tbf 20mbit), shortened: its last interval is the
@@ -372,6 +443,9 @@ mod tests {
             "sum_received_bidir_reverse":{"bytes":1,"bits_per_second":3e6}"#;
         let both = (Some(5_000_000), Some(3_000_000));
         assert_eq!(with(&format!("{{{streams},{sums}}}")), both);
+        // 3.7 to 3.10 name both sums alike.
+        let alike = sums.replace("_bidir_reverse", "");
+        assert_eq!(with(&format!("{{{streams},{alike}}}")), both);
         assert_eq!(with(&format!("{{{streams}}}")), (Some(6_000_000), Some(4_000_000)));
     }
 

@@ -8,9 +8,9 @@ use std::fmt;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use underload_record::schema::{FlowRecord, Marking, Phase, Sample};
+use underload_record::schema::{FlowRecord, Marking, Sample};
 
-use super::imported::{ImportError, Imported, first_document, probe_flow, window};
+use super::imported::{ImportError, Imported, first_document, probe_flow};
 use super::numbers::nanos;
 use super::rows::Rows;
 
@@ -136,19 +136,14 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     };
     let marking_sent = Marking::from_byte(file.config.params.dscp.clamp(0, 255) as u8);
     let samples = samples(&file.round_trips, start, marking_sent);
-    let end_ns = samples.last().map_or(0, |sample| sample.sent_ns).saturating_add(1);
     let probe = FlowRecord {
         class: Marking { dscp: marking_sent.dscp, ..Marking::default() }.class(),
         ..probe_flow("irtt")
     };
     Ok(Imported {
         tool: format!("irtt {}", file.version.irtt),
-        name: "irtt".to_owned(),
         started: file.stats.start_time.0,
-        phases: vec![window(Phase::Idle, 0, end_ns)],
-        flows: vec![probe],
-        samples,
-        ..Imported::default()
+        ..Imported::of_probes("irtt", vec![probe], samples)
     })
 }
 

@@ -5,6 +5,8 @@
 //! | `.flent.gz` (flent, file versions 1 to 4) | yes | yes, [`flent_file`] |
 //! | JSON of `irtt client -o`, also gzipped | yes | |
 //! | JSON of `iperf3 -J` | yes | |
+//! | JSON of `networkQuality -c` and of Ookla's `speedtest` | yes | |
+//! | lines of `ping`, of `mtr` (also its JSON), and of Mahimahi's `mm-link` | yes | |
 //! | `.crr` (crusader, versions 1 and 2) | yes | |
 //!
 //! What a file does not record stays unknown: an imported trial has no timeliness, so nothing shows
@@ -21,8 +23,16 @@ mod flent_export;
 mod imported;
 mod iperf3;
 mod irtt;
+mod mahimahi;
+mod mtr;
+mod network_quality;
 mod numbers;
+mod ping;
 mod rows;
+mod sniff;
+mod speedtest;
+
+use std::borrow::Cow;
 
 use flate2::read::MultiGzDecoder;
 use imported::{Imported, decompress};
@@ -42,23 +52,57 @@ pub fn import(bytes: &[u8]) -> Result<RunData, ImportError> {
     }
     rows::counted(|| {
         if bytes.starts_with(&GZIP_MAGIC) {
-            return import_json(&decompress(MultiGzDecoder::new(bytes))?);
+            return import_text(&decompress(MultiGzDecoder::new(bytes))?);
         }
         if crusader::is_crusader(bytes) {
             return crusader::read(bytes).map(Imported::all_into_run);
         }
-        import_json(bytes)
+        import_text(bytes)
     })
 }
 
-fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
-    // irtt writes lines for people before its JSON if both go to one file.
-    let Some(start) = bytes.iter().position(|byte| *byte == b'{') else {
-        return Err(ImportError::Unknown);
+/// Reads text in UTF-8, or in UTF-16 as PowerShell redirects output.
+fn import_text(bytes: &[u8]) -> Result<RunData, ImportError> {
+    let word: fn([u8; 2]) -> u16 = match bytes {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        _ => return import_json(bytes),
     };
-    let text = &bytes[start..];
-    let mut documents = serde_json::Deserializer::from_slice(text).into_iter::<Marks>();
-    let Some(Ok(marks)) = documents.next() else { return Err(ImportError::Unknown) };
+    let (pairs, _) = bytes[2..].as_chunks::<2>();
+    let words = pairs.iter().map(|pair| word(*pair));
+    let text: String =
+        char::decode_utf16(words).map(|it| it.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    import_json(text.as_bytes())
+}
+
+fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
+    // irtt writes lines for people before its JSON if both go to one file; comments may have braces.
+    let start = bytes.iter().position(|byte| *byte == b'{');
+    let Some(start) = start.filter(|_| !bytes.starts_with(b"#")) else {
+        let text = String::from_utf8_lossy(bytes);
+        let read = match text.as_ref() {
+            text if ping::is_ping(text) => ping::read,
+            text if mtr::is_report(text) => mtr::read_report,
+            text if mtr::is_raw(text) => mtr::read_raw,
+            text if mahimahi::is_log(text) => mahimahi::read,
+            _ => return Err(ImportError::Unknown(sniff::looks_like(bytes))),
+        };
+        return Ok(read(&text)?.into_run());
+    };
+    let mut text = Cow::Borrowed(&bytes[start..]);
+    if matches!(documents(&text).next(), Some(Err(_))) {
+        text = Cow::Owned(sniff::with_absent_numbers(&text));
+    }
+    let text = text.as_ref();
+    let mut documents = documents(text);
+    let marks = match documents.next() {
+        Some(Ok(marks)) => marks,
+        Some(Err(error)) => return Err(sniff::damage(bytes, start, &error)),
+        None => return Err(ImportError::Unknown(sniff::looks_like(bytes))),
+    };
+    if marks.r#type.is_some() {
+        return speedtest::read(text).map(Imported::all_into_run);
+    }
     // Text may follow, such as lines that a server printed into the file.
     let rest = text.get(documents.byte_offset()..).unwrap_or_default();
     if rest.trim_ascii_start().starts_with(b"{") {
@@ -68,9 +112,19 @@ fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
         Marks { round_trips: Some(_), .. } => irtt::read(text)?,
         Marks { intervals: Some(_), .. } => iperf3::read(text)?,
         Marks { raw_values: Some(_), .. } | Marks { results: Some(_), .. } => flent::read(text)?,
-        _ => return Err(ImportError::Unknown),
+        Marks { report: Some(_), .. } => mtr::read_json(text)?,
+        Marks { dl_throughput: Some(_), .. } | Marks { ul_throughput: Some(_), .. } => {
+            return network_quality::read(text).map(Imported::all_into_run);
+        }
+        _ => return Err(ImportError::Unknown(sniff::looks_like(bytes))),
     };
     Ok(imported.into_run())
+}
+
+fn documents(
+    text: &[u8],
+) -> serde_json::StreamDeserializer<'_, serde_json::de::SliceRead<'_>, Marks> {
+    serde_json::Deserializer::from_slice(text).into_iter()
 }
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -82,6 +136,10 @@ struct Marks {
     intervals: Option<serde::de::IgnoredAny>,
     raw_values: Option<serde::de::IgnoredAny>,
     results: Option<serde::de::IgnoredAny>,
+    report: Option<serde::de::IgnoredAny>,
+    dl_throughput: Option<serde::de::IgnoredAny>,
+    ul_throughput: Option<serde::de::IgnoredAny>,
+    r#type: Option<serde::de::IgnoredAny>,
 }
 
 #[cfg(test)]
@@ -98,6 +156,51 @@ mod tests {
         }
         let error = import(&[0x1f, 0x8b, 8, 0]).unwrap_err();
         assert!(matches!(error, ImportError::Compression(_)));
+    }
+
+    /// The message names what the file looks like, the place where it is damaged, and the kinds that
+    /// can be read.
+    #[test]
+    fn a_file_that_cannot_be_read_is_described() {
+        let said = |bytes: &[u8]| import(bytes).unwrap_err().to_string();
+        for (bytes, looks) in [
+            (b"".as_slice(), "an empty file"),
+            (b"<html>", "a page (HTML) or XML"),
+            (b"PAR1", "a Parquet file"),
+            (&[0xd4, 0xc3, 0xb2, 0xa1, 0], "a packet capture, which `underload replay` reads"),
+            (b"rate 5", "text without JSON"),
+            (&[0xff; 9], "binary data"),
+            (br#"{"a":1}"#, "JSON of another tool"),
+        ] {
+            let said = said(bytes);
+            assert!(said.starts_with(&format!("it looks like {looks}; ")), "{said}");
+        }
+        let cut = br#"{"start":{"version":"iperf 3.12"},
+            "intervals":[{"streams":["#;
+        let said_of_cut = said(cut);
+        assert!(said_of_cut.contains("JSON of iperf3, but at line 2, column "), "{said_of_cut}");
+        assert!(said_of_cut.contains("it ends too early"), "{said_of_cut}");
+        let exponent = br#"{"intervals":[{"streams":[{"bits_per_second": 5.924e 06}]}]}"#;
+        assert!(said(exponent).contains("line 1, column 53 "), "{}", said(exponent));
+    }
+
+    #[test]
+    fn numbers_that_are_none_and_utf_16_are_read() {
+        let text = r#"{"start":{},"intervals":[{"streams":[
+            {"socket":5,"end":1.0,"bits_per_second":8e6},
+            {"socket":6,"end":1.0,"bits_per_second":-nan}]}],"end":{"x":"-nan"}}"#;
+        let run = import(text.as_bytes()).unwrap();
+        assert_eq!(run.record.trials[0].flows.len(), 1);
+        let words = |swap: bool| {
+            let bytes = |word: u16| if swap { word.to_be_bytes() } else { word.to_le_bytes() };
+            "\u{feff}"
+                .encode_utf16()
+                .chain(text.encode_utf16())
+                .flat_map(bytes)
+                .collect::<Vec<u8>>()
+        };
+        assert_eq!(import(&words(false)).unwrap(), run);
+        assert_eq!(import(&words(true)).unwrap(), run);
     }
 
     fn gzipped(text: &[u8]) -> Vec<u8> {

@@ -4,6 +4,10 @@ use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use underload_record::schema::SeriesPoint;
+
+use super::imported::ImportError;
 
 /// The longest accepted time, s: thirty years.
 const SECONDS_MAX: f64 = 1e9;
@@ -79,7 +83,47 @@ impl<'de> Visitor<'de> for Lenient {
     }
 }
 
+/// Largest file that is read as a tree of values, which takes up to 16 times as much memory.
+const TREE_BYTES_MAX: usize = 8 << 20;
+
+/// Returns the JSON documents of a small file, at least one.
+pub(super) fn trees(text: &[u8], tool: &'static str) -> Result<Vec<Value>, ImportError> {
+    if text.len() > TREE_BYTES_MAX {
+        return Err(ImportError::content(tool, "more than 8 MiB are not read"));
+    }
+    let documents = serde_json::Deserializer::from_slice(text).into_iter();
+    documents.collect::<Result<_, _>>().map_err(|source| ImportError::Json { tool, source })
+}
+
+/// Returns the number at a path of keys, such as `/ping/latency`.
+pub(super) fn number(tree: &Value, path: &str) -> Option<f64> {
+    tree.pointer(path)?.as_f64()
+}
+
 /// Converts the position of a flow to its index in samples; `None` if it is too large.
 pub(super) fn flow_index(position: usize) -> Option<u16> {
     u16::try_from(position).ok()
+}
+
+const STEP_NS: u64 = 100_000_000;
+
+/// Converts bytes per time to bit/s per tenth of a second; tenths without bytes between two others
+/// are 0.
+pub(super) fn rates(steps: &[(u64, u64)]) -> Vec<SeriesPoint> {
+    let Some((first, last)) = steps.first().zip(steps.last()) else { return Vec::new() };
+    let start_ns = first.0;
+    // A file may claim years; a test takes minutes.
+    let bins = ((last.0 - start_ns) / STEP_NS + 1).min(100_000) as usize;
+    let mut bytes = vec![0u64; bins];
+    for (time_ns, moved) in steps {
+        if let Some(bin) = bytes.get_mut(((time_ns - start_ns) / STEP_NS) as usize) {
+            *bin = bin.saturating_add(*moved);
+        }
+    }
+    let rate = |bytes: u64| bytes as f64 * 8e9 / STEP_NS as f64;
+    let point = |(bin, bytes): (usize, &u64)| SeriesPoint {
+        time_ns: start_ns + (bin as u64 + 1) * STEP_NS,
+        value: rate(*bytes),
+    };
+    bytes.iter().enumerate().map(point).collect()
 }

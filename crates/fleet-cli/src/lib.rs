@@ -93,8 +93,8 @@ enum Action {
     Completions(Completions),
     /// Prints the program's page for `man`, or writes one for each command.
     #[command(after_help = "Examples:
-  underload fleet man | man -l -
-  underload fleet man ~/.local/share/man/man1")]
+  underload fleet man plan show | man -l -
+  underload fleet man --out ~/.local/share/man/man1")]
     Man(Manual),
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "COHORT")]
     against: Option<String>,
     /// Also compares within groups of lines with an equal value of one of these: model, firmware,
-    /// tier, segment, region, configured, measured, hour.
+    /// tier, segment, region, configured, measured, hour, month.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     by: Vec<String>,
     /// Only lines with this value, such as model=XB7; may be given several times.

@@ -91,7 +91,7 @@ fn a_study_is_written_as_sentences_page_and_json() {
     let text = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.status.success(), "{told:?}");
     assert!(text.contains("treated has 7.") && text.contains("times less latency under upload"));
-    assert!(text.contains("over 30 and 30 devices") && text.contains("within like region"));
+    assert!(text.contains("over 30 and 30 devices") && text.contains("within the same region"));
     let reasons = text.split_once("why runs did not measure\n").expect("reasons").1;
     let reasons: Vec<&str> = reasons.lines().map(str::trim).collect();
     assert_eq!(reasons.first(), Some(&"2  failed: no answer"));

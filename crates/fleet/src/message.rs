@@ -43,7 +43,6 @@ pub struct Enrol {
     #[serde(default)]
     pub attributes: Attributes,
     /// Address of a server; `None` from a device.
-    #[serde(default)]
     pub server: Option<ServerAddress>,
 }
 
@@ -113,7 +112,6 @@ pub struct Next {
     #[serde(default)]
     pub dropped: u64,
     /// Attributes of the line that have changed.
-    #[serde(default)]
     pub attributes: Option<Attributes>,
 }
 
@@ -126,13 +124,10 @@ pub struct NextAnswer {
     /// Earliest time of the next request.
     pub next_poll_ms: u64,
     /// The run to make now, if one is due and admitted.
-    #[serde(default)]
     pub run: Option<Assignment>,
     /// Why a due run may not begin.
-    #[serde(default)]
     pub refusal: Option<Refusal>,
     /// Measurements to take while no orchestrator answers.
-    #[serde(default)]
     pub alone: Option<Alone>,
 }
 

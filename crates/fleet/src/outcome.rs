@@ -70,10 +70,8 @@ pub struct StepResult {
     /// Load of the step.
     pub kind: Kind,
     /// Payload received in the loaded direction, bit/s; `None` without load.
-    #[serde(default)]
     pub goodput_bit_per_s: Option<u64>,
     /// Goodput in percent of the tier; `None` if the tier is unknown.
-    #[serde(default)]
     pub tier_percent: Option<f64>,
     /// Grade of the step as [`underload_record::judgement`] decides it on the device, from the first
     /// class and the idle median of the same run; `None` without load, without such a median, and for

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Order, Subject};
+use super::{HOSTS, Order, Subject};
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{
     Admit, Backlog, BoxedQdisc, Count, Dequeue, DropReason, MarkReason, Observer, Stats,
@@ -110,6 +110,7 @@ impl Supervised {
         self.next_id += 1;
         let mut meta = Meta::new(len, flow);
         meta.ecn = ecn;
+        meta.dst = flow % HOSTS;
         meta.dscp = [0, 45, 46, 34, 8].map(Dscp::new)[flow as usize % 5].expect("a codepoint");
         self.books.phase = Phase::Enqueue;
         self.books.dropped_now.clear();

@@ -38,6 +38,8 @@ pub use script::{Script, overload, trickle, varied};
 
 /// The link behind every subject.
 pub const LINK: &str = "10mbit";
+/// The hosts that packets go to, from 0: those of a flow go to one host.
+pub const HOSTS: u32 = 4;
 
 /// A discipline under test.
 pub struct Subject {

@@ -16,6 +16,7 @@ pub fn overload(rng: &mut Rng, start: Time, span: Span, percent: u32) -> Script 
         let len = [1_500, 1_500, 1_500, 1_000, 300, 64][rng.below(6) as usize];
         let flow = rng.below(8);
         let mut meta = Meta::new(len, flow);
+        meta.dst = flow % crate::HOSTS;
         meta.ecn = Ecn::from_bits((flow % 4) as u8);
         meta.dscp = [0, 0, 0, 45, 34].map(Dscp::new)[flow as usize % 5].expect("a codepoint");
         script.push((now, meta));

@@ -44,7 +44,8 @@ pub(crate) fn new_record(request: &Request, plan: &Plan, commit: &str) -> RunRec
 }
 
 fn title(request: &Request, server: &str) -> String {
-    let title = format!("Latency under load to {server}");
+    // The page adds what was measured.
+    let title = format!("The line to {server}");
     let through = request.interface.iter().map(|name| format!("through {name}"));
     let label = Some(request.label.clone()).filter(|label| !label.is_empty());
     let parts: Vec<String> = std::iter::once(title).chain(through).chain(label).collect();

@@ -10,6 +10,7 @@ use underload_probe::load::{Token, check_congestion_control};
 use underload_probe::network::Line;
 use underload_probe::preset::{Knobs, LoadDirections, Preset};
 use underload_record::schema::{Direction, Ecn, Marking};
+use underload_record::text::one_line;
 
 use crate::error::{BadSetting, Problem, Setting};
 use crate::target::Family;
@@ -202,9 +203,7 @@ const LABEL_MAX: usize = 80;
 /// page shows other text.
 pub fn label(text: &str) -> Result<String, String> {
     let text = text.trim();
-    let is_bidi = |it: char| matches!(it, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let is_plain = |it: char| !it.is_control() && !is_bidi(it);
-    if text.is_empty() || text.chars().count() > LABEL_MAX || !text.chars().all(is_plain) {
+    if text.is_empty() || text.chars().count() > LABEL_MAX || one_line(text) != text {
         return Err(format!(
             "expected a line of 1 to {LABEL_MAX} characters, without control characters"
         ));

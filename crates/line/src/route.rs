@@ -6,6 +6,7 @@ use std::time::Duration;
 use underload_measure::LocalRates;
 use underload_probe::RunClock;
 use underload_probe::control::SERVER_PORT;
+use underload_probe::network::with_port;
 use underload_probe::route::{EchoTarget, HopProbes, Route, RouteHop, RouteProber};
 use underload_record::schema::PathHop;
 
@@ -34,7 +35,7 @@ impl ProbedRoute {
         peer: Option<SocketAddr>,
         reflector: SocketAddr,
     ) -> Result<Self, LineError> {
-        let far_end = SocketAddr::new(reflector.ip(), 0);
+        let far_end = with_port(reflector, 0);
         let route = Route::discover(far_end, request.interface.as_deref())?;
         let peer = peer.map(|address| RouteHop {
             hop: PathHop::Peer,
@@ -78,7 +79,7 @@ pub(crate) fn peer_address(host: &str) -> Result<SocketAddr, LineError> {
     let target = resolve(host, SERVER_PORT, Family::Any)
         .map_err(|error| BadSetting { setting: Setting::Peer, source: error.into() })?;
     // Targets have at least one address.
-    Ok(SocketAddr::new(target.addresses[0].ip(), 0))
+    Ok(with_port(target.addresses[0], 0))
 }
 
 /// The record shows a provider's address without its last part, as it does the server's.

@@ -85,8 +85,11 @@ const EXPECTED: &str = "expected the name or address of a machine, such as examp
 /// # Errors
 /// Returns an error if `host` is empty, or its port is not a number from 1 to 65535.
 fn split_port(host: &str, default: u16) -> Result<(String, u16), TargetError> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok((address.to_string(), default));
+    // The zone of a link-local address, as in fe80::1%eth0, is for the resolver.
+    let (address, zone) = host.split_once('%').map_or((host, None), |(it, zone)| (it, Some(zone)));
+    if let Ok(address) = address.parse::<IpAddr>() {
+        let zone = zone.map(|zone| format!("%{zone}")).unwrap_or_default();
+        return Ok((format!("{address}{zone}"), default));
     }
     if host.contains('/') {
         return Err(TargetError::NotAHost { host: host.to_owned() });
@@ -126,6 +129,8 @@ mod tests {
             ("192.0.2.1", "192.0.2.1", 4862),
             ("192.0.2.1:99", "192.0.2.1", 99),
             ("2001:db8::1", "2001:db8::1", 4862),
+            ("fe80::1%lo", "fe80::1%lo", 4862),
+            ("[fe80::1%lo]:99", "fe80::1%lo", 99),
             ("[2001:db8::1]", "2001:db8::1", 4862),
             ("[2001:db8::1]:99", "2001:db8::1", 99),
         ] {
@@ -136,6 +141,11 @@ mod tests {
         }
         let target = resolve("[::1]:7", SERVER_PORT, Family::Any).unwrap();
         assert_eq!(target.name, "[::1]:7");
+        let SocketAddr::V6(local) = resolve("fe80::1%1", 7, Family::Any).unwrap().addresses[0]
+        else {
+            panic!("expected IPv6");
+        };
+        assert_eq!((local.scope_id(), local.port()), (1, 7));
         assert!(resolve("127.0.0.1", SERVER_PORT, Family::V6).is_err());
     }
 }

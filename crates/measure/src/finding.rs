@@ -336,7 +336,8 @@ fn rpm_values(value: &Responsiveness) -> Rpm {
 }
 
 /// Computed from the probes of the first class, which use separate flows, and from the round trips
-/// that the kernel measured on the loaded connections.
+/// that the kernel measured on the loaded connections: the readings that [`Finding::inside`]
+/// summarises by direction.
 fn rpm(measured: &MeasurementResult) -> Option<Responsiveness> {
     let load = measured.phases.iter().find(|window| window.phase == Phase::Load)?;
     let first = |sample: &&Sample| {
@@ -344,13 +345,8 @@ fn rpm(measured: &MeasurementResult) -> Option<Responsiveness> {
     };
     let foreign: Vec<u64> =
         measured.samples.iter().filter(first).filter_map(|sample| sample.rtt_ns).collect();
-    let loaded: Vec<u64> = measured
-        .loads
-        .iter()
-        .flat_map(|flow| &flow.tcp)
-        .filter(|sample| load.contains(sample.time_ns) && sample.info.rtt_us > 0)
-        .map(|sample| u64::from(sample.info.rtt_us) * 1_000)
-        .collect();
+    let loaded: Vec<u64> =
+        measured.loads.iter().flat_map(|flow| flow.round_trips_ns(*load)).collect();
     RoundTrips::of_packets(&foreign, &loaded).responsiveness()
 }
 
@@ -403,13 +399,14 @@ fn commonest(seen: &[Marking]) -> Marking {
 
 #[cfg(test)]
 mod tests {
-    use underload_probe::load::Delivered;
+    use underload_probe::load::{Delivered, TcpInfo, TcpSample};
     use underload_probe::measure::RampEnd;
     use underload_record::history::Followed;
     use underload_record::judgement::{Grade, LoadedStep};
     use underload_record::schema::{
         Distribution, InsideLatency, Judged, PathHop, PathSegment, Timeliness,
     };
+    use underload_record::stats::distribution;
 
     use super::*;
     use crate::followed;
@@ -518,6 +515,28 @@ mod tests {
         let load = few.finding.headline(Phase::Load).unwrap();
         let told = [Quantile::P99, Quantile::P95].map(|it| load.told_ns(it));
         assert_eq!(told, [None, Some(12 * MS as i64)], "499 answers tell no p99");
+    }
+
+    #[test]
+    fn rpm_and_the_round_trips_inside_the_load_follow_from_the_same_readings() {
+        let mut result = measured(|_| Some(12));
+        let mut log = FlowLog::default();
+        for number in 0..501 {
+            log.round_trips.note(number * 10 * MS, 20_000 + number as u32);
+            // The rows of the sender's whole state, ten times as rare.
+            let info = TcpInfo { rtt_us: 90_000, ..TcpInfo::default() };
+            log.tcp.push(TcpSample { time_ns: number * 100 * MS, info });
+        }
+        let load = result.phases[1];
+        let mut readings: Vec<u64> = log.round_trips_ns(load).collect();
+        assert_eq!(readings.len(), 401);
+        let distribution = distribution(&mut readings).unwrap();
+        result.inside = vec![InsideLatency { distribution, ..InsideLatency::default() }];
+        result.loads = vec![log];
+        let finding = found(result).finding;
+        let (inside, beside) = (finding.inside[0].distribution.p90_ns, 12 * MS as i64);
+        let rpm = finding.rpm.unwrap().goresponsiveness_p90;
+        assert_eq!(rpm as i64, (120e9 / (inside + beside) as f64).round() as i64);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use underload_measure::step;
 use underload_probe::control::SessionNews;
-use underload_probe::load::{FlowLog, TcpInfo, TcpSample};
+use underload_probe::load::FlowLog;
 use underload_probe::measure::{MeasurementConfig, MeasurementResult, RampEnd};
 use underload_probe::preset::Step;
 use underload_record::schema::{
@@ -73,10 +73,11 @@ fn late_and_broken(it: &mut MeasurementResult) {
 /// A load down of 40 Mbit/s that adds up to 80 ms and loses no probe.
 fn plain() -> MeasurementResult {
     let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
-    let tcp = |number: u64| TcpSample {
-        time_ns: (1_000 + number * 100) * MS,
-        info: TcpInfo { rtt_us: 60_000 + scattered(number, 9_000) as u32, ..TcpInfo::default() },
-    };
+    let mut load = FlowLog::default();
+    for number in 0..50 {
+        let rtt_us = 60_000 + scattered(number, 9_000) as u32;
+        load.round_trips.note((1_000 + number * 100) * MS, rtt_us);
+    }
     MeasurementResult {
         samples: probes(80_000, u64::MAX),
         phases: vec![
@@ -84,7 +85,7 @@ fn plain() -> MeasurementResult {
             window(Phase::Load, 1_000 * MS, 6_000 * MS),
         ],
         flows: vec![flow(None, None), flow(None, Some(40_000_000))],
-        loads: vec![FlowLog { tcp: (0..50).map(tcp).collect(), ..FlowLog::default() }],
+        loads: vec![load],
         series: Vec::new(),
         timeliness: Timeliness { probe_slots_planned: 1_200, ..Timeliness::default() },
         ramp_end: RampEnd::Fixed,

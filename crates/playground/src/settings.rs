@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use serde::Deserialize;
-use underload_aqm::config::{ConfigError, Spec};
+use underload_aqm::config::{ConfigError, LinkFacts, Spec};
 use underload_aqm::packet::Ecn;
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkSetup, QueueSetup};
+use underload_aqm::registry::{LinkSetup, QueueSetup, deployed};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_sim::congestion::Algorithm;
@@ -69,8 +69,8 @@ impl Settings {
 
     /// Returns the scenario file of the same trial.
     pub fn scenario(&self) -> String {
-        let Self { rate_kbit_per_s, rtt_ms, queue, uploads, congestion_control, ecn, seed, .. } =
-            self;
+        let Self { rate_kbit_per_s, rtt_ms, uploads, congestion_control, ecn, seed, .. } = self;
+        let queue = self.queue();
         let [idle, ramp, load, drain] = PHASES_S;
         let mut text = format!(
             "title = \"From the playground\"\nseed = {seed}\n\n\
@@ -101,7 +101,7 @@ impl Settings {
         let (up, down) = self.halves();
         let line = format!("{}kbit", self.rate_kbit_per_s);
         Ok(SimConfig {
-            up: vec![hop(&self.queue, &line, up)?],
+            up: vec![hop(&self.queue(), &line, up)?],
             down: vec![hop("fifo:limit=1000p", "1gbit", down)?],
             flows: self.flows(Time::ZERO + idle)?,
             phases: Phases { idle, ramp, load, drain },
@@ -110,6 +110,12 @@ impl Settings {
             sample_interval: Some(CURVE_INTERVAL),
             label: TrialLabel { variant: VARIANT.to_owned(), ..TrialLabel::default() },
         })
+    }
+
+    /// Returns the queue as it is set up before the line.
+    fn queue(&self) -> String {
+        let rate = Rate::from_bits_per_second(u64::from(self.rate_kbit_per_s) * 1_000);
+        deployed(&self.queue, &LinkFacts::of_rate(rate))
     }
 
     /// Returns the delay up and down.

@@ -1,13 +1,15 @@
 //! Responsiveness: round trips per minute under load, by three formulas that disagree.
 //!
-//! - **draft-09**: `((60 / mean foreign) + (60 / mean loaded)) / 2`, an arithmetic mean of two
+//! - **draft-09**: `((60 / mean foreign) + (60 / mean loaded)) / 2`, the arithmetic mean of two
 //!   rates. The foreign time is the mean of the trimmed means of TCP handshake, TLS handshake (one
 //!   round trip) and HTTP exchange on new connections; the loaded time is the trimmed mean of HTTP
 //!   exchanges on the loaded connections. A trimmed mean omits the worst 5 %
 //!   (draft-ietf-ippm-responsiveness-09 section 4.3.2).
-//! - **goresponsiveness, P90** and **trimmed mean**: `60 / ((self + foreign) / 2)`, a harmonic
-//!   mean, of 90th percentiles or of means without the worst 5 %; each foreign sample is a third of
-//!   the three exchanges together. The program prints these (rpm/calculations.go, 2024).
+//! - **goresponsiveness, P90** and **trimmed mean**: `60 / ((loaded + foreign) / 2)`. The program
+//!   averages the two round trips and converts their mean to a rate, which is the harmonic mean of
+//!   the two rates. It prints one value from 90th percentiles and one from trimmed means
+//!   (rpm/calculations.go, 2024). A foreign sample is a third of the sum of the three exchanges of
+//!   one new connection.
 //!
 //! With 60 ms on loaded and 20 ms on new connections the draft yields 2000 and the program 1500: a
 //! value needs its formula.

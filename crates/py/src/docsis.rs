@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use underload_docsis::check::{Severity, check};
 use underload_docsis::mic::Secret;
-use underload_docsis::recommend::{Choice, Upstream, table_2};
+use underload_docsis::qos::Direction;
+use underload_docsis::recommend::{Choice, Service, table_2};
 use underload_docsis::{Config, Limits, text};
 
 use crate::errors::{OrRaise, raise};
@@ -104,6 +105,7 @@ pub fn docsis_recommend(
             return refuse(format!("`{other}`; expected buffer, docsis-pie or low-latency"));
         }
     };
-    let upstream = Upstream { sustained_bit_per_s, peak_bit_per_s, burst_bytes };
+    let direction = Direction::Upstream;
+    let upstream = Service { direction, sustained_bit_per_s, peak_bit_per_s, burst_bytes };
     Ok((text::to_toml(&upstream.configuration(choice)), buffer_bytes))
 }

@@ -267,7 +267,7 @@ impl Link {
         let watch = Arc::new(Watch::default());
         let queue = any_queue(py, queue, &link.facts(), own, &watch)?;
         let rng = Rng::new(seed);
-        let path = Mutex::new(link.build(queue.build(&rng), &rng));
+        let path = Mutex::new(link.build_behind(&queue, &rng));
         watch.check(py)?;
         Ok(Self { path, watch, events: Events::default(), clock: Clock::default(), next: 0 })
     }
@@ -347,7 +347,7 @@ pub fn replay(
     };
     let work = || {
         let rng = Rng::new(seed);
-        let built = link.build(queue.build(&rng), &rng);
+        let built = link.build_behind(&queue, &rng);
         let fates = replay_columns(built, &packets, &stop)?;
         Ok(fates.map(|(fates, _)| arrays(&packets, fates)))
     };

@@ -103,8 +103,9 @@ pub struct LikeHours {
     pub earlier: Option<Level>,
     /// The later runs that are compared.
     pub later: Option<Level>,
-    /// The later values divided by the earlier ones, each relative to the median of all runs around
-    /// its hour. `None` with fewer than [`RUNS_MIN`] runs to compare, or too few for a range.
+    /// The ratio of the later values to the earlier ones. Before, each value is divided by the
+    /// median of all runs around its hour of the day. `None` with fewer than [`RUNS_MIN`] runs to
+    /// compare, or too few for a range.
     pub range: Option<EffectRange>,
     /// The hours of all earlier runs, and of all later runs.
     pub earlier_hours: BTreeSet<usize>,
@@ -421,7 +422,7 @@ mod tests {
         assert_eq!(first.comparison.range.and_then(|range| range.middle), Some(0.5));
         let second = second.as_ref().unwrap();
         assert_eq!(second.comparison.verdict, Verdict::Alike, "no other value than before");
-        // After the last run, and with too few runs before.
+        // The first mark is after the last run; the second has too few runs before it.
         let [late] = &trend.around(&[mark(900)])[..] else { panic!() };
         assert!(late.as_ref().is_some_and(|it| it.after.is_none()));
         let [early] = &trend.around(&[mark(2)])[..] else { panic!() };

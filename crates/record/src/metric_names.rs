@@ -9,6 +9,8 @@ use crate::schema::{Phase, Quantile};
 
 /// Ends the name of a percentile of all probes sent, of which a lost one counts as longer than any answer.
 pub(crate) const OF_SENT: &str = "_of_sent";
+/// How steady a delay is: its 99th percentile minus its median (a delay variation of RFC 5481).
+pub(crate) const VARIATION: &str = "variation";
 
 const PHASES: [Phase; 2] = [Phase::Idle, Phase::Load];
 /// Metrics of each direction, with their units.
@@ -47,6 +49,7 @@ pub fn latency_names() -> Vec<(String, &'static str)> {
         for measure in ["rtt", "up", "down"] {
             let of = |it: Quantile| (format!("{phase}.{measure}.{}", it.name()), "ms");
             names.extend(Quantile::ALL.map(of));
+            names.push((format!("{phase}.{measure}.{VARIATION}"), "ms"));
         }
         let of_sent =
             |(it, _): (Quantile, f64)| (format!("{phase}.rtt.{}{OF_SENT}", it.name()), "ms");
@@ -110,6 +113,7 @@ mod tests {
             ("load.inside.down.p99", Some("ms")),
             ("idle.inside.down.p99", None),
             ("load.rtt.mean.within.15-30", Some("%")),
+            ("load.rtt.variation", Some("ms")),
             ("goodput.up", Some("Mbit/s")),
             ("power.down", Some("Mbit/s/s")),
             ("fairness.up", Some("1")),

@@ -131,7 +131,8 @@ pub struct Sanctions {
 }
 
 impl Sanctions {
-    /// Flows counted one by one, at most; others are counted together, so that memory is bounded.
+    /// Maximum number of flows counted one by one. Others are counted together, so that memory is
+    /// bounded.
     pub const MOST: usize = 1_024;
 
     /// Returns each flow by its number, in order; `None` is the sum of those counted together.

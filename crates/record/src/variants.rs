@@ -2,7 +2,9 @@
 
 use crate::fold::{ShareWithin, VariantFold, percent};
 use crate::link::merge_sanction;
-use crate::metric_names::{OF_SENT, closest_metric, latency_names, metric_names, metric_unit};
+use crate::metric_names::{
+    OF_SENT, VARIATION, closest_metric, latency_names, metric_names, metric_unit,
+};
 use crate::schema::{
     Direction, Interval, Judged, LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord,
     Sanction, TrialRecord, VariantBottleneck, VariantInside, VariantLatency, VariantSummary,
@@ -216,6 +218,7 @@ pub fn metric(summary: &VariantSummary, name: &str) -> Option<f64> {
         let application = metrics.find(|metric| metric.flow == flow && metric.name == rest);
         return application
             .map(|metric| metric.value.mean)
+            .or_else(|| variation_of_flow(summary, flow, rest))
             .or_else(|| latency_metric(summary, Some(flow), rest));
     }
     latency_metric(summary, None, name)
@@ -223,6 +226,13 @@ pub fn metric(summary: &VariantSummary, name: &str) -> Option<f64> {
         .or_else(|| inside_metric(summary, name))
         .or_else(|| rate_metric(summary, name))
         .or_else(|| queue_metric(summary, name))
+}
+
+/// Returns `FLOW/NAME_variation`: `NAME_p99` minus `NAME_p50`.
+fn variation_of_flow(summary: &VariantSummary, flow: &str, name: &str) -> Option<f64> {
+    let name = name.strip_suffix(VARIATION)?;
+    let value = |quantile: &str| metric(summary, &format!("{flow}/{name}{quantile}"));
+    Some(value("p99")? - value("p50")?)
 }
 
 fn latency_metric(summary: &VariantSummary, probe: Option<&str>, name: &str) -> Option<f64> {
@@ -245,7 +255,11 @@ fn latency_metric(summary: &VariantSummary, probe: Option<&str>, name: &str) -> 
         let quantile = Quantile::from_name(statistic).filter(|_| is_round_trip)?;
         return latency.judged(quantile).map(|judged| judged.as_ns() / 1e6);
     }
-    Some(latency.value_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
+    let value = |quantile| Some(latency.value_ns(quantile)? as f64 / 1e6);
+    if statistic == VARIATION {
+        return Some(value(Quantile::P99)? - value(Quantile::P50)?);
+    }
+    value(Quantile::from_name(statistic)?)
 }
 
 /// Returns [`ShareWithin`] of the first open-loop probe, percent.

@@ -43,8 +43,8 @@ pub(crate) fn sentences(own: &[&Subject<'_>]) -> Vec<Sentence> {
     let singles = claims.iter().filter(|claim| claim.extent == Extent::One);
     let mut singles = singles.flat_map(|claim| &claim.comparisons);
     if singles.any(|it| settings::is_mixed(&it.settings)) {
-        let text = "Several settings change at once between these variants, so this does not show \
-                    which of them makes the difference.";
+        let text = "Where a bracket names several settings, this does not show which of them makes \
+                    the difference.";
         all.push(Sentence::plain(text));
     }
     all.extend(speaker.basis().map(Sentence::plain));
@@ -96,18 +96,18 @@ impl Speaker<'_> {
     }
 
     /// Returns what is compared: `latency under load of probe-dscp-45`.
-    fn what(&self, comparison: &Comparison) -> String {
+    fn what(&self, metric: &str) -> String {
         let headline = self.record.scenario.headline.as_ref();
         if let Some(headline) = headline.filter(|headline| !headline.metric.is_empty()) {
             return headline.says.clone();
         }
-        match comparison.metric.split_once('/') {
+        match metric.split_once('/') {
             None => "latency under load".to_owned(),
             Some((probe, rest)) if rest.contains(".rtt.") => {
                 format!("latency under load of {probe}")
             }
             Some((flow, "mos")) => format!("quality of {flow} (MOS, 1 to 5)"),
-            Some((flow, "pages_loaded")) => format!("number of pages loaded by {flow}"),
+            Some((flow, "pages_loaded")) => format!("number of pages that flow {flow} loaded"),
             Some((flow, metric)) => format!("{} of {flow}", metric_name(metric)),
         }
     }
@@ -130,7 +130,7 @@ impl Speaker<'_> {
         let name = self.called(&it.variant);
         let changes = settings::beside(&it.settings, &baseline, &name);
         let with = format!("With {name}{changes}");
-        let what = self.what(it);
+        let what = self.what(&it.metric);
         let (own, other) = (value(it.value, it), value(it.baseline_value, it));
         let against = self.baseline(it);
         let besides = besides(it);
@@ -140,7 +140,7 @@ impl Speaker<'_> {
                 format!("{with} the {what} is {own} instead of {other}{against}: {by}{besides}.")
             }
             (Verdict::Alike, _) | (Verdict::TooFew, Verdict::Alike) if own == other => {
-                format!("{with} the {what} is the same: {own}, as{against}{besides}.")
+                format!("{with} the {what} is {own}, the same as{against}{besides}.")
             }
             (Verdict::Alike, _) | (Verdict::TooFew, Verdict::Alike) => format!(
                 "{with} the {what} hardly differs: {} against {other}{against}{besides}.",
@@ -164,7 +164,9 @@ impl Speaker<'_> {
             ),
             (Verdict::NotMeasured | Verdict::NotComparable, _) => {
                 let missing = if it.value.is_none() { name } else { baseline };
-                format!("{with} the {what} cannot be compared: {missing} has too few values of it.")
+                format!(
+                    "{with} the {what} cannot be compared: with {missing} it has too few values."
+                )
             }
         }
     }
@@ -176,14 +178,14 @@ impl Speaker<'_> {
     /// Describes one change on several lines: on how many it lowers the value, and where it does not.
     fn same_change(&self, all: &[&Comparison]) -> String {
         let Some(first) = all.first() else { return String::new() };
-        let what = self.what(first);
+        let what = self.what(&first.metric);
         let named = |of: fn(&Comparison) -> &str| common(all.iter().map(|it| of(it)));
         let (variant, baseline) = (named(|it| &it.variant), named(|it| &it.baseline));
         let is_later = self.is_of_later_runs();
         let subject = match (variant.as_str(), settings::in_words(&first.settings)) {
             _ if is_later => format!("In later runs the {what}"),
             ("", words) if words.is_empty() => format!("The {what}"),
-            ("", words) => format!("With {words} the {what}"),
+            ("", words) => format!("With {words}, the {what}"),
             (variant, _) => format!("With {variant} the {what}"),
         };
         let says = self.record.scenario.headline.as_ref().map(|it| it.baseline_says.as_str());
@@ -207,8 +209,10 @@ impl Speaker<'_> {
         let mut parts = by_outcome.iter().enumerate().map(|(position, (outcome, members))| {
             let number = members.len();
             let share = match number {
-                2 if all.len() == 2 => "in both comparisons".to_owned(),
-                _ if number == all.len() => format!("in all {number} comparisons"),
+                2 if all.len() == 2 => format!("in both comparisons{}", where_compared(all)),
+                _ if number == all.len() => {
+                    format!("in all {number} comparisons{}", where_compared(all))
+                }
                 _ if position == 0 => format!("in {number} of {} comparisons", all.len()),
                 _ => format!("in {number}"),
             };
@@ -233,7 +237,7 @@ impl Speaker<'_> {
         let Some(middle) = known.get(known.len().saturating_sub(1) / 2) else {
             return String::new();
         };
-        let (own, other) = (bare(middle.value, middle), value(middle.baseline_value, middle));
+        let (own, other) = (value(middle.value, middle), value(middle.baseline_value, middle));
         let (name, baseline) = (self.called(&middle.variant), self.baseline(middle));
         format!("; for example {own} with {name} against {other}{baseline}")
     }
@@ -244,9 +248,9 @@ impl Speaker<'_> {
         let outcome = outcome(first);
         let who = if all.len() <= MOST_NAMES {
             let names: Vec<String> = all.iter().map(|it| self.called(&it.variant)).collect();
-            format!("{}: the {}", list(&names), self.what(first))
+            format!("{}: the {}", list(&names), self.what(&first.metric))
         } else {
-            format!("The other {} variants: the {}", all.len(), self.what(first))
+            format!("The other {} variants: the {}", all.len(), self.what(&first.metric))
         };
         let mut baselines: Vec<&str> = all.iter().map(|it| it.baseline.as_str()).collect();
         baselines.dedup();
@@ -268,10 +272,11 @@ impl Speaker<'_> {
     }
 
     /// Says in how many trials the queue's AQM slept, and what the value was there.
-    fn modes(&self, Modes { variant, unit, asleep, awake, .. }: &Modes) -> String {
+    fn modes(&self, Modes { variant, metric, unit, asleep, awake }: &Modes) -> String {
+        let what = self.what(metric);
         format!(
-            "With {} the queue slept in {} of {} trials and dropped nothing: {} {unit} there, {} \
-             {unit} in the others.",
+            "With {} the AQM was inactive and dropped nothing in {} of {} trials. The {what} is {} \
+             {unit} there, and {} {unit} in the others (medians).",
             self.called(variant),
             asleep.trials,
             asleep.trials + awake.trials,
@@ -373,13 +378,13 @@ impl Speaker<'_> {
                 ));
             }
             None if is_random => {
-                let each = if most == 1 { "One trial".to_owned() } else { each };
+                let each = if most == 1 { "one trial".to_owned() } else { each };
                 let how = if self.record.world == World::Measured {
                     "measure more often".to_owned()
                 } else {
                     format!("run with `--repeat {REPEATS}`")
                 };
-                words.push(format!("{each} each: {how} to see how sure this is"));
+                words.push(format!("Only {each} each: {how} to see how sure this is"));
             }
             None => {}
         }
@@ -500,7 +505,7 @@ fn besides(it: &Comparison) -> String {
     let lost = it.lost_percent.filter(|lost| lost.variant.max(lost.baseline) >= LOSS_PERCENT);
     let lost = lost.map(|Both { variant, baseline }| {
         let (own, others) = (significant(variant), significant(baseline));
-        format!("{own} against {others} % of its probes were lost")
+        format!("{own} against {others} % of the probes were lost")
     });
     let rates = (!rates.is_empty()).then(|| rates.join(", "));
     rates.into_iter().chain(lost).fold(String::new(), |text, words| text + "; " + &words)
@@ -537,25 +542,25 @@ fn most_lost(all: &[&Comparison]) -> String {
     let lost = all.iter().filter_map(|it| it.lost_percent);
     let most = lost.map(|lost| lost.variant.max(lost.baseline)).reduce(f64::max);
     most.filter(|most| *most >= LOSS_PERCENT).map_or(String::new(), |most| {
-        format!("; up to {} % of their probes were lost", significant(most))
+        format!("; up to {} % of the probes were lost", significant(most))
     })
 }
 
 /// Returns the sentence on the percentile; `None` for a number without one.
 fn quantile_words(first: &Comparison) -> Option<String> {
     let (_, quantile) = comparison::statistic(&first.metric);
-    let (of, most) = if first.metric.ends_with("_of_sent") {
-        ("probes sent", "took that long or less")
+    let (what, of, most) = if first.metric.ends_with("_of_sent") {
+        ("latencies", "probes sent", "took that long or less")
     } else {
-        ("values", "are that large or smaller")
+        ("values", "values", "are that large or smaller")
     };
     match quantile? {
-        Quantile::Max => Some("All these are the longest of all values".to_owned()),
-        Quantile::Mean => Some("All these are means".to_owned()),
+        Quantile::Max => Some(format!("The {what} compared are the longest of each variant")),
+        Quantile::Mean => Some(format!("The {what} compared are means")),
         quantile => {
             let share = quantile.share()? * 100.0;
             Some(format!(
-                "All these are {}: {} % of the {of} {most}",
+                "The {what} compared are {}: {} % of the {of} {most}",
                 quantile.name(),
                 significant(share).trim_end_matches(".0")
             ))
@@ -584,6 +589,22 @@ fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
         parts.retain(|part| own.contains(part));
     }
     parts.join("/")
+}
+
+/// Returns ` (variants 57ms and 117ms)`: what the names of the variants have beside their common parts. Empty
+/// if that says nothing, or too much.
+fn where_compared(all: &[&Comparison]) -> String {
+    let names = || all.iter().map(|it| it.variant.as_str());
+    let shared = common(names());
+    let shared: Vec<&str> = shared.split('/').collect();
+    let own = |name: &str| {
+        let parts: Vec<&str> = name.split('/').filter(|part| !shared.contains(part)).collect();
+        parts.join("/")
+    };
+    let places: BTreeSet<String> = names().map(own).filter(|place| !place.is_empty()).collect();
+    let is_clear = places.len() == all.len() && places.len() <= MOST_NAMES;
+    let places: Vec<String> = names().map(own).collect();
+    if is_clear { format!(" (variants {})", list(&places)) } else { String::new() }
 }
 
 /// Joins names: `A, b and c`.

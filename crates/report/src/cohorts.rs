@@ -273,7 +273,7 @@ pub fn cohort_table(study: &CohortStudy) -> String {
         for stratified in &series.stratified {
             let Some(ratio) = &stratified.ratio else { continue };
             let words = format!(
-                "  {} against {} within like {}: ratio {}, {} groups left out with {} and \
+                "  {} against {} within the same {}: ratio {}, {} groups left out with {} and \
                  {} devices",
                 cohort_name(&stratified.cohort),
                 cohort_name(&stratified.against),

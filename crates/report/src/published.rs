@@ -284,8 +284,8 @@ impl Count {
         Some(match (all, met, missed) {
             (0, ..) => return None,
             _ if short_form > 0 => {
-                "This run is shorter than the published experiment, so its numbers are not judged \
-                 by the published ones."
+                "This run is shorter than the published experiment, so its numbers are not \
+                 compared with the published ones."
                     .to_owned()
             }
             (1, 1, _) => "The published number is met.".to_owned(),

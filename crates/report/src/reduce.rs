@@ -12,7 +12,6 @@ use underload_record::schema::{LatencyMeasure, Phase, PlotRecord, RunRecord, Tri
 use crate::page::MOST_TRIALS;
 
 /// Drops the parts of one run's trials that no report shows, trial by trial.
-#[derive(Debug)]
 pub(crate) struct Reducer {
     /// Latencies that are shown of each trial; `None` for all, because a plot needs another one.
     latencies: Option<BTreeSet<(LatencyMeasure, Phase)>>,

@@ -2,10 +2,11 @@
 
 use underload_record::comparison::SettingChange;
 
-/// Returns `up queue docsis-pie instead of fifo` or `both queues cake instead of fifo`.
+/// Returns `up queue: docsis-pie instead of fifo` or `both queues: cake instead of fifo`.
 pub(crate) fn in_words(settings: &[SettingChange]) -> String {
     let mut changes: Vec<(String, Vec<&str>)> = Vec::new();
-    for setting in settings {
+    let queues_first = settings.iter().filter(|it| it.is_queue());
+    for setting in queues_first.chain(settings.iter().filter(|it| !it.is_queue())) {
         let change = change(setting);
         match changes.iter_mut().find(|(known, _)| *known == change) {
             Some((_, keys)) => keys.push(&setting.key),
@@ -14,12 +15,12 @@ pub(crate) fn in_words(settings: &[SettingChange]) -> String {
     }
     if changes.len() > MOST_CHANGES {
         let keys: Vec<&str> = settings.iter().map(|setting| setting.key.as_str()).collect();
-        return format!("other values of {}", keys_in_words(&keys));
+        return format!("different values of {}", keys_in_words(&keys));
     }
     let words = changes.iter().map(|(change, keys)| match change.as_str() {
-        "" if keys.len() == 1 => format!("another {}", keys_in_words(keys)),
-        "" => format!("other values of {}", keys_in_words(keys)),
-        change => format!("{} {change}", keys_in_words(keys)),
+        "" if keys.len() == 1 => format!("a different {}", keys_in_words(keys)),
+        "" => format!("different values of {}", keys_in_words(keys)),
+        change => format!("{}: {change}", keys_in_words(keys)),
     });
     words.collect::<Vec<_>>().join(", ")
 }
@@ -52,7 +53,7 @@ fn values(setting: &SettingChange) -> (String, String) {
 
 fn is_said_by(setting: &SettingChange, first: &str, other: &str) -> bool {
     let (from, to) = values(setting);
-    first.contains(&from) && other.contains(&to)
+    setting.is_queue() && first.contains(&from) && other.contains(&to)
 }
 
 /// Returns `cake instead of fifo`; empty if a value is too long for a sentence.
@@ -165,18 +166,18 @@ mod tests {
         let pie = variant(&[("path.up_queue", "pie"), ("flow.upload.count", "1")]);
         let busy_pie = variant(&[("path.up_queue", "pie"), ("flow.upload.count", "8")]);
         let difference = SettingChange::between(&fifo, &pie);
-        assert_eq!(beside(&difference, "a", "b"), " (up queue pie instead of fifo)");
+        assert_eq!(beside(&difference, "a", "b"), " (up queue: pie instead of fifo)");
         assert_eq!(beside(&difference, "fifo-10", "pie-10"), "", "the names say it");
         assert!(!is_mixed(&difference));
         let two = SettingChange::between(&fifo, &busy_pie);
-        let said = " (count of upload 8 instead of 1, up queue pie instead of fifo)";
+        let said = " (up queue: pie instead of fifo, count of upload: 8 instead of 1)";
         assert_eq!(beside(&two, "a", "b"), said);
         assert_eq!(beside(&two, "fifo", "pie"), said, "the names do not say all");
         assert!(is_mixed(&two));
         assert_eq!(SettingChange::between(&fifo, &fifo), [], "nothing");
         let (plain, slow) = (variant(&[]), variant(&[("path.up", "1mbit")]));
         let line = SettingChange::between(&plain, &slow);
-        assert_eq!(beside(&line, "a", "b"), " (up link 1mbit instead of its default)");
+        assert_eq!(beside(&line, "a", "b"), " (up link: 1mbit instead of its default)");
     }
 
     #[test]
@@ -191,15 +192,15 @@ mod tests {
         };
         let today = of(both("fifo:limit=256KiB", "").to_vec());
         let sqm = of(both("cake", "").to_vec());
-        assert_eq!(words(&today, &sqm), " (both queues cake instead of fifo)");
+        assert_eq!(words(&today, &sqm), " (both queues: cake instead of fifo)");
         let mesh = |spec| both(spec, "hop.mesh.");
         let (today, sqm) = (of(mesh("fifo").to_vec()), of(mesh("fq-codel").to_vec()));
-        assert_eq!(words(&today, &sqm), " (both queues at mesh fq-codel instead of fifo)");
+        assert_eq!(words(&today, &sqm), " (both queues at mesh: fq-codel instead of fifo)");
         let (today, sqm) = (
             of([mesh("fifo"), both("fifo", "hop.modem.")].concat()),
             of([mesh("cake"), both("pie", "hop.modem.")].concat()),
         );
-        let said = " (both queues at mesh cake instead of fifo, both queues at modem pie instead \
+        let said = " (both queues at mesh: cake instead of fifo, both queues at modem: pie instead \
                     of fifo)";
         assert_eq!(words(&today, &sqm), said);
         let mut shaped = of([both("cake", "")].concat());
@@ -213,7 +214,7 @@ mod tests {
             plain.factors.insert(key.to_owned(), from.to_owned());
             shaped.factors.insert(key.to_owned(), to.to_owned());
         }
-        let said = " (other values of down link, both queues, overhead, rtt and up link)";
+        let said = " (different values of down link, both queues, overhead, rtt and up link)";
         assert_eq!(words(&plain, &shaped), said);
     }
 
@@ -229,27 +230,27 @@ mod tests {
         ];
         assert_eq!(
             words(queue, bode[0], bode[1]),
-            " (up queue at modem limit=1000p instead of limit=80p)"
+            " (up queue at modem: limit=1000p instead of limit=80p)"
         );
         let lld = ["docsis-lld", "docsis-lld:grant-rate=15mbit"];
         assert_eq!(
             words(queue, lld[0], lld[1]),
-            " (up queue at modem grant-rate=15mbit instead of its default)"
+            " (up queue at modem: grant-rate=15mbit instead of its default)"
         );
         assert_eq!(
             words(queue, "fifo:limit=8p", "pie"),
-            " (up queue at modem pie instead of fifo)"
+            " (up queue at modem: pie instead of fifo)"
         );
-        assert_eq!(words("flow.upload.count", "1", "10"), " (count of upload 10 instead of 1)");
+        assert_eq!(words("flow.upload.count", "1", "10"), " (count of upload: 10 instead of 1)");
         let long = [
             "diffserv:high=[bode:profile=patch,bound=50ms],low=[fifo:limit=1500kB]",
             "diffserv:high=[fifo:limit=5p],low=[fifo:limit=15p]",
         ];
-        assert_eq!(words("path.down_queue", long[0], long[1]), " (another down queue)");
+        assert_eq!(words("path.down_queue", long[0], long[1]), " (a different down queue)");
         let one = "diffserv:high=[fifo:limit=5p],low=[fifo:limit=1500kB]";
         assert_eq!(
             words("path.down_queue", long[1], one),
-            " (down queue low=[fifo:limit=1500kB] instead of low=[fifo:limit=15p])"
+            " (down queue: low=[fifo:limit=1500kB] instead of low=[fifo:limit=15p])"
         );
     }
 }

@@ -155,11 +155,11 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns ` of probe-dscp-45` if the variant has several probes on a schedule, as one per class.
+    /// Returns ` of flow probe-dscp-45` if the variant has several probes on a schedule, as one per class.
     pub(crate) fn of_probe(&self, latency: &VariantLatency) -> String {
         match self.open_loop().len() {
             0 | 1 => String::new(),
-            _ => format!(" of {}", latency.probe),
+            _ => format!(" of flow {}", latency.probe),
         }
     }
 

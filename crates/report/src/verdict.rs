@@ -3,8 +3,7 @@
 
 use underload_record::comparison::Verdict;
 use underload_record::schema::{
-    Direction, InvalidReason, Judged, Phase, Quantile, RunRecord, TrialRecord, Validity,
-    VariantLatency, VariantMetric, World,
+    Direction, Judged, Phase, Quantile, RunRecord, Validity, VariantLatency, VariantMetric, World,
 };
 
 use crate::claims::{self, LOSS_PERCENT, Sentence};
@@ -106,11 +105,11 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
             ));
         }
         for what in run.left_out.iter().take(MOST_LEFT_OUT) {
-            lines.push(format!("Of the run{suffix} this is damaged and left out: {what}"));
+            lines.push(format!("A part of the run{suffix} is damaged and left out: {what}"));
         }
         let more = run.left_out.len().saturating_sub(MOST_LEFT_OUT);
         if more > 0 {
-            lines.push(format!("Of the run{suffix} {more} more are damaged and left out."));
+            lines.push(format!("Of the run{suffix} {more} more parts are damaged and left out."));
         }
         lines.extend(invalid(&run.record, &suffix));
         lines.extend(alarms::lines(&run.record, &suffix));
@@ -121,19 +120,22 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
 }
 
 fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {
-    let reasons = |trial: &TrialRecord| match &trial.validity {
-        Validity::Valid => None,
-        Validity::Invalid { reasons } => Some(reasons.clone()),
-    };
-    let invalid: Vec<Vec<InvalidReason>> = record.trials.iter().filter_map(reasons).collect();
-    let first = invalid.first()?.first();
-    let example = first.map(|reason| format!(", for example because {reason}")).unwrap_or_default();
+    let invalid: Vec<&Validity> =
+        record.trials.iter().map(|trial| &trial.validity).filter(|it| !it.is_valid()).collect();
+    let reasons = invalid.first()?.reasons_in_words();
+    let example = reasons.first().map(|reason| match invalid.len() {
+        1 => format!(", because {reason}"),
+        _ => format!(", for example because {reason}"),
+    });
+    let example = example.unwrap_or_default();
     let (number, all) = (invalid.len(), count(record.trials.len() as u64, "trial"));
     let verb = if number == 1 { "is" } else { "are" };
-    Some(format!(
-        "{number} of {all}{suffix} {verb} invalid and left out{example}: the machine, not the \
-         line, may have caused the delay. Run again on an idle machine."
-    ))
+    let cure = if invalid.iter().any(|it| it.is_busy_machine()) {
+        " The machine, not the line, may have caused the delay: run again on an idle machine."
+    } else {
+        ""
+    };
+    Some(format!("{number} of {all}{suffix} {verb} invalid and left out{example}.{cure}"))
 }
 
 fn no_latency(subjects: &[Subject<'_>]) -> String {
@@ -174,10 +176,10 @@ fn without_latency(own: &[&Subject<'_>]) -> Option<String> {
     is_told.then(|| format!("Without a working latency: {}.", claims::list(&names)))
 }
 
-/// Returns `12 % of its probes were lost`; `None` if the loss is negligible.
+/// Returns `12 % of the probes were lost`; `None` if the loss is negligible.
 fn loss(load: &VariantLatency) -> Option<String> {
     let lost = load.lost_percent();
-    (lost >= LOSS_PERCENT).then(|| format!("{} % of its probes were lost", significant(lost)))
+    (lost >= LOSS_PERCENT).then(|| format!("{} % of the probes were lost", significant(lost)))
 }
 
 fn single(only: &Subject<'_>) -> String {
@@ -287,7 +289,7 @@ fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
     } else if values.len() == own.len() && others.iter().all(|(_, words, _)| words == first) {
         format!("{flow}: {first} in every variant.")
     } else if is_shown && numbers.len() == own.len() && are_alike {
-        format!("{flow}: {first} with {name}, and within 10 % of that with every other variant.")
+        format!("{flow}: {first} with {name}; every other variant is within 10 % of that.")
     } else {
         let has_value =
             |subject: &&&Subject<'_>| values.iter().any(|(name, ..)| *name == subject.called());
@@ -429,7 +431,11 @@ fn sharing(own: &[&Subject<'_>]) -> Option<String> {
     let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
     let words = list("", &values);
     (high >= low * ALIKE).then(|| {
-        format!("Goodput {direction} of {} divided by that of {}: {words}.", ratio.flow, ratio.over)
+        let (flow, over) = (&ratio.flow, &ratio.over);
+        let load = if direction == Direction::Up { "Upload" } else { "Download" };
+        format!(
+            "{load} goodput of {flow} divided by that of {over} (1 is an equal share): {words}."
+        )
     })
 }
 

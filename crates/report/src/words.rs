@@ -22,7 +22,7 @@ pub(crate) fn judged_ms(value: Judged) -> String {
 /// A quantile that is a lost probe, in sentences.
 pub(crate) const LOST: &str = "a lost probe";
 
-/// Returns `p99`, or `p99 of sent` if for any of the latencies that differs from the p99 of its
+/// Returns `p99`, or `p99 of all probes sent` if for any of the latencies that differs from the p99 of its
 /// answered probes, as formatted.
 pub(crate) fn judged_by<'a>(
     quantile: Quantile,
@@ -32,7 +32,7 @@ pub(crate) fn judged_by<'a>(
         let answered = latency.told_ns(quantile).map(|ns| judged_ms(Judged::Answered(ns)));
         answered != latency.judged(quantile).map(judged_ms)
     };
-    let of_sent = if latencies.into_iter().any(differs) { " of sent" } else { "" };
+    let of_sent = if latencies.into_iter().any(differs) { " of all probes sent" } else { "" };
     format!("{}{of_sent}", quantile.name())
 }
 

@@ -23,9 +23,9 @@ use underload_record::schema::TrialRecord;
 
 use crate::trial::{Trial, TrialData};
 
-/// Bytes on disk, at most.
+/// Maximum size of the cache on disk, bytes.
 const MOST_BYTES: u64 = 4 << 30;
-/// Bytes of one entry, at most; larger trials are computed again.
+/// Maximum size of one entry, bytes. A larger trial is not stored: each run computes it again.
 const MOST_ENTRY_BYTES: u64 = 256 << 20;
 /// Increased with every change of an entry's layout.
 const LAYOUT: u32 = 1;
@@ -38,7 +38,6 @@ fn folder() -> Result<PathBuf, CacheError> {
     Ok(disk::folders::cache().ok_or(CacheError::NoFolder)?.join("trials"))
 }
 
-#[derive(Debug)]
 pub(crate) struct Cache {
     folder: PathBuf,
     program: String,
@@ -72,7 +71,6 @@ impl CacheError {
 }
 
 /// The result of a lookup.
-#[derive(Debug)]
 pub(crate) enum Found {
     Trial(Box<TrialData>),
     Nothing,

@@ -26,7 +26,7 @@ use crate::world::{self, World};
 pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress) -> Result<Run> {
     let choice = world_choice(settings)?;
     // Before anything starts a thread, as a process with several cannot enter a user namespace.
-    let world = world::choose(choice, scenario, &settings.own)?;
+    let world = world::choose(choice, scenario, settings)?;
     check_own(scenario, settings)?;
     if !settings.captures.is_empty() {
         let config = |variant: &Variant| configure(variant, 0, TrialLabel::default()).of_world();
@@ -35,10 +35,16 @@ pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress
         packets::check(&settings.captures, variants, scenario.trials())?;
     }
     progress.world(scenario, world.reason());
+    for command in scenario.commands() {
+        progress.say(&format!("runs a command of the scenario: {command}"));
+    }
     let mut results = begin(settings, record(scenario, settings, &*world), progress)?;
     let keeps_curves = keeps_samples(scenario);
     if !keeps_curves {
         results = results.summaries_only();
+        if settings.destination != Destination::Memory {
+            progress.say("this run stores only the table of its trials, and cannot be resumed");
+        }
     }
     let cache = cache(scenario, settings, &*world, progress);
     let plan = Plan { scenario, settings, cache, keeps_curves };
@@ -59,7 +65,7 @@ pub fn keeps_samples(scenario: &Scenario) -> bool {
     scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES
 }
 
-/// Trials of a run that stores samples and time series, at most.
+/// Maximum number of trials of a run that stores samples and time series.
 const MOST_WITH_CURVES: usize = 2_000;
 /// Trials of a run that uses the cache, at least.
 const WORTH_CACHING: usize = 32;

@@ -68,7 +68,7 @@ const fn default_full_percent() -> f64 {
     95.0
 }
 
-/// Bytes of a list, at most: ten thousand lines of a hundred runs.
+/// Maximum size of a list, bytes: enough for ten thousand lines with a hundred runs each.
 const LIST_BYTES_MOST: u64 = 64 << 20;
 const LINES_MOST: usize = 10_000;
 /// The only variant of the study.

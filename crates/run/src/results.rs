@@ -32,13 +32,11 @@ impl Run {
 }
 
 /// The trials of a run under way.
-#[derive(Debug)]
 pub(crate) enum Results {
     Directory(Box<RunDir>),
     Memory(Box<Memory>),
 }
 
-#[derive(Debug)]
 pub(crate) struct Memory {
     record: RunRecord,
     pools: LatencyPools,

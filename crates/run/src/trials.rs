@@ -16,7 +16,6 @@ use crate::settings::Settings;
 use crate::trial::{Output, Setting, Trial, TrialData, repeat_seed};
 use crate::world::World;
 
-#[derive(Debug)]
 pub(crate) enum End {
     /// All trials are recorded.
     Complete { duration_s: f64 },

@@ -251,7 +251,7 @@ mod video {
     }
 
     #[test]
-    fn a_line_below_the_lowest_rate_stalls_for_as_long_as_it_lacks() {
+    fn a_film_stalls_for_the_time_that_a_line_below_the_lowest_rate_needs_longer() {
         let path = "up = \"10mbit\"\ndown = \"200kbit\"\nrtt = \"40ms\"\n\
                     up_queue = \"fifo:limit=1000p\"";
         let flows = "[[flow]]\nname = \"film\"\nkind = \"video\"\nplayer = \"bb\"\n";
@@ -395,8 +395,8 @@ mod cloud_game_l4s {
             let record = beside_a_download(queue, "20ms");
             let get = |name| value(&record, "play", name);
             assert!(get("packets_marked") > 0.0, "{queue}: the premise");
-            // All but the first three seconds of thirty, and a little more.
-            assert!(get("as_classic_sender") > 89.0, "{queue}: {} %", get("as_classic_sender"));
+            // All but the first four seconds of thirty.
+            assert!(get("as_classic_sender") > 86.0, "{queue}: {} %", get("as_classic_sender"));
             let share = share(&record);
             assert!((0.33..=0.8).contains(&share), "{queue}: {share}");
         }

@@ -412,6 +412,16 @@ fn mistakes_of_a_sweep_name_their_place() {
     assert!(unknown.contains("did you mean `comcast/upstream`?"), "{unknown}");
 }
 
+/// Errors show lines of the scenario.
+#[test]
+fn a_sweep_names_no_scenario_outside_its_folder() {
+    for outside in ["/etc/shadow", "../../etc/shadow", "./a/../../b.toml"] {
+        let said =
+            parse(&format!("scenario = \"{outside}\""), None).expect_err(outside).to_string();
+        assert!(said.contains("expected a file in the folder of this one"), "{said}");
+    }
+}
+
 #[test]
 fn settings_of_a_sweep_have_its_axes() {
     let text = "repeats = 2\n[[axis]]\nkey = \"path.rtt\"\nfrom = \"5ms\"\nto = \"40ms\"\n\

@@ -1,4 +1,4 @@
-//! Scenarios built in code, from the same tables and with the same checks as a file's.
+//! Scenarios that code builds. They become the tables of a scenario file and are checked as such.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Keys {
         self
     }
 
-    fn then(self, others: Keys) -> Self {
+    pub(crate) fn then(self, others: Keys) -> Self {
         others.0.into_iter().fold(self, |keys, (key, value)| keys.set(&key, value))
     }
 

@@ -11,9 +11,9 @@ use super::error::{MORE_MAY_FOLLOW, ScenarioError, ScenarioErrors};
 use super::place::{Place, place_of_keys};
 use crate::keys::{Fault, Faults, MOST_FAULTS};
 
-/// Bytes of a scenario file, at most.
+/// Maximum size of a scenario file, bytes.
 const MAX_LEN: usize = 1 << 20;
-/// Syntax errors of a file that are reported, at most: one may cause many.
+/// Maximum number of syntax errors of a file that are reported: one may cause many.
 const MAX_SYNTAX_ERRORS: usize = 5;
 
 /// A parsed file and the positions of its keys.

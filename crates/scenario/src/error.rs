@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use underload_record::text::shown;
+
 use crate::keys::{alternatives, did_you_mean};
 
 /// A fault of a scenario: its file, line and key, and what would be accepted.
@@ -46,7 +48,7 @@ impl Excerpt {
         let column = text[line_start..start].chars().count() + 1;
         let hidden = (column - 1).saturating_sub(MOST_BEFORE);
         let line = text[line_start..line_end].trim_end().chars().skip(hidden).take(MOST_SHOWN);
-        let line: String = line.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line: String = line.map(|c| if c == '\t' { ' ' } else { shown(c) }).collect();
         let before = (column - 1 - hidden).min(line.chars().count());
         let meant = text[start..end.clamp(start, line_end)].trim_end().chars().count();
         let length = meant.min(line.chars().count() - before).max(1);

@@ -17,12 +17,13 @@ keys! {
         /// The variant to report; with `*` as in `[[published]]`, each variant that matches; every
         /// variant by default.
         variant: String = String::new(),
-        /// The variant to compare with; with as many `*` as `variant`, the one with the same
-        /// parts there.
+        /// The variant to compare with; if it has as many `*` as `variant`, the one with the same
+        /// texts in their place.
         baseline: String = String::new(),
-        /// Another metric to compare with, of the baseline or else of the variant itself.
+        /// Another metric to compare with: that of the baseline, or without a baseline that of the
+        /// variant itself.
         baseline_metric: String = String::new(),
-        /// What the sentence calls `baseline_metric`.
+        /// Words for `baseline_metric` in the sentence.
         baseline_says: String = String::new(),
     }
 }

@@ -8,7 +8,7 @@ use super::document::COMMAND_LINE;
 use super::tables::{Override, Overrides, check_name};
 use crate::keys::{Fault, Faults, Tables, join, keys};
 
-/// Variants of a scenario, at most: each takes about 40 KB of memory with its summary.
+/// Maximum number of variants of a scenario: each takes about 40 KB of memory with its summary.
 const MAX_VARIANTS: usize = 50_000;
 
 /// One value of one dimension: a variant, or a value of a sweep.

@@ -297,6 +297,20 @@ impl Scenario {
         self.variants.iter().find_map(Variant::own)
     }
 
+    /// Returns the commands that the scenario starts on the machine that runs it, each once.
+    pub fn commands(&self) -> Vec<String> {
+        let mut commands: Vec<String> = Vec::new();
+        for flow in self.variants.iter().flat_map(|variant| &variant.flows) {
+            let FlowKind::Exec(exec) = &flow.kind else { continue };
+            for line in exec.lines() {
+                if !commands.contains(&line) {
+                    commands.push(line);
+                }
+            }
+        }
+        commands
+    }
+
     /// Returns the number of trials of the whole run.
     pub fn trials(&self) -> usize {
         self.variants.len() * self.repeats as usize

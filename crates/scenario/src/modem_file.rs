@@ -152,10 +152,12 @@ fn member_items(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_docsis::recommend::{Choice, Upstream};
+    use underload_docsis::qos::Direction;
+    use underload_docsis::recommend::{Choice, Service};
 
     fn file() -> Vec<u8> {
-        let tier = Upstream {
+        let tier = Service {
+            direction: Direction::Upstream,
             sustained_bit_per_s: 20_000_000,
             peak_bit_per_s: 24_000_000,
             burst_bytes: 40_960,

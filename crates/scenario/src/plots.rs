@@ -8,9 +8,9 @@ use super::metrics::Metrics;
 use super::statement::Statement;
 use crate::keys::{Fault, alternatives, keys};
 
-/// Pictures of a scenario, at most.
+/// Maximum number of pictures of a scenario.
 pub(super) const MOST_PLOTS: usize = 24;
-/// Variants that an error lists, at most.
+/// Maximum number of variants that an error lists.
 const MOST_NAMED: usize = 12;
 
 keys! {
@@ -40,10 +40,11 @@ keys! {
         x_values: BTreeMap<String, f64> = BTreeMap::new(),
         /// Label of the x axis.
         x_says: String = String::new(),
-        /// The variant by whose number every number is divided: `"bode/{x}/*"`, with the same
-        /// parts.
+        /// The variant by whose metric the metric of each variant is divided, such as
+        /// `"bode/{x}/*"`; its parts `{line}`, `{x}` and `*` are those of `variants`.
         relative_to: String = String::new(),
-        /// The variant whose number is divided by every number: how many times better.
+        /// The variant whose metric is divided by the metric of each variant: how many times better
+        /// that variant is.
         improvement_on: String = String::new(),
         /// Axes with a logarithmic scale.
         log: Vec<PlotAxis> = Vec::new(),

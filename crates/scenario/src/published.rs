@@ -60,12 +60,13 @@ keys! {
     pub(super) struct PublishedKeys {
         /// The metric, one of those in `reference/run-json.md`.
         metric: String,
-        /// The variant that the number is about: with `low` or `high` or both, or with `value` and
-        /// a tolerance. `*` in a part of the name stands for any text: the mean over these
-        /// variants.
+        /// The variant to which the number belongs. The number is a band from `low` or up to `high`
+        /// or both, or `value` with a tolerance. `*` in a part of the name stands for any text: the
+        /// mean over all matching variants counts.
         variant: Option<String>,
-        /// The variant by whose number the variant's is divided; with a `*` as in `variant`, the
-        /// one with the same part there, and the mean of the ratios counts.
+        /// The variant by whose metric that of `variant` is divided. If both have as many `*`, each
+        /// variant is divided by the one with the same texts in place of the `*`, and the mean of
+        /// the ratios counts.
         relative_to: Option<String>,
         /// Compares the shape of the curve of the variants in `among`: which has the largest
         /// (`peak`) or smallest (`trough`) metric, the smallest ratio of a metric to the one
@@ -74,18 +75,19 @@ keys! {
         /// The variants of the curve, each with its number on the axis; `{}` in `variant` stands
         /// for their names.
         among: Option<BTreeMap<String, f64>>,
-        /// The smallest number of `among` counts whose metric is this close to the peak's or
-        /// trough's.
+        /// Variants whose metric is within this distance of the peak's or trough's belong to it,
+        /// and the smallest of their numbers in `among` counts.
         within: Option<f64>,
-        /// The lowest number that meets the published one.
+        /// The lowest value that meets the published number.
         low: Option<f64>,
-        /// The highest number that meets the published one.
+        /// The highest value that meets the published number.
         high: Option<f64>,
         /// The published number; needs a tolerance.
         value: Option<f64>,
         /// One number per variant, in place of `variant` and `value`.
         values: Option<BTreeMap<String, f64>>,
-        /// The numbers of `values` are bounds, in place of values with a tolerance.
+        /// Whether the numbers of `values` are lower or upper bounds; without this key they are
+        /// values with a tolerance.
         values_are: Option<Bound>,
         /// Pairs of a variant and the variant that it is relative to, in place of `variant`
         /// and `relative_to`: the ratio of each pair.
@@ -98,7 +100,7 @@ keys! {
         unit: String,
         /// Where the number was published.
         source: String,
-        /// How the number was read off.
+        /// How the number was read from its source.
         note: String = String::new(),
         /// Why the scenario misses the number, if it does; a miss is explained, never tuned away.
         cause: String = String::new(),

@@ -28,7 +28,7 @@ use super::variants::{Variants, read_variants};
 use super::{Options, Origin, Scenario};
 use crate::keys::{Fault, Faults, Raw, Tables, keys, read_table, schema};
 
-/// Trials of one variant, at most.
+/// Maximum number of trials of one variant.
 const MAX_REPEATS: u32 = 100_000;
 
 keys! {
@@ -56,7 +56,7 @@ keys! {
         variant: Tables<VariantKeys> = Tables::default(),
         /// Values of a key. Every variant is measured with each of them.
         sweep: Tables<SweepKeys> = Tables::default(),
-        /// The comparison that the run is about.
+        /// The main comparison of the run, which its first sentence states.
         headline: Option<HeadlineKeys>,
         /// Pictures of the variants.
         plot: Tables<PlotKeys> = Tables::default(),

@@ -22,6 +22,7 @@ use underload_sim::trial::{Phases, SimConfig, SimError, TrialLabel};
 use crate::flows;
 use crate::keys::{alternatives, did_you_mean};
 use crate::own::Own;
+use crate::path::Path;
 use crate::{
     ApplicationFlow, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow, UdpFlow, Variant,
     simulated_controls,
@@ -45,6 +46,8 @@ pub enum PlanError {
          it, or a queue or congestion control of the program"
     )]
     NotProvided { spec: String },
+    #[error("flow '{flow}': host {host} is no user of `{link}`; only `udp` is sent to other hosts")]
+    NoUser { flow: String, host: u32, link: String },
     #[error(transparent)]
     Trial(#[from] SimError),
 }
@@ -67,6 +70,7 @@ pub fn configure_with(
     let phases = phases(&variant.phases);
     let mut flows = Vec::new();
     for flow in &variant.flows {
+        check_host(flow, &variant.path)?;
         let first = flows.len();
         match &flow.kind {
             crate::FlowKind::Probe(probe) => add_probes(&mut flows, &flow.name, probe),
@@ -84,12 +88,26 @@ pub fn configure_with(
         }
         for config in &mut flows[first..] {
             config.extra = halves(flow.extra_rtt);
+            config.host = flow.host;
         }
     }
     let sample_interval = Some(CURVE_INTERVAL);
     let config = SimConfig { up, down, flows, phases, seed, sample_interval, label };
     config.check()?;
     Ok(config)
+}
+
+/// Refuses a flow whose host is no user of a radio on its path, and which is no multicast.
+fn check_host(flow: &Flow, path: &Path) -> Result<()> {
+    let is_other = |lane: &&Lane| lane.link.users().is_some_and(|it| !it.contains(&flow.host));
+    let mut lanes = path.up.iter().chain(&path.down);
+    match lanes.find(is_other) {
+        Some(lane) if !matches!(flow.kind, crate::FlowKind::Udp(_)) => {
+            let (flow, host, link) = (flow.name.clone(), flow.host, lane.link.label.to_string());
+            Err(PlanError::NoUser { flow, host, link })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn halves(extra_rtt: Span) -> ExtraDelay {
@@ -385,7 +403,7 @@ mod tests {
         let config = configure(&variants(&text)[0], 1, TrialLabel::default()).unwrap();
         let outcome = run(config).unwrap();
         let up: u64 = outcome.record.flows.iter().filter_map(|f| f.goodput_up_bit_per_s).sum();
-        // 20 kB each 20 ms and the time to send a few packets.
+        // The window allows 20 kB per round trip: 20 ms, and the time to send a few packets.
         assert!((6_500_000..8_000_000).contains(&up), "{up}");
     }
 

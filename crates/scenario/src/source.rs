@@ -1,6 +1,6 @@
 //! Finds scenarios and the files that they name, in folders or among those built in.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -21,10 +21,10 @@ pub struct Source {
 #[error("{0}")]
 pub struct SourceError(String);
 
-/// Bytes of a scenario file, at most.
+/// Maximum size of a scenario file, bytes.
 const MAX_LEN: u64 = 1 << 20;
-/// Bytes of a trace, at most: a day of 1 Gbit/s needs less.
-const MAX_TRACE_BYTES: u64 = 1 << 30;
+/// Maximum size of a trace, bytes: a day of 1 Gbit/s needs less.
+const MAX_TRACE_BYTES: u64 = 64 << 20;
 
 impl Source {
     /// Finds the built-in scenario of that name, or else the file. An extension or a leading `./`
@@ -60,15 +60,19 @@ impl Source {
 /// Reads the text of a scenario's or sweep's file, of at most 1 MiB.
 pub fn read_text(path: &str) -> Result<String, SourceError> {
     let say = |error: std::io::Error| SourceError(format!("{path}: {error}"));
-    let facts = Path::new(path).metadata().map_err(say)?;
-    if !facts.is_file() {
-        return Err(SourceError(format!("{path}: not a file")));
-    }
-    if facts.len() > MAX_LEN {
+    if regular_file(path).map_err(say)?.len() > MAX_LEN {
         return Err(SourceError(format!("{path}: longer than 1 MiB")));
     }
     std::fs::read_to_string(path)
         .map_err(|error| SourceError(format!("{path}: not readable as text: {error}")))
+}
+
+/// Returns the facts of a regular file with content: a pipe could block for ever, and a device have
+/// no end. Files that the kernel makes up have no length, and some of them wait, too.
+fn regular_file(path: &str) -> std::io::Result<Metadata> {
+    let facts = Path::new(path).metadata()?;
+    let error = || std::io::Error::other("empty, or not a regular file");
+    (facts.is_file() && facts.len() > 0).then_some(facts).ok_or_else(error)
 }
 
 /// Reads a file that a scenario or the command line names: a built-in one, or else one beside the
@@ -85,10 +89,10 @@ pub fn load_file(scenario: &str, name: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Reads a trace, gzipped or not, of at most 1 GiB.
+/// Reads a trace, gzipped or not, of at most 64 MiB.
 pub fn read_trace(path: &str) -> Result<Vec<u8>, String> {
     let say = |error: std::io::Error| format!("{path}: {error}");
-    let file = File::open(path).map_err(say)?;
+    let file = regular_file(path).and_then(|_| File::open(path)).map_err(say)?;
     let plain = BufReader::new(file);
     let gzipped = Path::new(path).extension().is_some_and(|extension| extension == "gz");
     let source: Box<dyn Read> =
@@ -96,7 +100,7 @@ pub fn read_trace(path: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     source.take(MAX_TRACE_BYTES + 1).read_to_end(&mut bytes).map_err(say)?;
     if bytes.len() as u64 > MAX_TRACE_BYTES {
-        return Err(format!("{path}: more than 1 GiB"));
+        return Err(format!("{path}: more than 64 MiB"));
     }
     Ok(bytes)
 }
@@ -129,6 +133,28 @@ mod tests {
         assert!(missing.contains("; no such file; built in are"), "{missing}");
         let directory = load_file("", ".").unwrap_err();
         assert!(!directory.contains("built in"), "{directory}");
+    }
+
+    #[test]
+    fn pipes_devices_and_compressed_bombs_are_no_traces() {
+        use std::io::Write as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+        let made_up = if cfg!(target_os = "linux") { "/proc/version" } else { "/dev/null" };
+        for path in [&*pipe.to_string_lossy(), "/dev/zero", made_up] {
+            let error = read_trace(path).expect_err(path);
+            assert!(error.contains("not a regular file"), "{error}");
+        }
+        let bomb = folder.path().join("bomb.gz");
+        let file = File::create(&bomb).expect("a file");
+        let mut gzip = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        let mebibyte = vec![b'1'; 1 << 20];
+        (0..65).for_each(|_| gzip.write_all(&mebibyte).expect("written"));
+        gzip.finish().expect("written");
+        let error = read_trace(&bomb.to_string_lossy()).expect_err("too large");
+        assert!(error.contains("more than 64 MiB"), "{error}");
     }
 
     #[test]

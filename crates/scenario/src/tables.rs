@@ -299,7 +299,8 @@ fn ensure_probe(flows: &mut Vec<(String, Table)>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Takes `hop` out of `[path]`, and adds an empty name to `dropped` for each hop that is wrong.
+/// Removes `hop` from `[path]` and returns the valid hops with their names. Adds an empty name to
+/// `dropped` for each invalid hop.
 fn take_hops(
     path: &mut Table,
     dropped: &mut Vec<String>,
@@ -328,7 +329,8 @@ fn take_hops(
     hops
 }
 
-/// Takes the name out of a table, or else `default`. Rejects a name that one of `others` has.
+/// Removes the name from a table and returns it, or `default` if the table has no name. Rejects a
+/// name that one of `others` has.
 fn take_unique_name(
     table: &mut Table,
     default: Option<String>,

@@ -1,24 +1,25 @@
-//! The candidates for a cable upstream in virtual time: bulk upload, call, page loads and probe,
-//! swept over settings, round trips and congestion controls.
+//! The candidates for one direction of a cable line in virtual time: bulk load in this direction,
+//! call, page loads and probe, swept over settings, round trips and congestion controls.
 
 use std::path::Path;
 
 use underload_docsis::modem::{GRANT_US, MAP_INTERVAL_US};
-use underload_docsis::recommend::{Candidate, Choice, Outcome, Upstream, rate_name};
+use underload_docsis::qos::Direction;
+use underload_docsis::recommend::{Candidate, Choice, Outcome, Service, rate_name};
 use underload_record::metric;
-use underload_record::schema::{RunRecord, VariantSummary};
+use underload_record::schema::{self, RunRecord, VariantSummary};
 
 use crate::{Builder, Keys, Scenario};
 
-/// A tier of upstream service, and what is tried on it.
+/// A tier of service, and what is tried on it.
 #[derive(Debug)]
 pub struct Tier {
-    pub upstream: Upstream,
+    pub service: Service,
     /// Base round trips, ascending.
     pub rtts_ms: Vec<f64>,
     pub candidates: Vec<Candidate>,
-    /// Number of simultaneous uploads.
-    pub uploads: u32,
+    /// Number of simultaneous uploads, or downloads for a downstream.
+    pub loads: u32,
     /// Trials of every condition.
     pub repeats: u32,
 }
@@ -33,22 +34,26 @@ pub struct MissingMetric {
 
 /// NQB, the class of the low latency queue.
 const LOW_LATENCY_DSCP: u8 = 45;
-/// Congestion controls of the upload.
+/// Congestion controls of the load.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
 impl Tier {
     /// Returns the scenario, named after `file`.
     pub fn scenario(&self, file: &Path) -> Builder {
-        let up = &self.upstream;
-        let title = format!("What to set for an upstream of {}", rate_name(up.sustained_bit_per_s));
+        let (way, load) = self.words();
+        let rate = rate_name(self.service.sustained_bit_per_s);
+        let title = format!("What to set {way}stream at {rate}");
         let description = format!(
-            "{} TCP upload(s), a telephone call and page loads over base round trips up to {} ms: \
+            "{} TCP {load}(s), a telephone call and page loads over base round trips up to {} ms: \
              the sweep behind a recommendation.\n",
-            self.uploads,
+            self.loads,
             self.rtts_ms.last().copied().unwrap_or_default(),
         );
-        let path = Keys::new().set("up", self.link()).set("up_queue", "fifo:limit=64KiB");
-        let phases = [("idle", "500ms"), ("ramp", "8s"), ("load", "30s"), ("drain", "500ms")];
+        let queue = format!("{way}_queue");
+        let path = Keys::new().set(way, self.link()).set(&queue, "fifo:limit=64KiB");
+        // The load begins once the burst is spent: the sustained rate decides.
+        let ramp = format!("{:.0}s", 8.0 + self.service.burst_seconds().ceil());
+        let phases = [("idle", "500ms"), ("ramp", &ramp), ("load", "30s"), ("drain", "500ms")];
         let phases = phases.iter().fold(Keys::new(), |keys, (key, value)| keys.set(key, *value));
         let scenario = Scenario::build(&file.to_string_lossy())
             .set("title", title)
@@ -58,36 +63,45 @@ impl Tier {
             .path(path)
             .phases(phases);
         let variant = |scenario: Builder, candidate: &Candidate| {
-            let queue = queue_of(candidate.choice, &self.upstream);
-            scenario.variant(&candidate.name, Keys::new().set("path.up_queue", queue))
+            let chosen = queue_of(candidate.choice, &self.service);
+            scenario.variant(&candidate.name, Keys::new().set(&format!("path.{queue}"), chosen))
         };
         self.candidates
             .iter()
             .fold(self.flows(scenario), variant)
             .sweep("path.rtt", self.rtts_ms.iter().map(|rtt| span(*rtt)).collect())
-            .sweep("flow.upload.congestion_control", CONGESTION_CONTROLS.to_vec())
+            .sweep(&format!("flow.{load}.congestion_control"), CONGESTION_CONTROLS.to_vec())
     }
 
-    /// The token bucket of the tier, and its requests and grants.
+    /// Returns the direction in keys of a path, and the name of the load.
+    fn words(&self) -> (&'static str, &'static str) {
+        match self.service.direction {
+            Direction::Upstream => (schema::Direction::Up.name(), "upload"),
+            Direction::Downstream => (schema::Direction::Down.name(), "download"),
+        }
+    }
+
+    /// The token bucket of the tier, and the requests and grants of a modem.
     fn link(&self) -> String {
-        let up = &self.upstream;
-        format!(
-            "docsis:rate={}bit,burst={}B,peak={}bit,map={}ms,grant={}ms",
-            up.sustained_bit_per_s,
-            up.burst_bytes,
-            up.peak_bit_per_s,
-            MAP_INTERVAL_US / 1_000,
-            GRANT_US / 1_000
-        )
+        let Service { direction, sustained_bit_per_s, peak_bit_per_s, burst_bytes } = self.service;
+        let bucket = format!(
+            "docsis:rate={sustained_bit_per_s}bit,burst={burst_bytes}B,peak={peak_bit_per_s}bit"
+        );
+        let (map, grant) = (MAP_INTERVAL_US / 1_000, GRANT_US / 1_000);
+        match direction {
+            Direction::Upstream => format!("{bucket},map={map}ms,grant={grant}ms"),
+            Direction::Downstream => bucket,
+        }
     }
 
-    /// Upload, call, page loads and probe. If candidates have a low latency class, the call is in
+    /// Load, call, page loads and probe. If candidates have a low latency class, the call is in
     /// this class, and the probe measures both classes.
     fn flows(&self, scenario: Builder) -> Builder {
-        let upload = Keys::new()
-            .set("direction", "up")
+        let (way, load) = self.words();
+        let bulk = Keys::new()
+            .set("direction", way)
             .set("congestion_control", "cubic")
-            .set("count", self.uploads)
+            .set("count", self.loads)
             // The call makes the trials differ.
             .set("start_jitter", "0s");
         let mut call = Keys::new().set("jitter_buffer", "adaptive");
@@ -98,7 +112,7 @@ impl Tier {
         }
         let probe = Keys::new().set("interval", "20ms").set("classes", classes);
         scenario
-            .flow("upload", "tcp", upload)
+            .flow(load, "tcp", bulk)
             .flow("call", "voip", call)
             .flow("page", "web", Keys::new().set("browser", "chrome").set("loads", 100))
             .flow("probe", "probe", probe)
@@ -112,13 +126,19 @@ impl Tier {
         // Sweeps vary fastest: each candidate has its variants one after the other.
         let variants_each = self.rtts_ms.len() * CONGESTION_CONTROLS.len();
         let variants = record.summaries.chunks(variants_each);
+        let used = ["utilisation.up", "utilisation.down"][self.service.direction as usize];
         let pairs = self.candidates.iter().zip(variants);
-        pairs.map(|(candidate, variants)| outcome(candidate, variants)).collect()
+        pairs.map(|(candidate, variants)| outcome(candidate, variants, used)).collect()
     }
 }
 
-/// Returns the outcome of a candidate from its variants, averaged over the congestion controls.
-fn outcome(candidate: &Candidate, variants: &[VariantSummary]) -> Result<Outcome, MissingMetric> {
+/// Returns the outcome of a candidate from its variants, averaged over the congestion controls. The
+/// metric `used` is the link's utilisation.
+fn outcome(
+    candidate: &Candidate,
+    variants: &[VariantSummary],
+    used: &'static str,
+) -> Result<Outcome, MissingMetric> {
     let mut outcome = Outcome {
         name: candidate.name.clone(),
         choice: candidate.choice,
@@ -131,7 +151,7 @@ fn outcome(candidate: &Candidate, variants: &[VariantSummary]) -> Result<Outcome
     };
     let (mut pages, mut scores) = (Vec::new(), Vec::new());
     for variants in variants.chunks(CONGESTION_CONTROLS.len()) {
-        let mut used = 0.0;
+        let mut utilisation = 0.0;
         for variant in variants {
             let needed = |wanted: &'static str| {
                 let missing = || MissingMetric { variant: variant.variant.clone(), metric: wanted };
@@ -146,11 +166,11 @@ fn outcome(candidate: &Candidate, variants: &[VariantSummary]) -> Result<Outcome
                 let worst = outcome.low_latency_added_p99_ms.unwrap_or(0.0).max(own);
                 outcome.low_latency_added_p99_ms = Some(worst);
             }
-            used += needed("utilisation.up")? / CONGESTION_CONTROLS.len() as f64;
+            utilisation += needed(used)? / CONGESTION_CONTROLS.len() as f64;
             scores.push(needed("call/mos")?);
             pages.push(metric(variant, "page/page_load"));
         }
-        outcome.utilisation_percent.push(used);
+        outcome.utilisation_percent.push(utilisation);
     }
     outcome.mos = scores.iter().sum::<f64>() / scores.len() as f64;
     pages.sort_by(|a, b| a.unwrap_or(f64::INFINITY).total_cmp(&b.unwrap_or(f64::INFINITY)));
@@ -159,12 +179,12 @@ fn outcome(candidate: &Candidate, variants: &[VariantSummary]) -> Result<Outcome
 }
 
 /// Returns the modem's queue for a setting. DOCSIS-PIE alone has the standard's 100 ms of buffer.
-fn queue_of(choice: Choice, upstream: &Upstream) -> String {
+fn queue_of(choice: Choice, service: &Service) -> String {
     match choice {
         Choice::Buffer(bytes) => format!("fifo:limit={bytes}B"),
         Choice::DocsisPie(target) => format!("docsis-pie:target={target}ms"),
         Choice::LowLatency(target) => {
-            let buffer = upstream.classic_buffer_bytes(target);
+            let buffer = service.classic_buffer_bytes(target);
             format!("docsis-lld:target={target}ms,classic-limit={buffer}B")
         }
     }
@@ -183,7 +203,8 @@ mod tests {
     use super::*;
     use crate::Variant;
 
-    const UPSTREAM: Upstream = Upstream {
+    const UPSTREAM: Service = Service {
+        direction: Direction::Upstream,
         sustained_bit_per_s: 10_000_000,
         peak_bit_per_s: 12_000_000,
         burst_bytes: 40_960,
@@ -195,10 +216,10 @@ mod tests {
             let candidates = UPSTREAM.candidates(aqm, 1024, 1 << 20);
             let variants = candidates.len() * 3 * 2;
             let tier = Tier {
-                upstream: UPSTREAM,
+                service: UPSTREAM,
                 rtts_ms: vec![20.0, 48.99, 120.0],
                 candidates,
-                uploads: 1,
+                loads: 1,
                 repeats: 2,
             };
             let scenario = tier.scenario(Path::new("sweep")).finish().expect("a scenario");
@@ -212,10 +233,10 @@ mod tests {
     #[test]
     fn the_file_of_a_sweep_repeats_its_run() {
         let tier = Tier {
-            upstream: UPSTREAM,
+            service: UPSTREAM,
             rtts_ms: vec![20.0, 48.99],
             candidates: UPSTREAM.candidates(Aqm::LowLatency, 1024, 1 << 20).split_off(5),
-            uploads: 2,
+            loads: 2,
             repeats: 3,
         };
         let builder = tier.scenario(Path::new("sweep.toml"));

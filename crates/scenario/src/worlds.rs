@@ -8,7 +8,9 @@ use underload_sim::trial::TrialLabel;
 
 use crate::document::Document;
 use crate::simulation::{PlanError, configure};
-use crate::{Flow, FlowKind, Options, Scenario, ScenarioError, ScenarioErrors, Variant, builtin};
+use crate::{
+    Flow, FlowKind, Options, Path, Scenario, ScenarioError, ScenarioErrors, Variant, builtin,
+};
 
 impl Scenario {
     /// Reads a scenario file, and checks its short form too. Returns the first fault.
@@ -65,19 +67,17 @@ impl Scenario {
         let sim_only = |flow: &Flow| Some(format!("flow.{}.{}", flow.name, flow.sim_only_key()?));
         if let Some(hop) = self.variants.iter().find_map(|variant| variant.path.first_hop()) {
             return Some(format!(
-                "path.hop.{hop}: only the simulator has chains of links (see \
-                 docs/scenario-format.md); expected path.up and path.down, or --world sim"
+                "path.hop.{hop}: only the simulator has chains of links; other worlds have path.up \
+                 and path.down"
             ));
         }
         if let Some(own) = self.own() {
-            return Some(format!(
-                "{own}: only the simulator runs algorithms of Python; expected --world sim"
-            ));
+            return Some(format!("{own}: only the simulator runs algorithms of Python"));
         }
         if let Some(key) =
             self.variants.iter().flat_map(|variant| &variant.flows).find_map(sim_only)
         {
-            return Some(format!("{key}: only the simulator supports it; expected --world sim"));
+            return Some(format!("{key}: only the simulator supports it"));
         }
         self.variants
             .iter()
@@ -94,9 +94,16 @@ impl Scenario {
 }
 
 fn live_problem(variant: &Variant) -> Option<String> {
+    let Path { up, down } = &variant.path;
+    if let Some(lane) = up.iter().chain(down).find(|lane| lane.link.users().is_some()) {
+        return Some(format!(
+            "`{}`: only the simulator has users of one radio; expected another link, or --world sim",
+            lane.link.label
+        ));
+    }
     if variant.ecn().is_none() {
         let problem = "in the live world ECN is a setting of a whole host; expected `ecn` of all \
-                       tcp flows or of none, or --world sim";
+                       tcp flows or of none";
         return Some(problem.to_owned());
     }
     let is_probe = |flow: &&Flow| matches!(flow.kind, FlowKind::Probe(_));
@@ -137,8 +144,8 @@ mod tests {
             (sim, live, worlds),
             (String::new(), String::new(), vec![World::Sim, World::Live])
         );
-        let (sim, live, worlds) = of(&format!("{tcp}congestion_control = \"vegas\""), "");
-        assert!(sim.contains("'vegas' is not simulated; expected "), "{sim}");
+        let (sim, live, worlds) = of(&format!("{tcp}congestion_control = \"illinois\""), "");
+        assert!(sim.contains("'illinois' is not simulated; expected "), "{sim}");
         assert_eq!((live, worlds), (String::new(), vec![World::Live]));
         let (sim, _, worlds) = of(tcp, "load = \"2h\"");
         assert!(sim.contains("lasts 72") && sim.contains("at most 3600 s"), "{sim}");
@@ -162,6 +169,18 @@ mod tests {
             );
             assert_eq!((sim, live, worlds), (expected, String::new(), vec![World::Live]));
         }
+        let (_, live, worlds) = of(&format!("{tcp}host = 2"), "");
+        assert!(live.starts_with("flow.tcp.host: only the simulator"), "{live}");
+        assert_eq!(worlds, [World::Sim]);
+        let text = "[path]\ndown = \"radio:0=6mbit\"\n[[flow]]\nkind = \"probe\"\n";
+        let scenario = Scenario::parse(text, "test").expect("readable");
+        let live = scenario.live_problem().unwrap_or_default();
+        assert!(live.starts_with("`radio:0=6mbit"), "{live}");
+        assert_eq!(scenario.worlds(), [World::Sim]);
+        // The probe is from host 0, and is no multicast.
+        let error =
+            Scenario::parse(&text.replace("radio:0", "radio:1"), "test").expect_err("refused");
+        assert!(error.to_string().contains("'probe': host 0 is no user of `radio:1"), "{error}");
         let (_, live, _) = of("[[flow]]\nname = \"p2\"\nkind = \"probe\"\n", "");
         assert!(live.contains("one probe flow"), "{live}");
     }
@@ -169,9 +188,9 @@ mod tests {
     #[test]
     fn a_scenario_that_no_world_runs_is_refused() {
         let text = "[path]\nup = \"10mbit\"\n[[flow]]\nkind = \"probe\"\n[[flow]]\nkind = \"tcp\"\n\
-                    congestion_control = \"vegas\"\nextra_rtt = \"5ms\"\n";
-        let error = Scenario::parse(text, "test").expect_err("vegas is Linux's").to_string();
+                    congestion_control = \"illinois\"\nextra_rtt = \"5ms\"\n";
+        let error = Scenario::parse(text, "test").expect_err("illinois is Linux's").to_string();
         assert!(error.contains("no world can run it"), "{error}");
-        assert!(error.contains("vegas") && error.contains("flow.tcp.extra_rtt"), "{error}");
+        assert!(error.contains("illinois") && error.contains("flow.tcp.extra_rtt"), "{error}");
     }
 }

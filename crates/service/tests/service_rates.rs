@@ -130,7 +130,9 @@ fn held_to_its_grant(direction: Direction, over_tcp: bool) {
                 // until then are charged. It may be ahead by a second of the granted rate.
                 most += granted + 2.0 * seconds * granted.max(500_000.0 * flows as f64);
                 let reason = ended.unwrap_or_default();
-                let is_told = bit_per_s > 1_000_000 || reason.contains("faster");
+                // A busy machine may send too little for that.
+                let is_ahead = bytes > granted * (seconds + 1.0) + BURST_BYTES;
+                let is_told = bit_per_s > 1_000_000 || !is_ahead || reason.contains("faster");
                 assert!(is_told, "{what}: ended {reason:?}");
             } else {
                 assert_eq!(ended, None, "{what}");

@@ -1,10 +1,14 @@
 //! Files that shape a device after each start of the machine.
 
+use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
+use underload_aqm::registry::QueueEntry;
+use underload_record::schema::{Direction, PerDirection};
 use underload_tc::Command;
 use underload_tc::printed::Device;
 
 use crate::plan::{self, ifb_name};
+use crate::rate::ETHERNET_BYTES;
 use crate::request::{Framing, Request, RequestError};
 
 /// The form of the configuration that shapes the device at each boot.
@@ -25,6 +29,13 @@ pub enum Format {
 pub enum FormatError {
     #[error(transparent)]
     Request(#[from] RequestError),
+    #[error("systemd and tc need the device on this machine")]
+    NoDevice,
+    #[error(
+        "--dev: `{name}` has `{odd}`, which scripts and configuration files interpret; expected \
+         letters, digits and - _ . : @ (rename the device: `ip link set dev NAME name NEW`)"
+    )]
+    Name { name: String, odd: char },
     #[error("{format} cannot express {what}; use `systemd` or `tc`")]
     Lacks { format: &'static str, what: String },
 }
@@ -49,16 +60,27 @@ impl Format {
             .ok_or_else(|| format!("expected {}", Self::ALL.map(|(name, _)| name).join(", ")))
     }
 
+    /// Whether the file has facts of the device, which must exist here.
+    pub fn needs_device(self) -> bool {
+        matches!(self, Self::Tc | Self::Systemd)
+    }
+
     /// Returns the file that shapes a device as requested. Its first lines say where it belongs.
     ///
     /// # Errors
-    /// Returns what the format cannot express.
-    pub fn write(self, request: &Request, device: &Device) -> Result<String, FormatError> {
-        match self {
-            Self::Tc => Ok(script(request, device)?),
-            Self::Systemd => Ok(unit(request, device)?),
-            Self::Networkd => networkd(request),
-            Self::OpenWrt => openwrt(request),
+    /// Returns what the format cannot express, or that it lacks the device.
+    pub fn write(self, request: &Request, device: Option<&Device>) -> Result<String, FormatError> {
+        // Letters that these languages would interpret.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
+        if let Some(odd) = request.device.chars().find(|c| !is_plain(*c)) {
+            return Err(FormatError::Name { name: request.device.clone(), odd });
+        }
+        match (self, device) {
+            (Self::Networkd, _) => networkd(request),
+            (Self::OpenWrt, _) => openwrt(request),
+            (Self::Tc, Some(device)) => Ok(script(request, device)?),
+            (Self::Systemd, Some(device)) => Ok(unit(request, device)?),
+            (_, None) => Err(FormatError::NoDevice),
         }
     }
 }
@@ -140,13 +162,18 @@ fn networkd(request: &Request) -> Result<String, FormatError> {
     if request.rates.down.is_some() {
         return Err(lacks(FORMAT, "--down, because its filters cannot redirect"));
     }
-    let queue = plain_cake(FORMAT, request)?;
+    if request.cake(Direction::Up) != Some("cake") {
+        return Err(lacks(FORMAT, format!("the queue `{}` (only `cake`)", request.queue)));
+    }
     let name = &request.device;
     let mut text = format!(
         "# /etc/systemd/network/50-{name}.network.d/shape.conf, beside the file of {name};\n\
-         # then: networkctl reload\n[{queue}]\nParent=root\nBandwidth={}\n",
+         # then: networkctl reload\n[CAKE]\nParent=root\nBandwidth={}\n",
         networkd_rate(rate)
     );
+    for item in &request.queue.items {
+        text += &networkd_option(item.key.as_deref().unwrap_or_default(), &item.value)?;
+    }
     let overhead = request.overhead;
     if overhead.is_some() {
         let (bytes, minimum) = (overhead.bytes, overhead.minimum_bytes);
@@ -171,59 +198,109 @@ fn networkd_rate(rate: Rate) -> String {
     }
 }
 
-/// Returns `CAKE` if the request's queue is that with its defaults.
-fn plain_cake(format: &'static str, request: &Request) -> Result<&'static str, FormatError> {
-    if request.queue.name != "cake" || !request.queue.items.is_empty() {
-        return Err(lacks(format, format!("the queue `{}` (only `cake`)", request.queue)));
-    }
-    Ok("CAKE")
+/// Returns the line of a parameter of CAKE.
+fn networkd_option(key: &str, value: &str) -> Result<String, FormatError> {
+    const ISOLATION: [(&str, &str); 8] = [
+        ("triple-isolate", "triple"),
+        ("dual-srchost", "dual-src-host"),
+        ("dual-dsthost", "dual-dst-host"),
+        ("srchost", "src-host"),
+        ("dsthost", "dst-host"),
+        ("flows", "flows"),
+        ("hosts", "hosts"),
+        ("flowblind", "none"),
+    ];
+    let mode = ISOLATION.iter().find(|(own, _)| *own == value).map_or(value, |pair| pair.1);
+    let (name, value) = match key {
+        "tins" => ("PriorityQueueingPreset", value),
+        "isolation" => ("FlowIsolationMode", mode),
+        "rtt" => ("RTTSec", value),
+        "nat" => ("NAT", value),
+        "wash" => ("Wash", value),
+        "ack-filter" => ("AckFilter", value),
+        _ => return Err(lacks("networkd", format!("CAKE's `{key}`"))),
+    };
+    Ok(format!("{name}={value}\n"))
 }
 
+/// Returns a section of sqm-scripts that sets up what `apply` sets up.
+///
+/// The script of sqm-scripts for CAKE passes the rate and its defaults to `tc`, and then our words,
+/// which override them. Other queues are below `tbf` with a size table (`stab`), whose overhead is
+/// added to the bytes that the kernel counts.
 fn openwrt(request: &Request) -> Result<String, FormatError> {
-    const FORMAT: &str = "openwrt";
-    let queue = request.queue.to_string();
-    // sqm-scripts uses the kernel's names of queues, except for `cake_mq`.
-    let (qdisc, script, parts) = match (request.cake(), queue.as_str()) {
-        (Some("cake_mq"), _) if request.queue.items.is_empty() => {
-            ("cake", "piece_of_cake.qos", "\toption use_mq '1'\n")
-        }
-        (_, "cake") => ("cake", "piece_of_cake.qos", ""),
-        (_, "fq-codel") => ("fq_codel", "simplest_tbf.qos", ""),
-        _ => {
-            let what = format!("the queue `{queue}` (only cake, cake_mq and fq-codel)");
-            return Err(lacks(FORMAT, what));
-        }
-    };
-    let kilobits = |rate: Option<Rate>| rate.map_or(0, |rate| rate.bits_per_second() / 1_000);
+    let qdisc = kind_for_sqm(request)?;
+    let is_cake = qdisc != "fq_codel";
     let overhead = request.overhead;
-    let layer = match overhead.framing {
-        Framing::Atm => "atm",
-        Framing::None | Framing::Ptm if overhead.is_some() => "ethernet",
-        _ => "none",
+    let (script, layer) = match overhead.framing {
+        _ if is_cake => ("layer_cake.qos", "none"),
+        Framing::Atm => ("simplest_tbf.qos", "atm"),
+        Framing::None | Framing::Ptm if overhead.is_some() => ("simplest_tbf.qos", "ethernet"),
+        _ => ("simplest_tbf.qos", "none"),
     };
     let name = &request.device;
+    let counted = if name.starts_with("ppp") { 0 } else { ETHERNET_BYTES };
+    let bytes = if layer == "none" { 0 } else { i64::from(overhead.bytes) - i64::from(counted) };
+    let minimum_bytes = if layer == "none" { 0 } else { overhead.minimum_bytes };
+    let kilobits = |rate: Rate| {
+        let rate = if is_cake { rate } else { overhead.rate_of_data(rate) };
+        rate.bits_per_second() / 1_000
+    };
+    let (mut rates, mut options) = (PerDirection::new(0, 0), PerDirection::<String>::default());
+    for (direction, rate) in request.shaped() {
+        let words = request.queue_words(direction, rate)?;
+        rates[direction] = kilobits(rate);
+        // Without the kind; CAKE's rate is that of the section.
+        options[direction] = words[if is_cake { 3 } else { 1 }..].join(" ");
+        options[direction] += if is_without_nat(request.queue(direction)) { " nonat" } else { "" };
+    }
+    let (parts, version) = match qdisc {
+        "cake_mq" => ("\toption use_mq '1'\n", ", 1.7.2 or newer"),
+        _ => ("", ""),
+    };
+    let qdisc = if is_cake { "cake" } else { qdisc };
     let section: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let ptm = match overhead.framing {
-        Framing::Ptm => {
-            "\toption eqdisc_opts 'ptm'\n\toption iqdisc_opts 'ptm'\n\toption \
-                         qdisc_really_really_advanced '1'\n"
-        }
-        _ => "",
-    };
-    if overhead.framing == Framing::Ptm && qdisc != "cake" {
-        return Err(lacks(FORMAT, "the framing of VDSL2 without CAKE"));
-    }
-    let (down, up) = (kilobits(request.rates.down), kilobits(request.rates.up));
-    let version = if parts.is_empty() { "" } else { ", 1.7.2 or newer" };
     Ok(format!(
-        "# /etc/config/sqm (opkg install sqm-scripts{version}); a rate of 0 is unshaped;\n\
+        "# /etc/config/sqm (apk add sqm-scripts, before OpenWrt 25.12: opkg install \
+         sqm-scripts{version}); a rate of 0 is unshaped;\n\
+         # sqm-scripts adds `nat` to CAKE, for the hosts behind a router, unless nat=off is given;\n\
          # then: /etc/init.d/sqm enable && /etc/init.d/sqm restart\n\
          config queue 'shape_{section}'\n\toption enabled '1'\n\toption interface '{name}'\n\
-         \toption download '{down}'\n\toption upload '{up}'\n\toption qdisc '{qdisc}'\n\
-         \toption script '{script}'\n\toption qdisc_advanced '1'\n{parts}{ptm}\
-         \toption linklayer '{layer}'\n\toption overhead '{}'\n\
-         \toption linklayer_advanced '1'\n\toption tcMPU '{}'\n",
-        overhead.bytes, overhead.minimum_bytes
+         \toption download '{}'\n\toption upload '{}'\n\toption qdisc '{qdisc}'\n\
+         \toption script '{script}'\n\toption qdisc_advanced '1'\n{parts}\
+         \toption squash_dscp '0'\n\toption squash_ingress '0'\n\
+         \toption qdisc_really_really_advanced '1'\n\
+         \toption iqdisc_opts '{}'\n\toption eqdisc_opts '{}'\n\
+         \toption linklayer '{layer}'\n\toption overhead '{bytes}'\n\
+         \toption linklayer_advanced '1'\n\toption tcMPU '{minimum_bytes}'\n",
+        rates.down, rates.up, options.down, options.up
     ))
+}
+
+/// Returns the name of the qdisc that both directions have.
+fn kind_for_sqm(request: &Request) -> Result<&'static str, FormatError> {
+    let kind = |(direction, _)| {
+        let fair = is_fq_codel(request.queue(direction)).then_some("fq_codel");
+        request.cake(direction).or(fair)
+    };
+    let kinds: Vec<_> = request.shaped().map(kind).collect();
+    match kinds.as_slice() {
+        [Some(first), rest @ ..] if rest.iter().all(|kind| *kind == Some(*first)) => Ok(*first),
+        _ => {
+            let queues = request.queues();
+            let what =
+                format!("the queue `{queues}` (only cake, cake_mq and fq-codel, of one kind)");
+            Err(lacks("openwrt", what))
+        }
+    }
+}
+
+fn is_without_nat(queue: &Spec) -> bool {
+    let mut items = queue.items.iter();
+    items.any(|item| (item.key.as_deref(), item.value.as_str()) == (Some("nat"), "off"))
+}
+
+fn is_fq_codel(queue: &Spec) -> bool {
+    QueueEntry::find(&queue.name).is_some_and(|entry| entry.definition.name == "fq-codel")
 }

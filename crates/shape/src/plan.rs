@@ -33,8 +33,8 @@ pub fn shape(
     has_ingress: bool,
 ) -> Result<Vec<Command>, RequestError> {
     let mut commands = Vec::new();
-    let parts = request.parts(device)?;
     if let Some(rate) = request.rates.down {
+        let parts = request.parts(Direction::Down, device)?;
         let (name, ifb) = (&device.name, ifb_name(device.index));
         let queues = parts.map_or_else(String::new, |count| format!(" numtxqueues {count}"));
         commands.push(Command::ip(&format!("link add name {ifb}{queues} type ifb")));
@@ -49,6 +49,7 @@ pub fn shape(
         )));
     }
     if let Some(rate) = request.rates.up {
+        request.parts(Direction::Up, device)?;
         commands.extend(root(request, Direction::Up, rate, &device.name, device)?);
     }
     Ok(commands)
@@ -69,7 +70,7 @@ pub fn change(
     for (direction, place) in places.iter() {
         let new = request.rates[direction].filter(|rate| Some(*rate) != before.rates[direction]);
         let Some(rate) = new else { continue };
-        let Some(kind) = request.cake() else {
+        let Some(kind) = request.cake(direction) else {
             changes.push((place.clone(), Limit::Bucket(Bucket::new(request, rate, device))));
             // A change of `tbf` overwrites the limit of a fifo below it, which is set again; other
             // queues keep their limits.
@@ -91,7 +92,7 @@ fn root(
     device: &Device,
 ) -> Result<Vec<Command>, RequestError> {
     let at_root = Command::tc(&format!("qdisc replace dev {place} root handle {HANDLE}"));
-    if request.cake().is_some() {
+    if request.cake(direction).is_some() {
         return Ok(vec![at_root.with(request.queue_words(direction, rate)?)]);
     }
     let limiter = Bucket::new(request, rate, device).words();

@@ -14,7 +14,7 @@ use crate::judge::{CHILD_HANDLE, HANDLE};
 use crate::request::{Framing, Overhead, Request};
 
 /// Bytes of the header of a device whose packets begin with one.
-const ETHERNET_BYTES: u32 = 14;
+pub(crate) const ETHERNET_BYTES: u32 = 14;
 /// Bursts that the rate limit lets pass at once last 1 ms, which spares the processor.
 const BURSTS_PER_SECOND: u64 = 1_000;
 /// The least burst: two packets of 1514 bytes.

@@ -7,6 +7,7 @@ use underload_aqm::config::{ConfigError, Kind, LinkFacts, Spec, Value, closest};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::QueueEntry;
 use underload_record::schema::{Direction, PerDirection};
+use underload_record::text::shell_word;
 use underload_tc::printed::Device;
 use underload_tc::words;
 
@@ -21,8 +22,10 @@ pub struct Request {
     pub device: String,
     /// Rates of what the device sends (up) and receives; `None` leaves a direction unshaped.
     pub rates: PerDirection<Option<Rate>>,
-    /// The queue in both directions.
+    /// The queue, of both directions unless `down_queue` has another.
     pub queue: Spec,
+    /// The queue of what the device receives, if it differs.
+    pub down_queue: Option<Spec>,
     pub overhead: Overhead,
 }
 
@@ -100,31 +103,54 @@ impl Request {
     }
 
     fn options(&self) -> String {
-        let mut text = format!(" --dev {}", self.device);
+        let mut text = format!(" --dev {}", shell_word(&self.device));
         for (direction, rate) in self.shaped() {
             let _ = write!(text, " --{direction} {rate}");
         }
-        let _ = write!(text, " --queue {}", self.queue);
+        let _ = write!(text, " --queue {}", shell_word(&self.queue.to_string()));
+        if let Some(queue) = &self.down_queue {
+            let _ = write!(text, " --down-queue {}", shell_word(&queue.to_string()));
+        }
         if self.overhead.is_some() {
             let _ = write!(text, " --overhead {}", self.overhead.name());
         }
         text
     }
 
-    /// Returns the kernel's name of the queue if it limits the rate by itself.
-    pub fn cake(&self) -> Option<&'static str> {
-        let name = self.queue.name.to_ascii_lowercase().replace('_', "-");
+    /// Returns the queue of a direction.
+    pub fn queue(&self, direction: Direction) -> &Spec {
+        match (direction, &self.down_queue) {
+            (Direction::Down, Some(queue)) => queue,
+            _ => &self.queue,
+        }
+    }
+
+    /// Formats the queue, or those of both directions.
+    pub fn queues(&self) -> String {
+        match &self.down_queue {
+            Some(down) => format!("{} up and {down} down", self.queue),
+            None => self.queue.to_string(),
+        }
+    }
+
+    /// Returns the kernel's name of a direction's queue if it limits the rate by itself.
+    pub fn cake(&self, direction: Direction) -> Option<&'static str> {
+        let name = self.queue(direction).name.to_ascii_lowercase().replace('_', "-");
         let kinds = [(CAKE, CAKE), ("cake-mq", CAKE_MQ)];
         kinds.into_iter().find_map(|(known, kind)| (known == name).then_some(kind))
     }
 
-    /// Returns the number of transmit queues of `device` if the queue has a part for each of them;
-    /// `None` for any other queue.
+    /// Returns the number of transmit queues of `device` if the queue of a direction has a part for
+    /// each of them; `None` for any other queue.
     ///
     /// # Errors
     /// Returns [`RequestError::OneQueue`] if the device has one.
-    pub fn parts(&self, device: &Device) -> Result<Option<u64>, RequestError> {
-        if self.cake() != Some(CAKE_MQ) {
+    pub fn parts(
+        &self,
+        direction: Direction,
+        device: &Device,
+    ) -> Result<Option<u64>, RequestError> {
+        if self.cake(direction) != Some(CAKE_MQ) {
             return Ok(None);
         }
         if device.tx_queues < 2 {
@@ -143,8 +169,9 @@ impl Request {
         rate: Rate,
     ) -> Result<Vec<String>, RequestError> {
         let link = LinkFacts::of_rate(rate);
-        let mut spec = linux_profile(&self.queue);
-        let Some(kind) = self.cake() else {
+        let queue = self.queue(direction);
+        let mut spec = linux_profile(queue);
+        let Some(kind) = self.cake(direction) else {
             return words::arguments(&spec, &link, None).map_err(|error| match error {
                 ConfigError::UnknownName { .. } if QueueEntry::find(&spec.name).is_some() => {
                     RequestError::NotInLinux(spec.name.clone())
@@ -153,8 +180,8 @@ impl Request {
             });
         };
         CAKE.clone_into(&mut spec.name);
-        let is_given =
-            |key: &str| self.queue.items.iter().any(|item| item.key.as_deref() == Some(key));
+        let of_kernel = of_kernel(&mut spec)?;
+        let is_given = |key: &str| has_key(queue, key);
         if is_given("rate") {
             return Err(RequestError::OwnRate);
         }
@@ -174,6 +201,7 @@ impl Request {
         }
         let mut words = words::arguments(&spec.with("rate", &rate.to_string()), &link, None)?;
         kind.clone_into(&mut words[0]);
+        words.extend(of_kernel);
         Ok(words)
     }
 }
@@ -181,15 +209,49 @@ impl Request {
 impl fmt::Display for Request {
     /// Formats what the request does, in a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: shaped by {}", self.device, self.queue)?;
+        write!(f, "{}: shaped by {}", self.device, self.queues())?;
         self.shaped().try_for_each(|(direction, rate)| write!(f, ", {direction} {rate}"))
     }
+}
+
+/// Options that only the kernel's CAKE has, with their values and the words of `tc`.
+const OF_KERNEL: [(&str, &str, &str); 4] = [
+    ("nat", "on", "nat"),
+    ("wash", "on", "wash"),
+    ("ack-filter", "on", "ack-filter"),
+    ("ack-filter", "aggressive", "ack-filter-aggressive"),
+];
+
+/// Removes the options that only the kernel's CAKE has from a SPEC, and returns their words.
+fn of_kernel(spec: &mut Spec) -> Result<Vec<String>, ConfigError> {
+    let mut words = Vec::new();
+    for item in &spec.items {
+        let Some(key) = &item.key else { continue };
+        let known = || OF_KERNEL.iter().filter(|(name, ..)| name == key);
+        match known().find(|(_, value, _)| *value == item.value) {
+            Some((.., word)) => words.push((*word).to_owned()),
+            None if known().next().is_some() && item.value != "off" => {
+                let values: Vec<&str> = known().map(|(_, value, _)| *value).collect();
+                let expected = format!("off or {}", values.join(" or "));
+                return Err(ConfigError::value("cake", key, &item.value, &expected));
+            }
+            None => {}
+        }
+    }
+    let is_known = |key: &str| OF_KERNEL.iter().any(|(name, ..)| *name == key);
+    spec.items.retain(|item| !item.key.as_deref().is_some_and(is_known));
+    Ok(words)
+}
+
+/// Whether a SPEC has a value for a key.
+pub(crate) fn has_key(spec: &Spec, key: &str) -> bool {
+    spec.items.iter().any(|item| item.key.as_deref() == Some(key))
 }
 
 /// Selects Linux's profile of a queue, if there is one and the user chose none.
 fn linux_profile(queue: &Spec) -> Spec {
     const LINUX: &str = "linux";
-    let is_chosen = queue.items.iter().any(|item| item.key.as_deref() == Some("profile"));
+    let is_chosen = has_key(queue, "profile");
     let entry = QueueEntry::find(&queue.name);
     let has_it = entry
         .is_some_and(|entry| entry.definition.profiles.iter().any(|profile| profile.name == LINUX));

@@ -304,7 +304,8 @@ impl Search {
     }
 }
 
-/// Returns a line for each direction: before, and with the choice.
+/// Returns a line of text for each direction: its reading without a shaper, and with the chosen
+/// rate.
 pub fn before_and_after(before: &PerDirection<Option<Reading>>, choice: Option<&Choice>) -> String {
     let mut text = String::new();
     for direction in [Direction::Down, Direction::Up] {

@@ -290,7 +290,7 @@ fn simulated_lines_are_followed_in_both_directions() {
         assert!(unshaped.p99_ms > 150.0, "the premise: full buffers: {}", unshaped.p99_ms);
         let part = followed.goodput / oracle.goodput;
         assert!(part >= 0.9, "{loaded:?}: {part:.3} of the oracle's rate");
-        assert!(followed.p99_ms <= 60.0, "{loaded:?}: {} ms", followed.p99_ms);
+        assert!(followed.p99_ms <= 70.0, "{loaded:?}: {} ms", followed.p99_ms);
     }
 }
 

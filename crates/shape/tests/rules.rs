@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
-use underload_record::schema::PerDirection;
+use underload_record::schema::{Direction, PerDirection};
+use underload_record::text::shell_word;
 use underload_shape::judge::Present;
 use underload_shape::permanent::Format;
 use underload_shape::plan::{self, Remains, ifb_name};
 use underload_shape::rate::{Bucket, Limit, error_number, requested};
 use underload_shape::record::{Action, Phase, Record, is_abandoned, watch};
-use underload_shape::request::{Overhead, Request};
+use underload_shape::request::{Framing, LINE_KINDS, Overhead, Request};
 use underload_tc::printed::{Device, Filter, Qdisc};
 use underload_tc::{Command, Program};
 
@@ -20,6 +21,7 @@ fn request(up: Option<u64>, down: Option<u64>, queue: &str, overhead: &str) -> R
         device: "eth0".to_owned(),
         rates: PerDirection::new(up, down).map(|rate| rate.map(Rate::from_megabits_per_second)),
         queue: Spec::parse(queue).expect("a queue"),
+        down_queue: None,
         overhead: Overhead::parse(overhead).expect("a kind of line"),
     }
 }
@@ -139,14 +141,13 @@ fn cake_with_several_parts_needs_a_device_with_several_queues() {
     let slower = request(Some(12), Some(90), "cake_mq:tins=diffserv4", "docsis");
     let changes = plan::change(&cake, &slower, &several).expect("a change");
     assert_eq!(changes[0].1, Limit::Cake("cake_mq", Rate::from_megabits_per_second(12)));
-    let write = |queue: &str| {
-        Format::OpenWrt.write(&request(Some(18), Some(90), queue, "docsis"), &several)
-    };
+    let write =
+        |queue: &str| Format::OpenWrt.write(&request(Some(18), Some(90), queue, "docsis"), None);
     let text = write("cake_mq").expect("a file");
     assert!(text.contains("sqm-scripts, 1.7.2 or newer"), "{text}");
     assert!(text.contains("\toption qdisc 'cake'\n") && text.contains("\toption use_mq '1'\n"));
     assert!(!write("cake").expect("a file").contains("use_mq"));
-    assert!(write("cake_mq:tins=diffserv4").is_err());
+    assert!(write("cake_mq:tins=diffserv4").expect("a file").contains("use_mq"));
     // Another program's `cake_mq` is restored from its root alone: the kernel creates the parts
     // below it.
     let tree =
@@ -330,7 +331,7 @@ impl Kernel {
             (Program::Tc, ["filter", "del", "dev", "eth0", "ingress", .., preference]) => {
                 self.filters.retain(|filter| filter.preference.to_string() != *preference);
             }
-            // Queues of the ifb, and those below a root.
+            // Queues of the ifb device, and queues below a root queue.
             (Program::Tc, ["qdisc", "replace", "dev", ..]) => {}
             other => panic!("an unknown command: {other:?}"),
         }
@@ -392,7 +393,7 @@ proptest! {
 fn permanent_files_name_their_path() {
     let both = request(Some(18), Some(90), "cake", "docsis");
     let up = request(Some(18), None, "cake", "docsis");
-    let write = |format: Format, request: &Request| format.write(request, &device());
+    let write = |format: Format, request: &Request| format.write(request, Some(&device()));
     let text = write(Format::Systemd, &both).expect("a service");
     assert!(text.starts_with("# /etc/systemd/system/shape-eth0.service\n"), "{text}");
     assert!(text.contains("\nExecStart=/usr/bin/env tc qdisc replace dev eth0 root "), "{text}");
@@ -409,10 +410,97 @@ fn permanent_files_name_their_path() {
     for (format, request, expected) in [
         (Format::Networkd, &both, "networkd cannot express --down"),
         (Format::Networkd, &request(Some(1), None, "fq-codel", "none"), "`fq-codel` (only `cake`)"),
+        (Format::Networkd, &request(Some(1), None, "cake:memory=1MB", "none"), "CAKE's `memory`"),
         (Format::OpenWrt, &request(Some(1), None, "codel", "none"), "only cake, cake_mq and fq"),
     ] {
         let error = write(format, request).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// How sqm-scripts applies a section: `layer_cake.qos` gives CAKE `bandwidth`, its defaults and
+/// the options; other queues get `stab`, which adds its overhead to the 14 bytes that the kernel
+/// counts of an Ethernet device.
+#[test]
+fn openwrt_gets_the_queue_that_was_tried() {
+    let option = |text: &str, name: &str| -> String {
+        let start = format!("\toption {name} '");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start)).expect(name);
+        line.trim_end_matches('\'').to_owned()
+    };
+    let write = |request: &Request| Format::OpenWrt.write(request, None).expect("a section");
+    let cake = request(Some(18), Some(90), "CAKE:tins=diffserv4,ack-filter=on", "vdsl2-pppoe");
+    let text = write(&cake);
+    for (direction, name) in [(Direction::Up, "eqdisc_opts"), (Direction::Down, "iqdisc_opts")] {
+        let rate = cake.rates[direction].expect("a rate");
+        let tried = cake.queue_words(direction, rate).expect("Linux has it").join(" ");
+        let written = format!("cake bandwidth {rate} {}", option(&text, name));
+        assert_eq!(written, tried);
+        assert_eq!(written.contains("ingress"), direction == Direction::Down);
+        assert!(written.contains("diffserv4") && written.contains(" ack-filter"), "{written}");
+        assert!(written.contains("overhead 30") && written.contains(" ptm "), "{written}");
+    }
+    for (name, value) in [
+        ("script", "layer_cake.qos"),
+        ("squash_dscp", "0"),
+        ("squash_ingress", "0"),
+        ("linklayer", "none"),
+    ] {
+        assert_eq!(option(&text, name), value, "{name}");
+    }
+    assert!(text.contains("apk add sqm-scripts"), "{text}");
+    for kind in LINE_KINDS.iter().filter(|kind| kind.overhead.is_some()) {
+        let text = write(&request(Some(65), None, "fq_codel:target=10ms", kind.name));
+        let of_stab: i64 = option(&text, "overhead").parse().expect("a number");
+        assert_eq!(of_stab + 14, i64::from(kind.overhead.bytes), "{}", kind.name);
+        let layer = if kind.overhead.framing == Framing::Atm { "atm" } else { "ethernet" };
+        assert_eq!(option(&text, "linklayer"), layer, "{}", kind.name);
+        let upload = if kind.overhead.framing == Framing::Ptm { "64000" } else { "65000" };
+        assert_eq!(option(&text, "upload"), upload, "{}", kind.name);
+        assert!(option(&text, "eqdisc_opts").contains("target 10ms"), "{text}");
+    }
+    // The kernel counts no header of a device of PPP.
+    let ppp =
+        Request { device: "pppoe-wan".to_owned(), ..request(Some(1), None, "fq_codel", "docsis") };
+    assert_eq!(option(&write(&ppp), "overhead"), "18");
+}
+
+#[test]
+fn cake_has_the_kernels_own_options_and_a_queue_for_each_direction() {
+    let both = Request {
+        down_queue: Some(Spec::parse("fq_codel").expect("a queue")),
+        ..request(Some(18), Some(90), "cake:nat=on,wash=on,ack-filter=aggressive", "none")
+    };
+    let text = commands(&both);
+    assert!(
+        text.contains("bandwidth 18mbit diffserv3 triple-isolate internet mpu 0 noatm nat wash "),
+        "{text}"
+    );
+    assert!(text.contains(" ack-filter-aggressive\n"), "{text}");
+    assert!(text.contains("dev ifb-u2 parent 756c:1 handle 756d: fq_codel "), "{text}");
+    assert!(both.apply_command().ends_with(" --down-queue fq_codel"), "{}", both.apply_command());
+    assert!(Format::OpenWrt.write(&both, None).is_err(), "one script for both directions");
+    let wrong = request(Some(1), None, "cake:ack-filter=fast", "none");
+    let error = wrong.check(None).expect_err("refused");
+    let source = std::error::Error::source(&error).expect("of the parameter").to_string();
+    assert!(source.contains("off or on or aggressive"), "{source}");
+}
+
+/// Scripts and configuration files would interpret such a name, and the kernel allows it.
+#[test]
+fn names_that_a_shell_interprets_are_quoted_or_refused() {
+    for name in ["a;id", "$(id)", "`id`", "d'x", "a%i", "a\\"] {
+        let device = Device { name: name.to_owned(), ..device() };
+        let request =
+            Request { device: name.to_owned(), ..request(Some(18), None, "cake", "none") };
+        for (_, format) in Format::ALL {
+            let error = format.write(&request, Some(&device)).expect_err(name).to_string();
+            assert!(error.contains("rename the device"), "{error}");
+        }
+        let quoted = shell_word(name);
+        let commands = plan::shape(&request, &device, false).expect("commands");
+        assert!(commands[0].to_string().contains(&format!(" dev {quoted} root")), "{commands:?}");
+        assert!(request.apply_command().contains(&format!(" --dev {quoted} ")));
     }
 }
 

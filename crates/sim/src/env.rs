@@ -223,7 +223,6 @@ impl Environment {
 }
 
 /// Signals each arrival with the probability that the caller set.
-#[derive(Debug)]
 struct SteeredAqm {
     signals: Arc<AtomicU64>,
     rng: Rng,

@@ -14,7 +14,12 @@ const DUALPI2: &str = "dualpi2:profile=linux";
 
 #[track_caller]
 fn check(contest: Contest, low: f64, high: f64) {
-    let ratio = contest.ratio(2);
+    check_seeds(2, contest, low, high);
+}
+
+#[track_caller]
+fn check_seeds(seeds: u64, contest: Contest, low: f64, high: f64) {
+    let ratio = contest.ratio(seeds);
     assert!((low..=high).contains(&ratio), "{ratio:.3} is not in {low}..{high}: {contest:?}");
 }
 
@@ -35,10 +40,10 @@ fn beside_cubic_through_dualpi2_at_100_and_10_mbit() {
     check(Contest::new(DUALPI2, 10, 30), 0.25, 0.37);
 }
 
-/// L4STeam's Linux, issue 21: 63.4 : 28.6 Mbit/s.
+/// L4STeam's Linux, issue 21: 63.4 : 28.6 Mbit/s. Between seeds the ratio varies by a fifth.
 #[test]
 fn beside_cubic_through_dualpi2_at_60_ms() {
-    check(Contest::new(DUALPI2, 100, 60), 1.7, 2.7);
+    check_seeds(24, Contest::new(DUALPI2, 100, 60), 1.7, 2.7);
 }
 
 /// P. Heist, L4S tests, scenario 6: 23 : 1 and 25 : 1.

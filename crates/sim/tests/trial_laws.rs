@@ -186,7 +186,7 @@ fn queues_report_every_lost_packet() {
 }
 
 #[test]
-fn an_idle_path_takes_its_delays_and_a_transmission_each_way() {
+fn an_idle_round_trip_is_both_delays_and_both_transmission_times() {
     let outcome = run(config(vec![probe("probe")], "fifo:limit=100p", 1)).unwrap();
     // An 80-byte packet takes 32 us at 20 Mbit/s and 6.4 us at 100 Mbit/s.
     assert_eq!(outcome.samples.len(), 600);

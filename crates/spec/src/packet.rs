@@ -94,6 +94,8 @@ pub struct Meta {
     pub dscp: Dscp,
     /// A discipline may change it from ECT to CE, and changes no other field.
     pub ecn: Ecn,
+    /// Whether the packet is a TCP segment that acknowledges, without data, SYN, FIN and RST.
+    pub is_pure_ack: bool,
     /// The end of enqueue, stamped by the queue.
     pub arrived: Time,
 }
@@ -118,6 +120,7 @@ impl Meta {
             id: 0,
             dscp: Dscp::DEFAULT,
             ecn: Ecn::NotEct,
+            is_pure_ack: false,
             arrived: Time::ZERO,
         }
     }
@@ -132,9 +135,16 @@ impl FlowKey {
     /// Returns what a discipline may know of an IP packet of `len` bytes with this TOS or traffic
     /// class byte, these addresses (source, destination) and this protocol.
     ///
-    /// `body` starts at the header of the protocol, and is empty for a fragment: ports, or the
-    /// identifier of an ICMP echo, are part of the flow.
-    pub fn meta(self, len: u32, tos: u8, hosts: [IpAddr; 2], protocol: u8, body: &[u8]) -> Meta {
+    /// `body` starts at the header of the protocol, `start` bytes into the packet, and is empty for
+    /// a fragment: ports, or the identifier of an ICMP echo, are part of the flow.
+    pub fn meta(
+        self,
+        len: u32,
+        tos: u8,
+        hosts: [IpAddr; 2],
+        (protocol, start): (u8, usize),
+        body: &[u8],
+    ) -> Meta {
         let [src, dst] = hosts.map(|address| self.host(address));
         let selector = u64::from(selector(protocol, body));
         let flow = mix(mix(src, dst.rotate_left(32)), selector << 8 | u64::from(protocol));
@@ -143,6 +153,7 @@ impl FlowKey {
             dst: dst as u32,
             dscp: Dscp::from_tos(tos),
             ecn: Ecn::from_bits(tos),
+            is_pure_ack: protocol == 6 && is_pure_ack((len as usize).saturating_sub(start), body),
             ..Meta::new(len, flow as u32)
         }
     }
@@ -169,6 +180,15 @@ fn selector(protocol: u8, body: &[u8]) -> u32 {
         }
         _ => 0,
     }
+}
+
+/// Whether the TCP segment of `len` bytes whose header is in `body` acknowledges and has no data.
+fn is_pure_ack(len: usize, body: &[u8]) -> bool {
+    const FIN_SYN_RST_ACK: u8 = 0x17;
+    const ACK: u8 = 0x10;
+    body.first_chunk().is_some_and(|header: &[u8; 14]| {
+        usize::from(header[12] >> 4) * 4 == len && header[13] & FIN_SYN_RST_ACK == ACK
+    })
 }
 
 /// Two rounds of multiply-and-fold. It is not cryptographic, because collisions on one's own

@@ -4,8 +4,12 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
 use serde::Serialize;
+use serde::de::Error as _;
 use underload_disk as disk;
+use underload_record::schema::TrialRecord;
 
 use crate::error::StoreError;
 
@@ -57,6 +61,31 @@ pub(crate) fn encode(path: &Path, value: &impl Serialize) -> Result<Vec<u8>, Sto
 /// Maximum number of bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet`:
 /// enough for 700,000 trials of a study.
 pub(crate) const TEXT_LIMIT: u64 = 3 << 30;
+
+/// Returns a line of a journal: a checksum of the JSON, a space and the JSON.
+pub(crate) fn checked_line(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let json = serde_json::to_string(value)?;
+    Ok(format!("{} {json}\n", checksum(json.as_bytes())).into_bytes())
+}
+
+/// Returns the JSON of a line without its line break; `None` if the checksum does not match.
+pub(crate) fn json_of_line(line: &[u8]) -> Option<&[u8]> {
+    let (sum, json) = line.split_at_checked(CHECKSUM_DIGITS + 1)?;
+    (sum.strip_suffix(b" ")? == checksum(json).as_bytes()).then_some(json)
+}
+
+/// Returns the trial of a line of [`JOURNAL`].
+pub(crate) fn trial_of_line(line: &[u8]) -> serde_json::Result<TrialRecord> {
+    let changed = "its checksum differs: the line was changed or cut";
+    let json = json_of_line(line).ok_or_else(|| serde_json::Error::custom(changed))?;
+    serde_json::from_slice(json)
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&digest(&SHA256, bytes).as_ref()[..CHECKSUM_DIGITS / 2])
+}
+
+const CHECKSUM_DIGITS: usize = 16;
 
 #[cfg(test)]
 mod tests {

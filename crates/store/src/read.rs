@@ -9,7 +9,9 @@ use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialR
 use underload_record::{LatencyPools, conclude};
 
 use crate::error::{Result, StoreError};
-use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, SWEEP, TEXT_LIMIT, part, read_text};
+use crate::files::{
+    JOURNAL, PARTS, RECORD, SAMPLES, SERIES, SWEEP, TEXT_LIMIT, part, read_text, trial_of_line,
+};
 use crate::records::{self, TrialsIn};
 use crate::rows::{Points, Samples, to_samples, to_series};
 use crate::run_data::{RunData, check_trial, variant_names};
@@ -249,7 +251,8 @@ fn journal(path: &Path, variants: &BTreeSet<String>) -> Result<(Vec<TrialRecord>
     let lines = Lines::from(read_text(path)?.unwrap_or_default());
     let (mut trials, mut wrong) = (Vec::<TrialRecord>::new(), Vec::new());
     for (number, line) in lines.iter().enumerate() {
-        let parsed = serde_json::from_slice::<TrialRecord>(line).map_err(|error| error.to_string());
+        let parsed = trial_of_line(line.strip_suffix(b"\n").unwrap_or(line))
+            .map_err(|error| error.to_string());
         let least = trials.last().map_or(0, |last| last.index + 1);
         let checked = parsed.and_then(|trial| {
             check_trial(&trial, variants)?;

@@ -9,7 +9,7 @@ use underload_record::LatencyPools;
 use underload_record::schema::{RunRecord, TrialRecord, World};
 
 use crate::error::StoreError;
-use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
+use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, TRIALS, checked_line, encode, part};
 use crate::folder::{self, Folder};
 use crate::read;
 use crate::run_data::{RunData, of_trial};
@@ -138,8 +138,7 @@ fn keep_only(path: &Path, record: &RunRecord) -> Result<(Folder, u64), StoreErro
 fn lines(path: &Path, trials: &[TrialRecord]) -> Result<Vec<u8>, StoreError> {
     let mut lines = Vec::new();
     for trial in trials {
-        serde_json::to_writer(&mut lines, trial).map_err(StoreError::json(path))?;
-        lines.push(b'\n');
+        lines.extend(checked_line(trial).map_err(StoreError::json(path))?);
     }
     Ok(lines)
 }

@@ -7,11 +7,10 @@ use std::path::Path;
 use underload_record::schema::TrialRecord;
 
 use crate::error::{Result, StoreError};
-use crate::files::open_file;
+use crate::files::{open_file, trial_of_line};
 use crate::run_data::check_trial;
 
 /// A journal that this program wrote.
-#[derive(Debug)]
 pub(super) struct Spool<'a> {
     pub(super) path: &'a Path,
     /// Length of the journal.
@@ -41,7 +40,8 @@ impl Spool<'_> {
     }
 
     fn trial(&self, line: &[u8], index: usize) -> Result<TrialRecord, String> {
-        let trial: TrialRecord = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let trial = trial_of_line(line.strip_suffix(b"\n").unwrap_or(line))
+            .map_err(|error| error.to_string())?;
         if trial.index as usize != index {
             return Err(format!("trial {}; expected trial {index}", trial.index));
         }

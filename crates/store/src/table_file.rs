@@ -16,7 +16,6 @@ use crate::table::{Cell, Column, Layout, TableReader, TableWriter};
 const BATCH_ROWS: usize = 1 << 16;
 
 /// A table that gets its name once it is complete.
-#[derive(Debug)]
 pub(crate) struct NewTable {
     path: PathBuf,
     writer: TableWriter<NewFile>,

@@ -9,6 +9,8 @@
 //!
 //! `shape` changes the queues of real devices with it, `emu` those between its namespaces.
 
+use underload_record::text::shell_word;
+
 pub mod printed;
 pub mod restore;
 #[cfg(target_os = "linux")]
@@ -38,8 +40,8 @@ impl Program {
     fn package(self) -> &'static str {
         match self {
             Self::Ip | Self::Tc => {
-                "it is part of iproute2 (Debian: apt install iproute2; OpenWrt: opkg install \
-                 tc-full ip-full)"
+                "it is part of iproute2 (Debian: apt install iproute2; OpenWrt: the packages \
+                 tc-full and ip-full)"
             }
             Self::Bpftool => {
                 "it loads the kernel's BPF programs (Debian: apt install bpftool; Ubuntu: \
@@ -66,7 +68,7 @@ impl Command {
     }
 
     fn new(program: Program, text: &str) -> Self {
-        Self { program, words: text.split_whitespace().map(str::to_owned).collect() }
+        Self { program, words: text.split_ascii_whitespace().map(str::to_owned).collect() }
     }
 
     #[must_use]
@@ -77,8 +79,9 @@ impl Command {
 }
 
 impl std::fmt::Display for Command {
-    /// Formats the command as one would type it.
+    /// Formats the command as one would type it in a shell.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.program.name(), self.words.join(" "))
+        f.write_str(self.program.name())?;
+        self.words.iter().try_for_each(|word| write!(f, " {}", shell_word(word)))
     }
 }

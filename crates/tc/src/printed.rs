@@ -188,10 +188,11 @@ fn entries(command: &'static str, text: &str) -> Result<Vec<Map<String, Value>>,
 const UNKNOWN: &str = "_unknown";
 
 /// Replaces `{[Unknown qdisc, optlen=112] }`, which is no JSON and what `tc` prints for a kind that
-/// is newer than itself.
+/// is newer than itself, and control characters, which `ip` prints in names of devices.
 fn without_unknown_options(text: &str) -> String {
+    let text = text.replace(|c: char| c.is_ascii_control(), " ");
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut rest = &*text;
     while let Some(start) = rest.find("{[Unknown qdisc") {
         let Some(end) = rest[start..].find('}') else { break };
         out.push_str(&rest[..start]);

@@ -80,7 +80,7 @@ pub fn words(qdisc: &Qdisc) -> Result<Vec<String>, Unrestorable> {
             Unrestorable::Option { kind: kind.clone(), option: (*key).to_owned() }
         })?;
     }
-    // CAKE: an overhead, also of zero, means that it is not raw.
+    // For CAKE an `overhead` behind `raw`, even of zero, cancels `raw`.
     if let Some(raw) = words.iter().position(|word| word == "raw") {
         let overhead = words.iter().position(|word| word == "overhead");
         if let Some(overhead) = overhead.filter(|overhead| *overhead > raw) {

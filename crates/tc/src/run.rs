@@ -1,10 +1,12 @@
 //! Running `tc`, `ip` and `bpftool`.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,9 +33,10 @@ pub enum ToolError {
     #[error("not allowed to change the network: run as root (sudo)")]
     Forbidden,
     #[error(
-        "this kernel has no queue `{kind}`: load it (`modprobe sch_{}`; OpenWrt: opkg install \
-         kmod-sched-cake kmod-sched), or choose {}",
+        "this kernel has no queue `{kind}`: load it (`modprobe sch_{}`; OpenWrt: the package \
+         {}), or choose {}",
         kind.trim_end_matches("_mq"),
+        package(kind),
         without(kind)
     )]
     NoQueue { kind: String },
@@ -44,16 +47,46 @@ pub enum ToolError {
     OldTool { kind: String },
     #[error(
         "this kernel has no ifb devices, behind which received packets are shaped: load them \
-         (`modprobe ifb`; OpenWrt: opkg install kmod-ifb), or shape --up alone"
+         (`modprobe ifb`; OpenWrt: the package kmod-ifb), or shape --up alone"
     )]
     NoIfb,
     #[error(
         "this kernel cannot redirect received packets ({message}): `modprobe -a sch_ingress \
-         cls_u32 act_mirred` (OpenWrt: opkg install kmod-sched-core), or shape --up alone"
+         cls_u32 act_mirred` (OpenWrt: the package kmod-sched-core), or shape --up alone"
     )]
     NoRedirect { message: String },
     #[error("`{command}`: {message}")]
     Failed { command: Command, message: String },
+}
+
+impl ToolError {
+    /// Formats errors, all missing queues in one line.
+    pub fn in_lines(errors: &[Self]) -> Vec<String> {
+        let missing = |error: &Self| match error {
+            Self::NoQueue { kind } => Some(kind.clone()),
+            _ => None,
+        };
+        let kinds: Vec<String> = errors.iter().filter_map(missing).collect();
+        if kinds.len() < 2 {
+            return errors.iter().map(ToString::to_string).collect();
+        }
+        let modules: Vec<String> =
+            kinds.iter().map(|kind| format!("sch_{}", kind.trim_end_matches("_mq"))).collect();
+        let packages: BTreeSet<&str> = kinds.iter().map(|kind| package(kind)).collect();
+        let line = format!(
+            "this kernel has none of the queues {}: load them (`modprobe -a {}`; OpenWrt: {})",
+            kinds.join(", "),
+            modules.join(" "),
+            Vec::from_iter(packages).join(", ")
+        );
+        let others = errors.iter().filter(|error| missing(error).is_none());
+        others.map(ToString::to_string).chain([line]).collect()
+    }
+}
+
+/// Returns OpenWrt's package with a kind of queue.
+fn package(kind: &str) -> &'static str {
+    if kind.starts_with("cake") { "kmod-sched-cake" } else { "kmod-sched" }
 }
 
 /// Returns a queue that works without a kind of queue.
@@ -79,17 +112,22 @@ impl Command {
         // The command has its own process group: Ctrl-C reaches only this process, and does not
         // interrupt a command.
         process.process_group(0);
+        let start = Instant::now();
         let mut child = process.spawn().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => ToolError::Missing { program: self.program },
             _ => start_error(source),
         })?;
         let (out, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
         let is_success = wait(&mut child).map_err(start_error)?;
-        let text = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
+        let hangs = || ToolError::Hangs { command: self.clone() };
+        // A process that it started may have its output open.
+        let text = |reader: Receiver<String>| {
+            reader.recv_timeout(TIMEOUT.saturating_sub(start.elapsed())).map_err(|_| hangs())
+        };
         match is_success {
-            Some(true) => Ok(text(out)),
-            Some(false) => Err(failure(self, &text(errors))),
-            None => Err(ToolError::Hangs { command: self.clone() }),
+            Some(true) => text(out),
+            Some(false) => Err(failure(self, &text(errors)?)),
+            None => Err(hangs()),
         }
     }
 }
@@ -140,12 +178,14 @@ fn wait(child: &mut Child) -> io::Result<Option<bool>> {
     }
 }
 
-fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+fn reader(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = stream.map(|stream| stream.take(OUTPUT_MAX).read_to_end(&mut bytes));
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
 }
 
 /// Returns the error that the messages of a failed command mean.
@@ -229,5 +269,20 @@ mod tests {
         }
         let long = failure(&cake, &["reason"; 9].join("\n")).to_string();
         assert_eq!(long.matches("reason").count(), MESSAGE_LINES, "{long}");
+    }
+
+    #[test]
+    fn queues_that_a_kernel_lacks_are_named_in_one_line() {
+        let no = |kind: &str| ToolError::NoQueue { kind: kind.to_owned() };
+        let errors = [no("cake"), ToolError::Forbidden, no("fq_codel"), no("fq_pie")];
+        assert_eq!(
+            ToolError::in_lines(&errors),
+            [
+                "not allowed to change the network: run as root (sudo)",
+                "this kernel has none of the queues cake, fq_codel, fq_pie: load them (`modprobe -a \
+                 sch_cake sch_fq_codel sch_fq_pie`; OpenWrt: kmod-sched, kmod-sched-cake)"
+            ]
+        );
+        assert!(ToolError::in_lines(&[no("cake")])[0].contains("choose `--queue fifo`"));
     }
 }

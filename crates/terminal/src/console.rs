@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::{Args, ColorChoice};
 use serde::Serialize;
 use underload_disk::Access;
+use underload_record::text::{self, plain_text};
 
 /// The options that every command has.
 #[derive(Debug, Clone, Copy, Args)]
@@ -111,9 +112,9 @@ pub fn say_detail(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Prints a warning to stderr. Errors are ignored, because stderr may be closed.
+/// Prints a warning to stderr, without characters that a terminal obeys. Errors are ignored, because stderr may be closed.
 pub fn say_warning(text: fmt::Arguments<'_>) {
-    let text = text.to_string();
+    let text = plain_text(&text.to_string());
     let mut stderr = io::stderr().lock();
     let _ = writeln!(stderr, "{}", paint(&text, on_stderr()));
 }
@@ -135,11 +136,7 @@ pub fn say_error(error: &anyhow::Error) {
 pub fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let text = if text.starts_with('-') { format!("./{text}") } else { text };
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./+:=,%@".contains(c);
-    if text.chars().all(is_plain) && !text.is_empty() {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    text::shell_word(&text)
 }
 
 /// Prints a note: see [`say_note`].
@@ -164,8 +161,9 @@ fn on_stderr() -> bool {
 }
 
 /// Colours the verdicts in a result if stdout supports colours.
-pub fn result(text: &str) -> Cow<'_, str> {
-    paint(text, AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never)
+pub fn result(text: &str) -> String {
+    let is_colored = AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+    paint(&plain_text(text), is_colored).into_owned()
 }
 
 pub fn print(text: &str) -> anyhow::Result<()> {

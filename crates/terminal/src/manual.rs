@@ -9,6 +9,7 @@ pub use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::console::{self, note};
+use crate::exit::refuse;
 
 #[derive(Debug, Args)]
 pub struct Completions {
@@ -18,10 +19,12 @@ pub struct Completions {
 
 #[derive(Debug, Args)]
 pub struct Manual {
-    /// Directory for one page per command, named after the command with hyphens. Without it, the
-    /// page of the program is printed.
-    #[arg(value_name = "DIR")]
-    directory: Option<PathBuf>,
+    /// The command whose page is printed, such as `try` or `docsis check`; without it, the program's.
+    #[arg(value_name = "COMMAND", conflicts_with = "out")]
+    command: Vec<String>,
+    /// Directory for the pages of all commands, named after the commands with hyphens.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 impl Completions {
@@ -44,11 +47,15 @@ pub fn completions(shell: Shell, mut command: Command) -> Vec<u8> {
 }
 
 impl Manual {
-    /// Prints the program's page, or writes all pages.
+    /// Prints a command's page, or writes all pages.
     pub fn run(&self, command: Command) -> anyhow::Result<()> {
+        let name = [&[command.get_name().to_owned()], &self.command[..]].concat();
         let pages = pages(command)?;
-        let Some(directory) = &self.directory else {
-            let (_, page) = pages.first().context("the program has a page")?;
+        let Some(directory) = &self.out else {
+            let file = format!("{}.1", name.join("-"));
+            let Some((_, page)) = pages.iter().find(|(name, _)| *name == file) else {
+                refuse!("`{}` is no command; `{} --help` lists them", name.join(" "), name[0])
+            };
             return std::io::stdout().lock().write_all(page).context("writing the page");
         };
         std::fs::create_dir_all(directory)

@@ -78,6 +78,8 @@ pub(super) struct Found {
 
 /// Longest file that is read; more than any limit that makes sense.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Numbers of files: more than any spool uses, so that another one always follows.
+const NUMBERS: u64 = 1 << 62;
 /// Hexadecimal digits of a line's tag.
 const TAG_LEN: usize = 32;
 
@@ -86,7 +88,7 @@ pub(super) fn read_all(directory: &Path, name: &str) -> io::Result<Found> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?.file_name();
         let number = entry.to_str().and_then(|text| text.strip_prefix(name)?.parse::<u64>().ok());
-        let is_ours = |number: &u64| *entry == *format!("{name}{number:010}");
+        let is_ours = |number: &u64| *number < NUMBERS && *entry == *format!("{name}{number:010}");
         found.files.extend(number.filter(is_ours));
     }
     found.files.sort_unstable();

@@ -245,6 +245,18 @@ fn a_clock_far_ahead_leaves_numbers_for_later_epochs() {
 }
 
 #[test]
+fn a_file_with_the_last_number_of_all_is_no_file_of_the_spool() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let last = directory.path().join(format!("spool-{}", u64::MAX));
+    fs::write(&last, "mine").expect("a file");
+    let mut spool = open(directory.path());
+    spool.keep(&result(1, 0)).expect("stored");
+    drop(spool);
+    assert_eq!(runs(&mut open(directory.path())), [1]);
+    assert_eq!(fs::read(&last).expect("a file"), b"mine");
+}
+
+#[test]
 fn counts_of_runs_and_traffic_survive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut spool = open(directory.path());

@@ -18,10 +18,18 @@
 //! Grants to a flow that stores nothing are lost, and return to the token buckets. With a grant that
 //! does not cover a whole packet the modem sends a fragment; the packet stays in the queue until the
 //! grant that covers its last byte. Requests are never lost and never collide.
+//!
+//! [`RequestGrant`] has what differs between generations of DOCSIS. Before 3.0 a flow may have one
+//! request outstanding, for one burst: it carries F bytes per cycle T1, whatever the buffer. The next
+//! request is in the header of the grant, so T1 is `to_grant`, rounded up to MAP intervals.
+//!
+//! Random numbers belong to MAP intervals and not to events, so that an interval has the same ones
+//! behind every queue and source.
 
 use alloc::collections::VecDeque;
 
 use crate::rate::Rate;
+use crate::rng::{Rng, mix};
 use crate::service_flow::{Contract, FlowRates, ProactiveGrants, Side, Waiting};
 use crate::time::{Span, Time};
 use crate::token_bucket::{MAX_BURST_BYTES, NANOBITS_PER_BYTE};
@@ -31,14 +39,60 @@ use crate::token_bucket::{MAX_BURST_BYTES, NANOBITS_PER_BYTE};
 pub struct RequestGrant {
     /// Time between MAP boundaries; not zero.
     pub map_interval: Span,
-    /// From the MAP boundary that carries a request to the start of its grant.
+    /// From the MAP boundary that carries a request until the packets of its grant leave the queue.
     pub to_grant: Span,
+    /// From then to the start of the grant: the modem prepares the burst.
+    pub preparation: Span,
     /// Maximum sustained traffic rate; not zero.
     pub rate: Rate,
     /// Maximum traffic burst, which also bounds the grants of one MAP interval.
     pub burst_bytes: u64,
     /// The rate of a granted transmission; not zero.
     pub peak: Rate,
+    pub request: RequestMode,
+    /// Largest burst of a flow that may have only one request outstanding; `None` if it may have
+    /// several.
+    pub max_burst_bytes: Option<u64>,
+    pub busy: Busy,
+}
+
+impl RequestGrant {
+    /// Returns the latest time, on an upstream that is not full, at which the grant begins that
+    /// covers a packet that arrived at `arrived`.
+    pub(super) fn latest_grant(&self, arrived: Time) -> Time {
+        let map = self.map_interval;
+        let boundaries = |span: Span| span.as_nanos().div_ceil(map.as_nanos());
+        let mut wait = boundaries(arrived.since(Time::ZERO));
+        // A packet misses an interval if the header of the next burst is written already, and one if
+        // the random time has passed.
+        wait += u64::from(self.preparation > Span::ZERO);
+        wait += u64::from(self.request == RequestMode::ContentionRandom);
+        // Its request waits until an earlier one is granted, or for an interval without a grant.
+        if self.max_burst_bytes.is_some() || self.request == RequestMode::ContentionOnly {
+            wait += boundaries(self.to_grant);
+        }
+        Time::ZERO + map * wait + self.to_grant
+    }
+}
+
+/// The share of each MAP interval, at the peak rate, that other modems use, in fractions of 2^32.
+#[derive(Clone, Copy, Debug)]
+pub struct Busy {
+    pub mean_q32: u64,
+    /// Largest distance from the mean; at most `mean_q32`, and at most what is left of 2^32.
+    pub variation_q32: u64,
+}
+
+/// When a modem may request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestMode {
+    /// At every MAP boundary: in the header of a grant, or by contention at the interval's start.
+    ContentionStart,
+    /// In the header of a grant, or by contention at a random time of an interval without a grant,
+    /// which counts at the next boundary.
+    ContentionRandom,
+    /// At the boundary of an interval without a grant.
+    ContentionOnly,
 }
 
 /// The request-grant loop of modem and CMTS.
@@ -52,24 +106,32 @@ pub struct Grants {
     flows: [Flow; 2],
     /// Number of the next MAP boundary.
     next_map: u64,
+    /// Number of the MAP interval whose random time for requests is next.
+    next_contention: u64,
+    /// Identifies the stream of random numbers.
+    stream: u64,
     /// Grants that have not begun, by time: start, and bytes by [`Side`].
     coming: VecDeque<(Time, [u64; 2])>,
     /// When the current transmission ends.
     busy_until: Time,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Flow {
     /// The flow's own sustained and peak rate.
     limits: [Option<Bucket>; 2],
     /// Bytes requested and not granted.
     pending: u64,
+    /// Bytes requested in the header of a burst that begins after the next MAP boundary.
+    in_header: u64,
     /// Bytes of the grants in `coming`.
     promised: u64,
     /// Bytes of grants that have begun, not used yet.
     credit: u64,
     /// Bytes of the next packet that earlier grants have sent.
     fragment: u64,
+    /// Number of the last MAP interval in which a requested grant has begun, or is being prepared.
+    granted_map: Option<u64>,
     counted: Counted,
 }
 
@@ -84,8 +146,8 @@ struct Counted {
 }
 
 impl Grants {
-    /// Returns an idle upstream for the flows of `contract`.
-    pub fn new(timing: RequestGrant, contract: &Contract) -> Self {
+    /// Returns an idle upstream for the flows of `contract`. It draws from a child stream of `rng`.
+    pub fn new(timing: RequestGrant, contract: &Contract, rng: &Rng) -> Self {
         let map = timing.map_interval;
         assert!(map > Span::ZERO, "configuration refuses a MAP interval of zero");
         let ahead = timing.to_grant.as_nanos() / map.as_nanos() + 2;
@@ -99,6 +161,8 @@ impl Grants {
             ],
             flows: contract.flows.map(|rates| Flow::new(rates, map)),
             next_map: 0,
+            next_contention: 0,
+            stream: rng.child("grants").next_u64(),
             coming: VecDeque::with_capacity(ahead as usize),
             busy_until: Time::ZERO,
         }
@@ -109,7 +173,7 @@ impl Grants {
     pub(super) fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         for (flow, names) in self.flows.iter().zip(GAUGES) {
             let Counted { requested, granted, unused } = flow.counted;
-            let values = [requested, flow.pending + flow.promised, granted, unused];
+            let values = [requested, flow.outstanding(), granted, unused];
             names.into_iter().zip(values).for_each(|(name, value)| visit(name, value as f64));
         }
     }
@@ -122,6 +186,10 @@ impl Grants {
         let passed = map * (boundary - self.next_map.min(boundary));
         self.next_map = self.next_map.max(boundary);
         self.buckets(|bucket, _| bucket.gain(passed));
+        self.next_contention = self.next_contention.max(now.as_nanos() / map.as_nanos());
+        if self.contention() < now {
+            self.next_contention += 1;
+        }
         if let Some(proactive) = &mut self.proactive {
             let lost = proactive.pass(now);
             let counted = &mut self.flows[Side::LowLatency as usize].counted;
@@ -129,7 +197,7 @@ impl Grants {
             counted.unused += lost;
         }
         self.reserve_ahead(Bucket::take);
-        self.proactive_start().into_iter().fold(self.boundary(), Time::min)
+        self.proactive_start().into_iter().fold(self.boundary().min(self.contention()), Time::min)
     }
 
     /// Whether no transmission is under way at `now`.
@@ -147,15 +215,24 @@ impl Grants {
 
     /// Makes requests and begins the grants that are due at `now`, from [`Grants::next_event`].
     pub(super) fn advance(&mut self, now: Time, waiting: [Waiting; 2]) {
+        self.begin(now, waiting);
         if self.boundary() <= now {
-            self.request(waiting);
-            self.next_map += 1;
-        }
-        while let Some((_, bytes)) = self.coming.pop_front_if(|(start, _)| *start <= now) {
-            for (flow, bytes) in self.flows.iter_mut().zip(bytes) {
-                flow.promised -= bytes;
-                flow.begin(bytes);
+            for side in Side::ALL {
+                if self.requests_at_boundary(side) {
+                    self.request(side, waiting[side as usize], now);
+                }
             }
+            self.grant();
+            self.next_map += 1;
+            self.begin(now, waiting);
+        }
+        if self.contention() <= now {
+            for side in Side::ALL {
+                if !self.has_grant(side, self.next_contention) {
+                    self.request(side, waiting[side as usize], now);
+                }
+            }
+            self.next_contention += 1;
         }
         if let Some(proactive) = &mut self.proactive {
             let bytes = proactive.pass(now + Span::from_nanos(1));
@@ -202,7 +279,7 @@ impl Grants {
     /// Returns the time of the next event after `now`; `None` if only a new packet makes one.
     pub(super) fn next_event(&mut self, now: Time, waiting: [Waiting; 2]) -> Option<Time> {
         let is_busy = !self.is_free(now);
-        let asks = self.flows.iter().any(|flow| flow.pending > 0);
+        let asks = self.flows.iter().any(|flow| flow.pending + flow.in_header > 0);
         let stores = waiting.iter().any(|waiting| waiting.head_bytes.is_some());
         if !is_busy && !asks && !stores && self.coming.is_empty() {
             self.reserve_ahead(Bucket::give_back);
@@ -211,7 +288,7 @@ impl Grants {
         let end = if is_busy { self.busy_until } else { Time::MAX };
         let grant = self.coming.front().map_or(Time::MAX, |(start, _)| *start);
         let proactive = self.proactive_start().unwrap_or(Time::MAX);
-        Some(end.min(grant).min(proactive).min(self.boundary()))
+        Some(end.min(grant).min(proactive).min(self.boundary()).min(self.contention()))
     }
 
     /// Returns the time of the next proactive grant.
@@ -224,14 +301,91 @@ impl Grants {
         Time::ZERO + self.timing.map_interval * self.next_map
     }
 
-    /// Makes the modem's requests at the current boundary, and the CMTS's grants.
-    fn request(&mut self, waiting: [Waiting; 2]) {
-        for (flow, waiting) in self.flows.iter_mut().zip(waiting) {
-            let asked = flow.pending + flow.promised + flow.credit + flow.fragment;
-            let request = waiting.bytes.saturating_sub(asked);
-            flow.pending += request;
-            flow.counted.requested += request;
+    /// Returns the next time at which a modem without a grant may request, if that is random.
+    fn contention(&self) -> Time {
+        if self.timing.request != RequestMode::ContentionRandom {
+            return Time::MAX;
         }
+        let map = self.timing.map_interval;
+        let number = self.next_contention;
+        let part = (map.as_nanos() * (self.draw(number) >> 32)) >> 32;
+        Time::ZERO + map * number + Span::from_nanos(part)
+    }
+
+    /// Returns the random number of a MAP interval.
+    const fn draw(&self, map: u64) -> u64 {
+        mix(self.stream ^ map)
+    }
+
+    /// Begins the grants that are due at `now`.
+    fn begin(&mut self, now: Time, waiting: [Waiting; 2]) {
+        let RequestGrant { map_interval, preparation, request, .. } = self.timing;
+        while let Some((start, bytes)) = self.coming.pop_front_if(|(start, _)| *start <= now) {
+            let map = (start + preparation).as_nanos() / map_interval.as_nanos();
+            for side in Side::ALL {
+                let (flow, bytes) = (&mut self.flows[side as usize], bytes[side as usize]);
+                flow.promised -= bytes;
+                flow.begin(bytes);
+                if bytes > 0 {
+                    flow.granted_map = Some(map);
+                }
+                let is_prepared =
+                    preparation > Span::ZERO && request == RequestMode::ContentionStart;
+                if bytes > 0 && (is_prepared || request == RequestMode::ContentionRandom) {
+                    self.request(side, waiting[side as usize], start + preparation);
+                }
+            }
+        }
+    }
+
+    /// Whether a requested grant of `side` begins in MAP interval number `map`, or before its end.
+    fn has_grant(&self, side: Side, map: u64) -> bool {
+        let end = Time::ZERO + self.timing.map_interval * (map + 1);
+        let is_coming = self.coming.front().is_some_and(|(start, bytes)| {
+            *start + self.timing.preparation < end && bytes[side as usize] > 0
+        });
+        is_coming || self.flows[side as usize].granted_map >= Some(map)
+    }
+
+    fn requests_at_boundary(&self, side: Side) -> bool {
+        match self.timing.request {
+            // A grant that is being prepared has the request in its header.
+            RequestMode::ContentionStart => {
+                let granted = self.flows[side as usize].granted_map;
+                self.timing.preparation == Span::ZERO || granted < Some(self.next_map)
+            }
+            RequestMode::ContentionOnly => !self.has_grant(side, self.next_map),
+            RequestMode::ContentionRandom => false,
+        }
+    }
+
+    /// Requests the bytes of a flow that are stored and not yet requested. The CMTS hears it at
+    /// `heard`.
+    fn request(&mut self, side: Side, waiting: Waiting, heard: Time) {
+        let next_boundary = self.boundary();
+        let flow = &mut self.flows[side as usize];
+        let outstanding = flow.outstanding();
+        let asked = outstanding + flow.credit + flow.fragment;
+        let mut request = waiting.bytes.saturating_sub(asked);
+        if let Some(most) = self.timing.max_burst_bytes {
+            if outstanding > 0 {
+                return;
+            }
+            // Whole packets, as large as the first; the modem does not look further.
+            let packet = waiting.head_bytes.map_or(1, u64::from).max(1);
+            request = request.min((most - most % packet).max(packet));
+        }
+        if heard > next_boundary {
+            flow.in_header += request;
+        } else {
+            flow.pending += request;
+        }
+        flow.counted.requested += request;
+    }
+
+    /// Makes the CMTS's grants at the current boundary.
+    fn grant(&mut self) {
+        self.share_channel();
         let start = self.boundary() + self.timing.to_grant;
         let reserved = self.proactive.as_ref().map_or(0, |proactive| {
             proactive.bytes_between_times(start, start + self.timing.map_interval)
@@ -245,7 +399,7 @@ impl Grants {
             bucket.settle(map, side.map_or(total, |side| taken[side as usize]));
         });
         for (flow, bytes) in self.flows.iter_mut().zip(bytes) {
-            flow.pending -= bytes;
+            flow.pending = flow.pending - bytes + core::mem::take(&mut flow.in_header);
             flow.promised += bytes;
         }
         // Proactive grants cover these bytes, so they need no request.
@@ -254,6 +408,21 @@ impl Grants {
         if bytes != [0, 0] {
             self.coming.push_back((start, bytes));
         }
+    }
+
+    /// Takes what other modems use of this MAP interval from the aggregate's peak rate.
+    fn share_channel(&mut self) {
+        let Busy { mean_q32, variation_q32 } = self.timing.busy;
+        if mean_q32 == 0 {
+            return;
+        }
+        let draw = self.draw(self.next_map) & u64::from(u32::MAX);
+        let busy = mean_q32 - variation_q32 + ((2 * variation_q32 * draw) >> 32);
+        let free = u128::from((1_u64 << 32) - busy);
+        let peak = (u128::from(self.timing.peak.bits_per_second()) * free) >> 32;
+        let peak = Rate::from_bits_per_second(peak as u64);
+        let tokens = self.aggregate[1].tokens;
+        self.aggregate[1] = Bucket { tokens, ..Bucket::new(peak, 1, self.timing.map_interval) };
     }
 
     /// Divides one MAP interval between the flows; `reserved` bytes of it are proactive grants.
@@ -300,14 +469,12 @@ impl Flow {
     fn new(rates: FlowRates, map: Span) -> Self {
         let peak = |rate| Bucket::new(rate, FlowRates::PEAK_BURST_BYTES, map);
         let sustained = rates.sustained.map(|rate| Bucket::new(rate, rates.burst_bytes, map));
-        Self {
-            limits: [sustained, rates.peak.map(peak)],
-            pending: 0,
-            promised: 0,
-            credit: 0,
-            fragment: 0,
-            counted: Counted::default(),
-        }
+        Self { limits: [sustained, rates.peak.map(peak)], ..Self::default() }
+    }
+
+    /// Returns the bytes requested whose grant has not begun.
+    const fn outstanding(&self) -> u64 {
+        self.pending + self.in_header + self.promised
     }
 
     const fn begin(&mut self, bytes: u64) {
@@ -434,6 +601,7 @@ const GAUGES: [[&str; 4]; 2] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use proptest::prelude::*;
 
     fn rate(kilobits: u64) -> Rate {
@@ -448,9 +616,13 @@ mod tests {
             rate: rate(8_000),
             burst_bytes: 5_044,
             peak: rate(80_000),
+            preparation: Span::ZERO,
+            request: RequestMode::ContentionStart,
+            max_burst_bytes: None,
+            busy: Busy { mean_q32: 0, variation_q32: 0 },
         };
         let contract = Contract { weight, flows: [FlowRates::UNLIMITED; 2], proactive: None };
-        let mut grants = Grants::new(timing, &contract);
+        let mut grants = Grants::new(timing, &contract, &Rng::new(1));
         grants.aggregate[0].tokens = 0;
         for (flow, pending) in grants.flows.iter_mut().zip(pending) {
             flow.pending = pending;

@@ -1,6 +1,7 @@
 //! One direction of a path: a queue, a rate process behind it, then loss, delay and changes of
 //! packets.
 
+pub(crate) mod acks;
 pub(crate) mod cellular;
 mod constant;
 mod docsis;
@@ -10,6 +11,7 @@ mod grants;
 mod middlebox;
 pub(crate) mod params;
 mod piecewise;
+pub(crate) mod radio;
 mod rate_process;
 mod schedule;
 mod trace;
@@ -22,7 +24,7 @@ pub use cellular::{Cellular, CellularConfig, OutageLaw, Outages};
 pub use constant::Constant;
 pub use docsis::DocsisUpstream;
 pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder};
-pub use grants::{Grants, RequestGrant};
+pub use grants::{Busy, Grants, RequestGrant, RequestMode};
 pub use middlebox::{Middlebox, MiddleboxOptions};
 pub use rate_process::RateProcess;
 pub use schedule::{Schedule, Step};
@@ -52,18 +54,10 @@ pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
 /// * At one instant, arrivals (`send`) are enqueued before the link dequeues; therefore call
 ///   `send` for everything that arrived at `now` before `poll(now)`.
 pub struct Link<P> {
-    queue: BoxedQdisc<P>,
-    rate: RateProcess,
-    overhead_bytes: u32,
-    delay: Span,
-    flight: Option<Box<Flight>>,
-    /// The grants that packets wait for in the queue.
-    grants: Option<Box<Grants>>,
+    parts: LinkParts<P>,
     /// A packet that left the queue and is larger than the grants so far: that of a queue that does
     /// not know its next packet, or that dropped it.
     staged: Option<Packet<P>>,
-    loss: Loss,
-    middlebox: Option<Box<Middlebox>>,
     /// When the link acts next, and what it does; [`Time::MAX`] if it waits for a packet.
     activity: Activity,
     wake: Time,
@@ -131,15 +125,8 @@ impl<P> Link<P> {
                 && parts.flight.is_none()
                 && parts.loss.probability_q32 == 0
                 && parts.middlebox.is_none(),
-            queue: parts.queue,
-            rate: parts.rate,
-            overhead_bytes: parts.overhead_bytes,
-            delay: parts.delay,
-            flight: parts.flight,
-            grants: parts.grants,
+            parts,
             staged: None,
-            loss: parts.loss,
-            middlebox: parts.middlebox,
             activity: Activity::Idle,
             wake: Time::MAX,
             doomed: None,
@@ -152,12 +139,12 @@ impl<P> Link<P> {
     #[inline]
     pub fn send(&mut self, now: Time, mut packet: Packet<P>, observer: &mut impl Observer<P>) {
         self.advance_before(now, observer);
-        if self.overhead_bytes > 0 {
-            add_overhead(&mut packet.meta, self.overhead_bytes);
+        if self.parts.overhead_bytes > 0 {
+            add_overhead(&mut packet.meta, self.parts.overhead_bytes);
         }
-        self.queue.enqueue(now, packet, observer);
+        self.parts.queue.enqueue(now, packet, observer);
         if matches!(self.activity, Activity::Idle | Activity::Waiting) {
-            match &mut self.grants {
+            match &mut self.parts.grants {
                 None => self.ask(now),
                 Some(grants) => {
                     let is_idle = self.activity == Activity::Idle;
@@ -220,11 +207,11 @@ impl<P> Link<P> {
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
         let flying = self.flying.front().map(|(arrival, _)| *arrival);
-        if flying.is_some() && self.flight.is_none() {
+        if flying.is_some() && self.parts.flight.is_none() {
             return flying;
         }
         // A packet that is sent later may overtake packets in flight if the link has extra delays.
-        let next = (self.activity != Activity::Idle).then(|| self.wake + self.delay);
+        let next = (self.activity != Activity::Idle).then(|| self.wake + self.parts.delay);
         flying.into_iter().chain(next).min()
     }
 
@@ -232,8 +219,8 @@ impl<P> Link<P> {
     /// on. Returns `false`, and changes nothing, for other links and for a rate of zero.
     pub fn set_rate(&mut self, now: Time, rate: Rate, observer: &mut impl Observer<P>) -> bool {
         self.advance_before(now, observer);
-        match &mut self.rate {
-            RateProcess::Constant(process) if !rate.is_zero() && self.grants.is_none() => {
+        match &mut self.parts.rate {
+            RateProcess::Constant(process) if !rate.is_zero() && self.parts.grants.is_none() => {
                 *process = Constant::new(rate);
                 true
             }
@@ -242,13 +229,13 @@ impl<P> Link<P> {
     }
 
     pub fn queue(&self) -> &dyn Qdisc<P> {
-        self.queue.as_ref()
+        self.parts.queue.as_ref()
     }
 
     /// Reports the state of the queue and of its grants, by dotted name.
     pub fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
-        self.queue.gauges(visit);
-        if let Some(grants) = &self.grants {
+        self.parts.queue.gauges(visit);
+        if let Some(grants) = &self.parts.grants {
             grants.gauges(visit);
         }
     }
@@ -275,7 +262,7 @@ impl<P> Link<P> {
                 continue;
             }
             match self.activity {
-                Activity::Waiting if self.grants.is_none() => self.ask(self.wake),
+                Activity::Waiting if self.parts.grants.is_none() => self.ask(self.wake),
                 Activity::Waiting | Activity::Granting => self.grant(observer),
                 Activity::Idle | Activity::Asking | Activity::Sending => return,
             }
@@ -285,7 +272,7 @@ impl<P> Link<P> {
     /// Waits until the rate process allows a transmission, from `ready` on.
     #[inline]
     fn ask(&mut self, ready: Time) {
-        (self.activity, self.wake) = match self.rate.next_start(ready) {
+        (self.activity, self.wake) = match self.parts.rate.next_start(ready) {
             Some(start) => (Activity::Asking, start),
             None => (Activity::Idle, Time::MAX),
         };
@@ -295,7 +282,7 @@ impl<P> Link<P> {
     fn finish(&mut self, observer: &mut impl Observer<P>) {
         let end = self.wake;
         self.lose_doomed(end, observer);
-        if self.queue.backlog().is_empty() {
+        if self.parts.queue.backlog().is_empty() {
             (self.activity, self.wake) = (Activity::Idle, Time::MAX);
         } else {
             self.ask(end);
@@ -305,7 +292,7 @@ impl<P> Link<P> {
     #[inline]
     fn start(&mut self, observer: &mut impl Observer<P>) {
         let start = self.wake;
-        match self.queue.dequeue(start, observer) {
+        match self.parts.queue.dequeue(start, observer) {
             Dequeue::Packet(packet) => {
                 let len = packet.meta.len;
                 self.transmit(start, packet, len, observer);
@@ -324,7 +311,7 @@ impl<P> Link<P> {
     #[inline(never)]
     fn grant(&mut self, observer: &mut impl Observer<P>) {
         let now = self.wake;
-        let Some(mut grants) = self.grants.take() else { return };
+        let Some(mut grants) = self.parts.grants.take() else { return };
         let mut waiting = self.waiting();
         let mut not_before = None;
         grants.advance(now, waiting);
@@ -364,7 +351,7 @@ impl<P> Link<P> {
             None => Activity::Idle,
         };
         self.wake = next.unwrap_or(Time::MAX);
-        self.grants = Some(grants);
+        self.parts.grants = Some(grants);
     }
 
     /// Takes the next packet of `side` out of the queue.
@@ -372,18 +359,18 @@ impl<P> Link<P> {
         if let Some(packet) = self.staged.take() {
             return Dequeue::Packet(packet);
         }
-        match self.queue.service_flows() {
+        match self.parts.queue.service_flows() {
             Some(flows) => flows.serve(now, side, observer),
-            None => self.queue.dequeue(now, observer),
+            None => self.parts.queue.dequeue(now, observer),
         }
     }
 
     /// Returns the backlog of each service flow.
     fn waiting(&mut self) -> [Waiting; 2] {
-        if let Some(flows) = self.queue.service_flows() {
+        if let Some(flows) = self.parts.queue.service_flows() {
             return flows.waiting();
         }
-        let stored = self.queue.backlog();
+        let stored = self.parts.queue.backlog();
         let staged = self.staged.as_ref().map_or(0, |packet| packet.meta.len);
         let head_bytes = if staged > 0 {
             Some(staged)
@@ -391,7 +378,7 @@ impl<P> Link<P> {
             None
         } else {
             // A queue that chooses late gives its next packet with the first byte that is granted.
-            self.queue.head_bytes().or(Some(1))
+            self.parts.queue.head_bytes().or(Some(1))
         };
         let bytes = stored.bytes + u64::from(staged);
         [Waiting::default(), Waiting { bytes, head_bytes }]
@@ -415,14 +402,18 @@ impl<P> Link<P> {
         bytes: u32,
         observer: &mut impl Observer<P>,
     ) {
-        let Some(end) = self.rate.transmit(start, bytes) else {
+        let Some(end) = self.parts.rate.transmit(start, bytes) else {
             observer.dropped(start, packet, DropReason::Oversize);
             return self.ask(start);
         };
-        observer.transmitted(start, end, &packet);
+        let (begun, end) = match self.parts.rate {
+            RateProcess::PerUser(_) => self.parts.queue.on_air().unwrap_or((start, end)),
+            _ => (start, end),
+        };
+        observer.transmitted(begun, end, &packet);
         (self.activity, self.wake) = (Activity::Sending, end);
         if self.is_plain && self.flying.len() < self.flying_limit {
-            self.flying.push_back((end + self.delay, packet));
+            self.flying.push_back((end + self.parts.delay, packet));
         } else {
             self.launch(start, end, packet, observer);
         }
@@ -437,25 +428,25 @@ impl<P> Link<P> {
         mut packet: Packet<P>,
         observer: &mut impl Observer<P>,
     ) {
-        let arrival = match &mut self.flight {
-            None => end + self.delay,
-            Some(flight) => flight.arrival(end, self.delay),
+        let arrival = match &mut self.parts.flight {
+            None => end + self.parts.delay,
+            Some(flight) => flight.arrival(end, self.parts.delay),
         };
-        let lost = self.loss.probability_q32 > 0
-            && u64::from(self.loss.rng.next_u32()) < self.loss.probability_q32;
+        let lost = self.parts.loss.probability_q32 > 0
+            && u64::from(self.parts.loss.rng.next_u32()) < self.parts.loss.probability_q32;
         let lost = lost || self.flying.len() >= self.flying_limit;
-        if let Some(middlebox) = &mut self.middlebox
+        if let Some(middlebox) = &mut self.parts.middlebox
             && !lost
         {
             middlebox.pass(start, &mut packet, observer);
         }
         // Written only if a field changes: copying a packet that was just written stalls.
-        if self.overhead_bytes > 0 {
-            packet.meta.len -= self.overhead_bytes;
+        if self.parts.overhead_bytes > 0 {
+            packet.meta.len -= self.parts.overhead_bytes;
         }
         if lost {
             self.doomed = Some(packet);
-        } else if self.flight.is_none() || !self.overtakes(arrival) {
+        } else if self.parts.flight.is_none() || !self.overtakes(arrival) {
             self.flying.push_back((arrival, packet));
         } else {
             let place = self.flying.partition_point(|(time, _)| *time <= arrival);

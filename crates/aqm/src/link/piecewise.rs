@@ -18,6 +18,11 @@ pub(super) trait Pieces {
     fn enter_next(&mut self);
     /// Moves the cursor to the piece at `time`.
     fn seek(&mut self, time: Time);
+    /// Returns the rate at `time`, and the end of its piece.
+    fn piece(&mut self, time: Time) -> (Rate, Time) {
+        self.seek(time);
+        (self.rate(), self.piece_end())
+    }
     /// Skips the whole cycles that a transmission of `work_nanobits` from `now` on uses up. Returns
     /// when it continues, and the remaining work.
     fn skip(&mut self, now: Time, work_nanobits: u64) -> (Time, u64) {

@@ -5,6 +5,8 @@ use alloc::boxed::Box;
 use super::cellular::Cellular;
 use super::constant::Constant;
 use super::docsis::DocsisUpstream;
+use super::piecewise::Pieces;
+use super::radio::RadioConfig;
 use super::schedule::Schedule;
 use super::trace::Opportunities;
 use crate::rate::Rate;
@@ -26,6 +28,8 @@ pub enum RateProcess {
     Docsis(DocsisUpstream),
     /// A random process that resembles a cellular link.
     Cellular(Box<Cellular>),
+    /// The queue has a rate for each user; see [`on_air`](crate::qdisc::Qdisc::on_air).
+    PerUser(Box<RadioConfig>),
 }
 
 impl RateProcess {
@@ -44,11 +48,22 @@ impl RateProcess {
     #[inline]
     pub fn next_start(&mut self, ready: Time) -> Option<Time> {
         match self {
-            Self::Unlimited | Self::Constant(_) => Some(ready),
+            Self::Unlimited | Self::Constant(_) | Self::PerUser(_) => Some(ready),
             Self::Schedule(process) => Some(process.next_start(ready)),
             Self::Opportunities(process) => Some(process.next_start(ready)),
             Self::Docsis(process) => process.next_start(ready),
             Self::Cellular(process) => Some(process.next_start(ready)),
+        }
+    }
+
+    /// Returns the rate at `time`, and when it may change; zero for a process that has no rate at
+    /// each instant. Only for times that do not go back.
+    pub(super) fn piece(&mut self, time: Time) -> (Rate, Time) {
+        match self {
+            Self::Constant(process) => (process.rate, Time::MAX),
+            Self::Schedule(process) => process.cursor.piece(time),
+            Self::Cellular(process) => process.process.piece(time),
+            _ => (Rate::default(), Time::MAX),
         }
     }
 
@@ -64,7 +79,7 @@ impl RateProcess {
         let steady =
             |rate: Rate| u128::from(rate.bits_per_second()) * u128::from(to.since(from).as_nanos());
         let nanobits = match self {
-            Self::Unlimited => return None,
+            Self::Unlimited | Self::PerUser(_) => return None,
             Self::Constant(process) => steady(process.rate),
             Self::Docsis(process) => steady(process.sustained_rate()),
             Self::Schedule(process) => process.offered_nanobits(from, to),
@@ -79,7 +94,7 @@ impl RateProcess {
     #[inline]
     pub fn transmit(&mut self, start: Time, len: u32) -> Option<Time> {
         match self {
-            Self::Unlimited => Some(start),
+            Self::Unlimited | Self::PerUser(_) => Some(start),
             Self::Constant(process) => Some(process.transmit(start, len)),
             Self::Schedule(process) => Some(process.transmit(start, len)),
             Self::Opportunities(process) => process.transmit(start, len),

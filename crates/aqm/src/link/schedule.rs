@@ -13,12 +13,12 @@ use crate::time::{Span, Time};
 /// A checked rate over time. A change applies to the rest of a packet in transmission.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    cursor: Cursor,
+    pub(super) cursor: Cursor,
     transmitter: Transmitter,
 }
 
 #[derive(Clone, Debug)]
-struct Cursor {
+pub(super) struct Cursor {
     steps: Arc<[Step]>,
     period: Option<Period>,
     /// The index of the step at the cursor, and the start of its cycle.

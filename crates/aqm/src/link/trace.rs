@@ -1,5 +1,6 @@
 //! Recorded links in Mahimahi's format: one delivery opportunity per line, as whole milliseconds
-//! that do not decrease; the recording starts over at its last time stamp.
+//! that do not decrease; the recording starts over at its last time stamp. A file of two columns is
+//! a rate over time instead, in seconds and Mbit/s.
 //!
 //! # Profiles
 //! * `mahimahi`: as `mm-link` (`link_queue.cc`). An opportunity carries 1504 bytes (1500 and 4 of
@@ -22,6 +23,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::schedule::{Schedule, Step};
+use crate::config::{Kind, Value};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
@@ -54,7 +56,18 @@ impl Trace {
                 return Err(format!("line {number} is empty: expected a time in ms"));
             }
             let ms = whole_number(line).ok_or_else(|| {
-                format!("line {number}: expected a whole number of milliseconds, at most 2^32 - 1")
+                let words = line.split(|byte| b",;\t ".contains(byte));
+                let columns = words.filter(|word| !word.is_empty()).count();
+                if columns > 2 {
+                    return format!(
+                        "line {number} has {columns} columns; expected seconds and Mbit/s alone: a \
+                         link's delay is constant, `delay=20ms`, with a random part, `jitter=5ms`"
+                    );
+                }
+                format!(
+                    "line {number}: expected a whole number of milliseconds, at most 2^32 - 1, or \
+                     in each line seconds and Mbit/s"
+                )
             })?;
             if ms < previous_ms {
                 return Err(format!(
@@ -69,6 +82,45 @@ impl Trace {
             return Err("the last time stamp is 0: the trace has no length".to_string());
         }
         Ok(Self { opportunities_ms: opportunities_ms.into() })
+    }
+
+    /// Parses a recording of rates: two columns, seconds and Mbit/s, separated by a comma, semicolon,
+    /// tab or spaces; a first line without numbers is a header. The recording starts over after the
+    /// last interval. `None` if the file has other lines.
+    ///
+    /// # Errors
+    /// Names the first wrong line, counted from 1, or what no schedule can do.
+    pub(crate) fn rates(bytes: &[u8]) -> Option<Result<Schedule, String>> {
+        let text = core::str::from_utf8(bytes).ok()?;
+        let columns = |line: &str| {
+            let mut words = line.split([',', ';', '\t', ' ']).filter(|word| !word.is_empty());
+            let pair = [words.next()?.trim().to_string(), words.next()?.trim().to_string()];
+            words.next().is_none().then_some(pair)
+        };
+        let step = |[seconds, rate]: [String; 2]| {
+            let Some(Value::Span(start)) = Kind::Span.read(&(seconds + "s")) else { return None };
+            let Some(Value::Rate(rate)) = Kind::Rate.read(&(rate + "mbit")) else { return None };
+            Some(Step { start, rate })
+        };
+        let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+        let (_, first) = lines.clone().next().filter(|(_, line)| columns(line).is_some())?;
+        if columns(first).and_then(step).is_none() {
+            lines.next();
+        }
+        let expected = "expected two columns, seconds and Mbit/s";
+        let steps = lines.map(|(number, line)| {
+            columns(line).and_then(step).ok_or_else(|| format!("line {number}: {expected}"))
+        });
+        Some(steps.collect::<Result<Vec<Step>, String>>().and_then(|mut steps| {
+            let begin = steps.first().map_or(Span::ZERO, |step| step.start);
+            for step in &mut steps {
+                step.start = step.start.saturating_sub(begin);
+            }
+            let last = steps.last().map_or(Span::ZERO, |step| step.start);
+            let before = steps.iter().rev().nth(1).map(|step| step.start);
+            let interval = before.map_or(Span::from_secs(1), |it| last.saturating_sub(it));
+            Schedule::new(steps, Some(last + interval))
+        }))
     }
 
     /// Returns the length of the recording.
@@ -236,7 +288,8 @@ mod tests {
         Opportunities::new(Trace::parse(text.as_bytes()).expect("a trace"), 1_504)
     }
 
-    /// Sends packets of these sizes through an always busy link; their ends in milliseconds.
+    /// Sends packets of these sizes through a link that is always busy. Returns when the
+    /// transmission of each ends, ms.
     fn busy_ends_ms(link: &mut Opportunities, lens: &[u32]) -> Vec<u64> {
         let mut end = Time::ZERO;
         let ends = lens.iter().map(|&len| {

@@ -27,7 +27,7 @@
 
 use crate::aqm::{Aqm, Verdict};
 use crate::config::{
-    Bytes, ConfigError, Definition, LinkFacts, Millionths, Probability, Profile, Values, params,
+    Bytes, ConfigError, LinkFacts, Millionths, Probability, Profile, Values, from_values, params,
 };
 use crate::packet::Meta;
 use crate::qdisc::{Backlog, BoxedQdisc};
@@ -36,14 +36,16 @@ use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// Parameters of [`Avq`]; the table of `avq` below explains them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AvqConfig {
-    pub rate: Rate,
-    pub gamma_q32: u64,
-    pub alpha_millionths: u64,
-    pub virtual_buffer_bytes: u64,
-    pub ecn: bool,
+from_values! {
+    /// Parameters of [`Avq`]; the table of `avq` below explains them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AvqConfig(values, link: &LinkFacts) {
+        pub rate: Rate = rate_of(values, link)?,
+        pub gamma_q32: u64 = values.get(GAMMA),
+        pub alpha_millionths: u64 = values.get(ALPHA),
+        pub virtual_buffer_bytes: u64 = values.get(VIRTUAL_BUFFER),
+        pub ecn: bool = values.get(ECN),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +143,10 @@ impl AvqQueue {
 }
 
 params! {
+    define DEFINITION: "avq",
+        "AVQ: signals where a virtual queue of a little less capacity would overflow",
+        source: "Kunniyur and Srikant 2001",
+        profiles: &[Profile { name: "kunniyur", doc: "the paper's AVQ, its token bucket" }];
     GAMMA: Probability = "gamma", "98%" in "1%".."100%", "desired utilisation";
     ALPHA: Millionths = "alpha", "0.15" in "0.001".."100", "speed of the adaptation, per second";
     VIRTUAL_BUFFER: Bytes = "virtual-buffer", "100kB" in "1500B".."1024MiB",
@@ -151,24 +157,8 @@ params! {
     use LIMIT;
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "avq",
-    summary: "AVQ: signals where a virtual queue of a little less capacity would overflow",
-    source: "Kunniyur and Srikant 2001",
-    profiles: &[Profile { name: "kunniyur", doc: "the paper's AVQ, its token bucket" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<AvqQueue, ConfigError> {
-    let config = AvqConfig {
-        rate: rate_of(values, link)?,
-        gamma_q32: values.get(GAMMA),
-        alpha_millionths: values.get(ALPHA),
-        virtual_buffer_bytes: values.get(VIRTUAL_BUFFER),
-        ecn: values.get(ECN),
-    };
-    AvqQueue::new(config, values)
+    AvqQueue::new(AvqConfig::read(values, link)?, values)
 }
 
 /// Returns the parameter `rate`, else the link's rate.

@@ -33,7 +33,7 @@
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
-    ConfigError, Definition, LinkFacts, PacketsOrBytes, Probability, Profile, Values, params,
+    ConfigError, LinkFacts, PacketsOrBytes, Probability, Profile, Values, from_values, params,
 };
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc};
@@ -43,17 +43,19 @@ use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Parameters of [`Blue`]; the table of `blue` below explains them. `freeze` is not zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlueConfig {
-    pub freeze: Span,
-    pub increment_q32: u64,
-    pub decrement_q32: u64,
-    /// A longer queue than this counts as a loss.
-    pub threshold: Option<Limit>,
-    pub ecn: bool,
-    /// The rate of the link, which determines the end of the last transmission.
-    pub rate: Option<Rate>,
+from_values! {
+    /// Parameters of [`Blue`]; the table of `blue` below explains them. `freeze` is not zero.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BlueConfig(values, link: &LinkFacts) {
+        pub freeze: Span = values.get(FREEZE),
+        pub increment_q32: u64 = values.get(INCREMENT),
+        pub decrement_q32: u64 = values.get(DECREMENT),
+        /// A longer queue than this counts as a loss.
+        pub threshold: Option<Limit> = values.get(THRESHOLD).map(Limit::from),
+        pub ecn: bool = values.get(ECN),
+        /// The rate of the link, which determines the end of the last transmission.
+        pub rate: Option<Rate> = link.rate.filter(|rate| !rate.is_zero()),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +142,9 @@ impl BlueQueue {
 }
 
 params! {
+    define DEFINITION: "blue", "BLUE: signals more after a loss, less while the link is idle",
+        source: "Feng, Shin, Kandlur and Saha 2002",
+        profiles: &[Profile { name: "feng", doc: "the paper's BLUE, defaults of its ns-3 port" }];
     FREEZE: Span = "freeze", "100ms" in "1us".."60s", "least time between two steps";
     INCREMENT: Probability = "increment", "0.25%", "step up after a loss for lack of room";
     DECREMENT: Probability = "decrement", "0.025%", "step down while the link is idle";
@@ -149,25 +154,8 @@ params! {
     use LIMIT;
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "blue",
-    summary: "BLUE: signals more after a loss, less while the link is idle",
-    source: "Feng, Shin, Kandlur and Saha 2002",
-    profiles: &[Profile { name: "feng", doc: "the paper's BLUE, defaults of its ns-3 port" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<BlueQueue, ConfigError> {
-    let config = BlueConfig {
-        freeze: values.get(FREEZE),
-        increment_q32: values.get(INCREMENT),
-        decrement_q32: values.get(DECREMENT),
-        threshold: values.get(THRESHOLD).map(Limit::from),
-        ecn: values.get(ECN),
-        rate: link.rate.filter(|rate| !rate.is_zero()),
-    };
-    BlueQueue::new(config, values)
+    BlueQueue::new(BlueConfig::read(values, link)?, values)
 }
 
 #[cfg(test)]
@@ -276,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_come_at_its_probability_and_capable_packets_are_marked() {
+    fn arrivals_are_dropped_or_marked_with_ecn_at_the_probability() {
         for (spec, verdict) in [("blue", Verdict::Drop), ("blue:ecn=on", Verdict::Signal)] {
             let mut blue = blue(spec);
             blue.probability_q32 = ONE_Q32 / 5;

@@ -30,7 +30,7 @@
 //! `docs/queues/bode.md`.
 
 use crate::aqm::{Aqm, Store};
-use crate::config::{ConfigError, Definition, Packets, Values, params, profiles};
+use crate::config::{ConfigError, Packets, Values, params, profiles};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc, DropReason};
 use crate::queue::fifo::{LIMIT, OneQueue};
@@ -110,20 +110,14 @@ impl BodeQueue {
 }
 
 params! {
+    define DEFINITION: "bode", "BoDe: bounds the sojourn of every packet served, save the last few",
+        source: "Abbasloo and Chao, Bounding Queue Delay in Cellular Networks, section V",
+        profiles: BodeProfile::PROFILES;
     BOUND: Span = "bound", "20ms" in "1us".."60s", "longest sojourn that is served";
     EXEMPT: Packets = "exempt", "3p" in "0p".."16777216p",
         "a queue of no more packets, head included, loses none";
     use LIMIT;
 }
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "bode",
-    summary: "BoDe: bounds the sojourn of every packet served, save the last few",
-    source: "Abbasloo and Chao, Bounding Queue Delay in Cellular Networks, section V",
-    profiles: BodeProfile::PROFILES,
-    params: PARAMS,
-    ..Definition::BARE
-};
 
 pub(crate) fn configure(values: &Values) -> Result<BodeQueue, ConfigError> {
     let bound = values.get(BOUND);

@@ -11,12 +11,15 @@
 //! Every certified modem can provide 24,576 bytes; the guideline recommends setting only a target.
 //! Sizes may also be written as times, which are converted at the link's sustained rate.
 //!
+//! The guideline counts bytes alone. A modem also has a limited number of packet descriptors, or
+//! stores each packet in a memory block of its own; `packets` limits the packets of the queue.
+//!
 //! # Validation
 //! The tests are the guideline's statements and examples.
 
 use core::fmt;
 
-use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, Key, LinkFacts, Values, params};
+use crate::config::{Bytes, BytesOrSpan, ConfigError, Key, LinkFacts, Packets, Values, params};
 use crate::queue::fifo::FifoConfig;
 use crate::queue::store::{Limit, Overflow};
 use crate::time::Span;
@@ -77,6 +80,9 @@ impl BufferControl {
 }
 
 params! {
+    define DEFINITION: "buffer-control",
+        "tail-drop of the size that a cable modem selects under DOCSIS Buffer Control",
+        source: "CM-GL-Buffer-V01 section 6", positional: Some(TARGET.name());
     TARGET: Option<BytesOrSpan> = "target", ("the supplier's choice: 100 ms at the peak rate"),
         "size to come close to";
     MIN: Option<BytesOrSpan> = "min", ("none"),
@@ -86,16 +92,9 @@ params! {
     BLOCK: Bytes = "block", "1KiB" in "1B".."1024MiB", "granularity of the modem's sizes";
     LARGEST: Bytes = "largest", "1024MiB" in "64B".."1024MiB",
         "what the modem's hardware has; certified modems have 24KiB or more";
+    PACKETS: Option<Packets> = "packets", ("no limit") in "1p".."16777216p",
+        "packets that fit beside the limit in bytes: the modem's packet descriptors";
 }
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "buffer-control",
-    summary: "tail-drop of the size that a cable modem selects under DOCSIS Buffer Control",
-    source: "CM-GL-Buffer-V01 section 6",
-    params: PARAMS,
-    positional: Some(TARGET.name()),
-    ..Definition::BARE
-};
 
 const SUPPLIER_CHOICE: Span = Span::from_millis(100);
 
@@ -116,15 +115,21 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<FifoConfig,
         let key = if control.min.is_some() { MIN } else { MAX };
         ConfigError::inside(DEFINITION.name, key.name(), rejected)
     })?;
-    Ok(FifoConfig { limit: Limit::bytes(selected), overflow: Overflow::Tail })
+    let packets = values.get(PACKETS).unwrap_or(u32::MAX);
+    Ok(FifoConfig { limit: Limit { packets, bytes: selected }, overflow: Overflow::Tail })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::{Meta, Packet};
+    use crate::qdisc::{Admit, Qdisc};
+    use crate::queue::store::{NoAqm, Single};
     use crate::rate::Rate;
     use crate::registry::{QueueConfig, QueueSetup};
+    use crate::time::Time;
     use alloc::string::ToString;
+    use alloc::vec::Vec;
 
     const PLENTY: BufferHardware = BufferHardware { block: 1_024, largest: 1 << 30 };
     const MINIMAL: BufferHardware = BufferHardware { block: 1_024, largest: 24_576 };
@@ -173,13 +178,17 @@ mod tests {
         assert_eq!(select([Some(24_576); 3], MINIMAL), Some(24_576));
     }
 
-    fn limit(spec: &str) -> Result<u64, ConfigError> {
+    fn limits(spec: &str) -> Result<Limit, ConfigError> {
         let rate = Some(Rate::from_megabits_per_second(10));
         let facts = LinkFacts { rate, ..LinkFacts::default() };
         match QueueSetup::parse(spec, &facts)?.config {
-            QueueConfig::Fifo(fifo) => Ok(fifo.limit.bytes),
+            QueueConfig::Fifo(fifo) => Ok(fifo.limit),
             other => panic!("{other:?}"),
         }
+    }
+
+    fn limit(spec: &str) -> Result<u64, ConfigError> {
+        limits(spec).map(|limit| limit.bytes)
     }
 
     #[test]
@@ -187,7 +196,30 @@ mod tests {
         assert_eq!(limit("buffer-control:target=250KiB,block=1KiB"), Ok(256_000));
         assert_eq!(limit("buffer-control:250ms"), Ok(312_320), "312,500 B in blocks of 1 KiB");
         assert_eq!(limit("buffer-control"), Ok(124_928), "100 ms");
+        assert_eq!(
+            limits("buffer-control:250ms"),
+            Ok(Limit::bytes(312_320)),
+            "no limit in packets"
+        );
         let error = limit("buffer-control:min=50200B,max=51100B").unwrap_err().to_string();
         assert!(error.contains("no multiple of 1024 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_buffer_with_descriptors_is_full_of_bytes_or_of_packets() {
+        let limit = limits("buffer-control:target=8KiB,packets=4p").expect("both limits");
+        assert_eq!(limit, Limit { packets: 4, bytes: 8_192 });
+        let accepted = |lens: &[u32]| {
+            let mut queue = Single::new(NoAqm, limit, Overflow::Tail);
+            let mut offer = |&len: &u32| {
+                let packet = Packet { meta: Meta::new(len, 0), payload: () };
+                queue.enqueue(Time::ZERO, packet, &mut ()) == Admit::Queued
+            };
+            lens.iter().map(&mut offer).collect::<Vec<bool>>()
+        };
+        assert_eq!(accepted(&[1_500, 1_500, 1_500, 1_500, 200]), [true, true, true, true, false]);
+        assert_eq!(accepted(&[4_000, 4_000, 1_500, 192]), [true, true, false, true]);
+        let error = limits("buffer-control:packets=0p").unwrap_err().to_string();
+        assert!(error.contains("packets"), "{error}");
     }
 }

@@ -26,7 +26,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::config::{ConfigError, Definition, DscpSet, Key, Spec, Values, params};
+use crate::config::{ConfigError, DscpSet, Key, Spec, Values, params};
 use crate::packet::{Dscp, Packet};
 use crate::qdisc::{Admit, Backlog, BoxedQdisc, Dequeue, Observer, Qdisc, Stats};
 use crate::rng::Rng;
@@ -120,20 +120,15 @@ impl<Q> DiffServConfig<Q> {
 }
 
 params! {
+    define DEFINITION: "diffserv",
+        "strict priority over three classes chosen by DSCP, any queue in each",
+        source: "RFC 2475; classes of the BoDe paper, section VII-C";
     HIGH: Spec = "high", "[bode:bound=50ms]", "queue of the class served first";
     HIGH_DSCP: DscpSet = "high-dscp", "45+46", "codepoints of the class served first";
     MEDIUM: Spec = "medium", "[bode:bound=100ms]", "queue of the class served second";
     MEDIUM_DSCP: DscpSet = "medium-dscp", "34+36+38", "codepoints of the class served second";
     LOW: Spec = "low", "[fifo:limit=1000p]", "queue of every other codepoint, served last";
 }
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "diffserv",
-    summary: "strict priority over three classes chosen by DSCP, any queue in each",
-    source: "RFC 2475; classes of the BoDe paper, section VII-C",
-    params: PARAMS,
-    ..Definition::BARE
-};
 
 /// Reads the parameters; `understand` makes the configuration of a class from its SPEC.
 pub(crate) fn configure<Q>(

@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 
 use crate::aqm::Aqm;
-use crate::config::{ConfigError, Definition, PacketsOrBytes, Values, params};
+use crate::config::{ConfigError, PacketsOrBytes, Values, params};
 use crate::qdisc::BoxedQdisc;
 use crate::queue::store::{Limit, NoAqm, Overflow, Single};
 use crate::rng::Rng;
@@ -20,28 +20,16 @@ pub struct FifoConfig {
 }
 
 params! {
+    define TAIL_DROP: "fifo", "first in, first out; refuses arrivals when full (tail-drop)",
+        source: "Linux sch_fifo",
+        aliases: &["pfifo", "bfifo", "droptail", "drop-tail", "taildrop", "tail-drop"];
+    define HEAD_DROP: "head-drop", "first in, first out; drops the oldest when full",
+        source: "Mahimahi drophead, Linux pfifo_head_drop",
+        aliases: &["pfifo-head-drop", "drophead", "drop-head", "headdrop"];
     /// The limit of a discipline on a single queue.
     pub(crate) LIMIT: PacketsOrBytes = "limit", "1000p" in "1p".."16777216p",
         "limit of the queue";
 }
-
-pub(crate) const TAIL_DROP: Definition = Definition {
-    name: "fifo",
-    aliases: &["pfifo", "bfifo", "droptail", "drop-tail", "taildrop", "tail-drop"],
-    summary: "first in, first out; refuses arrivals when full (tail-drop)",
-    source: "Linux sch_fifo",
-    params: PARAMS,
-    ..Definition::BARE
-};
-
-pub(crate) const HEAD_DROP: Definition = Definition {
-    name: "head-drop",
-    aliases: &["pfifo-head-drop", "drophead", "drop-head", "headdrop"],
-    summary: "first in, first out; drops the oldest when full",
-    source: "Mahimahi drophead, Linux pfifo_head_drop",
-    params: PARAMS,
-    ..Definition::BARE
-};
 
 /// An AQM on one queue, ready to build.
 #[derive(Clone, Copy, Debug)]

@@ -24,9 +24,7 @@
 use alloc::boxed::Box;
 
 use crate::aqm::Aqm;
-use crate::config::{
-    Bytes, ConfigError, Count, Definition, Key, Packets, Values, params, profiles,
-};
+use crate::config::{Bytes, ConfigError, Count, Key, Packets, Values, params, profiles};
 use crate::qdisc::BoxedQdisc;
 use crate::queue::codel::{self, Linux, Rfc};
 use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
@@ -67,6 +65,9 @@ const _: () = assert!(Fair::<Linux, ()>::BYTES_PER_FLOW == 64);
 const ECN: Key<bool> = codel::ECN.or("on");
 
 params! {
+    define DEFINITION: "fq-codel", "FQ-CoDel: a queue and a CoDel per flow, new flows first",
+        source: "RFC 8290, defaults of Linux sch_fq_codel", aliases: &["fqcodel"],
+        profiles: Published::PROFILES;
     use codel::TARGET, codel::INTERVAL, codel::MTU, ECN, codel::CE_THRESHOLD;
     pub(in crate::queue) LIMIT: Packets = "limit", "10240p" in "1p".."16777216p",
         "packets stored at most, over all flows";
@@ -87,18 +88,8 @@ profiles! {
     }
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "fq-codel",
-    aliases: &["fqcodel"],
-    summary: "FQ-CoDel: a queue and a CoDel per flow, new flows first",
-    source: "RFC 8290, defaults of Linux sch_fq_codel",
-    profiles: Published::PROFILES,
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values) -> Result<FqCodelConfig, ConfigError> {
-    let codel = codel::config(values);
+    let codel = codel::CodelConfig::read(values)?;
     let profile = Published::of(values);
     let threshold = codel::ce_threshold(values, profile == Published::Linux)?;
     let fair = FairConfig {

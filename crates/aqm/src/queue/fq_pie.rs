@@ -29,9 +29,7 @@
 
 use alloc::boxed::Box;
 
-use crate::config::{
-    Bytes, ConfigError, Definition, Millionths, Probability, Profile, Values, params,
-};
+use crate::config::{Bytes, ConfigError, Millionths, Probability, Profile, Values, params};
 use crate::qdisc::BoxedQdisc;
 use crate::queue::fq_codel::{FLOWS, LIMIT, MEMORY, QUANTUM};
 use crate::queue::pie::{self, PieLinux, PieLinuxConfig};
@@ -54,6 +52,9 @@ impl FqPieConfig {
 }
 
 params! {
+    define DEFINITION: "fq-pie", "FQ-PIE: a queue and a PIE per flow, new flows first",
+        source: "Linux sch_fq_pie, tc-fq_pie(8), RFC 8033", aliases: &["fqpie"],
+        profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_fq_pie.c, bit for bit" }];
     use pie::TARGET;
     TUPDATE: Span = "tupdate", "15ms" in "100us".."10s", "time between updates";
     ALPHA: Millionths = "alpha", "0.125" in "0".."2", "weight of the distance from the target, Hz";
@@ -65,16 +66,6 @@ params! {
         "drop even ECN-capable packets above this probability";
     use LIMIT, FLOWS, MEMORY, QUANTUM;
 }
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "fq-pie",
-    aliases: &["fqpie"],
-    summary: "FQ-PIE: a queue and a PIE per flow, new flows first",
-    source: "Linux sch_fq_pie, tc-fq_pie(8), RFC 8033",
-    profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_fq_pie.c, bit for bit" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
 
 pub(crate) fn configure(values: &Values) -> Result<FqPieConfig, ConfigError> {
     let fair = FairConfig {
@@ -88,7 +79,7 @@ pub(crate) fn configure(values: &Values) -> Result<FqPieConfig, ConfigError> {
     let percent = whole_percents(values.get(ECN_PROB))
         .ok_or_else(|| values.refuse(ECN_PROB, "whole percents, such as 10%"))?;
     let ecn_up_to_q56 = PieLinuxConfig::percent_q56(percent);
-    let pie = PieLinuxConfig { ecn_up_to_q56, ..pie::linux_config(values)? };
+    let pie = PieLinuxConfig { ecn_up_to_q56, ..PieLinuxConfig::read(values)? };
     Ok(FqPieConfig { fair, pie })
 }
 

@@ -86,6 +86,20 @@ fn rem_shows_its_price_and_probability() {
 }
 
 #[test]
+fn pi_and_sred_show_their_probability_and_frequency_of_hits() {
+    let mut pi = Subject::new("pi:a=1000,b=0,target=2p,interval=10ms");
+    pi.offer(5_000, 12, Ecn::NotEct);
+    pi.take(10_000);
+    // Ten packets too many, of a thousandth each.
+    pi.shows(&[("pi.probability", 0.01)]);
+
+    let mut sred = Subject::new("sred:zombies=1,replace=25%");
+    sred.offer(0, 2, Ecn::NotEct);
+    // The second packet hits the only zombie, the flow of the first.
+    sred.shows(&[("sred.hit_frequency", 0.25)]);
+}
+
+#[test]
 fn docsis_pie_shows_delay_and_probability_of_its_last_update() {
     let mut pie = Subject::new("docsis-pie:limit=30kB");
     let shown = |probability: f64, delay_ms: f64, activity: f64| {

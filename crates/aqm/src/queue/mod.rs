@@ -23,8 +23,10 @@ pub mod fq_pie;
 #[cfg(test)]
 mod gauge_tests;
 pub mod own;
+pub mod pi;
 pub mod pie;
 pub mod red;
 pub mod rem;
 pub mod sfb;
+pub mod sred;
 pub mod store;

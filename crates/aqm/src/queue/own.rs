@@ -25,7 +25,7 @@ use crate::queue::store::{Limit, Overflow, Single};
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// An algorithm that decides about the packets of an own queue.
+/// A user's algorithm, which decides about the packets of an [`OwnQueue`].
 pub trait Judge: Send {
     /// Judges an arrival that is within the limit. `backlog` excludes it.
     fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
@@ -46,7 +46,7 @@ pub trait Judge: Send {
 /// Makes the judge of one queue. The judge draws its random numbers from the given stream.
 pub type MakeJudge = dyn Fn(Rng) -> Box<dyn Judge> + Send + Sync;
 
-/// An own queue, ready to build.
+/// A queue with a user's algorithm, ready to build.
 #[derive(Clone)]
 pub struct OwnQueue {
     pub limit: Limit,

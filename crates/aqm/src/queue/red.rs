@@ -29,7 +29,8 @@
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
-    Bytes, ConfigError, Definition, LinkFacts, PacketsOrBytes, Probability, Profile, Values, params,
+    Bytes, ConfigError, LinkFacts, PacketsOrBytes, Probability, Profile, Values, from_values,
+    params,
 };
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc};
@@ -39,24 +40,26 @@ use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Parameters of [`Red`]; the table of `red` below explains them. `min` and `mean_packet_bytes` are
-/// not zero, and `max` is above `min`.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches, as the papers have them")]
-pub struct RedConfig {
-    /// Whether thresholds and average count bytes; else packets.
-    pub bytes: bool,
-    pub min: u64,
-    pub max: u64,
-    pub weight_q32: u64,
-    pub max_p_q32: u64,
-    pub gentle: bool,
-    pub adaptive: bool,
-    pub ecn: bool,
-    pub hard_drop: bool,
-    pub mean_packet_bytes: u32,
-    /// The transmission time of an average packet, for the decay while idle.
-    pub mean_packet_time: Span,
+from_values! {
+    /// Parameters of [`Red`]; the table of `red` below explains them. `min` and `mean_packet_bytes`
+    /// are not zero, and `max` is above `min`. Its switches are independent, as the papers have
+    /// them.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RedConfig(values, limits: (bool, u64, u64), derived: &Defaults, rate: Rate) {
+        /// Whether thresholds and average count bytes; else packets.
+        pub bytes: bool = limits.0,
+        pub min: u64 = limits.1,
+        pub max: u64 = limits.2,
+        pub weight_q32: u64 = values.get(WEIGHT).unwrap_or(derived.weight_q32),
+        pub max_p_q32: u64 = values.get(MAX_P),
+        pub gentle: bool = values.get(GENTLE),
+        pub adaptive: bool = values.get(ADAPTIVE),
+        pub ecn: bool = values.get(ECN),
+        pub hard_drop: bool = values.get(HARD_DROP),
+        pub mean_packet_bytes: u32 = values.get(MEAN_PACKET) as u32,
+        /// The transmission time of an average packet, for the decay while idle.
+        pub mean_packet_time: Span = rate.time_for(values.get(MEAN_PACKET)).unwrap_or_default(),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -130,7 +133,8 @@ impl Red {
         let (min_q24, max_q24) = (self.config.min << 24, self.config.max << 24);
         let ramp = |from_q24: u64, width_q24: u64, height_q32: u64| {
             let above_q24 = self.average_q24 - from_q24;
-            // A 128-bit division costs more than the rest of RED, and only bytes need it.
+            // A 128-bit division costs more than the rest of RED, so it is used only if the product
+            // exceeds 64 bits, as with average lengths in bytes.
             match above_q24.checked_mul(height_q32) {
                 Some(share) => share / width_q24,
                 None => {
@@ -244,6 +248,10 @@ impl RedQueue {
 }
 
 params! {
+    define DEFINITION: "red",
+        "RED: drops on arrival by the average queue length; gentle and adaptive",
+        source: "Floyd and Jacobson 1993; Floyd, Gummadi and Shenker 2001",
+        profiles: &[Profile { name: "floyd", doc: "the papers' RED, exact arithmetic" }];
     MIN: Option<PacketsOrBytes> = "min", ("5p; adaptive: half of `target`"),
         "no drop below this average";
     MAX: Option<PacketsOrBytes> = "max", ("15p; adaptive: 3 x min"),
@@ -263,15 +271,6 @@ params! {
     use LIMIT;
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "red",
-    summary: "RED: drops on arrival by the average queue length; gentle and adaptive",
-    source: "Floyd and Jacobson 1993; Floyd, Gummadi and Shenker 2001",
-    profiles: &[Profile { name: "floyd", doc: "the papers' RED, exact arithmetic" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RedQueue, ConfigError> {
     let mean_packet_bytes = values.get(MEAN_PACKET) as u32;
     let adaptive = values.get(ADAPTIVE);
@@ -284,23 +283,8 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RedQueue, C
         }
         _ => Defaults::FIXED,
     };
-    let (bytes, min, max) = thresholds(values, &derived)?;
-    let config = RedConfig {
-        bytes,
-        min,
-        max,
-        weight_q32: values.get(WEIGHT).unwrap_or(derived.weight_q32),
-        max_p_q32: values.get(MAX_P),
-        gentle: values.get(GENTLE),
-        adaptive,
-        ecn: values.get(ECN),
-        hard_drop: values.get(HARD_DROP),
-        mean_packet_bytes,
-        mean_packet_time: rate
-            .unwrap_or(ASSUMED_RATE)
-            .time_for(u64::from(mean_packet_bytes))
-            .unwrap_or_default(),
-    };
+    let limits = thresholds(values, &derived)?;
+    let config = RedConfig::read(values, limits, &derived, rate.unwrap_or(ASSUMED_RATE))?;
     RedQueue::new(config, values)
 }
 

@@ -31,30 +31,32 @@
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
-    Bytes, ConfigError, Definition, LinkFacts, Millionths, Packets, Profile, Values, params,
+    Bytes, ConfigError, LinkFacts, Millionths, Packets, Profile, Values, from_values, params,
 };
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc};
-use crate::queue::avq::RATE;
+use crate::queue::avq::{RATE, rate_of};
 use crate::queue::control::{UpdateTimer, exp_of_minus_q32, ln_q48};
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Parameters of [`Rem`]; the table of `rem` below explains them. `interval` and
-/// `mean_packet_bytes` are not zero; `phi` is above one and at most two, `weight` at most one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemConfig {
-    pub gamma_millionths: u64,
-    pub alpha_millionths: u64,
-    pub phi_millionths: u64,
-    pub target_bytes: u64,
-    pub interval: Span,
-    pub weight_millionths: u64,
-    pub mean_packet_bytes: u64,
-    pub ecn: bool,
-    pub rate: Rate,
+from_values! {
+    /// Parameters of [`Rem`]; the table of `rem` below explains them. `interval` and
+    /// `mean_packet_bytes` are not zero; `phi` is above one and at most two, `weight` at most one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RemConfig(values, link: &LinkFacts) {
+        pub gamma_millionths: u64 = values.get(GAMMA),
+        pub alpha_millionths: u64 = values.get(ALPHA),
+        pub phi_millionths: u64 = values.get(PHI),
+        pub target_bytes: u64 = u64::from(values.get(TARGET)) * values.get(MEAN_PACKET),
+        pub interval: Span = values.get(INTERVAL),
+        pub weight_millionths: u64 = values.get(WEIGHT),
+        pub mean_packet_bytes: u64 = values.get(MEAN_PACKET),
+        pub ecn: bool = values.get(ECN),
+        pub rate: Rate = rate_of(values, link)?,
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -175,6 +177,10 @@ impl RemQueue {
 }
 
 params! {
+    define DEFINITION: "rem",
+        "REM: a price that stands still where rate and queue match their targets",
+        source: "Athuraliya, Low, Li and Yin 2001",
+        profiles: &[Profile { name: "athuraliya", doc: "the paper's REM, defaults of its ns-2 code" }];
     GAMMA: Millionths = "gamma", "0.001" in "0.000001".."1000", "gain of the price";
     ALPHA: Millionths = "alpha", "0.1" in "0".."1000", "weight of the queue beside the rate";
     PHI: Millionths = "phi", "1.001" in "1.000001".."2", "base of the probability 1 - phi^-price";
@@ -188,29 +194,8 @@ params! {
     use LIMIT;
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "rem",
-    summary: "REM: a price that stands still where rate and queue match their targets",
-    source: "Athuraliya, Low, Li and Yin 2001",
-    profiles: &[Profile { name: "athuraliya", doc: "the paper's REM, defaults of its ns-2 code" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RemQueue, ConfigError> {
-    let mean_packet_bytes = values.get(MEAN_PACKET);
-    let config = RemConfig {
-        gamma_millionths: values.get(GAMMA),
-        alpha_millionths: values.get(ALPHA),
-        phi_millionths: values.get(PHI),
-        target_bytes: u64::from(values.get(TARGET)) * mean_packet_bytes,
-        interval: values.get(INTERVAL),
-        weight_millionths: values.get(WEIGHT),
-        mean_packet_bytes,
-        ecn: values.get(ECN),
-        rate: crate::queue::avq::rate_of(values, link)?,
-    };
-    RemQueue::new(config, values)
+    RemQueue::new(RemConfig::read(values, link)?, values)
 }
 
 #[cfg(test)]
@@ -358,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_come_at_the_probability_and_capable_packets_are_marked() {
+    fn arrivals_are_dropped_or_marked_with_ecn_at_the_probability() {
         for (spec, verdict) in [("rem", Verdict::Drop), ("rem:ecn=on", Verdict::Signal)] {
             let mut rem = rem(spec);
             rem.probability_q32 = ONE_Q32 / 5;

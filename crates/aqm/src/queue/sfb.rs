@@ -42,7 +42,7 @@ use alloc::collections::VecDeque;
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
-    ConfigError, Count, Definition, Key, Packets, Probability, Profile, Values, params,
+    ConfigError, Count, Packets, Probability, Profile, Values, from_values, params,
 };
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc};
@@ -51,19 +51,21 @@ use crate::queue::store::Limit;
 use crate::rng::{Rng, mix};
 use crate::time::{Span, Time};
 
-/// Parameters of [`Sfb`]; the table of `sfb` below explains them. A `rehash` of 0 is never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SfbConfig {
-    pub max_packets: u32,
-    pub target_packets: u32,
-    /// The rise of a probability, in 65535ths.
-    pub increment: u16,
-    /// The fall of a probability, in 65535ths.
-    pub decrement: u16,
-    pub penalty_rate: u64,
-    pub penalty_burst: u64,
-    pub rehash_ms: u64,
-    pub warmup_ms: u64,
+from_values! {
+    /// Parameters of [`Sfb`]; the table of `sfb` below explains them. A `rehash` of 0 is never.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SfbConfig(values) {
+        pub max_packets: u32 = values.get(MAX),
+        pub target_packets: u32 = values.get(TARGET),
+        /// The rise of a probability, in 65535ths.
+        pub increment: u16 = parts_of_65535(values.get(INCREMENT)),
+        /// The fall of a probability, in 65535ths.
+        pub decrement: u16 = parts_of_65535(values.get(DECREMENT)),
+        pub penalty_rate: u64 = values.get(PENALTY_RATE),
+        pub penalty_burst: u64 = values.get(PENALTY_BURST).into(),
+        pub rehash_ms: u64 = values.get(REHASH).as_nanos() / 1_000_000,
+        pub warmup_ms: u64 = values.get(WARMUP).as_nanos() / 1_000_000,
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -267,6 +269,10 @@ impl SfbQueue {
 }
 
 params! {
+    define DEFINITION: "sfb",
+        "SFB: BLUE in the bins of a Bloom filter of flows; holds greedy flows down",
+        source: "Feng, Kandlur, Saha and Shin 2001; Linux sch_sfb, tc-sfb(8)",
+        profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_sfb.c, packet for packet" }];
     LIMIT: Packets = "limit", "1000p" in "1p".."65535p", "packets stored at most, tail-drop beyond";
     MAX: Packets = "max", "25p" in "1p".."65535p", "most stored packets of one flow";
     TARGET: Packets = "target", "20p" in "1p".."65535p",
@@ -284,27 +290,8 @@ params! {
         "how long the next hash learns before it takes over (`db` of tc); 0s: not at all";
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "sfb",
-    summary: "SFB: BLUE in the bins of a Bloom filter of flows; holds greedy flows down",
-    source: "Feng, Kandlur, Saha and Shin 2001; Linux sch_sfb, tc-sfb(8)",
-    profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_sfb.c, packet for packet" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values) -> Result<SfbQueue, ConfigError> {
-    let whole_ms = |key: Key<Span>| values.get(key).as_nanos() / 1_000_000;
-    let config = SfbConfig {
-        max_packets: values.get(MAX),
-        target_packets: values.get(TARGET),
-        increment: parts_of_65535(values.get(INCREMENT)),
-        decrement: parts_of_65535(values.get(DECREMENT)),
-        penalty_rate: values.get(PENALTY_RATE),
-        penalty_burst: u64::from(values.get(PENALTY_BURST)),
-        rehash_ms: whole_ms(REHASH),
-        warmup_ms: whole_ms(WARMUP),
-    };
+    let config = SfbConfig::read(values)?;
     if config.rehash_ms == 0 && values.get(REHASH) > Span::ZERO {
         return Err(values.refuse(REHASH, "whole milliseconds, such as 1ms, or 0s"));
     }

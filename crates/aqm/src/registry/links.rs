@@ -5,13 +5,16 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Definition, Item, Kind, LinkFacts, Spec, Values};
+use crate::link::acks::AcksApart;
 use crate::link::params::{self, DELAY, LOSS, LinkConfig, OVERHEAD};
+use crate::link::radio::{Radio, user_stream};
 use crate::link::{
     Constant, Flight, FlightOptions, Grants, Link, LinkParts, Loss, Middlebox, MiddleboxOptions,
     RateProcess, RequestGrant, cellular,
 };
 use crate::qdisc::BoxedQdisc;
-use crate::registry::unknown;
+use crate::queue::store::Limit;
+use crate::registry::{QueueSetup, unknown};
 use crate::rng::Rng;
 use crate::service_flow::Contract;
 use crate::time::Span;
@@ -38,6 +41,11 @@ pub const LINKS: &[LinkEntry] = &[
     entry(&params::trace::DEFINITION, |values, load| params::trace::configure(values, load)),
     entry(&cellular::DEFINITION, |values, _| cellular::configure(values)),
     entry(&params::docsis::DEFINITION, |values, _| params::docsis::configure(values)),
+    entry(&params::radio::DEFINITION, |values, load| {
+        params::radio::configure(values, &mut |spec| {
+            LinkSetup::from_spec_with(spec, load).map(|link| (link.rate, link.facts))
+        })
+    }),
     entry(&params::UNLIMITED, |_, _| Ok(params::unlimited())),
 ];
 
@@ -56,6 +64,8 @@ pub struct LinkSetup {
     pub flight: FlightOptions,
     /// The requests and grants of a cable modem's upstream.
     requests: Option<RequestGrant>,
+    /// The limit of the modem's queue for TCP acknowledgements alone.
+    acks: Option<Limit>,
     pub loss_q32: u64,
     /// Marks and remarks packets behind the link.
     pub middlebox: MiddleboxOptions,
@@ -92,7 +102,7 @@ impl LinkSetup {
         let names = LINKS.iter().map(|entry| entry.definition.name);
         let entry = entry.ok_or_else(|| unknown("link", spec, names))?;
         let values = entry.definition.resolve(spec)?;
-        let LinkConfig { rate, facts, requests } = (entry.configure)(&values, load)?;
+        let LinkConfig { rate, facts, requests, acks } = (entry.configure)(&values, load)?;
         let plain = |inner: &Spec| Ok(inner.to_string());
         Ok(Self {
             label: values.label(&plain)?,
@@ -102,6 +112,7 @@ impl LinkSetup {
             delay: values.get(DELAY),
             flight: params::flight(&values),
             requests,
+            acks,
             loss_q32: values.get(LOSS),
             middlebox: params::middlebox(&values),
             overhead_bytes: values.get(OVERHEAD) as u32,
@@ -131,22 +142,54 @@ impl LinkSetup {
         self.middlebox.rules.as_slice().iter().map(ToString::to_string).collect()
     }
 
-    /// Builds an idle link behind `queue`. It draws random numbers from child streams of `rng`.
-    pub fn build<P>(&self, mut queue: BoxedQdisc<P>, rng: &Rng) -> Link<P> {
+    /// Returns the hosts of the users that share the link; `None` if any host may use it. Only the
+    /// simulator has several hosts.
+    pub fn users(&self) -> Option<&[u32]> {
+        match &self.rate {
+            RateProcess::PerUser(radio) => Some(&radio.hosts),
+            _ => None,
+        }
+    }
+
+    /// Builds the empty queue in front of the link: `queue`, or one such queue for each user.
+    pub fn queue<P: Send + 'static>(&self, queue: &QueueSetup, rng: &Rng) -> BoxedQdisc<P> {
+        let RateProcess::PerUser(radio) = &self.rate else { return queue.build(rng) };
+        let of_user = |number| queue.build(&user_stream(rng, number));
+        Box::new(Radio::new(radio, (0..radio.queues()).map(of_user).collect(), rng))
+    }
+
+    /// Builds an idle link behind `queue`, or behind one such queue for each of its users. It draws
+    /// random numbers from child streams of `rng`.
+    pub fn build_behind<P: Send + 'static>(&self, queue: &QueueSetup, rng: &Rng) -> Link<P> {
+        self.build(self.queue(queue, rng), rng)
+    }
+
+    /// Builds an idle link behind `queue`, which all users share if the link has any. It draws random
+    /// numbers from child streams of `rng`.
+    pub fn build<P: Send + 'static>(&self, mut queue: BoxedQdisc<P>, rng: &Rng) -> Link<P> {
+        if let Some(limit) = self.acks {
+            queue = Box::new(AcksApart::new(limit, self.requests, queue));
+        }
+        if let RateProcess::PerUser(radio) = &self.rate
+            && queue.on_air().is_none()
+        {
+            queue = Box::new(Radio::new(radio, Vec::from([queue]), rng));
+        }
         let mut rate = self.rate.started(rng);
         let grants = self.requests.map(|requests| {
             rate = RateProcess::Constant(Constant::new(requests.peak));
             let flows = queue.service_flows();
             let contract = flows.map_or(Contract::SINGLE_FLOW, |flows| flows.contract());
-            Box::new(Grants::new(requests, &contract))
+            Box::new(Grants::new(requests, &contract, rng))
         });
+        let preparation = self.requests.map_or(Span::ZERO, |requests| requests.preparation);
         let extra = !self.flight.is_empty();
         let changes = !self.middlebox.is_empty();
         Link::new(LinkParts {
             queue,
             rate,
             overhead_bytes: self.overhead_bytes,
-            delay: self.delay,
+            delay: self.delay + preparation,
             flight: extra.then(|| Box::new(Flight::new(self.flight, rng))),
             grants,
             loss: Loss { probability_q32: self.loss_q32, rng: rng.child("loss") },
@@ -264,6 +307,23 @@ mod tests {
             let mut load = |_: &str| Ok(b"4\n3\n".to_vec());
             let error = LinkSetup::parse_with(text, &mut load).expect_err(text);
             assert!(error.to_string().contains(expected), "{text}: {error}");
+        }
+        let read =
+            |text: &str| LinkSetup::parse_with("trace:f", &mut |_| Ok(text.as_bytes().to_vec()));
+        // As adaptive video records lines, and as a spreadsheet writes it.
+        for text in ["5.0\t4\n5.5\t2\n6.0\t6\n", "time,rate\r\n0,4\r\n0.5,2\r\n1,6\r\n"] {
+            let link = read(text).expect(text);
+            assert_eq!(link.facts().rate, Some(Rate::from_megabits_per_second(4)), "{text}");
+        }
+        for (text, expected) in [
+            ("0 4\n1 x\n", "line 2: expected two columns"),
+            ("0 4 9\n", "line 1 has 3 columns; expected seconds and Mbit/s alone: a link's delay"),
+            ("s,Mbit/s,ms\n0,4,20\n", "line 1 has 3 columns"),
+            ("4.5\n", "milliseconds, at most 2^32 - 1, or in each line seconds and Mbit/s"),
+            ("1 4\n0 4\n", "step 2 must start after step 1"),
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
         }
         let error = LinkSetup::parse("trace:up.trace").expect_err("no file");
         assert!(error.to_string().contains("no file can be read here"), "{error}");

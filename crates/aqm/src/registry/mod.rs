@@ -13,9 +13,11 @@ mod tc;
 pub use links::{LINKS, LinkEntry, LinkSetup, LoadFile};
 pub use queues::{QUEUES, QueueConfig, QueueEntry, QueueSetup};
 
+use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 
-use crate::config::{ConfigError, Spec, closest, join};
+use crate::config::{ConfigError, LinkFacts, Spec, closest, join};
+use crate::rate::Rate;
 
 /// Returns a queue's SPEC with its name here and with keys: `fq-codel` for `fq_codel`,
 /// `codel:target=15ms` for `codel target 15ms`. Returns a text that is not a queue unchanged.
@@ -29,6 +31,21 @@ pub fn our_form(text: &str) -> String {
     let (name, rest) = text.find(':').map_or((text, ""), |colon| text.split_at(colon));
     let known = QueueEntry::find(name.trim()).map_or(name, |entry| entry.definition.name);
     [known, rest].concat()
+}
+
+/// Returns the SPEC of a queue as it is set up before a link. CAKE without `rate` shapes to 95 % of
+/// the link's rate, as on a router: so packets wait in CAKE, whose target follows from its rate.
+/// Without the link's rate CAKE has none either.
+pub fn deployed(text: &str, link: &LinkFacts) -> String {
+    let shaped = || {
+        let spec = Spec::parse(text).ok()?;
+        let is_cake = QueueEntry::find(&spec.name)?.definition.name == "cake";
+        let has_rate = spec.items.iter().any(|item| item.key.as_deref() == Some("rate"));
+        let rate = link.rate.filter(|_| is_cake && !has_rate)?;
+        let shaped = Rate::from_bits_per_second(rate.bits_per_second() / 100 * 95);
+        Some(spec.with("rate", &shaped.to_string()).to_string())
+    };
+    shaped().unwrap_or_else(|| text.to_owned())
 }
 
 fn unknown<'a>(
@@ -155,7 +172,7 @@ mod tests {
             for profile in entry.definition.profiles.iter().map(|p| Some(p.name)).chain([None]) {
                 let mut spec = Spec::new(entry.definition.name);
                 if let Some(profile) = profile {
-                    spec = spec.with("profile", profile);
+                    spec = spec.with(entry.definition.profile_key, profile);
                 }
                 let setup = QueueSetup::from_spec(&spec, &facts).expect(entry.definition.name);
                 let again = QueueSetup::from_spec(&setup.label, &facts).expect("its own label");
@@ -173,6 +190,7 @@ mod tests {
             "steps" => spec.with("0s", "6mbit"),
             "trace" => spec.with("file", "up.trace"),
             "docsis" => spec.with("rate", "10mbit").with("peak", "12mbit"),
+            "radio" => spec.with("1", "20mbit"),
             // A peak rate requires a rate, and a request loop requires a queue that accounts for
             // it.
             "docsis-lld" => ["low-latency-rate", "classic-rate"]
@@ -185,7 +203,7 @@ mod tests {
     fn with_profiles(definition: &Definition) -> impl Iterator<Item = Spec> {
         let profiles = definition.profiles.iter().map(|profile| Some(profile.name)).chain([None]);
         profiles.map(|profile| match profile {
-            Some(profile) => minimal(definition).with("profile", profile),
+            Some(profile) => minimal(definition).with(definition.profile_key, profile),
             None => minimal(definition),
         })
     }
@@ -241,6 +259,9 @@ mod tests {
                         let mut spec = plain.clone();
                         spec.items.retain(|item| item.key.as_deref() != Some(param.key));
                         let spec = spec.with(param.key, value);
+                        // The limit of a queue that only this gives.
+                        let has_acks = param.key != "acks-limit";
+                        let spec = if has_acks { spec } else { spec.with("acks", "apart") };
                         let result = understand(definition, &spec);
                         *accepted += u32::from(result.is_ok());
                     }
@@ -261,7 +282,7 @@ mod tests {
                 assert!(!keys[..index].contains(key), "{}: {key}", definition.name);
             }
             assert!(definition.positional.is_none_or(|key| keys.contains(&key)));
-            assert!(!keys.contains(&"profile"));
+            assert!(!keys.contains(&definition.profile_key));
         }
     }
 

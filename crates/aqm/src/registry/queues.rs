@@ -9,7 +9,7 @@ use crate::qdisc::BoxedQdisc;
 use crate::queue::store::Overflow;
 use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
-    fq_codel, fq_pie, own, pie, red, rem, sfb,
+    fq_codel, fq_pie, own, pi, pie, red, rem, sfb, sred,
 };
 use crate::registry::{tc, unknown};
 use crate::rng::Rng;
@@ -78,7 +78,7 @@ queues! {
     Codel(codel::CodelQueue): codel::DEFINITION => |values, _| codel::configure(values);
     FqCodel(fq_codel::FqCodelConfig):
         fq_codel::DEFINITION => |values, _| fq_codel::configure(values);
-    Cake(cake::CakeConfig): cake::DEFINITION => |values, _| Ok(cake::configure(values));
+    Cake(cake::CakeConfig): cake::DEFINITION => |values, _| cake::configure(values);
     Pie(pie::PieQueue): pie::DEFINITION => |values, _| pie::configure(values);
     FqPie(fq_pie::FqPieConfig): fq_pie::DEFINITION => |values, _| fq_pie::configure(values);
     DocsisPie(docsis_pie::DocsisPieQueue): docsis_pie::DEFINITION => docsis_pie::configure;
@@ -87,6 +87,8 @@ queues! {
     Red(red::RedQueue): red::DEFINITION => red::configure;
     Blue(blue::BlueQueue): blue::DEFINITION => blue::configure;
     Sfb(sfb::SfbQueue): sfb::DEFINITION => |values, _| sfb::configure(values);
+    Pi(pi::PiQueue): pi::DEFINITION => |values, _| pi::configure(values);
+    Sred(sred::SredQueue): sred::DEFINITION => |values, _| sred::configure(values);
     Rem(rem::RemQueue): rem::DEFINITION => rem::configure;
     Avq(avq::AvqQueue): avq::DEFINITION => avq::configure;
     Bode(bode::BodeQueue): bode::DEFINITION => |values, _| bode::configure(values);

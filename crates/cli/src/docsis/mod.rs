@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use underload_docsis::check::{Finding, Rule, Severity, check};
+use underload_docsis::check::{Finding, Rule, Severity, check, check_with_classes};
+use underload_docsis::classes::CmtsSupport;
 use underload_docsis::mic::Secret;
 use underload_docsis::modem::{FlowBuffer, Modem};
+use underload_docsis::qos::{Direction, ServiceFlow};
 use underload_docsis::{Config, Limits, text};
 use underload_terminal::console::{count, note, print, print_as, warning, write_file};
 use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::help::choices;
 
 use crate::replay::output::refuse_input;
 
@@ -43,7 +46,7 @@ enum Action {
     Check(Check),
     /// Prints the buffer that a modem would give each upstream flow, or that it rejects the file.
     Modem(Try),
-    /// Recommends buffer or AQM settings for an upstream, with their predicted effect.
+    /// Recommends buffer or AQM settings for an upstream or downstream, with their predicted effect.
     Recommend(recommend::Arguments),
 }
 
@@ -112,6 +115,9 @@ struct Check {
     /// A file with the secret of the CMTS MIC.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// A text whose service flows are the CMTS's service classes, by ServiceClassName.
+    #[arg(long, value_name = "FILE")]
+    service_classes: Option<PathBuf>,
     /// Prints one JSON document.
     #[arg(long)]
     json: bool,
@@ -126,7 +132,8 @@ struct Check {
 
 Examples:
   underload docsis modem cm.bin
-  underload docsis modem cm.bin --block 1KiB --limit 24KiB"
+  underload docsis modem cm.bin --block 1KiB --limit 24KiB
+  underload docsis modem cm.bin --cmts minimal --service-classes classes.toml"
 )]
 struct Try {
     /// The configuration file to read.
@@ -137,10 +144,31 @@ struct Try {
     /// Largest buffer that the modem has for a flow.
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = files::size)]
     limit: u64,
+    /// A text whose service flows are the CMTS's service classes, by ServiceClassName.
+    #[arg(long, value_name = "FILE")]
+    service_classes: Option<PathBuf>,
+    /// How far the CMTS supports Buffer Control of modems.
+    #[arg(long, value_parser = choices(CMTS), default_value = CmtsSupport::Dynamic.name())]
+    cmts: CmtsSupport,
+    /// The modem's software predates Buffer Control, so the modem ignores it.
+    #[arg(long, conflicts_with = "pcmm")]
+    old_modem: bool,
+    /// A text with the service flows that PCMM creates, or changes by their references; needs a CMTS
+    /// with `dynamic` support.
+    #[arg(long, value_name = "FILE")]
+    pcmm: Option<PathBuf>,
     /// Prints one JSON document.
     #[arg(long)]
     json: bool,
 }
+
+/// The levels of CM-GL-Buffer-V01, section 6.3.1.
+const CMTS: [(CmtsSupport, &str, &str); 4] = [
+    (CmtsSupport::None, CmtsSupport::None.name(), "Buffer Control does not reach the modem"),
+    (CmtsSupport::Minimal, CmtsSupport::Minimal.name(), "Buffer Control of the file reaches it"),
+    (CmtsSupport::Scalable, CmtsSupport::Scalable.name(), "That of service classes, too"),
+    (CmtsSupport::Dynamic, CmtsSupport::Dynamic.name(), "That of flows of PCMM, too"),
+];
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
@@ -230,7 +258,8 @@ impl Check {
         let Some(file) = self.file.as_ref().filter(|_| !self.rules) else { return rules() };
         let bytes = files::read(file, Limits::default().bytes)?;
         let secret = secret(self.secret_file.as_deref())?;
-        let findings = check(&bytes, secret.as_ref());
+        let classes = text_of_flows(self.service_classes.as_deref())?;
+        let findings = check_with_classes(&bytes, secret.as_ref(), &classes);
         let lines = || findings.iter().map(|finding| finding.to_string() + "\n").collect();
         print_as(self.json, &findings, lines)?;
         let number =
@@ -247,6 +276,13 @@ impl Check {
     }
 }
 
+/// Reads a text of service classes or flows; returns an empty configuration without a file.
+fn text_of_flows(file: Option<&Path>) -> anyhow::Result<Config> {
+    let Some(path) = file else { return Ok(Config::default()) };
+    let flows = text::read(&files::read_text(path)?);
+    flows.with_context(|| path.display().to_string()).or_bad_input()
+}
+
 fn rules() -> anyhow::Result<()> {
     let line = |rule: &Rule| format!("{rule} {:<8}{}\n", rule.severity(), rule.summary());
     print(&Rule::ALL.iter().map(line).collect::<String>())
@@ -254,10 +290,35 @@ fn rules() -> anyhow::Result<()> {
 
 impl Try {
     fn run(&self) -> anyhow::Result<()> {
+        if self.pcmm.is_some() && self.cmts != CmtsSupport::Dynamic {
+            refuse!("--pcmm: expected --cmts dynamic; such a CMTS does not support PCMM");
+        }
         let bytes = files::read(&self.file, Limits::default().bytes)?;
         let config = Config::decode(&bytes)
             .with_context(|| self.file.display().to_string())
             .or_bad_input()?;
+        let [classes, changes] =
+            [&self.service_classes, &self.pcmm].map(|file| text_of_flows(file.as_deref()));
+        let (classes, changes) = (classes?, changes?);
+        let controlled = |support: CmtsSupport| {
+            let flows = support.registered(&config, &classes, &changes);
+            let flows = flows.settings_of_type(Direction::Upstream.flow_code());
+            flows.filter_map(ServiceFlow::from_tlv).filter(|flow| flow.buffer.is_some()).count()
+        };
+        // A setting that the modem ignores has the effect of one that does not reach it.
+        let support = if self.old_modem { CmtsSupport::None } else { self.cmts };
+        let lost = controlled(CmtsSupport::Dynamic) - controlled(support);
+        if lost > 0 {
+            let (flows, name) = (count(lost, "flow"), support.name());
+            if self.old_modem {
+                note!("Buffer Control of {flows} has no effect: the modem's software is too old");
+            } else {
+                note!(
+                    "Buffer Control of {flows} does not reach the modem: the CMTS's support is {name}"
+                );
+            }
+        }
+        let config = support.registered(&config, &classes, &changes);
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
         let buffers = modem.buffers(&config);
         let shown = || if buffers.is_empty() { String::new() } else { table(&buffers) };

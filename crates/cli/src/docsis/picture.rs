@@ -19,14 +19,16 @@ pub fn trade(recommendation: &Recommendation) -> Plot {
         let on_front = outcomes.iter().zip(pareto).filter(|(_, on)| **on);
         let mut best: Vec<(f64, f64)> = on_front.map(|(outcome, _)| point(outcome)).collect();
         best.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let of_table = outcomes.iter().find(|outcome| outcome.name == *table_2);
+        let of_table = outcomes.iter().find(|outcome| Some(&outcome.name) == table_2.as_ref());
         let chosen = recommendation.chosen();
-        let curves = vec![
+        let curves = [
             Curve::line("Pareto front", best),
             Curve::rings("candidates", outcomes.iter().map(point).collect()),
-            Curve::line(&format!("Table 2: {table_2}"), of_table.map(vertical).unwrap_or_default()),
             Curve::line(&format!("recommended: {}", chosen.name), vertical(chosen)),
         ];
+        let of_table =
+            of_table.map(|it| Curve::line(&format!("Table 2: {}", it.name), vertical(it)));
+        let curves = curves.into_iter().chain(of_table).collect();
         Panel { x: x.clone(), y, curves }
     };
     let panels = vec![
@@ -34,8 +36,9 @@ pub fn trade(recommendation: &Recommendation) -> Plot {
         panel(Scale::linear("call, MOS", 1.0..4.6), |outcome| outcome.mos),
     ];
     let title = format!(
-        "Upstream of {}: latency against utilisation and call quality",
-        rate_name(recommendation.upstream.sustained_bit_per_s)
+        "{:?} of {}: latency against utilisation and call quality",
+        recommendation.service.direction,
+        rate_name(recommendation.service.sustained_bit_per_s)
     );
     let diagram = Diagram { name: "trade".to_owned(), title, panels };
     diagram.plot()

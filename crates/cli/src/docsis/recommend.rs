@@ -1,14 +1,16 @@
-//! `underload docsis recommend`: settings for an upstream tier, and their predicted effect.
+//! `underload docsis recommend`: settings for a tier in one direction, and their predicted effect.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
-use underload_docsis::recommend::{Aqm, Recommendation, Upstream};
+use underload_docsis::qos::Direction;
+use underload_docsis::recommend::{Aqm, Recommendation, Service, Wish};
 use underload_docsis::text;
 use underload_run::{Destination, Settings};
 use underload_scenario::tier::Tier;
@@ -23,7 +25,8 @@ use crate::run;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Every candidate runs in virtual time with bulk uploads, a call and page loads over
-these round trips, behind a token bucket and 4 to 6 ms of waiting for grants. Among the candidates
+these round trips, behind a token bucket and 4 to 6 ms of waiting for grants. With --downstream the
+queue is the CMTS's, which needs no grants, and the load are downloads. Among the candidates
 whose call is within 0.1 MOS of the best and whose utilisation is at least PERCENT, the one with the
 least latency is recommended. DIR then contains settings.toml (for `underload docsis encode`),
 trade.svg, sweep.toml and the run.
@@ -31,12 +34,17 @@ trade.svg, sweep.toml and the run.
 Examples:
   underload docsis recommend --rate 10mbit --peak 12mbit --burst 40KiB
   underload docsis recommend --rate 5mbit --rtt 20ms..120ms --aqm docsis-pie
-  underload docsis recommend --rate 35mbit --aqm low-latency --out lld-35"
+  underload docsis recommend --rate 35mbit --aqm low-latency --out lld-35
+  underload docsis recommend --rate 200mbit --downstream --aqm docsis-pie"
 )]
 pub struct Arguments {
-    /// Maximum sustained traffic rate of the upstream, such as 10mbit.
+    /// Maximum sustained traffic rate, such as 10mbit.
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     rate: u64,
+    /// Settings for the CMTS's queue before the downstream, instead of the modem's before the
+    /// upstream.
+    #[arg(long)]
+    downstream: bool,
     /// Peak traffic rate [default: the sustained rate].
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     peak: Option<u64>,
@@ -44,7 +52,7 @@ pub struct Arguments {
     /// frames and the bytes of a MAP interval of 2 ms].
     #[arg(long, value_name = "SIZE", value_parser = files::size)]
     burst: Option<u64>,
-    /// Base round trips to the servers of uploads, shortest..longest.
+    /// Base round trips to the servers of bulk transfers, shortest..longest.
     #[arg(long, value_name = "FROM..TO", default_value = "20ms..120ms", value_parser = round_trips)]
     rtt: RoundTrips,
     /// The AQM of modem and CMTS.
@@ -54,7 +62,11 @@ pub struct Arguments {
     /// reached; 90 with an AQM, which keeps its latency target at any rate].
     #[arg(long, value_name = "PERCENT", value_parser = quantity::percent)]
     utilisation: Option<f64>,
-    /// Number of simultaneous uploads.
+    /// Largest latency that the queue may add at p99, for a service flow of games: of the candidates
+    /// within TIME, the one with the best utilisation.
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    latency: Option<Duration>,
+    /// Number of simultaneous uploads, or downloads.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=100))]
     uploads: u32,
     /// Granularity of the modem's buffers, such as 1KiB.
@@ -136,11 +148,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let scenario = scenario.finish().or_bad_input().context("the sweep")?;
     let record = run::run_only(&scenario, settings).context("the sweep")?.record;
+    let wish = Wish {
+        utilisation_percent: arguments.utilisation.unwrap_or(arguments.aqm.utilisation_percent()),
+        latency_ms: arguments.latency.map(|latency| latency.as_secs_f64() * 1e3),
+    };
     let recommendation = Recommendation::new(
-        tier.upstream,
+        tier.service,
         arguments.aqm,
         tier.rtts_ms.clone(),
-        arguments.utilisation.unwrap_or(arguments.aqm.utilisation_percent()),
+        wish,
         arguments.limit,
         tier.outcomes(&record)?,
     )
@@ -164,9 +180,10 @@ fn write(directory: &Path, recommendation: &Recommendation) -> anyhow::Result<()
 impl Arguments {
     fn tier(&self) -> anyhow::Result<Tier> {
         let peak = self.peak.unwrap_or(self.rate);
-        let burst = self.burst.unwrap_or_else(|| Upstream::default_burst_bytes(self.rate));
-        let upstream = Upstream::new(self.rate, peak, burst);
-        let upstream = upstream.map_err(|error| anyhow::anyhow!("--{error}")).or_bad_input()?;
+        let burst = self.burst.unwrap_or_else(|| Service::default_burst_bytes(self.rate));
+        let direction = if self.downstream { Direction::Downstream } else { Direction::Upstream };
+        let service = Service::new(direction, self.rate, peak, burst);
+        let service = service.map_err(|error| anyhow::anyhow!("--{error}")).or_bad_input()?;
         if self.limit < 4096 {
             refuse!("--limit: expected at least 4096 bytes, two full packets");
         }
@@ -174,14 +191,15 @@ impl Arguments {
         let rtts_ms = [from_ms, (from_ms * to_ms).sqrt(), to_ms];
         let mut rtts_ms = rtts_ms.map(|rtt| (rtt * 1e3).round() / 1e3).to_vec();
         rtts_ms.dedup();
-        let candidates = upstream.candidates(self.aqm, self.block, self.limit);
-        let Self { uploads, repeats, .. } = *self;
-        Ok(Tier { upstream, rtts_ms, candidates, uploads, repeats })
+        let candidates = service.candidates(self.aqm, self.block, self.limit);
+        let Self { uploads: loads, repeats, .. } = *self;
+        Ok(Tier { service, rtts_ms, candidates, loads, repeats })
     }
 
     fn directory(&self) -> PathBuf {
         let aqm = if self.aqm == Aqm::None { "buffer" } else { self.aqm.name() };
-        let name = || format!("recommend-{}mbit-{aqm}", self.rate as f64 / 1e6);
+        let way = if self.downstream { "-down" } else { "" };
+        let name = || format!("recommend-{}mbit{way}-{aqm}", self.rate as f64 / 1e6);
         self.out.clone().unwrap_or_else(|| name().into())
     }
 }

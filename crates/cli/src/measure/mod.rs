@@ -95,7 +95,7 @@ fn once(
         series.adopt(&measured.directory, &measured.run.host.started);
     }
     shown?;
-    // An answer too: the verdict says that this machine was too busy.
+    // An uncertain result is an answer, too: its verdict says that this machine was too busy.
     let is_answered = measured.has_verdict() || measured.is_uncertain();
     measured.into_result(interrupt.flag())?;
     if is_answered { Ok(()) } else { Err(anyhow!(NO_VERDICT)) }

@@ -1,7 +1,7 @@
 //! `underload replay`: replays recorded packets through queues and a link.
 //!
-//! The memory grows with the backlog of the queues and not with the input; the buffer for sorting
-//! is bounded.
+//! The memory grows with the backlog of the queues, up to a limit, and not with the input; the
+//! buffer for sorting is bounded.
 
 pub mod output;
 
@@ -16,7 +16,7 @@ use underload_aqm::rng::Rng;
 use underload_run::recording::Recording;
 use underload_run::replay::{self, CSV_HEADER, Replay, Settled, Summary};
 use underload_scenario::modem_file;
-use underload_terminal::console::{self, note, warning};
+use underload_terminal::console::{self, count, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 
 use output::Output;
@@ -25,14 +25,17 @@ use output::Output;
 #[command(after_help = "\
 Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce), or a pcap
 or pcapng capture; both may be compressed with gzip. The length of a captured packet is that of its
-IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may be up to 1 s (and 524,288
-packets) out of order. A capture of an interface has both directions: let tcpdump select one.
+IP packet; `overhead=14B` on the link adds an Ethernet header. TCP packets above 1,500 bytes, which
+a machine captures before its network card cuts them, are cut into their segments. Packets may be
+up to 1 s (and 524,288 packets) out of order. A capture of an interface has both directions: let
+tcpdump select one.
 
-Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet in
-order of time, on stdout or in --out; with several queues only in --out, a file per queue. `id` is
-the packet's position in the input, from 0. A summary goes to stderr; with several queues, a table
-goes to stdout. If the input is damaged, the packets before are replayed, the summary says
-INCOMPLETE, and the exit status is 2. The senders do not react: packets arrive as recorded.
+Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per packet in order
+of time, on stdout or in --out; with several queues only in --out, a file per queue. `id` is the
+packet's position in the input, from 0, after that cut. A summary goes to stderr; with several
+queues, a table goes to stdout. If the input is damaged, the packets before are replayed, the
+summary says INCOMPLETE, and the exit status is 2. The senders do not react: packets arrive as
+recorded.
 
 Examples:
   underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv
@@ -103,7 +106,7 @@ impl Arguments {
         let is_alone = queues.len() == 1;
         let bench = |(number, queue): (usize, QueueSetup)| {
             let rng = Rng::new(self.seed);
-            let replay = Replay::new(link.build(queue.build(&rng), &rng));
+            let replay = Replay::new(link.build_behind(&queue, &rng));
             let output = self.output(is_alone, number, &queue)?;
             Ok((Bench { rules: link.rule_names(), replay, queue }, output))
         };
@@ -144,6 +147,8 @@ impl Arguments {
 }
 
 const QUEUES_MAX: usize = 32;
+/// Packets that may wait in all queues together: about 80 MB.
+const WAITING_MAX: usize = 1 << 20;
 
 /// Sends every packet through each link, also those before damage of the input.
 fn drive(
@@ -153,11 +158,25 @@ fn drive(
 ) -> anyhow::Result<()> {
     let fed = recording.try_for_each(|arrival| {
         let arrival = arrival.or_bad_input()?;
-        benches.iter_mut().zip(&mut *outputs).try_for_each(|(Bench { replay, .. }, (output, _))| {
+        let mut waiting = 0;
+        for (Bench { replay, .. }, (output, _)) in benches.iter_mut().zip(&mut *outputs) {
             let mut out = output.writer();
-            Ok(replay.arrive(&arrival, &mut |row: Settled| row.write_csv(&mut out))?)
-        })
+            replay.arrive(&arrival, &mut |row: Settled| row.write_csv(&mut out))?;
+            waiting += replay.waiting();
+        }
+        // Packets of one instant, which a capture of a few kilobytes may have by the million.
+        if waiting > WAITING_MAX {
+            refuse!("packet {}: more than {WAITING_MAX} packets wait for the link", arrival.id + 1);
+        }
+        Ok(())
     });
+    if recording.cuts() > 0 {
+        note!(
+            "{} of TCP had more than 1,500 bytes, as a machine captures its own packets before its \
+             network card cuts them (segmentation offload): each was replayed as its segments",
+            count(recording.cuts() as usize, "packet")
+        );
+    }
     for (Bench { replay, .. }, (output, _)) in benches.iter_mut().zip(outputs) {
         let mut out = output.writer();
         replay.finish(&mut |row: Settled| row.write_csv(&mut out))?;

@@ -64,7 +64,8 @@ impl Listeners {
     /// operator has set a quota for anonymous clients.
     ///
     /// # Errors
-    /// If listeners are open, and the server is neither local nor for anonymous clients.
+    /// Returns an error if a listener answers every client, and the server neither listens on
+    /// loopback alone nor has a quota for anonymous clients.
     pub fn check_access(&self, is_local: bool, is_anonymous: bool) -> anyhow::Result<()> {
         let names: Vec<_> = self.open().collect();
         ensure!(

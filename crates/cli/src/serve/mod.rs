@@ -62,7 +62,7 @@ enum Command {
 pub struct Serving {
     /// An address to listen at; may be given several times. Addresses beyond loopback need
     /// --token-keys or --anonymous [default: 127.0.0.1 and ::1].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = bind_address)]
     bind: Vec<IpAddr>,
     /// TCP port, and UDP port without --udp-port; 0 selects a free port.
     #[arg(long, value_name = "PORT", default_value_t = ServiceConfig::PORT)]
@@ -172,6 +172,12 @@ impl Serving {
             .transpose()
             .context("starting the thread of heartbeats")?;
         announce(&service, metrics.as_ref().map(Metrics::address), &extra, self.json)?;
+        #[cfg(namespaces)]
+        if !service.address().ip().is_loopback()
+            && let Some(closed) = underload_emu::command::closed_port(service.address().port())
+        {
+            warning!("warning: {closed}");
+        }
         wait_for_stop(&service, member, &interrupt);
         Ok(())
     }
@@ -377,6 +383,15 @@ fn wait_for_stop(service: &Service, mut member: Option<Membership>, interrupt: &
         std::thread::sleep(Duration::from_millis(50));
     }
     note!("stopped");
+}
+
+fn bind_address(text: &str) -> Result<IpAddr, String> {
+    if text.contains('%') {
+        return Err("an address with a zone cannot be chosen alone; `--bind ::` listens at all \
+                    link-local addresses, too"
+            .to_owned());
+    }
+    text.parse().map_err(|_| "expected an address such as 192.0.2.1, 0.0.0.0 or ::".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {

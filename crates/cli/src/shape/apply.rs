@@ -81,9 +81,13 @@ pub(super) struct Change {
 #[derive(Debug, Args)]
 pub(super) struct Queueing {
     /// The queue in both directions: cake, cake_mq, fq-codel, fq-pie, codel, pie, dualpi2, red, sfb
-    /// or fifo, with parameters as `underload queues` lists them.
+    /// or fifo, with parameters as `underload queues` lists them; CAKE also has nat=on, wash=on and
+    /// ack-filter=on or aggressive.
     #[arg(long, value_name = "SPEC", default_value = "cake")]
     queue: String,
+    /// The queue of what the device receives, if it differs from --queue.
+    #[arg(long, value_name = "SPEC")]
+    down_queue: Option<String>,
     /// What the line adds to each packet, such as docsis.
     #[arg(long, value_name = "KIND", default_value = "none", value_parser = Overhead::parse)]
     overhead: Overhead,
@@ -122,8 +126,10 @@ impl Queueing {
         rates: PerDirection<Option<Rate>>,
     ) -> anyhow::Result<Request> {
         let queue = Spec::parse(&self.queue).context("--queue").or_bad_input()?;
-        let device = device.to_owned();
-        let request = Request { device, rates, queue, overhead: self.overhead };
+        let parse = |text| Spec::parse(text).context("--down-queue").or_bad_input();
+        let down_queue = self.down_queue.as_deref().map(parse).transpose()?;
+        let (device, overhead) = (device.to_owned(), self.overhead);
+        let request = Request { device, rates, queue, down_queue, overhead };
         request.check(None).or_bad_input()?;
         Ok(request)
     }
@@ -170,9 +176,11 @@ impl Arguments {
 impl WriteArguments {
     pub fn run(&self) -> anyhow::Result<()> {
         let request = self.shaping.request()?;
-        let device =
-            Snapshot::take(&request.device).bad_input_if(SnapshotError::is_refusal)?.device;
-        console::print(&self.format.write(&request, &device).or_bad_input()?)
+        // A section for a router names a device of the router.
+        let snapshot = || Snapshot::take(&request.device).bad_input_if(SnapshotError::is_refusal);
+        let device = self.format.needs_device().then(snapshot).transpose()?;
+        let device = device.map(|snapshot| snapshot.device);
+        console::print(&self.format.write(&request, device.as_ref()).or_bad_input()?)
     }
 }
 

@@ -77,7 +77,7 @@ impl Arguments {
         }
         let base = bounds.map(|bounds| bounds.map(Bounds::base));
         let request = self.queueing.request(&self.dev, base)?;
-        if request.queue.name == "fifo" {
+        if Direction::ALL.iter().any(|it| request.queue(*it).name == "fifo") {
             warning!(
                 "warning: in a fifo the pings wait behind the load, so the rates may fall to their \
                  minimum; better is --queue cake or fq-codel"

@@ -21,7 +21,7 @@ without a network. `off` brings back the queues that were there before.
 Examples:
   sudo underload shape suggest example.net --dev eth0
   sudo underload shape apply --dev eth0 --up 18mbit --down 90mbit
-  underload shape show
+  sudo underload shape show
   sudo underload shape off")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -105,12 +105,12 @@ fn off(device: Option<&str>) -> anyhow::Result<()> {
     console::print(&format!("{}: not shaped any more\n", record.device))
 }
 
-/// Refuses a user who may not change the queues of devices.
+/// Refuses a user who may not change the queues of devices, and cannot read root's records.
 fn require_rights(action: &str) -> anyhow::Result<()> {
     if !underload_shape::machine::may_change_queues() {
         refuse!(
-            "`underload shape {action}` changes the queues of network devices: run it as root \
-             (`sudo underload shape {action} ...`)"
+            "`underload shape {action}` needs the records and queues of network devices: run it as \
+             root (`sudo underload shape {action} ...`)"
         );
     }
     Ok(())

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use underload_shape::machine::{Overview, Session};
-use underload_terminal::console;
+use underload_terminal::console::{self, warning};
+use underload_terminal::exit::causes;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
+use super::require_rights;
 use crate::present::write_for_collector;
 
 #[derive(Debug, Args)]
@@ -17,10 +19,10 @@ Counts are those since the device is shaped. The delay is that which the queue m
 packets (CAKE, CoDel, PIE).
 
 Examples:
-  underload shape show
-  underload shape show --every 1s
-  underload shape show --prometheus /var/lib/node_exporter/shape.prom
-  underload shape show --json | jq '.devices[].up.counts.dropped'")]
+  sudo underload shape show
+  sudo underload shape show --every 1s
+  sudo underload shape show --prometheus /var/lib/node_exporter/shape.prom
+  sudo underload shape show --json | jq '.devices[].up.counts.dropped'")]
 pub struct Arguments {
     /// Prints JSON; with --every, a document on each line.
     #[arg(long)]
@@ -35,9 +37,14 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
+        require_rights("show")?;
         let session = Session::open()?;
         let overview = |before: Option<(Duration, &Overview)>| -> anyhow::Result<Overview> {
-            Ok(Overview::new(session.list()?, before))
+            let (shaped, errors) = session.list()?;
+            for error in errors {
+                warning!("warning: {}", causes(&error.into()).join(": "));
+            }
+            Ok(Overview::new(shaped, before))
         };
         if let Some(path) = &self.prometheus {
             return write_for_collector(path, &overview(None)?.to_prometheus());

@@ -15,6 +15,7 @@ use underload_shape::request::{Overhead, Request};
 use underload_shape::suggest::{
     Choice, INSIDE_MORE_MS, Limit, Outcome, PASSES, Reading, SHARES_PERCENT, before_and_after,
 };
+use underload_tc::run::ToolError;
 use underload_terminal::console::{self, note, shell_word};
 use underload_terminal::exit::{OrBadInput as _, bad_input};
 use underload_terminal::interrupt::Interrupt;
@@ -29,8 +30,8 @@ Measures the line as it is, idle and loaded down and up. Each direction whose lo
 --limit beside itself (p99 above idle), or 20 ms more than that inside itself, is then shaped to 95,
 90, 85 and 75 % of what it carried, until two measurements find a share good. Later queues are tried
 only where they could keep a larger share.
-Each trial is undone by itself, also after Ctrl-C or a kill. Nothing is shaped in the end: the
-command that does so is printed, and the one that prints a file for each start of the machine.
+Each trial is undone by itself, also after Ctrl-C or a kill. In the end nothing is shaped: printed
+are the command that shapes now, and the command that prints a file for each start of the machine.
 
 Examples:
   sudo underload shape suggest example.net --dev eth0
@@ -92,8 +93,9 @@ impl Arguments {
             may_replace: self.replace,
         };
         // Before anything is sent.
-        for lacking in search.remove_unusable(&snapshot).bad_input_if(ApplyError::is_refusal)? {
-            note!("not tried: {lacking}");
+        let lacking = search.remove_unusable(&snapshot).bad_input_if(ApplyError::is_refusal)?;
+        for line in ToolError::in_lines(&lacking) {
+            note!("not tried: {line}");
         }
         ensure!(!search.queues.is_empty(), "this kernel has none of the queues to try");
         let folder = self.folder();
@@ -155,8 +157,9 @@ impl Arguments {
             let queue = Spec::parse(text).context("--queue")?;
             let rates = PerDirection::new(Some(FAST), Some(FAST));
             let (device, overhead) = (self.dev.clone(), self.overhead);
-            Request { device, rates, queue: queue.clone(), overhead }.check(None)?;
-            Ok(queue)
+            let request = Request { device, rates, queue, down_queue: None, overhead };
+            request.check(None)?;
+            Ok(request.queue)
         };
         texts.into_iter().map(queue).collect::<anyhow::Result<_>>().or_bad_input()
     }

@@ -2,6 +2,8 @@
 //! and a number that all of them meet says nothing. Computing the results takes minutes, so they are
 //! stored in `values.json`; the pages of the docs show the same.
 
+mod home_lines;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -93,6 +95,7 @@ fn write_the_values_and_pages_of_the_figures() {
     }
     let docs = repository().join("docs/reference");
     write_figures_markdown(&docs, &figures(), COMMAND).expect("written pages");
+    home_lines::write();
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn claims_likeness(number: &Expectation) -> bool {
     is_ratio && number.low.is_none_or(|low| low < 1.0) && number.high.is_none_or(|high| high > 1.0)
 }
 
-/// Whether some spoilt form of the results misses a number.
+/// Returns whether at least one way to spoil the results makes them miss the number.
 fn can_be_missed(number: &Expectation, scenario: &Scenario, results: &Results) -> bool {
     let names: Vec<&str> = scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
     let axes = names.iter().map(|name| name.split('/').count()).max().unwrap_or_default();

@@ -84,7 +84,6 @@ fn read_fingerprint(text: &str) -> Option<[u8; 32]> {
     pairs.next().is_none().then_some(bytes)
 }
 
-#[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub name: &'a str,
     pub password: &'a str,

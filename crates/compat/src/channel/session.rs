@@ -25,7 +25,6 @@ use crate::{Place, Places};
 pub(super) type Send<'a> = dyn FnMut(&[u8], SocketAddr) + 'a;
 
 /// The server's DTLS configuration and certificate, the same in every session.
-#[derive(Debug)]
 pub(super) struct Shown {
     pub config: Arc<Config>,
     pub certificate: DtlsCertificate,

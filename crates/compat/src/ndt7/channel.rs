@@ -1,7 +1,7 @@
 //! A connection of a test: TCP, TLS and WebSocket, without a blocking step.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,12 @@ use socket2::SockRef;
 use tungstenite::client::{ClientRequestBuilder, client_with_config};
 use tungstenite::handshake::HandshakeError;
 use tungstenite::protocol::{WebSocket, WebSocketConfig};
+use underload_probe::control::{Flagged, Limited, NoLease};
 use underload_probe::load::{keep_little_unsent, set_congestion_control};
 use underload_probe::network::{connect_first, current_network, wait_for};
 
 use super::{Ndt7Error, SUBPROTOCOL};
+use crate::https;
 use crate::nq::NqTarget;
 
 /// Time limit of the TCP, TLS and WebSocket handshakes together.
@@ -27,7 +29,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The protocol's largest message, which both ends must accept.
 const FRAME_BYTES_MAX: usize = 1 << 24;
 
-pub(super) type Web = WebSocket<Counting<StreamOwned<ClientConnection, TcpStream>>>;
+/// Longest unsent output: a message of an upload, and answers to pings that the server does not read.
+const UNSENT_BYTES_MAX: usize = 2 << 20;
+
+/// The time limit is below TLS and WebSocket, whose libraries read on while only records or
+/// fragments without content arrive.
+type Tls = StreamOwned<ClientConnection, Limited<TcpStream, Flagged, NoLease>>;
+pub(super) type Web = WebSocket<Counting<Tls>>;
 
 pub(super) struct Channel {
     pub web: Web,
@@ -67,20 +75,22 @@ impl<S: Write> Write for Counting<S> {
 }
 
 impl Channel {
-    /// Connects to `target` and opens the WebSocket, in ten seconds at most. Uploads use
-    /// `congestion_control`, or the system's default.
+    /// Connects to `target`, which the host at `named_by` named, and opens the WebSocket, in ten
+    /// seconds at most. Uploads use `congestion_control`, or the system's default.
     pub fn open(
         target: &NqTarget,
+        named_by: &[IpAddr],
         tls: Arc<ClientConfig>,
         congestion_control: Option<&str>,
-        cancelled: &AtomicBool,
+        cancelled: &Arc<AtomicBool>,
     ) -> Result<Self, Ndt7Error> {
         let host = || target.authority();
         let error =
             |step| move |source: io::Error| Ndt7Error::Connect { step, host: host(), source };
-        let until = Instant::now() + OPENING_MAX;
+        let flag = Flagged::new(cancelled);
         let found = (target.host.as_str(), target.port).to_socket_addrs();
         let found: Vec<SocketAddr> = found.map_err(error("resolving"))?.collect();
+        let found = https::allowed(found, named_by).map_err(error("connecting to"))?;
         let stop = || cancelled.load(Ordering::Relaxed);
         let start = Instant::now();
         let won = connect_first(&found, &*current_network(), OPENING_MAX, &stop);
@@ -104,9 +114,20 @@ impl Channel {
         })?;
         let connection = ClientConnection::new(tls, name)
             .map_err(|source| error("the TLS handshake with")(io::Error::other(source)))?;
-        let stream = Counting { inner: StreamOwned::new(connection, stream), read_bytes: 0 };
-        let web = upgrade(target, stream, &socket, &|| stop() || Instant::now() >= until)?;
+        let left = OPENING_MAX.saturating_sub(start.elapsed());
+        let inner = StreamOwned::new(connection, Limited::new(stream, flag, left));
+        let web = upgrade(target, Counting { inner, read_bytes: 0 }, &socket)?;
         Ok(Self { web, socket, address, handshake })
+    }
+
+    /// Limits what follows to `allowed` from now on.
+    pub fn allow(&mut self, allowed: Duration) {
+        self.web.get_mut().inner.sock.allow(allowed);
+    }
+
+    /// Whether the time is up, or the test was cancelled.
+    pub fn is_over(&self) -> bool {
+        self.web.get_ref().inner.sock.is_over()
     }
 
     /// Waits up to `CHECK_INTERVAL` until the socket is readable or, with `also_write`, writable.
@@ -118,12 +139,7 @@ impl Channel {
     }
 }
 
-fn upgrade(
-    target: &NqTarget,
-    stream: Counting<StreamOwned<ClientConnection, TcpStream>>,
-    socket: &OwnedFd,
-    is_over: &dyn Fn() -> bool,
-) -> Result<Web, Ndt7Error> {
+fn upgrade(target: &NqTarget, stream: Counting<Tls>, socket: &OwnedFd) -> Result<Web, Ndt7Error> {
     let host = || target.authority();
     let error =
         |source: tungstenite::Error| Ndt7Error::WebSocket { host: host(), source: source.into() };
@@ -136,6 +152,7 @@ fn upgrade(
         .with_sub_protocol(SUBPROTOCOL)
         .with_header("User-Agent", concat!("underload/", env!("CARGO_PKG_VERSION")));
     let config = WebSocketConfig::default()
+        .max_write_buffer_size(UNSENT_BYTES_MAX)
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
     let mut outcome = client_with_config(request, stream, Some(config));
@@ -143,18 +160,12 @@ fn upgrade(
         match outcome {
             Ok((web, _)) => return Ok(web),
             Err(HandshakeError::Failure(tungstenite::Error::Io(source))) => {
-                return Err(Ndt7Error::Connect {
-                    step: "the TLS handshake with",
-                    host: host(),
-                    source,
-                });
+                let is_late = source.kind() == io::ErrorKind::TimedOut;
+                let step = if is_late { "opening" } else { "the TLS handshake with" };
+                return Err(Ndt7Error::Connect { step, host: host(), source });
             }
             Err(HandshakeError::Failure(source)) => return Err(error(source)),
             Err(HandshakeError::Interrupted(half)) => {
-                if is_over() {
-                    let source = io::ErrorKind::TimedOut.into();
-                    return Err(Ndt7Error::Connect { step: "opening", host: host(), source });
-                }
                 // Returning early is harmless.
                 let _ = wait_for(socket.as_fd(), PollFlags::POLLIN, CHECK_INTERVAL);
                 outcome = half.handshake();

@@ -91,6 +91,8 @@ const SAMPLE: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(3);
 /// Largest number of measurements read in one test; the protocol allows ten a second.
 const MEASUREMENTS_MAX: u64 = 400;
+/// Largest number of pings in one test: each is answered.
+const PINGS_MAX: u64 = 1_000;
 /// First and largest size of an upload's messages.
 const UPLOAD_BYTES_MIN: usize = 1 << 13;
 const UPLOAD_BYTES_MAX: usize = 1 << 20;
@@ -105,14 +107,15 @@ impl Ndt7Test {
     pub fn run(
         &self,
         watch: &mut dyn FnMut(Duration, u64),
-        cancelled: &AtomicBool,
+        cancelled: &Arc<AtomicBool>,
     ) -> Result<Ndt7Result, Ndt7Error> {
         let tls: Arc<ClientConfig> = self.trust.client_config(b"http/1.1")?;
         let (path, congestion_control) = match self.direction {
             Direction::Down => (&self.target.download, None),
             Direction::Up => (&self.target.upload, self.congestion_control.as_deref()),
         };
-        let channel = Channel::open(path, tls, congestion_control, cancelled)?;
+        let named_by = &self.target.named_by;
+        let channel = Channel::open(path, named_by, tls, congestion_control, cancelled)?;
         let mut running = Running::new(channel, self);
         let end = loop {
             if cancelled.load(Ordering::Relaxed) {
@@ -125,6 +128,8 @@ impl Ndt7Test {
             }
             match running.turn() {
                 Ok(None) => {}
+                // The stream broke at its limit: the next turn of the loop sees the time or the flag.
+                Ok(Some(End::Broken)) if running.channel.is_over() => {}
                 Ok(Some(end)) => break end,
                 Err(what) => {
                     return Err(Ndt7Error::Protocol { host: self.target.name.clone(), what });
@@ -152,20 +157,23 @@ struct Running {
     readings: Vec<(Duration, f64)>,
     last: Measurement,
     messages: (u64, u64),
+    pings: u64,
 }
 
 impl Running {
-    fn new(channel: Channel, test: &Ndt7Test) -> Self {
+    fn new(mut channel: Channel, test: &Ndt7Test) -> Self {
         let before = match test.direction {
             Direction::Down => channel.web.get_ref().read_bytes,
             Direction::Up => acknowledged_bytes(&channel.socket).unwrap_or(0),
         };
         let is_up = test.direction == Direction::Up;
+        let (start, duration_max) = (Instant::now(), test.duration_max.min(DURATION));
+        channel.allow(duration_max);
         Self {
             channel,
             direction: test.direction,
-            duration_max: test.duration_max.min(DURATION),
-            start: Instant::now(),
+            duration_max,
+            start,
             before,
             written: 0,
             chunk: Bytes::from(if is_up { payload(UPLOAD_BYTES_MAX) } else { Vec::new() }),
@@ -176,6 +184,7 @@ impl Running {
             readings: Vec::new(),
             last: Measurement::default(),
             messages: (0, 0),
+            pings: 0,
         }
     }
 
@@ -279,6 +288,13 @@ impl Running {
                 Ok(false)
             }
             Message::Close(_) => Ok(true),
+            Message::Ping(_) | Message::Pong(_) => {
+                self.pings += 1;
+                if self.pings > PINGS_MAX {
+                    return Err("it sends more than 1,000 pings in a test");
+                }
+                Ok(false)
+            }
             _ => Ok(false),
         }
     }
@@ -338,9 +354,9 @@ impl Running {
         if matches!(end, End::Broken | End::Cancelled) {
             return;
         }
-        let until = Instant::now() + GRACE;
+        self.channel.allow(GRACE);
         let _ = self.channel.web.close(None);
-        while Instant::now() < until {
+        while !self.channel.is_over() {
             match self.channel.web.read() {
                 Ok(Message::Text(text)) if self.messages.0 < MEASUREMENTS_MAX => {
                     if let Ok(measurement) = Measurement::decode(text.as_str()) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use underload_record::text::one_line;
 use ureq::ResponseExt as _;
 
 use super::{Ndt7Error, Ndt7Target};
-use crate::https;
+use crate::https::{self, Chosen};
 
 pub const LOCATE_URL: &str = "https://locate.measurementlab.net/v2/nearest/ndt/ndt7";
 /// Domains of the public service's servers.
@@ -32,7 +33,6 @@ struct Wire {
 
 #[derive(Deserialize)]
 struct Entry {
-    #[serde(default)]
     location: Option<Place>,
     #[serde(default)]
     urls: BTreeMap<String, String>,
@@ -40,9 +40,7 @@ struct Entry {
 
 #[derive(Deserialize)]
 struct Place {
-    #[serde(default)]
     city: Option<String>,
-    #[serde(default)]
     country: Option<String>,
 }
 
@@ -53,7 +51,8 @@ struct Place {
 /// Returns an error if the service cannot be reached, has no capacity, or names no server.
 pub fn locate(url: &str) -> Result<Vec<Located>, Ndt7Error> {
     let host = host_of(url)?;
-    let http = https::agent(REDIRECTS_MAX)?;
+    let chosen = Chosen::default();
+    let http = https::agent(REDIRECTS_MAX, chosen.clone())?;
     let ask_error =
         |source: ureq::Error| Ndt7Error::Ask { host: host.clone(), source: source.into() };
     let answer_error = |what: String| Ndt7Error::Locate { host: host.clone(), what };
@@ -70,8 +69,12 @@ pub fn locate(url: &str) -> Result<Vec<Located>, Ndt7Error> {
         status => return Err(answer_error(format!("it answers {status}"))),
     }
     let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-    read_located(&body.map_err(ask_error)?, url == LOCATE_URL)
-        .map_err(|what| answer_error(what.to_owned()))
+    let mut servers = read_located(&body.map_err(ask_error)?, url == LOCATE_URL)
+        .map_err(|what| answer_error(what.to_owned()))?;
+    for server in &mut servers {
+        server.target.named_by = chosen.addresses();
+    }
+    Ok(servers)
 }
 
 /// Parses a service's answer. The public service must name servers of M-Lab's domains.
@@ -86,9 +89,8 @@ pub fn read_located(json: &[u8], is_public: bool) -> Result<Vec<Located>, &'stat
         let target = Ndt7Target::of_urls(url("download")?, url("upload")?).ok()?;
         let is_ours = PUBLIC.iter().any(|domain| target.host().ends_with(domain));
         let place = entry.location.into_iter().flat_map(|it| [it.city, it.country]).flatten();
-        let place: Vec<String> = place
-            .map(|word| word.chars().filter(|it| !it.is_control()).take(60).collect())
-            .collect();
+        let place: Vec<String> =
+            place.map(|word| one_line(&word).chars().take(60).collect()).collect();
         (is_ours || !is_public).then(|| Located { target, place: place.join(", ") })
     };
     let servers: Vec<Located> =
@@ -125,7 +127,7 @@ mod tests {
         let public = "ndt-mlab1-ham01.mlab-oti.measurement-lab.org";
         let found = read_located(answer(public).as_bytes(), true).unwrap();
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].place, "Hamburg, DE");
+        assert_eq!(found[0].place, "Ham\u{fffd}burg, DE");
         assert_eq!(found[0].target.name, format!("{public}:443"));
         for other in ["victim.example", "measurement-lab.org.example", "xmeasurement-lab.org"] {
             assert!(read_located(answer(other).as_bytes(), true).is_err(), "{other}");

@@ -1,5 +1,7 @@
 //! The server of a test and its URLs.
 
+use std::net::IpAddr;
+
 use super::Ndt7Error;
 use crate::nq::NqTarget;
 
@@ -9,6 +11,8 @@ pub struct Ndt7Target {
     pub name: String,
     pub(super) download: NqTarget,
     pub(super) upload: NqTarget,
+    /// Addresses of the locate service that named the server; empty if the user did.
+    pub(super) named_by: Vec<IpAddr>,
 }
 
 impl std::fmt::Debug for Ndt7Target {
@@ -38,7 +42,7 @@ impl Ndt7Target {
         let url = |test| format!("https://{authority}/ndt/v7/{test}?{CLIENT}");
         let parse = |test| NqTarget::parse(&url(test)).map_err(|_| error());
         let (download, upload) = (parse("download")?, parse("upload")?);
-        Ok(Self { name: download.authority(), download, upload })
+        Ok(Self { name: download.authority(), download, upload, named_by: Vec::new() })
     }
 
     /// Parses two signed `wss://` URLs of one server.
@@ -50,7 +54,7 @@ impl Ndt7Target {
         if download.host != upload.host || download.port != upload.port {
             return Err(target_error(&upload.host, "one server for both directions"));
         }
-        Ok(Self { name: download.authority(), download, upload })
+        Ok(Self { name: download.authority(), download, upload, named_by: Vec::new() })
     }
 
     pub fn host(&self) -> &str {

@@ -16,7 +16,6 @@ use super::lease::Lease;
 use super::transfer::Reader;
 
 /// A request that has not ended on a connection.
-#[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) lease: Arc<Lease>,
     /// Reads the round trips of the connection as long as the request loads it.

@@ -1,6 +1,6 @@
 //! A responsiveness test: it loads one direction with more and more connections and sends probes.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +24,7 @@ use super::connection::{Connection, Peer, STEP_MAX, connect_error};
 use super::lease::Lease;
 use super::stability::{INTERVALS, Stability};
 use super::{NqError, NqTrust};
+use crate::https;
 
 /// Options of a test. The defaults are the draft's, except for its interval of 5 s, which makes a
 /// test of both directions take minutes; up to version 08 it was 1 s, as here.
@@ -96,6 +97,8 @@ impl NqResult {
 pub struct NqClient {
     peer: Peer,
     config: NqConfig,
+    /// The server that the user chose.
+    chosen: NqTarget,
     runtime: tokio::runtime::Runtime,
     moved_bytes: AtomicU64,
 }
@@ -179,7 +182,8 @@ impl NqClient {
             .build()
             .map_err(|source| connect_error("starting threads for", &target, source))?;
         let tls = trust.client_config(b"h2")?;
-        let peer = Peer { address: resolve(&target)?, target: target.clone(), tls };
+        let found = addresses(&target)?;
+        let peer = Peer { address: fastest(&target, &found)?, target: target.clone(), tls };
         let config = runtime.block_on(async {
             let mut connection = peer.connect().await?;
             let fetched = timeout(STEP_MAX, peer.fetch(&mut connection.sender, &target.path));
@@ -188,9 +192,19 @@ impl NqClient {
             let host = target.authority();
             NqConfig::decode(&json).map_err(|what| NqError::Config { host, what })
         })?;
-        let target = config.small.clone();
-        let peer = Peer { address: resolve(&target)?, target, ..peer };
-        Ok(Self { peer, config, runtime, moved_bytes: AtomicU64::new(0) })
+        let (chosen, target) = (target, config.small.clone());
+        let by: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
+        let found = https::allowed(addresses(&target)?, &by)
+            .map_err(|source| connect_error("connecting to", &target, source))?;
+        let peer = Peer { address: fastest(&target, &found)?, target, ..peer };
+        Ok(Self { peer, config, chosen, runtime, moved_bytes: AtomicU64::new(0) })
+    }
+
+    /// Returns the server that is measured if it is another one than the user chose: the chosen
+    /// server's configuration names it.
+    pub fn named(&self) -> Option<String> {
+        let named = self.peer.target.authority();
+        (named != self.chosen.authority()).then_some(named)
     }
 
     /// Loads and probes until goodput and responsiveness are stable or the time is up.
@@ -218,15 +232,17 @@ impl NqClient {
     }
 }
 
-/// Returns the address that answers first, so that a broken IPv4 or IPv6 path costs little.
-fn resolve(target: &NqTarget) -> Result<SocketAddr, NqError> {
+fn addresses(target: &NqTarget) -> Result<Vec<SocketAddr>, NqError> {
     let found = (target.host.as_str(), target.port).to_socket_addrs();
-    let found = found.map_err(|source| connect_error("resolving", target, source))?;
-    let found: Vec<SocketAddr> = found.collect();
-    if let [only] = found.as_slice() {
+    Ok(found.map_err(|source| connect_error("resolving", target, source))?.collect())
+}
+
+/// Returns the address that answers first, so that a broken IPv4 or IPv6 path costs little.
+fn fastest(target: &NqTarget, found: &[SocketAddr]) -> Result<SocketAddr, NqError> {
+    if let [only] = found {
         return Ok(*only);
     }
-    match connect_first(&found, &*current_network(), STEP_MAX, &|| false) {
+    match connect_first(found, &*current_network(), STEP_MAX, &|| false) {
         Ok((_, address)) => Ok(address),
         Err(Some(silence)) => Err(connect_error("connecting to", target, silence.source)),
         Err(None) => Err(NqError::Nothing("the server's name has no address")),

@@ -36,17 +36,11 @@ struct Wire {
 #[derive(Deserialize, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the keys of a foreign format")]
 struct Urls {
-    #[serde(default)]
     small_download_url: Option<String>,
-    #[serde(default)]
     large_download_url: Option<String>,
-    #[serde(default)]
     upload_url: Option<String>,
-    #[serde(default)]
     small_https_download_url: Option<String>,
-    #[serde(default)]
     large_https_download_url: Option<String>,
-    #[serde(default)]
     https_upload_url: Option<String>,
 }
 

@@ -12,7 +12,6 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Time and volume that a connection may still use.
-#[derive(Debug)]
 pub(super) struct Lease {
     until: Instant,
     bytes_left: AtomicI64,

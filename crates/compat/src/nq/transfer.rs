@@ -70,7 +70,6 @@ impl Transfer {
 }
 
 /// A task that reads the round trips of a loading connection until it is dropped.
-#[derive(Debug)]
 pub(super) struct Reader(AbortHandle);
 
 impl Drop for Reader {

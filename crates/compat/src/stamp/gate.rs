@@ -77,12 +77,6 @@ impl Guard {
     }
 }
 
-impl std::fmt::Debug for Guard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guard").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
 fn judge_without_key(datagram: &[u8], is_listed: bool) -> Verdict {
     let Some((base, _)) = datagram.split_first_chunk::<BASE_LEN>() else {
         let is_test_packet = is_listed && datagram.len() >= SHORT_LEN;

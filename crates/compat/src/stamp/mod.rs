@@ -44,7 +44,8 @@ pub struct StampConfig {
 }
 
 impl Default for StampConfig {
-    /// Every sender, 10,000 answers per second, 2,000 of them to one network; harmless markings.
+    /// Answers every sender, up to 10,000 times per second and 2,000 times per network, with the
+    /// markings of [`MarkingPolicy::PUBLIC`].
     fn default() -> Self {
         Self {
             packets_per_second_max: 10_000,

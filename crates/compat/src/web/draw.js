@@ -13,8 +13,8 @@ function shape(name, attributes, text) {
   return element;
 }
 
-// A unit of the drawing is a pixel of the screen, so text has the same size on phones and desktops.
-// `least` is the smallest value at the top of the axis.
+// Draws axes and curves. A unit of the drawing is a pixel of the screen, so text has the same size on
+// phones and desktops. The vertical axis ends at `least`, or higher if a value is larger.
 function fill(svg, { height, end, ticks, unit, least, hasDots }, curves) {
   const most = ceiling(Math.max(least, ...curves.flatMap(([, its]) => its.map((it) => it[1]))));
   const width = Math.max(280, svg.clientWidth);

@@ -20,7 +20,9 @@ const HOW = {
   fetch: ["HTTPS requests of one byte, from the browser's sending to the first byte of the answer",
     "They add the browser's and the server's work and TLS, 1 to 5 ms; a lost packet shows as a late answer."],
 };
-const MIRROR_OPENS_MS = 1000; // the measurement begins without a mirror then
+// The mirror, a channel from this device to itself, measures the delay of this device. If it has not
+// opened after this time, the measurement begins without it.
+const MIRROR_OPENS_MS = 1000;
 const ENDS_MS = 5000;         // a part that has not ended after this time counts as failed
 const DRAW_MS = 500;
 
@@ -37,7 +39,7 @@ class Run {
     this.peers = [];
     this.rates = [];
     this.inside = [];   // round trips of the loading connections, from the server's kernel
-    this.heldBack = {}; // by phase: whether the server's limit, not the line, held up the load
+    this.heldBack = {}; // by phase: whether the server's limit, not the line, limited the load
     this.refused = {};  // by phase: the latest reason for which the server refused load
     this.unsent = 0;
     this.lost = { up: 0, down: 0 };
@@ -90,7 +92,7 @@ class Run {
     try {
       this.peers.push(...openMirror((ends) => this.prober.ask(["reflect", ...ends], ends)));
       await Promise.race([reflects, wait(MIRROR_OPENS_MS)]);
-    } catch { /* a browser may have places for one peer */ }
+    } catch { /* some browsers allow only one peer connection */ }
   }
 
   take(channel) {
@@ -176,6 +178,7 @@ async function measure() {
   at("start").hidden = true;
   at("origin").textContent = "";
   at("state").textContent = "opening a channel …";
+  at("results").hidden = false;
   run = new Run();
   await run.open();
   at("stop").hidden = false;
@@ -253,8 +256,8 @@ function open() {
   at("state").textContent = "";
   at("how").textContent = "";
   at("origin").textContent = isOwn ? `A result of this browser of ${timeOf(result)}.`
-    : `Somebody's result of ${timeOf(result)}, from a link: the numbers are the link's, and nobody has checked `
-      + "them. It says nothing about this device's line: measure that with the button above.";
+    : `A result from a link, of ${timeOf(result)}. Nobody has checked the numbers in the link. `
+      + "The result says nothing about this device's line: measure that with the button above.";
 }
 
 async function share() {

@@ -40,8 +40,9 @@ function steps(rows) {
   });
 }
 
-// Requests the judgement and the sentences of each result, a list of rows, from the server, which has
-// the rules of `underload measure`. Returns `null` for each result if the server does not answer.
+// Requests from the server the judgement of each result and its sentences; the server judges by the
+// rules of `underload measure`. A result is a list of rows. Returns `null` for every result if the
+// server does not answer.
 async function judgements(results) {
   try {
     const body = JSON.stringify(results.map(steps));
@@ -95,13 +96,14 @@ let newest = null;   // the rows that the page shows
 // Shows the numbers of a result, and its words once the server has judged it.
 export async function tabulate(rows) {
   newest = rows;
+  at("results").hidden = false;
   fill(rows, null);
   say({ opening: "", uses: [], advice: "", unknown: "" }, busy(rows));
   at("verdict").ariaBusy = "true";
   const [judged] = await judgements([rows]);
   if (newest !== rows) return;
   fill(rows, judged);
-  say(verdict(rows, judged), busy(rows));
+  say(verdict(rows, judged), busy(rows), judged?.judgement.grade);
   at("verdict").ariaBusy = "false";
 }
 
@@ -120,7 +122,13 @@ function fill(rows, judged) {
   ]));
 }
 
-function say({ opening, uses, advice, unknown }, own) {
+// The colour of a grade, as in the program's report.
+const colour = (grade) => (/^[AB]/.test(grade) ? "good" : grade === "C" ? "fair" : "poor");
+
+function say({ opening, uses, advice, unknown }, own, grade = "") {
+  at("grade").textContent = grade;
+  at("grade").className = `grade ${colour(grade)}`;
+  at("grade").hidden = !grade;
   at("verdict").textContent = own && opening.startsWith("Grade") ? `Uncertain. ${opening}` : opening;
   at("uses").replaceChildren(...uses.map((use) => {
     const item = document.createElement("li");

@@ -27,7 +27,7 @@ function quantile(sorted, share) {
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];
 }
 
-// Each quantile of the sorted values, `null` of too few.
+// Returns each quantile of the sorted values; `null` if a quantile has too few values.
 function told(sorted) {
   const one = (name) => (sorted.length >= FEWEST[name] ? quantile(sorted, SHARES[name]) : null);
   return Object.fromEntries(Object.keys(FEWEST).map((name) => [name, one(name)]));
@@ -71,7 +71,7 @@ export function judged(answered, sent) {
   return name ? { quantile: name, isLost: isLost(name) } : null;
 }
 
-// The quantile that `judged` chooses, and its value, ms.
+// Returns the quantile by which a load is judged (`judged`), and its value, ms; `Infinity` for a lost probe.
 function ofSent(values, probes) {
   const sent = values.length + probes.filter((it) => it.lost).length;
   const by = judged(values.length, sent);

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -147,4 +147,12 @@ impl Drop for Firefox {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns the address from which this machine sends, without sending.
+pub fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("198.51.100.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
 }

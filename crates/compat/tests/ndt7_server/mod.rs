@@ -37,6 +37,10 @@ pub enum Manner {
     Forbids,
     /// Opens a WebSocket of another subprotocol.
     OtherProtocol,
+    /// Begins a message and continues it with empty frames, past the end of any test.
+    Fragments,
+    /// Sends pings and reads no answer.
+    Pings,
     /// Completes the TLS handshake and then sends nothing.
     Stalls,
 }
@@ -65,8 +69,8 @@ fn serve(manner: Manner, stream: TcpStream, tls: Arc<ServerConfig>) {
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut stream = StreamOwned::new(ServerConnection::new(tls).unwrap(), stream);
     if manner == Manner::Stalls {
-        let _ = stream.read(&mut [0; 1]);
-        std::thread::sleep(Duration::from_secs(15));
+        // Until the client leaves.
+        let _ = stream.read_to_end(&mut Vec::new());
         return;
     }
     let mut path = String::new();
@@ -112,6 +116,16 @@ fn load(web: &mut Web, manner: Manner) -> tungstenite::Result<()> {
         web.get_mut().write_all(&[0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3])?;
         std::thread::sleep(Duration::from_millis(400));
         return Ok(());
+    }
+    if manner == Manner::Fragments {
+        web.get_mut().write_all(&[0x01, 0])?;
+        while start.elapsed() < 4 * LENGTH {
+            web.get_mut().write_all(&[0; 2 << 10])?;
+        }
+        return Ok(());
+    }
+    while manner == Manner::Pings && start.elapsed() < 4 * LENGTH {
+        web.get_mut().write_all(&[&[0x89, 125][..], &[0; 125]].concat())?;
     }
     while start.elapsed() < LENGTH {
         if manner == Manner::Babbles {

@@ -125,7 +125,7 @@ fn shared_field(checker: &mut Checker<'_>) {
     for node in checker.all(&[EXTENSION]) {
         let is_other = |child: &Tlv| !matches!(child.code, EXTENDED_MIC | VENDOR_ID);
         let has_others = node.tlv.children().iter().any(is_other);
-        if node.tlv.child(EXTENDED_MIC).is_some() && has_others {
+        if checker.inside(&node, &[EXTENDED_MIC]).is_some() && has_others {
             let message = "the extended MIC shares its field with other settings";
             let fix = "move the other settings to a separate VendorSpecific";
             checker.report(Rule::D206, &node, message, fix);

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 pub use rules::Rule;
 
+use crate::classes;
 use crate::decode::Limits;
 use crate::encode::Node;
 use crate::mic::Secret;
@@ -60,14 +61,32 @@ impl fmt::Display for Finding {
 /// Checks the bytes of a file. Returns the findings by severity, then by place. Without a secret
 /// the CMTS MIC is not checked, and a note reports that.
 pub fn check(bytes: &[u8], secret: Option<&Secret>) -> Vec<Finding> {
+    check_with_classes(bytes, secret, &Config::default())
+}
+
+/// Checks as [`check`] does, but the rules from D301 on see each service flow with the settings of
+/// the service class that it names. The flows of `classes` are the classes; without any, no name is
+/// resolved. A finding about a setting that a class supplies has the place of the flow.
+pub fn check_with_classes(bytes: &[u8], secret: Option<&Secret>, classes: &Config) -> Vec<Finding> {
     let mut findings = match Config::decode_lenient(bytes, &Limits::default()) {
         Err(error) => vec![structure::unreadable(&error)],
         Ok((config, defects)) => {
             let mut checker = Checker::new(&config, bytes.len());
             structure::check(&mut checker, &defects);
             integrity::check(&mut checker, secret);
-            buffers::check(&mut checker);
-            low_latency::check(&mut checker);
+            if *classes != Config::default() {
+                checker.names(classes);
+            }
+            let resolved = classes::resolve(&config, classes);
+            let mut effective = Checker::new(&resolved, bytes.len());
+            buffers::check(&mut effective);
+            low_latency::check(&mut effective);
+            for mut finding in effective.findings {
+                let encloses = |node: &&Node<'_>| finding.path.starts_with(&node.path);
+                let place = checker.nodes.iter().rfind(encloses).map(|node| node.offset);
+                finding.offset = place.unwrap_or(finding.offset);
+                checker.findings.push(finding);
+            }
             checker.findings
         }
     };
@@ -92,6 +111,20 @@ struct FlowNode<'a> {
 impl<'a> Checker<'a> {
     fn new(config: &'a Config, bytes: usize) -> Self {
         Self { config, bytes, nodes: config.walk(), findings: Vec::new() }
+    }
+
+    /// Reports names of service classes that `classes` lacks.
+    fn names(&mut self, classes: &Config) {
+        for node in self.nodes.clone() {
+            let Some(name) = classes::name(node.tlv).filter(|_| node.path.depth() == 1) else {
+                continue;
+            };
+            if classes::find(classes, node.tlv.code, name).is_none() {
+                let name = String::from_utf8_lossy(name);
+                let message = format!("no service class `{name}`, so its settings are unknown");
+                self.report(Rule::D411, &node, message, "add the class, or correct the name");
+            }
+        }
     }
 
     fn report(&mut self, rule: Rule, node: &Node<'_>, message: impl Into<String>, fix: &str) {

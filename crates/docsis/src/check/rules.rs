@@ -56,6 +56,7 @@ rules! {
     D110, Error, "the mandatory settings are present (3, 6, 7, a 24 and a 25, and 1 in these)";
     D111, Error, "class of service (4) and service flows (24, 25) are not mixed";
     D112, Warning, "only the CMTS MIC and the end follow the CM MIC";
+    D113, Warning, "a vendor's field is a list of settings";
     D201, Error, "the CM MIC matches the settings";
     D202, Error, "the CMTS MIC matches the settings and the secret";
     D203, Note, "the CMTS MIC is checked, which needs the secret";
@@ -88,6 +89,7 @@ rules! {
     D408, Warning, "low latency flows have immediate AQM, classic flows have another algorithm";
     D409, Warning, "an aggregate with low latency settings has a classic flow as well";
     D410, Warning, "the coupling factor (42.5) is absent, 20 or 255: its unit is in doubt";
+    D411, Warning, "the file of service classes has the class that a flow names";
 }
 
 impl fmt::Display for Rule {

@@ -76,9 +76,19 @@ fn value(checker: &mut Checker<'_>, node: &Node<'_>) {
     if field.kind.length_problem(bytes).is_some() {
         return;
     }
+    if is_of_vendor(&field.kind, bytes) {
+        let message = "is not a list of settings; only modems of the vendor can tell what it says";
+        return checker.report(Rule::D113, node, message, "compare with the vendor's description");
+    }
     if let Some((found, fix)) = out_of_range(&field.kind, bytes) {
         checker.report(Rule::D106, node, found, &fix);
     }
+}
+
+/// Whether the bytes of an extension field begin with a vendor's identifier.
+fn is_of_vendor(kind: &Kind, bytes: &[u8]) -> bool {
+    let vendor = bytes.strip_prefix(&[schema::VENDOR_ID, 3]).and_then(|rest| rest.get(..3));
+    vendor.is_some() && kind.is_foreign(vendor)
 }
 
 fn out_of_range(kind: &Kind, bytes: &[u8]) -> Option<(String, String)> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Choice, Upstream, table_2};
+use super::{Choice, Service};
 
 /// The AQM of modem and CMTS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,9 +55,9 @@ impl Candidate {
     }
 }
 
-impl Upstream {
+impl Service {
     /// Returns the candidates with this AQM, for a modem with buffers in blocks of `block` bytes up
-    /// to `limit`. The buffer of the guideline's Table 2 without AQM is one of them.
+    /// to `limit`. Upstream, the buffer of the guideline's Table 2 without AQM is one of them.
     pub fn candidates(&self, aqm: Aqm, block: u64, limit: u64) -> Vec<Candidate> {
         let choice = match aqm {
             Aqm::None => return self.buffers(block, limit),
@@ -65,21 +65,21 @@ impl Upstream {
             Aqm::LowLatency => Choice::LowLatency,
         };
         let target = |ms| Candidate { name: format!("target-{ms}ms"), choice: choice(ms) };
-        let table = Candidate::buffer(u64::from(table_2(self.sustained_bit_per_s).1));
-        [5, 10, 15, 20, 30, 50].into_iter().map(target).chain([table]).collect()
+        let table = self.table_2().map(|(_, bytes)| Candidate::buffer(u64::from(bytes)));
+        [5, 10, 15, 20, 30, 50].into_iter().map(target).chain(table).collect()
     }
 
     /// Returns 2^n and 1.5 x 2^n KiB that drain in 5 to 500 ms at the sustained rate, rounded up to
-    /// blocks of the modem and up to its limit, and the size of Table 2.
+    /// blocks of the modem and up to its limit, and upstream the size of Table 2.
     fn buffers(&self, block: u64, limit: u64) -> Vec<Candidate> {
-        let table = u64::from(table_2(self.sustained_bit_per_s).1);
+        let table = self.table_2().map(|(_, bytes)| u64::from(bytes).min(limit));
         let sizes = (0..22).flat_map(|power| [1024_u64 << power, 1536 << power]);
         let seconds = |bytes: &u64| *bytes as f64 * 8.0 / self.sustained_bit_per_s as f64;
         let mut sizes: Vec<u64> = sizes
             .filter(|bytes| (0.005..=0.5).contains(&seconds(bytes)))
             .map(|bytes| bytes.div_ceil(block) * block)
             .filter(|bytes| (4096..=limit).contains(bytes))
-            .chain([table.min(limit)])
+            .chain(table)
             .collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -95,11 +95,13 @@ pub(super) fn size_name(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qos::Direction;
 
     #[test]
     fn buffers_span_5_to_500_milliseconds_and_include_table_2() {
         let sizes = |bit_per_s: u64, limit: u64| -> Vec<u64> {
-            let tier = Upstream {
+            let tier = Service {
+                direction: Direction::Upstream,
                 sustained_bit_per_s: bit_per_s,
                 peak_bit_per_s: bit_per_s,
                 burst_bytes: 0,

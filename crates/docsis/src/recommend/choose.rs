@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::candidates::size_name;
-use super::{Aqm, Choice, Upstream, table_2};
+use super::{Aqm, Choice, Service};
 use crate::Config;
 
 /// Predicted effect of one candidate.
@@ -52,6 +52,15 @@ fn front(outcomes: &[Outcome]) -> Vec<bool> {
 /// The smallest difference between scores that a listener notices.
 const AUDIBLE_MOS: f64 = 0.1;
 
+/// The properties of a candidate that the user asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Wish {
+    /// Smallest utilisation that a candidate must reach.
+    pub utilisation_percent: f64,
+    /// The largest added latency at p99. `None` if utilisation decides first.
+    pub latency_ms: Option<f64>,
+}
+
 /// The rule by which a candidate was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -60,25 +69,32 @@ pub enum Rule {
     LeastLatency,
     /// No candidate has both: the best utilisation among those with the best score.
     BestScore,
+    /// The best utilisation among those with the best score that add at most the wanted latency.
+    WithinLatency,
 }
 
 /// Returns the chosen one of the `eligible` outcomes, and the rule; `None` without any.
 fn choose(
     outcomes: &[Outcome],
     eligible: impl Fn(&Outcome) -> bool,
-    utilisation_percent: f64,
+    wish: Wish,
 ) -> Option<(usize, Rule)> {
     let eligible: Vec<_> = outcomes.iter().enumerate().filter(|(_, o)| eligible(o)).collect();
     let best = eligible.iter().map(|(_, outcome)| outcome.mos).fold(f64::NEG_INFINITY, f64::max);
     let fit = eligible.into_iter().filter(|(_, outcome)| outcome.mos >= best - AUDIBLE_MOS);
-    let busy = fit.clone().filter(|(_, o)| o.lowest_utilisation() >= utilisation_percent);
+    let busiest = |(_, a): &(usize, &Outcome), (_, b): &(usize, &Outcome)| {
+        a.lowest_utilisation().total_cmp(&b.lowest_utilisation())
+    };
+    let within = |limit_ms| fit.clone().filter(move |(_, o)| o.added_p99_ms <= limit_ms);
+    if let Some((position, _)) = wish.latency_ms.and_then(|ms| within(ms).max_by(busiest)) {
+        return Some((position, Rule::WithinLatency));
+    }
+    let busy = fit.clone().filter(|(_, o)| o.lowest_utilisation() >= wish.utilisation_percent);
     let least = busy.min_by(|(_, a), (_, b)| a.added_p99_ms.total_cmp(&b.added_p99_ms));
     if let Some((position, _)) = least {
         return Some((position, Rule::LeastLatency));
     }
-    let busiest =
-        fit.max_by(|(_, a), (_, b)| a.lowest_utilisation().total_cmp(&b.lowest_utilisation()));
-    busiest.map(|(position, _)| (position, Rule::BestScore))
+    fit.max_by(busiest).map(|(position, _)| (position, Rule::BestScore))
 }
 
 /// The settings for a tier with their predicted effect, beside those of the other candidates. It
@@ -86,19 +102,19 @@ fn choose(
 #[derive(Debug, Clone, Serialize)]
 pub struct Recommendation {
     #[serde(flatten)]
-    pub upstream: Upstream,
+    pub service: Service,
     pub aqm: Aqm,
     /// Simulated base round trips.
     pub rtts_ms: Vec<f64>,
     /// Name of the chosen candidate.
     pub recommended: String,
     pub rule: Rule,
-    /// The least utilisation that the user wants.
-    pub utilisation_percent: f64,
-    /// Name of the candidate with the size of the guideline's Table 2.
-    pub table_2: String,
+    #[serde(flatten)]
+    pub wish: Wish,
+    /// Name of the candidate with the size of the guideline's Table 2, which is for upstreams.
+    pub table_2: Option<String>,
     /// Rate of the row in Table 2.
-    pub table_2_rate_bit_per_s: u64,
+    pub table_2_rate_bit_per_s: Option<u64>,
     pub outcomes: Vec<Outcome>,
     /// Whether each of `outcomes` is on the Pareto front.
     pub pareto: Vec<bool>,
@@ -111,24 +127,24 @@ impl Recommendation {
     /// Chooses among the outcomes of all candidates, for a modem with buffers of up to `limit`
     /// bytes. `None` if no candidate has the AQM.
     pub fn new(
-        upstream: Upstream,
+        service: Service,
         aqm: Aqm,
         rtts_ms: Vec<f64>,
-        utilisation_percent: f64,
+        wish: Wish,
         limit: u64,
         outcomes: Vec<Outcome>,
     ) -> Option<Self> {
-        let (position, rule) = choose(&outcomes, |o| aqm.allows(o.choice), utilisation_percent)?;
-        let (table_2_rate_bit_per_s, table_bytes) = table_2(upstream.sustained_bit_per_s);
+        let (position, rule) = choose(&outcomes, |o| aqm.allows(o.choice), wish)?;
+        let table = service.table_2();
         Some(Self {
-            upstream,
+            service,
             aqm,
             rtts_ms,
             recommended: outcomes[position].name.clone(),
             rule,
-            utilisation_percent,
-            table_2: size_name(u64::from(table_bytes).min(limit)),
-            table_2_rate_bit_per_s,
+            wish,
+            table_2: table.map(|(_, bytes)| size_name(u64::from(bytes).min(limit))),
+            table_2_rate_bit_per_s: table.map(|(rate, _)| rate),
             pareto: front(&outcomes),
             outcomes,
             position,
@@ -141,7 +157,7 @@ impl Recommendation {
 
     /// Returns a configuration with the recommended settings.
     pub fn configuration(&self) -> Config {
-        self.upstream.configuration(self.chosen().choice)
+        self.service.configuration(self.chosen().choice)
     }
 }
 
@@ -162,6 +178,10 @@ mod tests {
         }
     }
 
+    fn wish(utilisation_percent: f64) -> Wish {
+        Wish { utilisation_percent, latency_ms: None }
+    }
+
     #[test]
     fn dominated_candidates_are_not_on_the_front() {
         let outcomes = [
@@ -180,16 +200,24 @@ mod tests {
             outcome("right", 40.0, 81.0, 4.35),
             outcome("too large", 200.0, 99.0, 3.0),
         ];
-        assert_eq!(choose(&outcomes, |_| true, 80.0), Some((1, Rule::LeastLatency)));
-        assert_eq!(choose(&outcomes, |_| true, 60.0), Some((0, Rule::LeastLatency)));
+        assert_eq!(choose(&outcomes, |_| true, wish(80.0)), Some((1, Rule::LeastLatency)));
+        assert_eq!(choose(&outcomes, |_| true, wish(60.0)), Some((0, Rule::LeastLatency)));
         let others = |outcome: &Outcome| outcome.name != "right";
-        assert_eq!(choose(&outcomes, others, 80.0), Some((0, Rule::BestScore)));
+        assert_eq!(choose(&outcomes, others, wish(80.0)), Some((0, Rule::BestScore)));
+        for (ms, chosen) in [
+            (40.0, (1, Rule::WithinLatency)),
+            (39.0, (0, Rule::WithinLatency)),
+            (9.0, (1, Rule::LeastLatency)),
+        ] {
+            let game = Wish { latency_ms: Some(ms), ..wish(80.0) };
+            assert_eq!(choose(&outcomes, |_| true, game), Some(chosen), "{ms} ms");
+        }
     }
 
     #[test]
     fn the_score_decides_if_no_candidate_has_both() {
         let outcomes = [outcome("a", 10.0, 50.0, 4.4), outcome("b", 90.0, 90.0, 2.0)];
-        assert_eq!(choose(&outcomes, |_| true, 80.0), Some((0, Rule::BestScore)));
-        assert_eq!(choose(&[], |_| true, 80.0), None);
+        assert_eq!(choose(&outcomes, |_| true, wish(80.0)), Some((0, Rule::BestScore)));
+        assert_eq!(choose(&[], |_| true, wish(80.0)), None);
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 pub use candidates::{Aqm, Candidate};
-pub use choose::{Outcome, Recommendation, Rule};
+pub use choose::{Outcome, Recommendation, Rule, Wish};
 pub use words::rate_name;
 
 use crate::aggregate::TOS_PATHS;
@@ -19,8 +19,11 @@ use crate::modem::{FRAME_BYTES, GRANT_US, GUARANTEED_BYTES, MAP_INTERVAL_US};
 use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, Rates, ServiceFlow};
 use crate::{Config, Tlv};
 
+/// A tier of service in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Upstream {
+pub struct Service {
+    /// Downstream the queue is the CMTS's, which schedules its own packets: no requests and grants.
+    pub direction: Direction,
     /// Maximum sustained traffic rate; not zero.
     #[serde(rename = "rate_bit_per_s")]
     pub sustained_bit_per_s: u64,
@@ -32,7 +35,7 @@ pub struct Upstream {
 
 /// A value that no tier has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum UpstreamError {
+pub enum ServiceError {
     #[error("rate: expected 100kbit to 10gbit")]
     Rate,
     #[error("peak: expected at least the sustained rate")]
@@ -79,23 +82,28 @@ pub fn reno_utilisation(buffer: f64) -> f64 {
 /// link full: its window falls to 0.7 of `1 + b` (RFC 9438), which must not be below one.
 pub const CUBIC_FULL_FROM: f64 = 1.0 / 0.7 - 1.0;
 
-impl Upstream {
+impl Service {
     /// Checks the values of a tier.
     ///
     /// # Errors
     /// If a value is outside of the range that its error states.
-    pub fn new(rate: u64, peak: u64, burst_bytes: u64) -> Result<Self, UpstreamError> {
+    pub fn new(
+        direction: Direction,
+        rate: u64,
+        peak: u64,
+        burst_bytes: u64,
+    ) -> Result<Self, ServiceError> {
         if peak < rate {
-            return Err(UpstreamError::Peak);
+            return Err(ServiceError::Peak);
         }
         if !(1522..=1 << 30).contains(&burst_bytes) {
-            return Err(UpstreamError::Burst);
+            return Err(ServiceError::Burst);
         }
         if !(100_000..=10_000_000_000).contains(&rate) {
-            return Err(UpstreamError::Rate);
+            return Err(ServiceError::Rate);
         }
         let burst_bytes = burst_bytes as u32;
-        Ok(Self { sustained_bit_per_s: rate, peak_bit_per_s: peak, burst_bytes })
+        Ok(Self { direction, sustained_bit_per_s: rate, peak_bit_per_s: peak, burst_bytes })
     }
 
     /// Returns a burst that does not limit `rate`: two frames, the standard's default, and the bytes
@@ -112,7 +120,7 @@ impl Upstream {
         if self.peak_bit_per_s <= self.sustained_bit_per_s {
             return (slow, slow);
         }
-        let burst_seconds = f64::from(self.burst_bytes) * 8.0 / (peak - sustained);
+        let burst_seconds = self.burst_seconds();
         let in_burst = peak * burst_seconds;
         let fast = if bits <= in_burst {
             bits / peak
@@ -122,7 +130,13 @@ impl Upstream {
         (fast, slow)
     }
 
-    /// Returns a configuration with these settings. The operator has to add the downstream rate.
+    /// Returns for how long a full token bucket lets the peak rate pass.
+    pub fn burst_seconds(&self) -> f64 {
+        let excess = self.peak_bit_per_s.saturating_sub(self.sustained_bit_per_s);
+        if excess == 0 { 0.0 } else { f64::from(self.burst_bytes) * 8.0 / excess as f64 }
+    }
+
+    /// Returns a configuration with these settings. The operator has to add the other direction's rate.
     pub fn configuration(&self, choice: Choice) -> Config {
         let flow = match choice {
             Choice::Buffer(bytes) => {
@@ -133,8 +147,10 @@ impl Upstream {
             }
             Choice::LowLatency(target) => return low_latency(self, target),
         };
-        let downstream = ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW);
-        Config::new([Tlv::u8(top::NETWORK_ACCESS_CONTROL, 1), flow.to_tlv(), downstream.to_tlv()])
+        let mut flows = [flow, ServiceFlow::new(self.direction.other(), OTHER_FLOW)];
+        flows.sort_by_key(|flow| flow.direction.flow_code());
+        let flows = flows.iter().map(ServiceFlow::to_tlv);
+        Config::new([Tlv::u8(top::NETWORK_ACCESS_CONTROL, 1)].into_iter().chain(flows))
     }
 
     /// Returns the buffer of the classic flow of a low latency aggregate, bytes: three times its
@@ -147,10 +163,15 @@ impl Upstream {
         u32::try_from(bytes.max(u128::from(GUARANTEED_BYTES))).unwrap_or(u32::MAX)
     }
 
-    /// Returns the smallest buffer that carries the rate, bytes: what arrives while a packet waits
-    /// for its request and grant, and two frames.
+    /// Returns the smallest buffer of a modem that carries the rate, bytes: what arrives while a
+    /// packet waits for its request and grant, and two frames.
     pub fn least_buffer_bytes(&self) -> u64 {
         2 * FRAME_BYTES + bytes_in(self.sustained_bit_per_s, MAP_INTERVAL_US + GRANT_US)
+    }
+
+    /// Returns the row of Table 2 for the rate; `None` downstream, for which the guideline has none.
+    pub fn table_2(&self) -> Option<(u64, u32)> {
+        (self.direction == Direction::Upstream).then(|| table_2(self.sustained_bit_per_s))
     }
 
     fn flow(&self) -> ServiceFlow {
@@ -160,7 +181,7 @@ impl Upstream {
             burst_bytes: (self.burst_bytes > 0).then_some(self.burst_bytes),
             peak_bit_per_s: differs.then_some(self.peak_bit_per_s),
         };
-        ServiceFlow { rates, ..ServiceFlow::new(Direction::Upstream, CLASSIC_FLOW) }
+        ServiceFlow { rates, ..ServiceFlow::new(self.direction, CLASSIC_FLOW) }
     }
 }
 
@@ -171,7 +192,7 @@ fn bytes_in(rate: u64, time_us: u64) -> u64 {
 // References in a recommended file.
 const CLASSIC_FLOW: u16 = 1;
 const LOW_LATENCY_FLOW: u16 = 2;
-const DOWNSTREAM_FLOW: u16 = 3;
+const OTHER_FLOW: u16 = 3;
 const AGGREGATE: u16 = 4;
 
 fn classic_aqm(target_ms: u8) -> AqmEncodings {
@@ -184,34 +205,36 @@ fn classic_aqm(target_ms: u8) -> AqmEncodings {
 }
 
 /// Two flows in an aggregate, classifiers, and the extended MIC that a CMTS requires for it.
-fn low_latency(up: &Upstream, target_ms: u8) -> Config {
+fn low_latency(service: &Service, target_ms: u8) -> Config {
     let (l4s, nqb) = ([0x01, 0x01, 0x01], [0xb4, 0xb4, 0xfc]);
     let matches = TOS_PATHS.into_iter().flat_map(|[outer, inner]| {
         [l4s, nqb].map(|range| Tlv::nested(outer, [Tlv::bytes(inner, range)]))
     });
     let mut settings = vec![Tlv::u8(top::NETWORK_ACCESS_CONTROL, 1)];
-    settings.extend((1..).zip(matches).map(|(reference, range)| classifier(reference, range)));
+    let code = service.direction.classifier_code();
+    settings
+        .extend((1..).zip(matches).map(|(reference, range)| classifier(code, reference, range)));
     let member = |reference, aqm| ServiceFlow {
         aggregate: Some(AGGREGATE),
         aqm: Some(aqm),
-        ..ServiceFlow::new(Direction::Upstream, reference)
+        ..ServiceFlow::new(service.direction, reference)
     };
     let immediate =
         AqmEncodings { algorithm: Some(AqmAlgorithm::Immediate), ..AqmEncodings::default() };
-    let buffer = Some(BufferControl::target(up.classic_buffer_bytes(target_ms)));
+    let buffer = Some(BufferControl::target(service.classic_buffer_bytes(target_ms)));
     let classic = ServiceFlow { buffer, ..member(CLASSIC_FLOW, classic_aqm(target_ms)) };
     settings.push(classic.to_tlv());
     settings.push(member(LOW_LATENCY_FLOW, immediate).to_tlv());
-    settings.push(ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW).to_tlv());
-    settings.push(aggregate(up));
+    settings.push(ServiceFlow::new(service.direction.other(), OTHER_FLOW).to_tlv());
+    settings.push(aggregate(service));
     settings.push(Tlv::u8(top::LOW_LATENCY_DISABLE, 0));
     let covered = [
         top::NETWORK_ACCESS_CONTROL,
-        top::UPSTREAM_CLASSIFIER,
+        code,
         top::UPSTREAM_FLOW,
         top::DOWNSTREAM_FLOW,
         top::EXTENSION,
-        top::UPSTREAM_AGGREGATE,
+        service.direction.aggregate_code(),
         top::LOW_LATENCY_DISABLE,
     ];
     settings.push(Extended::covering(covered));
@@ -219,7 +242,7 @@ fn low_latency(up: &Upstream, target_ms: u8) -> Config {
 }
 
 /// Leads packets whose type-of-service or traffic class byte is in `range` to that flow.
-fn classifier(reference: u8, range: Tlv) -> Tlv {
+fn classifier(code: u8, reference: u8, range: Tlv) -> Tlv {
     let settings = [
         Tlv::u8(classifier::REFERENCE, reference),
         Tlv::u16(classifier::FLOW_REFERENCE, LOW_LATENCY_FLOW),
@@ -227,13 +250,13 @@ fn classifier(reference: u8, range: Tlv) -> Tlv {
         Tlv::u8(classifier::ACTIVATION, 1),
         range,
     ];
-    Tlv::nested(top::UPSTREAM_CLASSIFIER, settings)
+    Tlv::nested(code, settings)
 }
 
 /// The aggregate has the rates, in the encoding of a service flow; its flows have no rates.
-fn aggregate(up: &Upstream) -> Tlv {
+fn aggregate(service: &Service) -> Tlv {
     const RATES: [u8; 4] = [flow::SUSTAINED_RATE, flow::BURST, flow::PEAK_RATE, flow::RATE_UNIT];
-    let flow = up.flow().to_tlv();
+    let flow = service.flow().to_tlv();
     let rates = flow.children().iter().filter(|tlv| RATES.contains(&tlv.code)).cloned();
     let low_latency = Tlv::nested(
         aggregate::LOW_LATENCY,
@@ -246,7 +269,7 @@ fn aggregate(up: &Upstream) -> Tlv {
     );
     let reference = Tlv::u16(aggregate::REFERENCE, AGGREGATE);
     let settings = [reference].into_iter().chain(rates).chain([low_latency]);
-    Tlv::nested(top::UPSTREAM_AGGREGATE, settings)
+    Tlv::nested(service.direction.aggregate_code(), settings)
 }
 
 #[cfg(test)]
@@ -255,7 +278,8 @@ mod tests {
     use crate::check::{Severity, check};
     use crate::mic::Secret;
 
-    const TIER: Upstream = Upstream {
+    const TIER: Service = Service {
+        direction: Direction::Upstream,
         sustained_bit_per_s: 10_000_000,
         peak_bit_per_s: 12_000_000,
         burst_bytes: 40_960,
@@ -297,7 +321,7 @@ mod tests {
         let (fast, slow) = TIER.drain_seconds(262_144);
         close(fast, 0.16384 + (262_144.0 - 245_760.0) * 8.0 / 10e6);
         close(slow, 0.209_715_2);
-        let plain = Upstream { peak_bit_per_s: 10_000_000, ..TIER };
+        let plain = Service { peak_bit_per_s: 10_000_000, ..TIER };
         assert_eq!(plain.drain_seconds(1_000).0.to_bits(), plain.drain_seconds(1_000).1.to_bits());
     }
 
@@ -305,12 +329,14 @@ mod tests {
     fn every_choice_makes_a_file_that_passes_the_checks() {
         let secret = Secret::new(b"a secret");
         for choice in [Choice::Buffer(51_200), Choice::DocsisPie(10), Choice::LowLatency(10)] {
-            let fast = Upstream {
+            let fast = Service {
+                direction: Direction::Upstream,
                 sustained_bit_per_s: 6_000_000_000,
                 peak_bit_per_s: 6_000_000_000,
                 burst_bytes: 1_500_000,
             };
-            for tier in [TIER, fast] {
+            let down = Service { direction: Direction::Downstream, ..fast };
+            for tier in [TIER, fast, down] {
                 let mut config = tier.configuration(choice);
                 config.seal(Some(&secret)).expect("a MIC");
                 let bytes = config.encode().expect("it fits");
@@ -325,8 +351,7 @@ mod tests {
     #[test]
     fn the_classic_flow_beside_a_low_latency_one_has_three_targets_of_buffer() {
         let at = |sustained_bit_per_s, target_ms| {
-            let tier =
-                Upstream { sustained_bit_per_s, peak_bit_per_s: sustained_bit_per_s, ..TIER };
+            let tier = Service { sustained_bit_per_s, peak_bit_per_s: sustained_bit_per_s, ..TIER };
             let config = tier.configuration(Choice::LowLatency(target_ms));
             let flows: Vec<_> =
                 config.settings_of_type(24).filter_map(ServiceFlow::from_tlv).collect();

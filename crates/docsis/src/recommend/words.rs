@@ -3,14 +3,15 @@
 use std::fmt;
 
 use crate::modem::{GRANT_US, MAP_INTERVAL_US};
+use crate::qos::Direction;
 
-use super::{CUBIC_FULL_FROM, Choice, Outcome, Recommendation, Rule, Upstream, reno_utilisation};
+use super::{CUBIC_FULL_FROM, Choice, Outcome, Recommendation, Rule, Service, reno_utilisation};
 
 impl fmt::Display for Recommendation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (chosen, wanted) = (self.chosen(), self.utilisation_percent);
+        let (chosen, wanted) = (self.chosen(), self.wish.utilisation_percent);
         self.heading(f)?;
-        writeln!(f, "\n  set {}", self.upstream.instruction(chosen.choice))?;
+        writeln!(f, "\n  set {}", self.service.instruction(chosen.choice))?;
         match self.rule {
             Rule::LeastLatency => writeln!(
                 f,
@@ -22,15 +23,25 @@ impl fmt::Display for Recommendation {
                 "  no candidate both uses {wanted:.0} % of the link and has a call within 0.1 MOS \
                  of the best: among those with such a call, this one uses most of the link"
             )?,
+            Rule::WithinLatency => writeln!(
+                f,
+                "  most of the link among candidates that add at most the wanted latency (p99) and \
+                 whose call is within 0.1 MOS of the best"
+            )?,
+        }
+        if let Some(ms) = self.wish.latency_ms.filter(|_| self.rule != Rule::WithinLatency) {
+            writeln!(f, "  no candidate with such a call adds at most {ms} ms")?;
         }
         self.prediction(f, chosen)?;
-        writeln!(
-            f,
-            "  below {} bytes a buffer cannot carry the rate: packets wait there {} ms for their \
-             grants",
-            self.upstream.least_buffer_bytes(),
-            (MAP_INTERVAL_US + GRANT_US) / 1_000,
-        )?;
+        if self.service.direction == Direction::Upstream {
+            writeln!(
+                f,
+                "  below {} bytes a buffer cannot carry the rate: packets wait there {} ms for \
+                 their grants",
+                self.service.least_buffer_bytes(),
+                (MAP_INTERVAL_US + GRANT_US) / 1_000,
+            )?;
+        }
         if let Choice::Buffer(bytes) = chosen.choice {
             self.theory(f, bytes)?;
         }
@@ -41,8 +52,8 @@ impl fmt::Display for Recommendation {
 
 impl Recommendation {
     fn heading(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Upstream { sustained_bit_per_s, peak_bit_per_s, burst_bytes } = self.upstream;
-        write!(f, "Upstream of {}", rate_name(sustained_bit_per_s))?;
+        let Service { direction, sustained_bit_per_s, peak_bit_per_s, burst_bytes } = self.service;
+        write!(f, "{direction:?} of {}", rate_name(sustained_bit_per_s))?;
         if peak_bit_per_s > sustained_bit_per_s {
             write!(f, " (peak {} for {burst_bytes} bytes)", rate_name(peak_bit_per_s))?;
         }
@@ -74,17 +85,18 @@ impl Recommendation {
 
     /// Compares the simulated utilisation with theory, as a check of both.
     fn theory(&self, f: &mut fmt::Formatter<'_>, bytes: u32) -> fmt::Result {
-        let (fast, slow) = self.upstream.drain_seconds(u64::from(bytes));
+        let (fast, slow) = self.service.drain_seconds(u64::from(bytes));
         let (fast_ms, slow_ms) = (fast * 1e3, slow * 1e3);
         if fast < slow {
             let after = "ms while the burst lasts,";
             writeln!(f, "  a full buffer takes {fast_ms:.0} {after} {slow_ms:.0} ms after it")?;
+            self.boost(f, bytes)?;
         } else {
             writeln!(f, "  a full buffer takes {slow_ms:.0} ms")?;
         }
         writeln!(f, "  closed form for one upload, as a check:")?;
         for (rtt, simulated) in self.rtts_ms.iter().zip(&self.chosen().utilisation_percent) {
-            let product_bits = self.upstream.sustained_bit_per_s as f64 * rtt / 1e3;
+            let product_bits = self.service.sustained_bit_per_s as f64 * rtt / 1e3;
             let products = f64::from(bytes) * 8.0 / product_bits;
             let reno = reno_utilisation(products) * 100.0;
             let cubic = if products >= CUBIC_FULL_FROM { "full" } else { "not full" };
@@ -97,14 +109,30 @@ impl Recommendation {
         Ok(())
     }
 
+    /// Says why the sustained rate and not the peak decides the size.
+    fn boost(&self, f: &mut fmt::Formatter<'_>, bytes: u32) -> fmt::Result {
+        let Service { sustained_bit_per_s, peak_bit_per_s, .. } = self.service;
+        let longest_ms = self.rtts_ms.last().copied().unwrap_or_default();
+        let product_bits = peak_bit_per_s as f64 * longest_ms / 1e3;
+        let used = reno_utilisation(f64::from(bytes) * 8.0 / product_bits) * 100.0;
+        let full_ms = CUBIC_FULL_FROM * product_bits / sustained_bit_per_s as f64 * 1e3;
+        writeln!(
+            f,
+            "  while the burst lasts, one Reno upload over {longest_ms:.0} ms uses {used:.0} % of \
+             the peak rate; a buffer that lets CUBIC fill the peak would take {full_ms:.0} ms \
+             after the burst, so the sustained rate decides"
+        )
+    }
+
     /// Compares the guideline's size with the choice.
     fn guideline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let find = |outcome: &&Outcome| outcome.name == self.table_2;
+        let find = |outcome: &&Outcome| Some(&outcome.name) == self.table_2.as_ref();
         let Some(guideline) = self.outcomes.iter().find(find) else { return Ok(()) };
         let (name, chosen) = (&guideline.name, self.chosen());
-        let row = rate_name(self.table_2_rate_bit_per_s);
+        let rate = self.table_2_rate_bit_per_s.unwrap_or_default();
+        let row = rate_name(rate);
         write!(f, "\n  CM-GL-Buffer-V01, Table 2, ")?;
-        if self.table_2_rate_bit_per_s != self.upstream.sustained_bit_per_s {
+        if rate != self.service.sustained_bit_per_s {
             write!(f, "has no row for this rate; its nearest, {row}, ")?;
         }
         writeln!(f, "says {name} without AQM")?;
@@ -147,20 +175,21 @@ impl Recommendation {
     }
 }
 
-impl Upstream {
+impl Service {
     fn instruction(&self, choice: Choice) -> String {
+        let (flow, aggregate) = (self.direction.flow_code(), self.direction.aggregate_code());
         match choice {
             Choice::Buffer(bytes) => format!(
-                "TargetBuffer (24.35.2) to {bytes} bytes ({:.0} KiB); no MinimumBuffer or \
+                "TargetBuffer ({flow}.35.2) to {bytes} bytes ({:.0} KiB); no MinimumBuffer or \
                  MaximumBuffer",
                 f64::from(bytes) / 1024.0
             ),
             Choice::DocsisPie(ms) => format!(
-                "SfAqmLatencyTarget (24.40.2) to {ms} ms with AQM on; no Buffer Control, so 100 \
+                "SfAqmLatencyTarget ({flow}.40.2) to {ms} ms with AQM on; no Buffer Control, so 100 \
                  ms of buffer"
             ),
             Choice::LowLatency(ms) => format!(
-                "an aggregate (70) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms and \
+                "an aggregate ({aggregate}) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms and \
                  TargetBuffer (35.2) {} bytes, and a low latency flow; the buffer is three \
                  targets, at least 24 KiB, because inactive DOCSIS-PIE drops nothing until a \
                  third of it is full, but marks the low latency flow",

@@ -83,15 +83,20 @@ impl Parser {
             self.expect(&Token::Open, &format!("{{ after {name}"))?;
             return Ok(Tlv::nested(field.code, self.settings(inner, name, depth + 1)?));
         }
-        let text = self.value_text(&field.kind, name)?;
+        let (text, is_quoted) = self.value_text(&field.kind, name)?;
+        // The encoder takes a name in quotes for its bytes, as in VPNIdentifier "VLAN100".
+        if is_quoted && matches!(field.kind, Kind::Hex { .. }) && !text.starts_with("0x") {
+            return Ok(Tlv::bytes(field.code, text.into_bytes()));
+        }
         match value::parse(&field.kind, &text) {
             Ok(bytes) => Ok(Tlv::bytes(field.code, bytes)),
             Err(error) => self.fail(format!("{name}: {error}{}", field.in_unit())),
         }
     }
 
-    /// Joins the words up to the semicolon to one spelling of a value.
-    fn value_text(&mut self, kind: &Kind, name: &str) -> Result<String> {
+    /// Joins the words up to the semicolon to one spelling of a value. Returns, too, whether a part
+    /// is in quotes.
+    fn value_text(&mut self, kind: &Kind, name: &str) -> Result<(String, bool)> {
         let (mut words, mut quoted) = (Vec::new(), false);
         loop {
             match self.next() {
@@ -112,7 +117,7 @@ impl Parser {
         if matches!(kind, Kind::Empty) && matches!(words.as_slice(), [word] if word == "0x00") {
             words.clear();
         }
-        Ok(words.join(" "))
+        Ok((words.join(" "), quoted))
     }
 
     fn number(&mut self, keyword: &str, most: usize) -> Result<usize> {

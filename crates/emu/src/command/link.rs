@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   command's namespace                this process          the caller's network
-//!   100.126.N.2, default route ── ul0 ── Gateway ── ulN ── 100.126.N.1, masqueraded
+//!   198.19.N.2, default route ── ul0 ── Gateway ── ulN ── 198.19.N.1, masqueraded
 //! ```
 //!
 //! The command reaches the hosts that the caller's network reaches. "Up" is away from the command.
@@ -30,7 +30,7 @@ use nix::unistd::Pid;
 use underload_record::schema::Direction;
 
 use super::uplink::{Uplink, UplinkError};
-use super::{log, resolver};
+use super::{firewall, log, resolver};
 use crate::gateway::{
     Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig, Reading,
 };
@@ -138,10 +138,18 @@ impl LinkCommand {
         watcher: Option<Box<dyn Watch>>,
     ) -> Result<LinkOutcome> {
         let (program, arguments) = self.command.split_first().ok_or(LinkError::NoCommand)?;
+        if let Some(text) = small_buffers(&self.gateway) {
+            note(&text);
+        }
         let uplink = Uplink::create()?;
-        uplink.notes.iter().for_each(|text| note(text));
+        for text in &uplink.notes {
+            note(text);
+        }
         let base = base_address(&uplink, privilege, note)?;
         let (inside, devices) = connect(&uplink, note)?;
+        for text in firewall::blocked(&uplink, &devices.1) {
+            note(&text);
+        }
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let (journals, logs) = self.open_logs(&is_abandoned)?;
         let clock = Clock::start();
@@ -271,6 +279,33 @@ fn finish_logs(directory: &Path, logs: Vec<LogWriter>, report: &GatewayReport) -
     let path = directory.join(SAMPLES);
     log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
 }
+
+/// Returns a message if the buffers of this machine's TCP are too small to fill a direction.
+fn small_buffers(gateway: &GatewayConfig) -> Option<String> {
+    let links = [&gateway.up.link, &gateway.down.link];
+    let round_trip = links[0].delay + links[1].delay;
+    let rate = links.iter().filter_map(|link| link.facts().rate).max()?;
+    let needed = FLIGHTS_PER_BUFFER * rate.bytes_in(round_trip);
+    let largest = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+        text.split_whitespace().nth(2)?.parse::<u64>().ok()
+    };
+    let allowed = largest("tcp_wmem")?.min(largest("tcp_rmem")?);
+    (needed > allowed).then(|| {
+        format!(
+            "one TCP connection stays below {rate} over {round_trip}: it has {:.1} MB in flight, \
+             which need buffers of {:.1} MB, and this machine allows {:.1} MB; to allow more: \
+             sysctl -w net.ipv4.tcp_wmem='4096 16384 {needed}' net.ipv4.tcp_rmem='4096 131072 \
+             {needed}'",
+            (needed / FLIGHTS_PER_BUFFER) as f64 / 1e6,
+            needed as f64 / 1e6,
+            allowed as f64 / 1e6
+        )
+    })
+}
+
+/// The kernel counts its own bytes of a packet beside the data: about half of a buffer is data.
+const FLIGHTS_PER_BUFFER: u64 = 2;
 
 /// Returns the address under which the command reaches this machine; notes what it cannot.
 fn base_address(uplink: &Uplink, rights: Privilege, note: &mut dyn FnMut(&str)) -> Result<String> {
@@ -454,6 +489,24 @@ fn locked(stage: &Mutex<Stage>) -> MutexGuard<'_, Stage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_below_rate_times_delay_are_said() {
+        use underload_aqm::registry::{LinkSetup, QueueSetup};
+        let said = |link: &str| {
+            let link = LinkSetup::parse(link).expect(link);
+            let queue = QueueSetup::parse("fifo", &link.facts()).expect("a queue");
+            let lane = LaneConfig { link, queue };
+            small_buffers(&GatewayConfig::new(lane.clone(), lane))
+        };
+        let said_of_fast = said("100gbit:delay=1s").expect("no machine has 50 GB");
+        assert!(
+            said_of_fast.contains("below 100gbit over 2s: it has 25000.0 MB"),
+            "{said_of_fast}"
+        );
+        assert_eq!(said("1mbit:delay=1ms"), None);
+        assert_eq!(said("unlimited:delay=1s"), None);
+    }
 
     #[test]
     fn logs_never_replace_a_file() {

@@ -4,11 +4,13 @@
 //! As root the connection changes the host (masquerading, forwarding). Locks show which processes
 //! still need the change, and a child that survives a kill of this process undoes it.
 
+mod firewall;
 mod link;
 mod log;
 mod resolver;
 mod uplink;
 mod watcher;
 
+pub use firewall::closed_port;
 pub use link::{LinkCommand, LinkError, LinkOutcome, Watch};
 pub use uplink::UplinkError;

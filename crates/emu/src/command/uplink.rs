@@ -19,11 +19,13 @@ use underload_disk::lock::Lock;
 use super::watcher::Watcher;
 use crate::machine::{NamespaceError, Network};
 
-/// Number of address ranges, and so of commands behind a link on one network at a time.
+/// Number of address ranges, and so of commands behind a link on one network at a time. They are of
+/// the upper half of 198.18.0.0/15, which is for tests of networks (RFC 2544): Tailscale drops
+/// packets from 100.64.0.0/10, and some proxies take the lower half.
 const SLOTS: u8 = 250;
 const TABLE_PREFIX: &str = "underload-";
 /// Prefix of the names of the host's devices, before their numbers.
-const DEVICE_PREFIX: &str = "ul";
+pub(super) const DEVICE_PREFIX: &str = "ul";
 /// Switches for forwarding between devices, below `/proc/sys`.
 const FORWARD_V4: &str = "net/ipv4/ip_forward";
 const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
@@ -31,7 +33,7 @@ const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 /// Why the host's side of a link could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum UplinkError {
-    #[error("all {SLOTS} address ranges 100.126.N.0/30 are in use on this host")]
+    #[error("all {SLOTS} address ranges 198.19.N.0/30 are in use on this host")]
     NoRange,
     #[error("another underload is still setting up its link (waited {0:?})")]
     Busy(Duration),
@@ -57,7 +59,7 @@ impl Range {
         (0..SLOTS)
             .filter(|number| {
                 let is_inside = |address: &IpAddr| match address {
-                    IpAddr::V4(v4) => v4.octets()[..3] == [100, 126, *number],
+                    IpAddr::V4(v4) => v4.octets()[..3] == [198, 19, *number],
                     IpAddr::V6(_) => false,
                 };
                 !local.iter().any(is_inside)
@@ -68,12 +70,12 @@ impl Range {
 
     /// Address of the host's end.
     pub fn outer_v4(&self) -> Ipv4Addr {
-        Ipv4Addr::new(100, 126, self.number, 1)
+        Ipv4Addr::new(198, 19, self.number, 1)
     }
 
     /// Address of the command's end.
     pub fn inner_v4(&self) -> Ipv4Addr {
-        Ipv4Addr::new(100, 126, self.number, 2)
+        Ipv4Addr::new(198, 19, self.number, 2)
     }
 
     /// IPv6 address of the host's end.
@@ -206,6 +208,14 @@ impl Uplink {
         &self.host
     }
 
+    /// Returns the connections of the command that left the host, over IPv4 and IPv6, and the
+    /// packets from beyond that came back to the host; `None` without masquerading.
+    pub(super) fn counts(&self) -> Option<Vec<u64>> {
+        let text = nft(&self.host, &format!("list table inet {}\n", self.range.table())).ok()?;
+        let counts = text.split("counter packets ").skip(1);
+        counts.map(|rest| rest.split(' ').next()?.parse().ok()).collect()
+    }
+
     fn masquerade(&mut self, inherited: Option<Before>) -> Result<(), NamespaceError> {
         let before = inherited.unwrap_or(Before {
             v4: read_switch(&self.host, FORWARD_V4)?,
@@ -243,8 +253,13 @@ fn table_script(range: &Range, before: Before, has_v6: bool) -> String {
          comment \"{comment}\"\n\
          chain postrouting {{\n\
          type nat hook postrouting priority srcnat;\n\
-         ip saddr {v4} oifname != \"{device}\" masquerade\n\
-         ip6 saddr {v6} oifname != \"{device}\" masquerade\n\
+         ip saddr {v4} oifname != \"{device}\" counter masquerade\n\
+         ip6 saddr {v6} oifname != \"{device}\" counter masquerade\n\
+         }}\n\
+         chain replies {{\n\
+         type filter hook prerouting priority mangle;\n\
+         ct direction reply ct original ip saddr {v4} counter\n\
+         ct direction reply ct original ip6 saddr {v6} counter\n\
          }}\n\
          chain forward {{\n\
          type filter hook forward priority filter;\n\

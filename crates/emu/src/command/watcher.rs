@@ -89,5 +89,5 @@ fn wait_until_dead(parent: Pid) {
     }
 }
 
-/// If a process takes longer to die, cleaning up is left to the next start.
+/// Longest wait for a process to exit. If it takes longer, the next start cleans up.
 const DEATH_LASTS_MAX: Duration = Duration::from_secs(30);

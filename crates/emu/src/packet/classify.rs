@@ -88,7 +88,7 @@ fn classify_v4(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     let hosts = [address(12), address(16)];
     let tcp = tcp_header_length(protocol, is_fragment, body);
     Ok(Classified {
-        meta: key.meta(length as u32, header[1], hosts, protocol, selecting),
+        meta: key.meta(length as u32, header[1], hosts, (protocol, transport), selecting),
         layout: Layout {
             version: Version::V4,
             length: length as u32,
@@ -113,7 +113,13 @@ fn classify_v6(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     let traffic_class = header[0] << 4 | header[1] >> 4;
     let tcp = tcp_header_length(upper.protocol, upper.is_fragment, body);
     Ok(Classified {
-        meta: key.meta(length as u32, traffic_class, hosts, upper.protocol, selecting),
+        meta: key.meta(
+            length as u32,
+            traffic_class,
+            hosts,
+            (upper.protocol, upper.start),
+            selecting,
+        ),
         layout: Layout {
             version: Version::V6,
             length: length as u32,
@@ -260,6 +266,33 @@ mod tests {
         assert_eq!(flow(&udp4(1000, 0x2000)), flow(&udp4(1001, 0x0005)));
         // The flag "do not fragment" does not make a fragment.
         assert_eq!(flow(&udp4(1000, 0x4000)), flow(&udp4(1000, 0)));
+    }
+
+    #[test]
+    fn only_tcp_segments_without_data_are_pure_acknowledgements() {
+        let is_ack = |packet: &[u8]| classify(packet, KEY).unwrap().meta.is_pure_ack;
+        let tcp4 = |flags: u8, data: u8| {
+            let mut packet = vec![0x45, 0, 0, 52 + data, 0, 1, 0x40, 0, 64, TCP, 0, 0];
+            packet.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 80, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            packet.extend([0x80, flags]);
+            packet.resize(52 + usize::from(data), 0);
+            packet
+        };
+        // ACK; with PSH; with the ECN flags of RFC 3168 and 9768.
+        for flags in [0x10, 0x18, 0xd0] {
+            assert!(is_ack(&tcp4(flags, 0)), "{flags:x}");
+            assert!(!is_ack(&tcp4(flags, 1)), "{flags:x} with data");
+        }
+        // None; SYN with ACK; FIN with ACK; RST with ACK.
+        for flags in [0, 0x12, 0x11, 0x14] {
+            assert!(!is_ack(&tcp4(flags, 0)), "{flags:x}");
+        }
+        assert!(is_ack(&tcp6(&[], TCP)));
+        assert!(is_ack(&tcp6(&[TCP, 0, 0, 0, 0, 0, 0, 0], 0)), "behind an extension header");
+        let mut fragment = tcp4(0x10, 0);
+        fragment[6] = 0x20;
+        assert!(!is_ack(&fragment));
+        assert!(!is_ack(&udp4(1000, 0)));
     }
 
     #[test]

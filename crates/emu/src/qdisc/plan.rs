@@ -35,7 +35,8 @@ const ETHERNET_BYTES: i64 = 14;
 /// Handles of the queue and of what follows the link.
 pub(super) const QUEUE: &str = "10:";
 pub(super) const WIRE: &str = "20:";
-/// Packets between the routers and the ends, at most: more than any scenario's rate and delay.
+/// Maximum number of packets between the routers and the ends: more than the rate and delay of any
+/// scenario need.
 const IN_FLIGHT: u32 = 1_000_000;
 
 /// Devices of the routers, by the end that they lead to.

@@ -20,7 +20,7 @@ use crate::machine::{Clock, Network};
 
 /// Time between two readings.
 const INTERVAL: Span = Span::from_millis(10);
-/// Bytes of one answer of `tc`, at most.
+/// Maximum size of one answer of `tc`, bytes.
 const ANSWER_MAX: u64 = 1 << 20;
 
 /// Why the counters could not be read.

@@ -49,7 +49,6 @@ impl Kind {
 }
 
 /// The network of the servers, the only one that lines lead to.
-#[derive(Debug)]
 pub(super) struct Internet {
     namespace: Namespace,
 }

@@ -157,8 +157,8 @@ mod tests {
 
     use super::*;
 
-    /// `--seconds` accepts up to a day. An agent counts a load with its headers and
-    /// acknowledgements as 130 % of its payload.
+    /// `--seconds` accepts up to a day, so the limits must allow a day of both plans. An agent
+    /// counts 130 % of a load's payload, because headers and acknowledgements use the line, too.
     #[test]
     fn a_line_stays_within_its_limits_for_a_day_of_both_plans() {
         let (mut runs, mut bytes) = (0.0, 0.0);

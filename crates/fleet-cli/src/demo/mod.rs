@@ -98,7 +98,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(5);
 const HOMES_WITH_PEOPLE: usize = 10;
 /// A line that sends more per [`LOOK_INTERVAL`] is under a load test.
 const LOADED_BYTES_PER_LOOK: u64 = 60_000;
-/// With fewer lines no line is cut.
+/// Minimum number of homes for which the demo cuts lines.
 const MISHAPS_FROM: usize = 9;
 /// Duration for which a line is cut.
 const MENDED_AFTER: Duration = Duration::from_secs(20);

@@ -566,7 +566,7 @@ fn no_answer_can_raise_the_limits_of_a_home() {
 }
 
 #[test]
-fn a_run_that_no_home_allows_is_an_outcome_and_no_run() {
+fn an_agent_never_starts_a_run_beyond_its_limits() {
     let given = |change: fn(&mut Assignment)| {
         let mut driven = Driven::begin(Memory::default());
         driven.next(&IDLE);

@@ -1,5 +1,7 @@
 //! Enrolment of devices and servers, and opening sessions.
 
+use std::sync::PoisonError;
+
 use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,16 @@ use crate::request::{FRESH_MS, SESSION_MS, open_session};
 use crate::store::{Code, CodeFor, Device, Result, Server, StoreError, Tx};
 
 const TEXT_MAX: usize = 256;
+/// The y coordinates of the points of order 1, 2, 4 and 8, also in encodings above the prime.
+const SMALL_ORDER: [&str; 7] = [
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+];
 const SERVER_NAME_MAX: usize = 64;
 /// Longest code, in bytes.
 const CODE_MAX: usize = 128;
@@ -31,6 +43,14 @@ fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
         return None;
     }
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
+}
+
+/// Whether anyone can make valid signatures for a key, because its point has a small order.
+fn has_small_order(key: &[u8; 32]) -> bool {
+    let mut y = *key;
+    // The highest bit is the sign of x.
+    y[31] &= 0x7f;
+    SMALL_ORDER.contains(&&*HEXLOWER_PERMISSIVE.encode(&y))
 }
 
 fn is_signed(public_key: &[u8; 32], text: &str, signature: &[u8; 64]) -> bool {
@@ -187,6 +207,9 @@ impl Orchestrator {
             let bad = |message| Rejection::new(Kind::BadRequest, "bad-key", message);
             let key: [u8; 32] =
                 hex(&request.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
+            if has_small_order(&key) {
+                return Err(bad("anyone can sign for this key: make a random one").into());
+            }
             let proof: [u8; 64] =
                 hex(&request.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
             if request.code.len() > CODE_MAX || !is_signed(&key, &request.code, &proof) {
@@ -225,7 +248,7 @@ impl Orchestrator {
     pub fn open_session(&self, tx: Tx<'_>, now_ms: u64, request: &OpenSession) -> Answer<Session> {
         answer(|| {
             if now_ms.abs_diff(request.at_ms) > FRESH_MS {
-                let message = format!("the time is more than five minutes off: it is {now_ms}");
+                let message = format!("your clock is over five minutes off: the time is {now_ms}");
                 return reject(Kind::Unauthorized, "stale", message);
             }
             let Some(sender) = sender(tx, request.device)? else {
@@ -242,11 +265,27 @@ impl Orchestrator {
             if let Some(removed) = sender.removed {
                 return Err(Rejection::gone(removed).into());
             }
+            if !self.is_later(request) {
+                let message = "a request of this time or a later one was answered before";
+                return reject(Kind::Unauthorized, "stale", message);
+            }
             let expires_ms = now_ms + SESSION_MS;
             let opened = open_session(&self.fleet_secret, request.device, expires_ms);
             let key = data_encoding::HEXLOWER.encode(&opened.key);
             Ok(Session { session: opened.session, key, expires_ms, now_ms })
         })
+    }
+}
+
+impl Orchestrator {
+    /// Whether a request for a session is later than those of its sender that were answered, so that
+    /// whoever saw one learns no key by sending it again.
+    fn is_later(&self, request: &OpenSession) -> bool {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_ms = opened.entry(request.device).or_default();
+        let is_later = request.at_ms > *last_ms;
+        *last_ms = request.at_ms.max(*last_ms);
+        is_later
     }
 }
 

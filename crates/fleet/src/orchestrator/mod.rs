@@ -3,13 +3,14 @@
 //!
 //! Each method handles one request: it reads and changes the store, and returns the answer. Time,
 //! randomness and the sender are arguments, so that the same code runs behind HTTPS and in
-//! simulations. An orchestrator has no state besides the store, so several may share one. A
-//! rejected request has changed nothing.
+//! simulations. What an orchestrator must not forget is in the store, so several may share one; each
+//! has its own memory of the latest requests for sessions. A rejected request has changed nothing.
 //!
 //! # Every run that was due has one outcome
 //!
 //! A device's [`Schedule`](crate::store::Schedule) counts the runs of a plan. A run ends in one of
-//! two ways. Each removes it from the schedule in the transaction that stores its outcome:
+//! two ways, unless it was due in a time that is not counted (`readings`). Each removes it from the
+//! schedule in the transaction that stores its outcome:
 //!
 //! - It was not assigned to the device: the orchestrator makes the outcome. The run was refused or
 //!   postponed for the home's own traffic until `start_within` was over, or missed because the
@@ -26,6 +27,7 @@ mod admit;
 mod enrol;
 mod next;
 mod operate;
+mod readings;
 mod results;
 mod settle;
 
@@ -45,6 +47,7 @@ use crate::store::{Device, HeldLease, PlanRow, StoreError, Tx};
 
 pub use crate::store::MADE_EPOCH;
 pub use operate::{NewCode, applicable};
+use readings::Readings;
 
 /// An assigned run may begin within this time.
 pub const START_MS: u64 = 30_000;
@@ -178,6 +181,10 @@ pub struct Orchestrator {
     parsed: Mutex<BTreeMap<String, (String, Arc<Plan>)>>,
     /// Runs that were held back since the start, by reason: [`Reason::HomeBusy`] and the refusals.
     held_back: [AtomicU64; Refusal::ALL.len() + 1],
+    /// The readings of the clock, and those that were stored last; `None` until they are read.
+    readings: Mutex<Option<(Readings, Readings)>>,
+    /// The latest time of each sender's requests for sessions that were answered.
+    opened: Mutex<BTreeMap<DeviceId, u64>>,
 }
 
 #[derive(Debug, Clone)]
@@ -213,7 +220,8 @@ impl Orchestrator {
     /// orchestrators of the fleet share.
     pub fn new(settings: Settings, lease_key: Ed25519KeyPair, fleet_secret: [u8; 32]) -> Self {
         let (parsed, held_back) = (Mutex::default(), std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { settings, lease_key, fleet_secret, parsed, held_back }
+        let (readings, opened) = (Mutex::default(), Mutex::default());
+        Self { settings, lease_key, fleet_secret, parsed, held_back, readings, opened }
     }
     /// Returns how many due runs were held back since this orchestrator started, by reason.
     pub fn held_back(&self) -> Vec<(Reason, u64)> {

@@ -123,7 +123,8 @@ impl Orchestrator {
     ) -> Result<NextAnswer, StoreError> {
         let now_ms = turn.now_ms;
         turn.join(rng);
-        turn.ended = settle(&mut turn.device, turn.plans, now_ms, rng);
+        let times = (self.counted_from_ms(tx, now_ms)?, now_ms);
+        turn.ended = settle(&mut turn.device, turn.plans, times, rng);
         let mut lease = tx.leases(Leases::Of(turn.device.id), 1)?.pop();
         if let Some(over) = lease.take_if(|lease| lease.expires_ms <= now_ms) {
             admit::end(tx, &over)?;
@@ -275,7 +276,7 @@ impl Turn<'_> {
                 Some(_) => {}
                 None => {
                     let cohort = plan.cohort_of(self.device.id, &self.device.attributes);
-                    if cohort.is_some() {
+                    if cohort.is_some_and(|cohort| plan.has_begun(cohort, self.now_ms)) {
                         let begun = Schedule::begin(&row.name, plan, self.now_ms, rng);
                         self.device.schedules.push(begun);
                     }

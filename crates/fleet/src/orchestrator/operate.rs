@@ -151,7 +151,8 @@ impl Orchestrator {
             // The lease stays until the server reports the end of the run, or it expires: the run
             // may be under way until then.
             let plans = self.plans(tx)?;
-            let mut ended = settle(&mut device, &plans, now_ms, rng);
+            let times = (self.counted_from_ms(tx, now_ms)?, now_ms);
+            let mut ended = settle(&mut device, &plans, times, rng);
             for schedule in &mut device.schedules {
                 let name = schedule.plan.clone();
                 ended.extend(schedule.open.drain(..).map(|open| missed(&name, &open, REMOVED)));

@@ -89,7 +89,8 @@ impl Schedule {
         }
     }
 
-    /// Postpones the run that is due and may not begin now, or ends it.
+    /// Postpones the due run, which may not begin now for `reason`. If no later attempt is
+    /// possible, ends the run and returns its outcome.
     pub(super) fn hold_back(
         &mut self,
         plan: &Plan,
@@ -120,9 +121,21 @@ impl Schedule {
         ended
     }
 
-    /// Ends the runs whose time is over, at most `most` of those that were not assigned.
-    fn settle(&mut self, applied: &Applied, now_ms: u64, most: usize, rng: &mut Rng) -> Vec<Ended> {
+    /// Ends the runs whose time is over, at most `most` of those that were not assigned. A late run
+    /// that was due before `counted_from_ms` has no outcome, and the next one is drawn instead.
+    fn settle(
+        &mut self,
+        applied: &Applied,
+        (counted_from_ms, now_ms): (u64, u64),
+        most: usize,
+        rng: &mut Rng,
+    ) -> Vec<Ended> {
         let (ends_ms, within_ms) = (applied.ends_ms(), span_ms(applied.plan.start_within));
+        let counted_from_ms = counted_from_ms.max(applied.row.applied_ms).min(now_ms);
+        if self.due_ms.saturating_add(within_ms) < counted_from_ms {
+            self.due_ms = drawn(&applied.plan, counted_from_ms, rng);
+            (self.held_back, self.refusals, self.retry_ms) = (None, 0, 0);
+        }
         let is_owed = |given_ms: u64| given_ms.saturating_add(OWED_MS) >= now_ms;
         let given_up = self.open.extract_if(.., |open| !is_owed(open.given_ms));
         let mut ended: Vec<_> =
@@ -167,18 +180,20 @@ pub(super) fn plan_named<'a>(plans: &'a [Applied], name: &str) -> Option<&'a App
     plans.iter().find(|applied| applied.row.name == name)
 }
 
-/// Ends the runs of a device whose time is over, about [`MADE_MAX`] at most.
+/// Ends the runs of a device whose time is over, about [`MADE_MAX`] at most. `counted_from_ms` is
+/// that of [`Readings`].
 pub(super) fn settle(
     device: &mut Device,
     plans: &[Applied],
-    now_ms: u64,
+    (counted_from_ms, now_ms): (u64, u64),
     rng: &mut Rng,
 ) -> Vec<Ended> {
     let mut ended = Vec::new();
+    let times = (counted_from_ms.max(device.enrolled_ms), now_ms);
     for schedule in &mut device.schedules {
         if let Some(applied) = plan_named(plans, &schedule.plan) {
             let most = MADE_MAX.saturating_sub(ended.len());
-            ended.extend(schedule.settle(applied, now_ms, most, rng));
+            ended.extend(schedule.settle(applied, times, most, rng));
         }
     }
     // The device may still send runs that it made without an assignment before the plan ended.
@@ -202,11 +217,12 @@ impl Orchestrator {
     ) -> Result<usize, StoreError> {
         self.freed(tx, now_ms)?.write(tx)?;
         self.redate_future_leases(tx, now_ms)?;
+        let counted_from_ms = self.store_readings(tx, now_ms)?;
         let overdue = tx.overdue(now_ms, limit)?;
         let plans = self.plans(tx)?;
         for id in &overdue {
             if let Some(mut device) = tx.device(*id)? {
-                let ended = settle(&mut device, &plans, now_ms, rng);
+                let ended = settle(&mut device, &plans, (counted_from_ms, now_ms), rng);
                 store_outcomes(tx, now_ms, device, &plans, &ended)?;
             }
         }

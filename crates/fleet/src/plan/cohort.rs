@@ -10,6 +10,8 @@ use crate::device::{Attributes, DeviceId};
 pub struct Cohort {
     pub name: String,
     pub rule: CohortRule,
+    /// Start of the day from which on its lines are measured, milliseconds since 1970.
+    pub from_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +67,12 @@ impl Plan {
             }
         };
         self.cohorts.iter().find(contains_line).map(|cohort| cohort.name.as_str())
+    }
+
+    /// Whether the lines of a cohort, or of a plan without cohorts, are measured by `now_ms`.
+    pub fn has_begun(&self, cohort: &str, now_ms: u64) -> bool {
+        let waits = |it: &Cohort| it.name == cohort && now_ms < it.from_ms;
+        !self.cohorts.iter().any(waits)
     }
 
     /// Returns the cohorts that can have no line: they have no alternative, or an earlier cohort

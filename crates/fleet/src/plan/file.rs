@@ -68,6 +68,8 @@ struct FileCohort {
     #[serde(rename = "where")]
     has: Option<Alternatives>,
     share_percent: Option<f64>,
+    #[serde(default, deserialize_with = "values::some_first_day")]
+    from: Option<u64>,
 }
 
 /// A table of attributes, or several of which one has to match.
@@ -262,6 +264,9 @@ fn fits(plan: &Plan) -> Result<(), PlanError> {
     if plan.runs_per_day * lasts.as_nanos() as f64 > of_day.as_nanos() as f64 {
         return Err(error("runs_per_day: the runs do not fit one after the other into the window"));
     }
+    if let Some(late) = plan.cohorts.iter().find(|it| plan.is_over(it.from_ms)) {
+        return Err(error(format!("cohort `{}`: from is after the plan's last day", late.name)));
+    }
     for (place, tier) in plan.tiers.iter().enumerate() {
         let (up, down) = plan.peak_bit_per_s(tier);
         if up.max(down) > plan.servers.capacity.bits_per_second() {
@@ -329,7 +334,7 @@ fn cohort(file: FileCohort, is_known: bool) -> Result<Cohort, PlanError> {
         }
         _ => return Err(error("expected either `where` or `share_percent`")),
     };
-    Ok(Cohort { name: file.name, rule })
+    Ok(Cohort { name: file.name, rule, from_ms: file.from.unwrap_or(0) })
 }
 
 fn alternatives(has: Alternatives) -> Result<Vec<BTreeMap<String, Vec<String>>>, String> {
@@ -587,6 +592,14 @@ capacity = "10gbit"
             (
                 ("[[tier]]", "[[cohort]]\nname=\"a\"\nwhere={modle=\"x\"}\n[[tier]]"),
                 "unknown attribute `modle`",
+            ),
+            (
+                (
+                    "[lines]",
+                    "until = \"2026-12-31\"\n[[cohort]]\nname = \"late\"\nshare_percent = 9\n\
+                     from = \"2027-01-01\"\n[lines]",
+                ),
+                "cohort `late`: from is after the plan's last day",
             ),
             (
                 ("[[tier]]", "[[cohort]]\nname=\"a\"\nshare_percent=101\n[[tier]]"),

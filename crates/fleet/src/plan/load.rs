@@ -312,8 +312,8 @@ mod tests {
 
     #[test]
     fn the_number_of_servers_is_the_smallest_sufficient_one() {
-        // 694.4 runs a second of 10 s and 35 Mbit/s: 243 Gbit/s, of which a large pool is filled
-        // to 98 % and more at 1 % blocking.
+        // 694.4 runs start per second; each takes 10 s and 35 Mbit/s, so they need 243 Gbit/s. At 1
+        // % blocking such a large pool of servers is used by 98 % or more.
         let mut plan = plan("kind = \"upload\"\nduration = \"10s\"", TIER);
         let count = servers_for(&plan, 0.01).expect("some suffice");
         assert_eq!(count, 3);

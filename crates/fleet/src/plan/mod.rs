@@ -207,7 +207,8 @@ impl Plan {
 }
 
 /// Names and texts of the built-in plans.
-pub const BUILT_IN: [(&str, &str); 2] = [
+pub const BUILT_IN: [(&str, &str); 3] = [
+    ("buffer-control-trial", include_str!("../../plans/buffer-control-trial.toml")),
     ("comcast-study", include_str!("../../plans/comcast-study.toml")),
     ("low-latency-trial", include_str!("../../plans/low-latency-trial.toml")),
 ];

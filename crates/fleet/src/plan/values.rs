@@ -81,6 +81,11 @@ pub(super) fn some_date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64
     end_ms.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
 }
 
+/// Parses a date as the start of its day.
+pub(super) fn some_first_day<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    some_date(from).map(|end| end.map(|end_ms| end_ms - 86_400_000))
+}
+
 /// Parses a date and counts its days since 1970 in the Gregorian calendar.
 fn days_since_1970(text: &str) -> Option<u64> {
     let parsed: toml::value::Datetime = text.parse().ok()?;

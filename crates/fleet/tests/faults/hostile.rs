@@ -8,7 +8,7 @@ use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::message::{Move, Next, Numbered, Release, Results};
 use underload_fleet::outcome::{Outcome, RunResult, StepResult};
 use underload_fleet::plan::Kind;
-use underload_fleet::store::{Archive as _, Filter};
+use underload_fleet::store::{Archive as _, Filter, MADE_EPOCH, StoredResult};
 
 use super::device::{PROBES, series, step};
 use super::world::{CAPACITY, Checked, Event, Reply, Request, World};
@@ -26,6 +26,8 @@ pub struct Endured {
     pub honest_runs: Vec<u64>,
     /// Stored results of each hostile device.
     pub hostile_results: Vec<u64>,
+    /// Stored results of hostile devices for runs that they were assigned.
+    pub hostile_assigned: u64,
     /// Probes of hostile devices in pooled numbers.
     pub hostile_probes: u64,
 }
@@ -110,23 +112,31 @@ impl World {
         let hostile_bin = bin_of(HOSTILE_US as f64);
         let of_hostile = pooled.iter().filter(|(bin, _)| *bin == hostile_bin);
         let hostile_probes = of_hostile.map(|(_, count)| count).sum();
+        let of_run = |kept: &StoredResult| kept.epoch != MADE_EPOCH && kept.result.run > 0;
+        let is_hostile = |id: DeviceId| self.hostile.iter().any(|it| it.id == id);
+        let kept = self.store.results();
+        let hostile_assigned = kept.iter().filter(|it| of_run(it) && is_hostile(it.device)).count();
         let mut stored = BTreeMap::<DeviceId, u64>::new();
-        for kept in self.store.results() {
+        for kept in kept {
             *stored.entry(kept.device).or_default() += 1;
         }
         let results = |id: DeviceId| stored.get(&id).copied().unwrap_or_default();
         Ok(Endured {
             honest_runs: self.devices.iter().map(|device| results(device.id)).collect(),
             hostile_results: self.hostile.iter().map(|it| results(it.id)).collect(),
+            hostile_assigned: hostile_assigned as u64,
             hostile_probes,
             attacks: self.report.attacks,
         })
     }
 }
 
-/// Steps of the plan and others, each repeated, with the most probes that are accepted.
+/// Steps of the plan and others, each repeated, with the most probes that are accepted and with many
+/// more.
 fn hostile_steps(run: u64, number: u32) -> Vec<StepResult> {
-    let repeated = |dscp: u8, sent: u64| vec![series(dscp, HOSTILE_US, sent); 4];
+    let repeated = |dscp: u8, sent: u64| {
+        [RunResult::PROBES_MAX, sent, sent].map(|sent| series(dscp, HOSTILE_US, sent)).to_vec()
+    };
     let mut steps = vec![
         step("idle", Kind::Latency, repeated(0, 2 * PROBES[0])),
         step("idle", Kind::Latency, repeated(0, 2 * PROBES[0])),

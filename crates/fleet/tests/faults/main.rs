@@ -58,6 +58,8 @@ fn one_hostile_device_in_ten_neither_blocks_nor_outweighs_the_others() {
     let due = 288 * (HOURS + 4) / 24;
     let probes_max = 2 * due * RunResult::PROBES_EXCESS * PROBES.iter().sum::<u64>();
     assert!((1..=probes_max).contains(&attacked.hostile_probes), "{attacked:?}");
+    // The premise: they handed in results of runs that they were assigned, which alone are looked at.
+    assert!(attacked.hostile_assigned > due / 10, "{attacked:?}");
     // Runs without an assignment are stored at up to twice the plan's rate, and are not in pooled
     // numbers.
     let most = 3 * due + 100;

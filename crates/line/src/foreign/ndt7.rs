@@ -309,7 +309,7 @@ mod tests {
             "1.2 % of the bytes sent again",
             "up: INVALID, no verdict: the connection broke after 10.0 s.",
             "up: sent with cubic",
-            "under load the server does not tell it",
+            "under load the server does not report it",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

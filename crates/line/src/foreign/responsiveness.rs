@@ -59,6 +59,15 @@ fn foreign(error: NqError) -> LineError {
 impl Server for Responsiveness {
     const TEST: &'static str = "responsiveness";
 
+    fn title(&self, request: &Request) -> String {
+        let chosen = request.shown_host();
+        self.client.named().map_or_else(|| chosen.clone(), |it| format!("{it}, named by {chosen}"))
+    }
+
+    fn describe(&self, request: &Request, document: &mut Value) {
+        document["server"] = self.title(request).into();
+    }
+
     fn measure(
         &mut self,
         request: &Request,
@@ -71,6 +80,9 @@ impl Server for Responsiveness {
         options.duration_max = request.knobs.duration.unwrap_or(options.duration_max);
         options.congestion_control = Some(request.knobs.congestion_control.clone());
         options.cancelled = Arc::clone(stop);
+        if let (Some(named), 0) = (self.client.named(), self.client.moved_bytes()) {
+            progress.note(&format!("{} names {named}: measuring that", request.shown_host()));
+        }
         progress.note(&format!("loading {} ...", direction.name()));
         let result = self.client.measure(&options);
         moved.set(self.client.moved_bytes());

@@ -53,11 +53,10 @@ impl Collected {
     pub fn trends(&self, windows: Windows) -> Vec<Trend> {
         let latest_s = self.latest_s().unwrap_or(0);
         let zone = local_zone(|_| ());
-        let names: BTreeSet<&str> = self
-            .runs
-            .iter()
-            .flat_map(|run| run.steps.iter().map(|(name, _)| name.as_str()))
-            .collect();
+        let steps = self.runs.iter().flat_map(|run| &run.steps);
+        let names: BTreeSet<&str> = steps.map(|(name, _)| name.as_str()).collect();
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_by_cached_key(|name| with_long_numbers(name));
         let mut points: BTreeMap<(usize, &str), Vec<Point>> = BTreeMap::new();
         for run in &self.runs {
             let began = Timestamp::from_second(run.at_s).unwrap_or_default();
@@ -193,6 +192,12 @@ fn prefix(runs: &[RunNumbers]) -> impl Fn(&RunNumbers) -> String + use<> {
     }
 }
 
+/// Lengthens each number in a name by zeros, so that `line2` sorts before `line10`.
+fn with_long_numbers(name: &str) -> Vec<String> {
+    let numbers = name.split_inclusive(|c: char| !c.is_ascii_digit());
+    numbers.map(|part| format!("{part:0>12}")).collect()
+}
+
 fn folders(directory: &Path, skipped: &mut Vec<String>) -> Result<Vec<PathBuf>, HistoryError> {
     let directory_error =
         |source| HistoryError::Directory { directory: directory.to_owned(), source };
@@ -249,6 +254,13 @@ mod tests {
         let collected = collect(directory.path(), EARLIEST_S).unwrap();
         assert_eq!((collected.runs.len(), collected.skipped.len()), (0, 1));
         assert!(collected.skipped[0].contains("holiday"), "{:?}", collected.skipped);
+    }
+
+    #[test]
+    fn names_sort_by_their_numbers() {
+        let mut names = ["line10: up", "line2: up", "line1: up", "line: up", "line2: down"];
+        names.sort_by_cached_key(|name| with_long_numbers(name));
+        assert_eq!(names, ["line: up", "line1: up", "line2: down", "line2: up", "line10: up"]);
     }
 
     #[test]

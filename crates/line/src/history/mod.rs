@@ -16,7 +16,7 @@ use underload_record::history::{Change, Followed, Labelled, Mark, Marked, Trend,
 use underload_report::history_sentences;
 
 pub use collect::{Collected, HistoryError, Run, Step, collect};
-pub use prometheus::{escape_label, prometheus};
+pub use prometheus::prometheus;
 
 /// The runs of a line, compared.
 pub struct History {

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use underload_record::history::{Followed, Trend};
+use underload_record::text::prometheus_label;
 
 use super::Collected;
 
-/// Formats the newest run of each step that is still measured in Prometheus' text format.
-/// Prometheus assigns the time of collection to every number, so older steps are left out.
+/// Writes the newest run of each step in Prometheus' text format. Steps that are no longer measured
+/// are omitted, because Prometheus would assign the time of collection to their old numbers.
 pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     let mut text = String::new();
     let latest: Vec<(&str, f64, Followed)> = trends
@@ -32,7 +33,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
             Followed::IdleP50 => ("idle", "0.5"),
             _ => return None,
         };
-        let step = escape_label(step);
+        let step = prometheus_label(step);
         let labels = format!("step=\"{step}\",phase=\"{phase}\",quantile=\"{quantile}\"");
         Some((labels, value / 1e3))
     });
@@ -43,7 +44,10 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
             Followed::GoodputDown => "down",
             _ => return None,
         };
-        Some((format!("step=\"{}\",direction=\"{direction}\"", escape_label(step)), value * 1e6))
+        Some((
+            format!("step=\"{}\",direction=\"{direction}\"", prometheus_label(step)),
+            value * 1e6,
+        ))
     });
     family(
         "underload_goodput_bits_per_second",
@@ -51,8 +55,11 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
         goodput.collect(),
     );
     let change = trends.iter().filter_map(|trend| {
-        let labels =
-            format!("step=\"{}\",metric=\"{}\"", escape_label(&trend.step), trend.followed.name());
+        let labels = format!(
+            "step=\"{}\",metric=\"{}\"",
+            prometheus_label(&trend.step),
+            trend.followed.name()
+        );
         Some((labels, trend.comparison.range?.middle?))
     });
     let help = "Latest runs by the baseline's at the same hours.";
@@ -61,11 +68,6 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     let help = "When the latest run began, seconds since 1970.";
     family("underload_run_timestamp_seconds", help, time.collect());
     text.replace("{}", "")
-}
-
-/// Escapes the value of a label.
-pub fn escape_label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -90,7 +92,7 @@ mod tests {
         let collected = collected();
         let trends = collected.trends(Windows { baseline_s: 60, recent_s: 60 });
         let text = prometheus(&collected, &trends);
-        let row = "underload_latency_seconds{step=\"loaded, \\\"up\\\"\\n\",phase=\"load\",\
+        let row = "underload_latency_seconds{step=\"loaded, \\\"up\\\"\u{fffd}\",phase=\"load\",\
                    quantile=\"0.99\"} 0.0425";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("direction=\"up\"} 9500000"), "{text}");

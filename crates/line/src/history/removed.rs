@@ -13,7 +13,8 @@ use underload_record::schema::{RunRecord, TrialRecord, World};
 use super::lines::{self, line};
 
 const FILE: &str = "removed-runs.jsonl";
-/// Maximum number of lines, the latest; `history` reads as many runs.
+/// Number of lines, the latest ones, that a rewrite of the file retains. It equals the maximum number
+/// of run directories that `history` reads.
 pub const LINES_MAX: usize = 22_000;
 /// The file is rewritten after this many lines were appended.
 const LINES_SLACK: usize = 2_000;
@@ -21,7 +22,7 @@ const LINES_SLACK: usize = 2_000;
 /// second.
 const VALUE_MAX: f64 = 1e9;
 
-/// The numbers of a run, as they are stored once it is removed.
+/// The numbers of a run, which are stored when its directory is removed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunNumbers {
     /// The name of its directory.

@@ -16,6 +16,8 @@ use crate::history::removed::{self, RunNumbers};
 /// The highest number of runs that are removed at a time, so that a clock that is wrong for an hour
 /// does not remove a year of runs.
 const MOST_AT_ONCE: usize = 16;
+/// How far in the future a run may begin, by the present clock.
+const AHEAD_MAX_S: i64 = 86_400;
 /// Runs are kept for at least this time.
 pub const SHORTEST_AGE: Duration = Duration::from_hours(24);
 
@@ -181,6 +183,15 @@ fn due<'a>(
     now_s: i64,
 ) -> Vec<(&'a Member, String)> {
     let Some((_, older)) = runs.split_last() else { return Vec::new() };
+    // Ages from the newest one on; runs that are to come are of a clock that was ahead.
+    let mut ages =
+        runs.iter().rev().filter_map(|run| age_s(run, now_s)).filter(|it| *it > -AHEAD_MAX_S);
+    if let (Keep::Age(most), Some(newest_s), Some(before_s)) = (keep, ages.next(), ages.next())
+        && before_s - newest_s > most.as_secs() as i64
+    {
+        // The newest run alone makes all others old, so its clock may be wrong; the next run shows that.
+        return Vec::new();
+    }
     let is_free = |run: &&Member| Some(run.path.as_path()) != made;
     let mut bytes: u64 = runs.iter().map(|run| run.bytes).sum();
     let mut left = runs.len();
@@ -283,6 +294,24 @@ mod tests {
         add(&keeper, "day-01", "1970-01-01T00:00:00Z");
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-01", "day-03"]);
+        // The newest run is of a clock that was two years ahead, which is right again.
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = series(directory.path(), &[1, 2, 3], Keep::Age(SHORTEST_AGE));
+        for (name, started) in
+            [("ahead", "2999-01-01T00:00:00Z"), ("ahead-2", "2999-01-02T00:00:00Z")]
+        {
+            add(&keeper, name, started);
+        }
+        let members = keeper.series.members().unwrap().runs;
+        let at = |time: &str| time.parse::<jiff::Timestamp>().unwrap().as_second();
+        let due = |members, now: &str| due(members, Keep::Age(SHORTEST_AGE), None, at(now)).len();
+        assert_eq!(due(&members[..4], "2999-01-01T00:00:09Z"), 0, "that clock may be wrong");
+        assert_eq!(due(&members, "2999-01-02T00:00:09Z"), 4, "the next run agrees");
+        assert_eq!(
+            due(&members, "2026-01-03T12:00:00Z"),
+            2,
+            "runs that are to come count for nothing"
+        );
         // A clock that is far ahead removes only a few runs at a time.
         let directory = tempfile::tempdir().unwrap();
         let days: Vec<u32> = (1..=28).collect();

@@ -68,12 +68,6 @@ trait Work: Send {
     fn tell(self: Box<Self>, outcome: Result<(), NotDone>);
 }
 
-impl std::fmt::Debug for dyn Work {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Work")
-    }
-}
-
 struct QueuedRequest<A, F> {
     needs: Needs,
     work: F,

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counts requests by sender. Each sender counts in two places, which a keyed hash chooses and
 /// which others may share. The smaller count decides, so a busy sender in one of the places does
 /// not get others refused.
-#[derive(Debug)]
 pub(crate) struct Frequency {
     /// The minute in the upper half, its count in the lower.
     places: Box<[AtomicU64]>,

@@ -19,7 +19,6 @@ use super::problem::Failure;
 /// Memory for bodies that are being read, shared by all senders. A body uses memory as it arrives,
 /// whatever length it announces. When all memory is in use, the sender that uses the most loses its
 /// oldest body.
-#[derive(Debug)]
 pub(super) struct Bodies {
     room: Places<BodySender>,
     time_max: Duration,

@@ -146,7 +146,7 @@ fn ms(micros: Option<u64>) -> Cell {
     Cell::number(micros.map(|us| us as f64 / 1e3))
 }
 
-fn series_cells(step: &StepResult, series: &SeriesResult, name: Cell) -> [Cell; 9] {
+fn series_cells(step: &StepResult, series: &SeriesResult, name: Cell) -> [Cell; 10] {
     let mbit = step.goodput_bit_per_s.map(|rate| rate as f64 / 1e6);
     [
         Cell::text(&step.step),
@@ -157,6 +157,7 @@ fn series_cells(step: &StepResult, series: &SeriesResult, name: Cell) -> [Cell; 
         Cell::Number(series.lost as f64 * 100.0 / series.sent.max(1) as f64),
         Cell::number(mbit),
         Cell::number(step.tier_percent),
+        step.grade.map_or(Cell::Nothing, |grade| Cell::text(grade.name())),
         Cell::number(lowest_score(step)),
     ]
 }
@@ -205,13 +206,14 @@ fn result_table(results: &[StoredResult]) -> Table {
             number("lost_percent", "Lost", "%"),
             number("goodput_mbit_per_s", "Goodput", "Mbit/s"),
             number("tier_percent", "of the tier", "%"),
+            words("grade", "Grade"),
             number("qoo_percent", "lowest QoO", "%"),
         ],
         rows,
     }
 }
 
-const RESULT_COLUMNS: usize = 15;
+const RESULT_COLUMNS: usize = 16;
 
 const CURVES: usize = 8;
 
@@ -266,7 +268,7 @@ fn figure(results: &[StoredResult]) -> Option<Figure> {
             title: format!("{what}, run by run"),
             panels: vec![Panel { x, y, curves }],
         },
-        caption: format!("{tests} series of the newest {runs} runs of this device."),
+        caption: format!("{tests} series of probes, from the newest {runs} runs of this device."),
         zoom: ("", ""),
         point_notes: Vec::new(),
     })

@@ -198,7 +198,8 @@ impl Loaded {
         by: &[Dimension],
     ) -> Result<Self> {
         let dscp = ask.question.dscp()?.map(|dscp| dscp.to_string());
-        // An archive cannot filter by load and marking, so they are dimensions first.
+        // An archive cannot filter by load and marking. So they are its first dimensions here, and
+        // the sums are filtered below.
         let mut dimensions = vec![Dimension::Kind];
         dimensions.extend(dscp.iter().map(|_| Dimension::Dscp));
         dimensions.extend_from_slice(by);

@@ -35,6 +35,10 @@ pub(super) trait Database: Send {
     fn settled(&mut self) -> Result<i64, StoreError>;
     /// Gives new results numbers above `number`.
     fn count_from(&mut self, number: i64) -> Result<(), StoreError>;
+    /// Moves what is in a log to the place where copies of the store look for it.
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Opens another connection to the same store.
     fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError>;
     /// The folder of the store; `None` if it is on a server.
@@ -108,7 +112,6 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 }
 
 /// A row that a statement selected; its values are read in their order.
-#[derive(Debug)]
 pub(super) struct Row(std::vec::IntoIter<Value>);
 
 impl Row {

@@ -9,7 +9,6 @@ use super::database::{Database, Row, Value, values};
 use super::encode::{Encoded, from_json, to_json};
 
 /// A table: the types of its columns by their names, of which the first `keys` are its key.
-#[derive(Debug)]
 pub(super) struct Table {
     name: &'static str,
     keys: usize,

@@ -44,14 +44,12 @@ pub(super) struct SqlTransaction<'a> {
 }
 
 /// Rows by their keys; `None` for a row that does not exist.
-#[derive(Debug)]
 struct Cached<K, V> {
     rows: BTreeMap<K, Option<V>>,
     changed: BTreeSet<K>,
 }
 
 /// Rows that are written only if they are still stored as they were read.
-#[derive(Debug)]
 struct Swapped<V> {
     rows: Cached<String, V>,
     stored: BTreeMap<String, Value>,
@@ -306,7 +304,8 @@ impl<'a> SqlTransaction<'a> {
         self.write_seen()
     }
 
-    /// Writes the seen numbers, and deletes all but the newest [`SEEN_ROWS`] rows of a sender.
+    /// Writes the numbers of results that were received (table `seen`), and deletes all but the
+    /// newest [`SEEN_ROWS`] rows of each sender.
     fn write_seen(&mut self) -> Result<()> {
         let row = |(place, row): (&seen::Place, &seen::Row)| {
             let mut values = seen_key(place);

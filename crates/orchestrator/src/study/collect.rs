@@ -12,8 +12,9 @@ use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
 use super::days::{Days, place_of};
 use super::quality::lowest_score;
 
-/// The hour of the day, the only dimension that is not an attribute of a line.
-pub(super) const HOUR: &str = "hour";
+/// Dimensions that are no attributes of a line: the hour of the day, and the month such as
+/// `2020-10`, in which a test began, UTC.
+pub(super) const TIMES: [&str; 2] = ["hour", "month"];
 /// Maximum number of bins of all lines together: half a gigabyte.
 const CELLS_MOST: usize = 1 << 26;
 /// Memory of a line, and of a series, beside its bins, in bins.
@@ -44,7 +45,8 @@ pub(super) struct Collector {
     /// Memory in use, in bins, and its limit.
     cells: usize,
     cells_most: usize,
-    /// Lines whose [`leading`] number is larger are left out.
+    /// Only lines whose [`leading`] number is at most this are collected. Halved whenever the
+    /// memory exceeds its limit, which drops a random half of the lines.
     kept_up_to: u64,
     results: u64,
     first_ms: Option<u64>,
@@ -58,7 +60,7 @@ struct OpenLine {
 }
 
 impl Collector {
-    /// For the steps of a plan. `by` names the dimensions of groups.
+    /// Creates a collector for the steps of a plan. `by` names the dimensions of groups.
     pub(super) fn new(plan: &Plan, by: &[String]) -> Self {
         let probes = plan.steps.iter().flat_map(|step| {
             step.classes.iter().map(|dscp| SeriesName {
@@ -162,7 +164,8 @@ impl Collector {
         let dimensions = self.dimensions.iter_mut().zip(&mut self.places);
         let of = |((name, values), places): (&mut (String, Vec<String>), &mut BTreeMap<_, _>)| {
             let value = match name.as_str() {
-                HOUR => format!("{:02}", kept.hour()),
+                "hour" => format!("{:02}", kept.hour()),
+                "month" => month(kept.result.at_ms),
                 attribute => kept.attributes.get(attribute).unwrap_or_default(),
             };
             if let Some(place) = places.get(&value) {
@@ -289,4 +292,10 @@ fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) -> usize {
         sums.sort_by_key(|(bin, _)| *bin);
     }
     sums.len() - known
+}
+
+/// Returns the month of a time, such as `2020-10`, UTC; empty beyond the calendar.
+fn month(at_ms: u64) -> String {
+    let at = i64::try_from(at_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(String::new, |at| at.strftime("%Y-%m").to_string())
 }

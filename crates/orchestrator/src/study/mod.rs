@@ -18,7 +18,7 @@ use underload_record::schema::CohortStudy;
 
 pub(crate) use quality::lowest_score;
 
-use collect::{Collector, HOUR};
+use collect::{Collector, TIMES};
 
 /// Options of a study.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +28,7 @@ pub struct Question {
     /// The cohort that the others are compared with; `None` for the one named `control`, else the
     /// plan's last.
     pub against: Option<String>,
-    /// Dimensions within which lines are also compared: names of attributes, and `hour`.
+    /// Dimensions within which lines are also compared: names of attributes, `hour` and `month`.
     pub by: Vec<String>,
     /// Seed of resampling; studies with equal seeds are equal.
     pub seed: u64,
@@ -144,7 +144,7 @@ fn due_words(plan: &Plan) -> String {
 
 fn check_dimensions(by: &[String]) -> Result<(), StudyError> {
     let known: Vec<&str> =
-        underload_fleet::device::Attributes::NAMES.into_iter().chain([HOUR]).collect();
+        underload_fleet::device::Attributes::NAMES.into_iter().chain(TIMES).collect();
     let unknown = by.iter().find(|name| !known.contains(&name.as_str()));
     unknown.map_or(Ok(()), |name| {
         Err(StudyError::NoDimension { name: name.clone(), known: known.join(", ") })

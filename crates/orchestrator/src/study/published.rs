@@ -80,7 +80,7 @@ fn aqm_study(study: &CohortStudy) -> Option<Vec<Expectation>> {
         published("mean from 15 to 45 ms", None, (Some(90.0), None), "%", grouped).beside(
             &with.cohort,
             within(with, 1, 3),
-            "the share is not given; 90 % is our reading",
+            "the source gives no share; we read 'tightly grouped' as 90 %",
         ),
         published("mean under upload", None, band(15.0, 30.0), "ms", most).beside(
             &with.cohort,

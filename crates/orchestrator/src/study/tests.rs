@@ -300,6 +300,26 @@ fn runs_before_an_attribute_change_belong_to_the_old_attributes() {
     assert!((new.ratio.value - 1.0).abs() < 0.05, "{new:?}");
 }
 
+/// A roll-out that reaches all lines of a cohort in the second of three months.
+#[test]
+fn a_roll_out_shows_in_the_months_of_a_study() {
+    let results: Vec<StoredResult> = (0..24_u8)
+        .flat_map(|line| (0..3_u64).map(move |month| (line, month)))
+        .map(|(line, month)| {
+            let factor = if month == 0 || !line.is_multiple_of(2) { 8.0 } else { 1.0 };
+            let ms = factor * (20.0 + f64::from(line) / 10.0);
+            // 2020-10-01, and 31 and 62 days later.
+            run(line, 1_601_510_400_000 + month * 31 * DAY_MS, 35, &[ms; 5], &[ms; 5])
+        })
+        .collect();
+    let of = Question { by: vec!["month".to_owned()], ..Question::default() };
+    let study = super::study(&mut archive(&results), "trial", &of).expect("a study");
+    let months = &study.headline().expect("an upload").stratified[0].strata;
+    let shown: Vec<(&str, bool)> =
+        months.iter().map(|month| (month.value.as_str(), month.ratio.value > 5.0)).collect();
+    assert_eq!(shown, [("2020-10", false), ("2020-11", true), ("2020-12", true)]);
+}
+
 #[test]
 fn beyond_the_memory_limit_half_of_the_lines_are_left_out() {
     let plan = Plan::parse(PLAN).expect("a plan");

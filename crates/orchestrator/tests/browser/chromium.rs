@@ -75,11 +75,19 @@ impl Browser {
         self.complaints.extend(events.iter().filter_map(complaint));
     }
 
-    /// Opens an address, and waits until the page is loaded.
+    /// Opens an address, and waits until the page is loaded. Tries again if the browser gave up
+    /// because the machine got or lost a network device, as by a test that runs beside this one.
     pub fn open(&mut self, address: &str) {
-        let opened = self.tools.navigate(&self.session, address);
-        self.take_events();
-        opened.unwrap_or_else(|error| panic!("{error}"));
+        for tries_left in (0..5).rev() {
+            let opened = self.tools.navigate(&self.session, address);
+            self.take_events();
+            match opened {
+                Err(error) if tries_left > 0 && error.to_string().contains(NETWORK_CHANGED) => {
+                    self.complaints.retain(|complaint| !complaint.contains(NETWORK_CHANGED));
+                }
+                opened => return opened.unwrap_or_else(|error| panic!("{error}")),
+            }
+        }
     }
 
     /// Returns the value of an expression; waits for a promise to resolve.
@@ -232,3 +240,5 @@ fn complaint(said: &Value) -> Option<String> {
 
 /// Timeout for opening a page, long enough for the busiest machine.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// Chromium's word for it.
+const NETWORK_CHANGED: &str = "ERR_NETWORK_CHANGED";

@@ -293,7 +293,7 @@ fn forms_of_other_sites_use_no_login_attempts() {
 }
 
 #[test]
-fn actions_need_an_operator_and_a_form_of_their_session() {
+fn an_action_needs_an_operator_and_a_form_issued_to_the_same_session() {
     let served = served();
     let operator = Session::new(&served, &served.operator);
     let viewer = Session::new(&served, &served.viewer);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, Type};
+use underload_record::text::one_line;
 
 use super::channel::{
     CONVERSATION_MAX, Flagged, Limited, NoLease, prepare, read_message, write_message,
@@ -19,10 +20,10 @@ use super::error::{Result, ServiceError};
 use super::fingerprint::{Fingerprint, from_hex};
 use super::join::join;
 use super::message::{Answer, Ask, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode};
-use super::trust::{Names, Pin, Trust};
+use super::trust::{Pin, Trust};
 use crate::load::Token;
 use crate::measure::{Endpoints, FarClock};
-use crate::network::{SocketSource, connect_first, is_temporary};
+use crate::network::{SocketSource, connect_first, is_temporary, with_port};
 
 #[derive(Clone)]
 pub struct ConnectOptions {
@@ -127,19 +128,18 @@ impl Remote {
         let conversation = converse(&mut control, options);
         let seen = pin.seen();
         if let Some(seen) = seen {
-            expected.check(host, &seen)?;
+            expected.check(host, seen)?;
         }
         let answer = conversation?;
-        let Some(seen) = seen else {
+        let Some(fingerprint) = seen else {
             return Err(ServiceError::NoCertificate);
         };
-        let fingerprint = seen.key();
         // The handshake is complete, which proves that the server has the key that it showed.
         if expected.known.is_none() {
             options.trust.remember(host, fingerprint)?;
         }
         let (token, udp_port, granted) = granted(answer)?;
-        let reflector = SocketAddr::new(address.ip(), udp_port);
+        let reflector = with_port(address, udp_port);
         join_over_udp(reflector, options, &token)?;
         let endpoints = Endpoints {
             network: Arc::clone(&options.network),
@@ -175,7 +175,7 @@ impl Remote {
                     self.news.throttled_up |= up;
                     self.news.throttled_down |= down;
                 }
-                Notice::Ended { reason } => self.news.ended = Some(printable(&reason)),
+                Notice::Ended { reason } => self.news.ended = Some(one_line(&reason)),
             }
         }
         if ended {
@@ -229,17 +229,17 @@ impl Expected {
         self.known.into_iter().chain(self.named).collect()
     }
 
-    fn check(&self, host: &str, seen: &Names) -> Result<()> {
+    fn check(&self, host: &str, seen: Fingerprint) -> Result<()> {
         let host = || host.to_owned();
         match (self.known, self.named) {
-            (Some(known), _) if !seen.matches(known) => Err(ServiceError::Imposter {
+            (Some(known), _) if seen != known => Err(ServiceError::Imposter {
                 host: host(),
-                seen: seen.key(),
+                seen,
                 known,
                 known_servers: self.known_servers.clone(),
             }),
-            (_, Some(named)) if !seen.matches(named) => {
-                Err(ServiceError::TokenForAnother { host: host(), seen: seen.key(), named })
+            (_, Some(named)) if seen != named => {
+                Err(ServiceError::TokenForAnother { host: host(), seen, named })
             }
             _ => Ok(()),
         }
@@ -317,9 +317,9 @@ fn granted(answer: Answer) -> Result<(Token, u16, Granted)> {
         }
         Answer::Busy { retry_after_ms, reason } => {
             let retry_after = Duration::from_millis(retry_after_ms);
-            Err(ServiceError::Busy { reason: printable(&reason), retry_after })
+            Err(ServiceError::Busy { reason: one_line(&reason), retry_after })
         }
-        Answer::Refused { reason } => Err(ServiceError::Refused { reason: printable(&reason) }),
+        Answer::Refused { reason } => Err(ServiceError::Refused { reason: one_line(&reason) }),
     }
 }
 
@@ -345,11 +345,6 @@ pub fn next_notice(bytes: &mut Vec<u8>) -> Option<Notice> {
     let notice = decode(bytes.get(2..2 + len)?).ok();
     bytes.drain(..2 + len);
     notice
-}
-
-/// Replaces control characters of the server's text, which could move the terminal's cursor.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ mod trust;
 pub const SERVER_PORT: u16 = 4862;
 
 pub use channel::{
-    CONVERSATION_MAX, Flagged, LOOK_INTERVAL, Lease, Limited, Watch, prepare, read_message,
-    write_message,
+    CONVERSATION_MAX, Flagged, LOOK_INTERVAL, Lease, Limited, NoLease, Watch, prepare,
+    read_message, write_message,
 };
 pub use client::{ConnectOptions, Granted, Remote, SessionNews, next_notice};
 pub use error::{Result, ServiceError, in_full};
@@ -30,4 +30,4 @@ pub use message::{
     encode,
 };
 pub use private::read_secret;
-pub use trust::{Names, Pin, Trust};
+pub use trust::{Pin, Trust};

@@ -25,9 +25,16 @@ impl Fingerprint {
     pub fn of_pem(path: &Path) -> Result<Self, ServiceError> {
         let certificate = CertificateDer::from_pem_file(path)
             .map_err(|error| ServiceError::certificate(path, error))?;
-        let names =
-            Names::new(&certificate).map_err(|error| ServiceError::certificate(path, error))?;
-        Ok(names.key())
+        Self::of(&certificate).map_err(|error| ServiceError::certificate(path, error))
+    }
+
+    /// Returns the fingerprint of the key in `certificate`, by which clients and tokens name a server.
+    ///
+    /// # Errors
+    /// Returns the TLS library's error if the certificate cannot be parsed.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
+        let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+        Ok(Self::digest(&key))
     }
 
     /// Returns the TLS 1.3 configuration of a client that accepts only the server of this
@@ -45,35 +52,6 @@ impl FromStr for Fingerprint {
 
     fn from_str(text: &str) -> Result<Self, ServiceError> {
         Self::parse(text).ok_or_else(|| ServiceError::Fingerprint { text: text.to_owned() })
-    }
-}
-
-/// The two fingerprints that may identify a server: of its key, and of the whole certificate, which
-/// early versions pinned and named in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Names {
-    key: Fingerprint,
-    certificate: Fingerprint,
-}
-
-impl Names {
-    /// Returns the fingerprints of `certificate`.
-    ///
-    /// # Errors
-    /// Returns the TLS library's error if the certificate cannot be parsed.
-    pub fn new(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
-        let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
-        Ok(Self { key: Fingerprint::digest(&key), certificate: Fingerprint::digest(certificate) })
-    }
-
-    /// Returns the fingerprint of the key: servers print it; new pins and tokens contain it.
-    pub fn key(&self) -> Fingerprint {
-        self.key
-    }
-
-    /// Returns true if `fingerprint` matches the key or the certificate.
-    pub fn matches(&self, fingerprint: Fingerprint) -> bool {
-        self.key == fingerprint || self.certificate == fingerprint
     }
 }
 
@@ -157,13 +135,13 @@ fn read_lines(path: &Path) -> Result<String, ServiceError> {
     io::read_to_string(file).map_err(|source| ServiceError::File { path: path.to_owned(), source })
 }
 
-/// A certificate verifier that accepts certificates with all `expected` fingerprints, or any
-/// certificate if `expected` is empty, and stores which one was shown. TLS checks in every case
-/// that the server has the private key.
+/// A certificate verifier that accepts only a key with all `expected` fingerprints, or any key if
+/// `expected` is empty, and stores which one was shown. TLS checks in every case that the server has
+/// the private key.
 #[derive(Debug)]
 pub struct Pin {
     expected: Vec<Fingerprint>,
-    seen: Mutex<Option<Names>>,
+    seen: Mutex<Option<Fingerprint>>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -173,8 +151,8 @@ impl Pin {
         Arc::new(Self { expected: expected.to_vec(), seen: Mutex::new(None), provider })
     }
 
-    /// Returns the fingerprints that the server showed; `None` before the handshake.
-    pub fn seen(&self) -> Option<Names> {
+    /// Returns the fingerprint of the key that the server showed; `None` before the handshake.
+    pub fn seen(&self) -> Option<Fingerprint> {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -201,9 +179,9 @@ impl ServerCertVerifier for Pin {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        let names = Names::new(end_entity)?;
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
-        if !self.expected.iter().all(|expected| names.matches(*expected)) {
+        let shown = Fingerprint::of(end_entity)?;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        if self.expected.iter().any(|expected| *expected != shown) {
             return Err(TlsError::General("the key is not the known one".to_owned()));
         }
         Ok(ServerCertVerified::assertion())
@@ -268,18 +246,16 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
         let renewed = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         let renewed = renewed.self_signed(&made.signing_key).unwrap();
-        let [old, new] = [made.cert.der(), renewed.der()].map(|der| Names::new(der).unwrap());
-        assert_ne!(old.certificate, new.certificate, "the premise: another certificate");
-        assert_eq!(old.key, new.key);
+        assert_ne!(made.cert.der(), renewed.der(), "the premise: another certificate");
+        let old = Fingerprint::of(made.cert.der()).unwrap();
         let shown = |pinned: Fingerprint| {
             let name = ServerName::try_from("a.example").unwrap();
             let now = UnixTime::since_unix_epoch(std::time::Duration::ZERO);
             let pin = Pin::new(&[pinned]);
             pin.verify_server_cert(renewed.der(), &[], &name, &[], now).is_ok()
         };
-        assert!(shown(old.key), "pinned by its key");
-        assert!(shown(new.certificate), "pinned as older versions did");
-        assert!(!shown(old.certificate) && !shown(Fingerprint([0; 32])));
+        assert!(shown(old), "pinned by its key");
+        assert!(!shown(Fingerprint::digest(renewed.der())) && !shown(Fingerprint([0; 32])));
     }
 
     #[test]

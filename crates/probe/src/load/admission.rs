@@ -36,22 +36,23 @@ pub trait FlowShare: Sync {
         false
     }
 
-    /// Consumes the bytes of the next packet, or at most [`FlowShare::take_bytes`], before they are
-    /// sent or read.
+    /// Subtracts `bytes` from what the flow may transfer now. The caller does so before it sends or
+    /// reads these bytes. `bytes` is the length of one packet, or up to [`FlowShare::take_bytes`].
     ///
     /// # Errors
-    /// Returns how long to wait before the next attempt; nothing was consumed.
+    /// Returns how long to wait before the next attempt if the flow may not transfer all of `bytes`
+    /// now; nothing is subtracted.
     fn take(&self, _: Direction, _bytes: u64) -> Result<(), Duration> {
         Ok(())
     }
 
-    /// Returns bytes that were consumed but neither sent nor read.
+    /// Adds back bytes that [`FlowShare::take`] subtracted and the caller did not transfer.
     fn give_back(&self, _: Direction, _bytes: u64) {}
 
-    /// Counts bytes that have arrived and could not be delayed.
+    /// Subtracts bytes that have arrived already, even if the flow may transfer nothing now.
     fn charge(&self, _: Direction, _bytes: u64) {}
 
-    /// Returns a suitable size for [`FlowShare::take`].
+    /// Returns how many bytes to request from [`FlowShare::take`] at a time.
     fn take_bytes(&self, _: Direction) -> usize {
         usize::MAX
     }

@@ -6,8 +6,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::LoadError;
 
-/// Returns the kernel's loaded congestion controls, separated by spaces, with those of
-/// `tcp_allowed` if they differ.
+/// Returns the congestion controls that the kernel has loaded, separated by spaces. If programs
+/// without privileges may use only some of them, lists these, too.
 pub fn available_congestion_controls() -> String {
     match (kernel_list("available"), kernel_list("allowed")) {
         (Ok(available), Ok(allowed)) if available != allowed => {

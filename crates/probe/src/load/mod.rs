@@ -30,7 +30,7 @@ mod udp_port;
 use std::io;
 use std::time::Duration;
 
-use underload_record::schema::{Direction, Marking};
+use underload_record::schema::{Direction, Marking, PhaseWindow};
 
 #[cfg(feature = "fuzzing")]
 pub use protocol::read_reports;
@@ -111,6 +111,11 @@ pub struct FlowLog {
 }
 
 impl FlowLog {
+    /// Whether no byte of the flow arrived.
+    pub fn delivered_nothing(&self) -> bool {
+        self.delivered.last().is_none_or(|last| last.bytes == 0)
+    }
+
     /// Returns the payload delivered between two instants, bit/s, interpolated between records;
     /// `None` if no record is inside the window.
     pub fn goodput_bit_per_s(&self, start_ns: u64, end_ns: u64) -> Option<u64> {
@@ -121,6 +126,13 @@ impl FlowLog {
         let bytes_at = |time_ns| bytes_at(&self.delivered, time_ns);
         let bytes = bytes_at(end_ns).saturating_sub(bytes_at(start_ns));
         Some((u128::from(bytes) * 8_000_000_000 / u128::from(window_ns)) as u64)
+    }
+
+    /// Returns the readings of the sender's round trip within a window, ns.
+    pub fn round_trips_ns(&self, window: PhaseWindow) -> impl Iterator<Item = u64> {
+        let readings = self.round_trips.readings.iter();
+        let inside = readings.filter(move |reading| window.contains(reading.time_ns));
+        inside.map(|reading| u64::from(reading.rtt_us) * 1_000)
     }
 
     /// Returns the segments that the sender had retransmitted by the end; `None` for UDP.

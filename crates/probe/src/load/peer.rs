@@ -14,7 +14,6 @@ use crate::clock::RunClock;
 use crate::network::{POLL_INTERVAL, is_temporary, wait_for};
 use crate::system::{AsFd as _, PollFlags, is_connecting, set_class_v6};
 
-#[derive(Debug)]
 pub(super) struct Peer {
     pub stream: TcpStream,
     /// The flow's name in errors.

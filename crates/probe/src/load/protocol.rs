@@ -5,8 +5,7 @@
 //!
 //! - TCP up: the client sends payload; the server sends a [`Report`] every 100 ms.
 //! - TCP down: the server sends blocks of [`BLOCK_BYTES`], each with a [`BlockHeader`] at its start
-//!   and, since version 1 of [`BlockReadings`], the round trips read since the previous block.
-//!   Earlier servers send payload in their place, earlier clients ignore them.
+//!   and behind it, as [`BlockReadings`], the round trips read since the previous block.
 //! - UDP up: the client sends datagrams with a [`DatagramHeader`] to the port in the response; the
 //!   server sends reports over TCP as above.
 //! - UDP down: the client sends one such datagram from the address that shall receive the payload.
@@ -17,6 +16,7 @@
 
 use subtle::ConstantTimeEq as _;
 use underload_record::schema::Marking;
+use underload_record::text::one_line;
 
 use super::congestion::is_name;
 use super::round_trips::RoundTrip;
@@ -192,17 +192,14 @@ impl Response {
         }
     }
 
-    /// Decodes a response from its head and its reason; control characters in the reason become
-    /// '?'.
+    /// Decodes a response from its head and its reason, whose control characters are replaced.
     pub fn decode(head: &[u8; Self::HEAD_LEN], reason: &[u8]) -> Result<Self, LoadError> {
         Self::reason_len(head)?;
         if head[4] == 0 {
             let udp_port = u16::from_be_bytes(part(head, 6));
             return Ok(Self::Accepted { udp_port, cookie: u64::from_be_bytes(part(head, 8)) });
         }
-        let text = String::from_utf8_lossy(reason);
-        let printable = |c: char| if c.is_control() { '?' } else { c };
-        Ok(Self::Refused { reason: text.chars().map(printable).collect() })
+        Ok(Self::Refused { reason: one_line(&String::from_utf8_lossy(reason)) })
     }
 }
 
@@ -290,8 +287,8 @@ impl BlockReadings {
         }
     }
 
-    /// Returns the readings of a block whose header has `elapsed_ns`; none from a server without
-    /// them. Ignores readings that are older than the flow.
+    /// Returns the readings of a block whose header has `elapsed_ns`; none if the
+    /// bytes are no list. Ignores readings that are older than the flow.
     pub(crate) fn decode(
         bytes: &[u8; Self::LEN],
         elapsed_ns: u64,
@@ -415,7 +412,7 @@ mod tests {
         let head: [u8; Response::HEAD_LEN] = bytes[..16].try_into().unwrap();
         assert_eq!(Response::reason_len(&head).unwrap(), bytes.len() - 16);
         let read = Response::decode(&head, &bytes[16..]).unwrap();
-        assert_eq!(read, Response::Refused { reason: "no ?[2J room".to_owned() });
+        assert_eq!(read, Response::Refused { reason: "no \u{fffd}[2J room".to_owned() });
         let accepted = Response::Accepted { udp_port: 99, cookie: 1 << 60 };
         let bytes = accepted.encode();
         assert_eq!(Response::decode(&bytes.try_into().unwrap(), &[]).unwrap(), accepted);

@@ -94,8 +94,6 @@ fn note_block(opened: &Opened, head: &[u8; HEAD_BYTES], log: &mut FlowLog) {
     {
         log.round_trips.note(on_clock(time_ns), rtt_us);
     }
-    // All that an earlier server reports.
-    log.round_trips.note(time_ns, header.info.rtt_us);
     let interval_ns = RECORD_INTERVAL.as_nanos() as u64;
     let next_ns = log.tcp.last().map(|last| last.time_ns.saturating_add(interval_ns / 2));
     if next_ns.is_none_or(|next| next <= time_ns) && log.tcp.len() < RECORDS_MAX {
@@ -226,37 +224,34 @@ mod tests {
         drop(kept);
     }
 
-    /// The head of a block of a server that reads 10 ms apart, or of an earlier server.
-    fn head(elapsed_ms: u64, readings: Option<&[RoundTrip]>) -> [u8; HEAD_BYTES] {
+    /// The head of a block.
+    fn head(elapsed_ms: u64, readings: &[RoundTrip]) -> [u8; HEAD_BYTES] {
         let mut bytes = [0x55; HEAD_BYTES];
         let elapsed_ns = elapsed_ms * 1_000_000;
         let info = TcpInfo { rtt_us: 9_000, ..TcpInfo::default() };
         bytes[..BlockHeader::LEN].copy_from_slice(&BlockHeader { elapsed_ns, info }.encode());
-        if let (Some(readings), Some(list)) = (readings, bytes.last_chunk_mut()) {
-            BlockReadings::encode(readings, elapsed_ns, list);
-        }
+        BlockReadings::encode(readings, elapsed_ns, bytes.last_chunk_mut().unwrap());
         bytes
     }
 
     #[test]
-    fn round_trips_of_servers_of_every_version_are_recorded() {
+    fn the_round_trips_of_every_block_are_recorded_once() {
         let (_, mut opened) = stopped_flow(Direction::Down, |_| ());
         opened.accepted_ns = 5_000_000_000;
         let at = |ms: u64| RoundTrip { time_ns: ms * 1_000_000, rtt_us: 8_000 + ms as u32 };
         let mut log = FlowLog::default();
-        note_block(&opened, &head(130, Some(&[at(100), at(110), at(120)])), &mut log);
+        note_block(&opened, &head(130, &[at(100), at(110), at(120)]), &mut log);
         // The first block is stale; the second repeats and reorders its readings.
-        note_block(&opened, &head(130, Some(&[at(100), at(110)])), &mut log);
-        note_block(&opened, &head(150, Some(&[at(140), at(110), at(140)])), &mut log);
+        note_block(&opened, &head(130, &[at(100), at(110)]), &mut log);
+        note_block(&opened, &head(150, &[at(140), at(110), at(140)]), &mut log);
         let times: Vec<u64> =
             log.round_trips.readings.iter().map(|it| it.time_ns / 1_000_000 - 5_000).collect();
-        assert_eq!(times, [100, 110, 120, 130, 140, 150]);
+        assert_eq!(times, [100, 110, 120, 140]);
         let mut log = FlowLog::default();
         for elapsed_ms in [100, 200, 200, 300] {
-            note_block(&opened, &head(elapsed_ms, None), &mut log);
+            note_block(&opened, &head(elapsed_ms, &[]), &mut log);
         }
-        assert_eq!(log.round_trips.readings.len(), 3, "one per header of an earlier server");
-        assert_eq!(log.tcp.len(), 3);
+        assert_eq!((log.round_trips.readings.len(), log.tcp.len()), (0, 3));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The client's end of a UDP flow at a constant rate.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::pace::{Pace, PacedCounts, send_paced};
 use super::peer::set_marking;
 use super::protocol::DatagramHeader;
 use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL};
-use crate::network::is_transient;
+use crate::network::{is_transient, with_port};
 use crate::system::PollFlags;
 
 /// Sends at the flow's rate until stopped, and records the server's reports of what arrived.
@@ -105,7 +105,7 @@ pub(super) fn open_socket(context: &FlowContext, opened: &Opened) -> Result<UdpS
     set_marking(&SockRef::from(&socket), domain, flow.marking).map_err(error("setting DSCP"))?;
     // The kernel may cap the buffer at its own limit.
     let _ = socket.set_recv_buffer_size(4 << 20);
-    let target = SocketAddr::new(context.server.ip(), opened.udp_port);
+    let target = with_port(context.server, opened.udp_port);
     socket.connect(&target.into()).map_err(error("connecting to the UDP port"))?;
     Ok(socket.into())
 }

@@ -12,6 +12,7 @@
 //! the load phase are answered meanwhile. Samples of the ramp are stored but not evaluated. The
 //! result reports how the ramp ended, whether a flow failed, and how late the prober was.
 
+mod full_size;
 mod marks;
 mod pressure;
 mod record;

@@ -36,7 +36,8 @@ impl Waiting {
     }
 }
 
-/// The waiting of the last second, for a live view.
+/// The share of a recent second that one thread of this process waited for a processor, for a live
+/// view. It is that of the thread that waited most.
 #[derive(Default)]
 pub(super) struct RecentPressure {
     last: Option<(Waiting, u64)>,
@@ -47,7 +48,8 @@ pub(super) struct RecentPressure {
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 impl RecentPressure {
-    /// Returns the last value, and updates it first if it is at least a second old.
+    /// Returns the share, percent. Reads the counters again if the last read is at least a second
+    /// old. `None` before the second read, or if the kernel has no counters.
     pub(super) fn percent(&mut self, now_ns: u64) -> Option<f64> {
         let is_due = self.last.as_ref().is_none_or(|(_, at)| now_ns - at >= LOOK_INTERVAL_NS);
         if is_due && let Some(waiting) = Waiting::now() {

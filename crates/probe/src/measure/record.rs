@@ -21,6 +21,8 @@ pub(super) struct Recorded<'a> {
     pub cancelled: bool,
     /// Whether the load moved all that it may.
     pub load_spent: bool,
+    /// Whether packets of 1,500 bytes passed; `None` if that was not tried or no packet passed.
+    pub full_size_passes: Option<bool>,
     pub clock_is_shared: bool,
     pub cpu_pressure_percent: Option<f64>,
 }
@@ -56,8 +58,8 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         series.extend(load_series(config.trial, flow, log));
         if let Some(failure) = &log.failure {
             incomplete.push(format!("flow {} broke: {failure}", flow.name));
-        } else if log.delivered.last().is_none_or(|last| last.bytes == 0) && !recorded.cancelled {
-            incomplete.push(format!("flow {} delivered nothing", flow.name));
+        } else if log.delivered_nothing() && !recorded.cancelled {
+            incomplete.push(delivered_nothing(&flow.name, &counts, recorded.full_size_passes));
         }
     }
     if !recorded.clock_is_shared && clock_offset.is_none() {
@@ -85,6 +87,26 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         clock_offset,
     }
 }
+
+/// Says that an opened flow delivered nothing, and why.
+fn delivered_nothing(flow: &str, probes: &[ProbeCounts], full_size_passes: Option<bool>) -> String {
+    let is_answered = probes.iter().any(|it| it.answered * 2 > it.sent);
+    let why = match full_size_passes {
+        Some(false) => {
+            format!(
+                ": small packets come back and packets of 1,500 bytes do not (path MTU); {SMALLER}"
+            )
+        }
+        None if is_answered => format!(
+            ", while most probes came back: packets of full size may not pass (path MTU); {SMALLER}"
+        ),
+        Some(true) | None => String::new(),
+    };
+    format!("flow {flow} delivered nothing{why}")
+}
+
+/// The advice for paths that lose packets of full size, most often tunnels without ICMP.
+const SMALLER: &str = "set a smaller MTU, such as 1280 bytes, on this machine";
 
 /// Returns what is wrong if more answers than networks cause belong to no probe that was sent by
 /// then.
@@ -209,9 +231,7 @@ fn inside(loads: &[LoadFlow], logs: &[FlowLog], window: Option<PhaseWindow>) -> 
         let mut smallest_us: Option<u32> = None;
         for (_, log) in loads.iter().zip(logs).filter(|(flow, _)| flow.direction == direction) {
             let before = values.len();
-            let readings = log.round_trips.readings.iter();
-            let inside = readings.filter(|reading| window.contains(reading.time_ns));
-            values.extend(inside.map(|reading| u64::from(reading.rtt_us) * 1_000));
+            values.extend(log.round_trips_ns(window));
             connections += u32::from(values.len() > before);
             let known = log.tcp.iter().map(|sample| sample.info.rtt_min_us).filter(|us| *us > 0);
             smallest_us = known.chain(smallest_us).min();
@@ -240,13 +260,18 @@ fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
     };
     let mut series = vec![named("goodput", "bit/s", goodput.collect())];
     if let Transport::Tcp { congestion_control } = &flow.transport {
+        // Of these readings, [`inside`] summarises those of the load phase.
+        let rtt = log.round_trips.readings.iter().map(|reading| SeriesPoint {
+            time_ns: reading.time_ns,
+            value: f64::from(reading.rtt_us) * 1e3,
+        });
+        series.push(named("rtt", "ns", rtt.collect()));
         let mut tcp = |name, unit, value: fn(&TcpInfo) -> Option<f64>| {
             let points = log.tcp.iter().filter_map(|sample| {
                 Some(SeriesPoint { time_ns: sample.time_ns, value: value(&sample.info)? })
             });
             series.push(named(name, unit, points.collect()));
         };
-        tcp("rtt", "ns", |info| Some(f64::from(info.rtt_us) * 1e3));
         tcp("congestion_window", "segments", |info| {
             Some(f64::from(info.congestion_window_segments))
         });
@@ -284,6 +309,17 @@ mod tests {
         let sent: Vec<SentRecord> = (0..500).map(sent).collect();
         let replies: Vec<ReplyRecord> = (0..500).map(reply).collect();
         match_replies(&sent, &replies, 1_000_000_000, &[Marking::default()], &[]).counts
+    }
+
+    #[test]
+    fn a_flow_without_a_byte_blames_the_path_only_if_probes_came_back() {
+        let in_time = answered(|sequence, sent_ns| (sequence, sent_ns + 20_000_000));
+        let said = |probes: &[ProbeCounts], passes| delivered_nothing("up-0", probes, passes);
+        assert!(said(&in_time, None).contains("may not pass (path MTU)"));
+        assert!(said(&in_time, Some(false)).contains("packets of 1,500 bytes do not (path MTU)"));
+        assert_eq!(said(&in_time, Some(true)), "flow up-0 delivered nothing");
+        let none = answered(|sequence, sent_ns| (sequence, sent_ns + 2_000_000_000));
+        assert_eq!(said(&none, None), "flow up-0 delivered nothing");
     }
 
     #[test]

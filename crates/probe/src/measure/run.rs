@@ -7,6 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, Type};
 use underload_record::schema::{Direction, Phase, PhaseWindow};
 
+use super::full_size;
 use super::pressure::{RecentPressure, Waiting};
 use super::record::{Recorded, assemble};
 use super::{
@@ -73,6 +74,8 @@ impl Measurement {
         run.wait_for_answers();
         let logs = run.end_load()?;
         let (phases, probes, load_spent) = (run.phases, run.probes, run.load_spent);
+        let is_stuck = !cancelled && logs.iter().any(FlowLog::delivered_nothing);
+        let full_size_passes = if is_stuck { full_size::passes(endpoints) } else { None };
         let (open_loop, request_response) = probes.finish()?;
         let recorded = Recorded {
             config,
@@ -83,6 +86,7 @@ impl Measurement {
             ramp_end,
             cancelled,
             load_spent,
+            full_size_passes,
             clock_is_shared: endpoints.far_clock == FarClock::Shared,
             cpu_pressure_percent: waiting.map(|(now, before)| {
                 now.worst_percent_since(&before, read_ns.saturating_sub(start_ns))
@@ -170,7 +174,10 @@ impl Probes {
     }
 }
 
-fn udp_socket(endpoints: &Endpoints, probe: &'static str) -> Result<UdpSocket, MeasureError> {
+pub(super) fn udp_socket(
+    endpoints: &Endpoints,
+    probe: &'static str,
+) -> Result<UdpSocket, MeasureError> {
     let error = |source| MeasureError::Socket { probe, source };
     let domain = Domain::for_address(endpoints.reflector);
     let any: IpAddr = match endpoints.reflector {

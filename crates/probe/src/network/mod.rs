@@ -9,10 +9,12 @@ mod interfaces;
 mod metered;
 mod places;
 mod race;
+mod reach;
 mod serve;
 mod wait;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use socket2::{Domain, Socket, Type};
@@ -22,6 +24,7 @@ pub use interfaces::{Line, QUIET_BELOW_BIT_PER_S, busier_bit_per_s};
 pub use metered::{Metered, metered};
 pub use places::{Evict, Place, PlaceLimits, Places, unless};
 pub use race::{Silence, connect_first};
+pub use reach::Reach;
 pub use serve::serve;
 pub(crate) use wait::is_transient;
 pub use wait::{POLL_INTERVAL, is_temporary, wait_for};
@@ -64,6 +67,12 @@ pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn bind_to_interface(_: &Socket, _: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Returns an address with another port. The zone of a link-local IPv6 address remains.
+pub fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 /// Raises the limit of open sockets and files of this process to `wanted`, at most to what the

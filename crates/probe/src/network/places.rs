@@ -154,7 +154,8 @@ impl<N: Clone + Ord> Place<N> {
         })
     }
 
-    /// Makes the holder the youngest of its network.
+    /// Makes this holder the newest of its network, so that the network's other holders are evicted
+    /// first.
     pub fn renew(&self, now: Instant) {
         self.places.change(|taken, _, _| {
             let number = self.number.load(Ordering::Relaxed);
@@ -268,12 +269,6 @@ impl<N: Clone + Ord> Drop for Place<N> {
 impl<N> Clone for Places<N> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
-    }
-}
-
-impl<N> fmt::Debug for Places<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("limits", &self.0.limits).finish_non_exhaustive()
     }
 }
 

@@ -89,7 +89,7 @@ fn damages(row: &MarkRow, fate: Fate) -> (bool, bool) {
 fn about_grant(examination: &Examination, advice: &mut Vec<String>) {
     if let Some(granted) = examination.held_up_at_bit_per_s {
         advice.push(format!(
-            "The server's limit ({:.2} Mbit/s), not the line, held up the load {}: the line's \
+            "The server's limit ({:.2} Mbit/s), not the line, limited the load {}: the line's \
              rate and queue are unknown. Ask for more, or use a server that grants more.",
             granted as f64 / 1e6,
             examination.direction
@@ -211,7 +211,7 @@ mod tests {
         assert!(!held(reached * 2, false).0);
         for (is_unknown, said) in [held(reached, false), held(reached * 2, true)] {
             assert!(is_unknown && said.len() == 1, "{said:?}");
-            assert!(said[0].contains("not the line, held up the load up"), "{said:?}");
+            assert!(said[0].contains("not the line, limited the load up"), "{said:?}");
         }
     }
 

@@ -54,7 +54,7 @@ pub struct Examination {
     /// load.
     pub queue: Option<Classification>,
     /// How packets with DSCP 45 fare beside others; `None` if that was not tested, or if the
-    /// server's limit held up the load.
+    /// server's limit limited the load.
     pub treatment: Option<Treatment>,
 }
 
@@ -171,7 +171,7 @@ pub fn examine(
 }
 
 impl Examination {
-    /// Withdraws the findings about the line if the server's limit held up the load: the server
+    /// Withdraws the findings about the line if the server's limit limited the load: the server
     /// reports so, or the load reached the granted rate.
     pub fn hold_against_grant(&mut self, granted_bit_per_s: u64, server_says_so: bool) {
         let reached = self.evidence.as_ref().map_or(0.0, |evidence| evidence.rate_bit_per_s);

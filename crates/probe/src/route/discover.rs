@@ -231,12 +231,12 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_at_the_line_itself_has_no_router() {
+    fn a_machine_without_a_router_of_its_own_has_no_router_hop() {
         assert_eq!(
             choice(&["203.0.113.1", "203.0.113.9"], &[]),
             ["provider's first hop 1 203.0.113.1"]
         );
-        // Addresses of IPv6 do not say whose a hop is.
+        // An IPv6 address does not show whether a hop is the customer's or the provider's.
         assert_eq!(
             choice(&["2001:db8::1", "2001:db8:1::1"], &[]),
             ["router 1 2001:db8::1", "provider's first hop 2 2001:db8:1::1"]

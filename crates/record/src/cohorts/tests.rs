@@ -239,7 +239,7 @@ fn verdicts_agree_with_medians_p_values_and_sizes_of_cohorts() {
 }
 
 #[test]
-fn a_reduction_is_at_most_everything() {
+fn a_reduction_is_at_most_100_percent() {
     let interval = |mean, low, high| {
         let (low, high) = (Some(low), Some(high));
         Interval { mean, low, high, confidence: 0.95, repeats: 40 }

@@ -416,7 +416,8 @@ impl Statistic<'_> {
     fn compare(&self, variant: &str, baseline: &str) -> Comparison {
         let value = self.run.value(variant, &self.metric);
         let baseline_value = self.other.value(baseline, &self.baseline_metric);
-        // Nothing is a number of times zero, as when one of the two carried nothing.
+        // If one value is 0, as the rate of a variant that carried nothing, a ratio says nothing, so
+        // the difference is compared.
         let is_ratio = RATIO_UNITS.contains(&self.unit.as_str())
             && value != Some(0.0)
             && baseline_value != Some(0.0);

@@ -55,7 +55,8 @@ pub fn modes(run: &RunRecord, comparisons: &[Comparison]) -> Vec<Modes> {
     run.variants.iter().filter_map(|variant| of(&variant.name)).collect()
 }
 
-/// Whether the AQM of a busy link slept. That of a link with little traffic always does.
+/// Returns whether the AQM of a busy link slept. The AQM of a link with little traffic always
+/// sleeps, so such links do not count.
 fn is_asleep(trial: &TrialRecord) -> bool {
     let is_busy = |it: &&BottleneckSummary| {
         it.window.phase == Phase::Load

@@ -14,8 +14,10 @@ pub struct Headline {
     pub says: String,
     /// Pattern of the variants to compare; each part may have one `*` for any text. Empty: every variant.
     pub variant: String,
-    /// The variant to compare with. If it has as many `*` as `variant`, the variant with the same text there.
-    /// Empty: the variant itself if `baseline_metric` is set, otherwise none.
+    /// The variant to compare with. If it has as many `*` as `variant`, each variant is compared
+    /// with the one that has the same texts in place of the `*`. If it is empty, a variant is
+    /// compared with itself by `baseline_metric`, or with no variant if `baseline_metric` is empty,
+    /// too.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub baseline: String,
     /// Metric of the baseline variant; empty = `metric`.

@@ -166,7 +166,7 @@ fn late(p99_ns: u64, limit_ns: u64, packets: u64) -> String {
     if Quantile::P99.is_told_by(packets) {
         return format!("{late:.1} ms late at p99 (limit {limit:.1} ms)");
     }
-    // Counts from the rank of the 99th percentile on.
+    // Packets from the rank of the 99th percentile to the last.
     let as_late = packets - (packets * 99).div_ceil(100) + 1;
     format!("{late:.1} ms late or more with {as_late} of {packets} packets (limit {limit:.1} ms)")
 }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_says_so() {
+    fn an_empty_histogram_has_no_minimum_mean_or_maximum() {
         let empty = Histogram::new();
         assert!(empty.is_empty());
         assert_eq!((empty.min(), empty.mean(), empty.max()), (None, None, None));

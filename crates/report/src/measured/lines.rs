@@ -1,9 +1,9 @@
 //! Sentences about the findings of a measured line.
 
-use underload_record::judgement::{Judgement, StepJudgement, judge_findings};
+use underload_record::judgement::{AddedDelay, Judgement, StepJudgement, judge_findings};
 use underload_record::schema::{
-    Finding, ForeignTest, InsideLatency, LatencySummary, Marking, MarkingFate, Phase, Quantile,
-    Readings, Recovery, Rpm,
+    Direction, Finding, ForeignTest, InsideLatency, LatencySummary, Marking, MarkingFate, Phase,
+    Quantile, Readings, Recovery, Rpm,
 };
 use underload_store::RunData;
 
@@ -86,7 +86,7 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     }));
     lines.extend(finding.recovery.map(|Recovery { length_ns, is_cut }| {
         let state = if is_cut { "still there" } else { "gone" };
-        format!("{name}: {} after the load its delay is {state}", late(length_ns as f64 / 1e6))
+        format!("{name}: the delay is {state} {} after the load ends", late(length_ns as f64 / 1e6))
     }));
     lines.extend(other_classes(finding));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
@@ -118,10 +118,10 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
         ),
         (Some(load), None) => format!("; round trip {} {}", whereabouts(load), readings(load)),
         (None, Some(smallest)) => format!(
-            "; round trip {} ms without load, and under load the server does not tell it",
+            "; round trip {} ms without load, and under load the server does not report it",
             in_ms(smallest)
         ),
-        (None, None) => "; of round trips the server tells nothing".to_owned(),
+        (None, None) => "; the server reports no round trips".to_owned(),
     };
     lines.push(format!("{name}: {first}{waits}."));
     lines.extend(loaded.map(|it| format!("{name}: {} {}", whereabouts(it), readings(it))));
@@ -145,8 +145,8 @@ fn in_ms(ns: i64) -> String {
 fn responsiveness(name: &str, rpm: Rpm) -> String {
     let source = if rpm.approximated_from_packets { "packets, not HTTP" } else { "HTTP exchanges" };
     format!(
-        "{name}, for experts: {:.0} RPM by draft-09, {:.0} as goresponsiveness (P90), {:.0} \
-         (trimmed mean); from {source}",
+        "{name}, for experts: responsiveness {:.0} RPM by draft-09; {:.0} (P90) and {:.0} (trimmed \
+         mean) as goresponsiveness computes it; from {source}",
         rpm.draft_09, rpm.goresponsiveness_p90, rpm.goresponsiveness_trimmed_mean
     )
 }
@@ -194,11 +194,18 @@ fn loaded(
         String::new()
     };
     format!(
-        "{name}: {rates}; working latency {}{idle}. The load {}: grade {}{lost}.",
+        "{name}: {rates}; working latency {}{idle}. The load {}{lost}.",
         quantiles(load),
-        added_words(added.ms()),
-        added.grade
+        graded(&added)
     )
+}
+
+/// Formats `adds 209 ms (p99 minus the idle p50): grade D`.
+fn graded(added: &AddedDelay) -> String {
+    let how = added
+        .added_ns
+        .map_or(String::new(), |_| format!(" ({} minus the idle p50)", added.quantile.name()));
+    format!("{}{how}: grade {}", added_words(added.ms()), added.grade)
 }
 
 /// Describes the round trips of the loading connections, or why they are unknown.
@@ -209,17 +216,15 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     }
     let of_direction = |it: &InsideLatency| {
         let added = judged.inside.filter(|_| finding.inside.len() == 1);
-        let grade = added.map_or(String::new(), |added| {
-            let adds = added_words(added.ms());
-            format!(". There the load {adds}: grade {}", added.grade)
-        });
-        format!("{name}: inside the load {} {}{grade}.", it.direction, inside_quantiles(it))
+        let grade = added.map_or(String::new(), |it| format!(". There the load {}", graded(&it)));
+        let load = if it.direction == Direction::Up { "uploading" } else { "downloading" };
+        format!("{name}: inside the load (the {load} connections) {}{grade}.", quantiles_inside(it))
     };
     finding.inside.iter().map(of_direction).collect()
 }
 
 /// Formats `p50 84.0 ms, p99 96.1 ms (2000 readings of 4 connections)`.
-fn inside_quantiles(it: &InsideLatency) -> String {
+fn quantiles_inside(it: &InsideLatency) -> String {
     let high = highest(it.distribution.highest_above_median());
     let connections = match it.connections {
         1 => "1 connection".to_owned(),
@@ -249,14 +254,14 @@ fn window_s(latency: &LatencySummary) -> f64 {
     latency.window.length_ns() as f64 / 1e9
 }
 
-/// Returns `, p99 of sent 31 ms` if that differs from the percentile of the answered probes.
+/// Returns `, p99 of all probes sent 31 ms` if that differs from the percentile of the answered probes.
 fn of_sent(latency: &LatencySummary) -> String {
     let Some((quantile, judged)) = latency.highest_judged() else { return String::new() };
     let answered = latency.highest_answered().map(|(_, answered)| in_ms(answered));
     match judged.answered_ns().map(in_ms) {
-        None => format!(", {} of sent lost", quantile.name()),
+        None => format!(", {} of all probes sent: lost", quantile.name()),
         same if answered == same => String::new(),
-        Some(other) => format!(", {} of sent {other} ms", quantile.name()),
+        Some(other) => format!(", {} of all probes sent {other} ms", quantile.name()),
     }
 }
 
@@ -280,9 +285,10 @@ fn held_back(finding: &Finding) -> Vec<String> {
         (true, true) => Some("both ways"),
     };
     let therefore =
-        "the line may be faster than this, and its queue emptier than under a real load";
-    let by_server = ways(*throttled_down, *throttled_up)
-        .map(|ways| format!("{step}: the server's limit held up the load {ways}: {therefore}"));
+        "the line may be faster than this, and its queue longer under a load that fills it";
+    let by_server = ways(*throttled_down, *throttled_up).map(|ways| {
+        format!("{step}: the server's limit, not the line, limited the load {ways}: {therefore}")
+    });
     let by_rate = ways(finding.capped_down && !throttled_down, finding.capped_up && !throttled_up)
         .map(|ways| {
             format!(
@@ -331,13 +337,11 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::{
-        CeAlarm, CeRule, Direction, Distribution, PhaseWindow, Vantage,
-    };
+    use underload_record::schema::{CeAlarm, CeRule, Distribution, PhaseWindow, Vantage};
 
     use super::*;
 
-    /// Values of which the highest known percentile is the p99.
+    /// Returns a distribution whose highest known percentile is the p99.
     fn distribution(count: u64, p50_ms: f64, p99_ms: f64) -> Distribution {
         let [p50_ns, p99_ns] = [p50_ms, p99_ms].map(|ms| (ms * 1e6).round() as i64);
         Distribution { count, p50_ns, p99_ns, max_ns: p99_ns, ..Distribution::default() }
@@ -387,7 +391,7 @@ mod tests {
         let judgement = judge_findings(&[delays.clone(), drops.clone()]);
         assert_eq!(judgement.worst_step.as_deref(), Some("down"));
         let lines = finding_lines(&[drops.clone()]);
-        let said = "p50 85.0 ms, p99 12.5 ms, p99 of sent lost (600 probes in 5 s)";
+        let said = "p50 85.0 ms, p99 12.5 ms, p99 of all probes sent: lost (600 probes in 5 s)";
         assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
         assert_eq!(
             lines[0],
@@ -398,8 +402,10 @@ mod tests {
         // A few losses raise the percentile of all probes sent to the value of a slower answer,
         // which is printed if it differs from that of the answered probes after rounding.
         drops.latencies[1].of_sent_ns = [(Quantile::P99, Some(14_000_000))].into();
-        assert!(finding_lines(&[drops]).iter().any(|it| it.contains("p99 of sent 14.0 ms")));
-        assert!(!finding_lines(&[delays]).iter().any(|it| it.contains("of sent")));
+        assert!(
+            finding_lines(&[drops]).iter().any(|it| it.contains("p99 of all probes sent 14.0 ms"))
+        );
+        assert!(!finding_lines(&[delays]).iter().any(|it| it.contains("of all")));
     }
 
     #[test]
@@ -409,7 +415,7 @@ mod tests {
         (load.lost, load.distribution) = (load.sent, None);
         let lines = finding_lines(&[silent]);
         assert!(lines[0].starts_with("Grade F"), "{lines:?}");
-        let said = "p50 - ms, p99 of sent lost (500 probes in 5 s)";
+        let said = "p50 - ms, p99 of all probes sent: lost (500 probes in 5 s)";
         assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
     }
 
@@ -424,7 +430,7 @@ mod tests {
                 "Games: poor (399 ms; 12 when idle).",
                 "up: 19.0 Mbit/s up (95 % of the tier); working latency p50 85.0 ms, p99 399.0 ms \
                  (500 probes in 5 s), idle p50 12.0 ms, p99 13.0 ms (500 probes in 5 s). The load \
-                 adds 387 ms: grade D.",
+                 adds 387 ms (p99 minus the idle p50): grade D.",
                 "up, for experts: Quality of Outcome (draft-ietf-ippm-qoo-10): call 60 %, game 0 %",
                 "What to change: On OpenWrt install luci-app-sqm and set 17100 kbit/s up; on a \
                  Fritz!Box list calls and games as real-time applications (Internet > Filters > \
@@ -447,14 +453,18 @@ mod tests {
         let lines = finding_lines(&[queue_per_flow.clone()]);
         assert_eq!(
             lines[0],
-            "Grade C: while you upload, what shares its connections is 68 ms late. Pages there open \
-             a little later; calls and games go on."
+            "Grade C: while you upload, only packets of the upload's own TCP connections are 68 ms late. \
+             Web pages in them open a little later; calls and games go on."
         );
         assert!(lines[1].starts_with("Calls: good (63 ms"), "{lines:?}");
         assert!(lines[2].starts_with("Games: good"), "{lines:?}");
-        assert_eq!(lines[3], "Web pages on the busy connections: good (0.8 s; 0.1 when idle).");
-        let said = "up: inside the load up p50 40.0 ms, p99 80.0 ms (2000 readings of 4 \
-                    connections). There the load adds 68 ms: grade C.";
+        assert_eq!(
+            lines[3],
+            "Web pages in the load's own TCP connections: good (loaded in 0.8 s; 0.1 when idle)."
+        );
+        let said = "up: inside the load (the uploading connections) p50 40.0 ms, p99 80.0 ms (2000 \
+                    readings of 4 connections). There the load adds 68 ms (p99 minus the idle p50): \
+                    grade C.";
         assert!(lines.iter().any(|line| line == said), "{lines:?}");
         let advice = lines.last().unwrap();
         assert!(advice.contains("a queue of its own already"), "{advice}");
@@ -531,7 +541,7 @@ mod tests {
         assert_eq!(
             finding_lines(&[down(2.0)])[..3],
             [
-                "Grade A+: the load adds next to nothing: 14 ms, 12 when idle. This load did not \
+                "Grade A+: the load adds next to nothing: 14 ms under load, 12 when idle. This load did not \
                  fill the line; a full one may be worse.",
                 "Calls beside this load: good (58 ms from mouth to ear; 56 when idle).",
                 "Games beside this load: good (14 ms; 12 when idle).",
@@ -540,7 +550,10 @@ mod tests {
         let lines = finding_lines(&[down(2.0), Finding { throttled_up: true, ..up(399.0) }]);
         let text = lines.join("\n");
         assert!(lines[0].ends_with("a full one may be worse."), "{text}");
-        assert!(!text.contains("Video") && text.contains("up: the server's limit held"), "{text}");
+        assert!(
+            !text.contains("Video") && text.contains("up: the server's limit, not the line"),
+            "{text}"
+        );
         assert!(text.contains("down: the load down was UDP at a rate of its own"), "{text}");
         assert!(text.contains("set a little less than the line carries"), "{text}");
         // The video is judged by the measured rate, though the line was not full.
@@ -579,7 +592,10 @@ mod tests {
     fn a_load_that_adds_nothing_adds_no_negative_zero() {
         let lines = finding_lines(&[up(11.99)]);
         assert!(lines[0].starts_with("Grade A+"), "{lines:?}");
-        assert!(lines[3].contains("The load adds less than 1 ms: grade A+"), "{lines:?}");
+        assert!(
+            lines[3].contains("The load adds less than 1 ms (p99 minus the idle p50): grade A+"),
+            "{lines:?}"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Sentences and rows about the segment in which a load adds delay.
 
-use underload_record::judgement::{Band, Grade, StepJudgement};
+use underload_record::judgement::{Grade, StepJudgement};
 use underload_record::schema::{
     Finding, HopReadings, Location, PathHop, PathSegment, Quantile, SegmentDelay,
 };
@@ -69,16 +69,17 @@ pub(crate) fn lines(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
         let delay = location.segments.iter().find(|it| it.covers == [segment]);
         lines.extend(delay.map(|delay| {
             format!(
-                "{name}: the delay is {}, up to the {}: {:.0} % of what the load adds, {} ms at \
-                 p90.",
+                "{name}: the delay is {}, up to the {}: {} ms at p90, {:.0} % of what the load \
+                 adds.",
                 place(segment),
                 end_of(location, delay),
-                delay.share_percent,
-                ms(delay.added.p90_ns)
+                ms(delay.added.p90_ns),
+                delay.share_percent
             )
         }));
-    } else if judged.worst_ms().is_some_and(|ms| Band::of_delay(ms).grade == Grade::APlus) {
-        lines.push(format!("{name}: nothing to find."));
+    } else if judged.beside.is_some_and(|beside| beside.grade == Grade::APlus) {
+        // The hops are probed beside the load.
+        lines.push(format!("{name}: the load adds too little delay beside it to say where."));
     } else if let Some(reason) = &location.not_known_because {
         lines.push(format!("{name}: where the delay is, is not known: {reason}."));
     }
@@ -124,7 +125,7 @@ pub(super) fn cure(segment: PathSegment) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::judgement::LoadedStep;
+    use underload_record::judgement::{AddedDelay, LoadedStep};
     use underload_record::schema::Distribution;
 
     use super::*;
@@ -177,8 +178,8 @@ mod tests {
         let judged = LoadedStep::default().judge();
         assert_eq!(
             lines(&located(Some(PathSegment::Local)), &judged),
-            ["down: the delay is in the local network, up to the router 192.168.1.1: 92 % of \
-                 what the load adds, 120 ms at p90."]
+            ["down: the delay is in the local network, up to the router 192.168.1.1: 120 ms at \
+                 p90, 92 % of what the load adds."]
         );
         let mut wide = located(Some(PathSegment::Access));
         if let Some(location) = wide.location.as_mut() {
@@ -197,6 +198,21 @@ mod tests {
                 "down: not used to find the delay: the provider's first hop 203.0.113.0/24 (hop \
                  2) does not answer.",
             ]
+        );
+    }
+
+    /// As behind a fair queue, which delays the load's own packets alone.
+    #[test]
+    fn a_delay_inside_the_load_alone_has_no_place_and_no_mystery() {
+        let mut judged = LoadedStep::default().judge();
+        let added = |ms: i64, grade| {
+            let (quantile, added_ns) = (Quantile::P99, Some(ms * 1_000_000));
+            Some(AddedDelay { quantile, added_ns, grade })
+        };
+        (judged.beside, judged.inside) = (added(2, Grade::APlus), added(210, Grade::D));
+        assert_eq!(
+            lines(&located(None), &judged),
+            ["down: the load adds too little delay beside it to say where."]
         );
     }
 

@@ -32,10 +32,18 @@ pub(crate) fn opening(judgement: &Judgement) -> Option<String> {
         let shown = [worst.beside, worst.inside][usize::from(noticed == Vantage::Inside)];
         let late = late(shown.map_or(added_ms, |shown| shown.ms()));
         let what = match noticed {
-            Vantage::Beside => "everything",
-            Vantage::Inside => "what shares its connections",
+            Vantage::Beside => "everything is",
+            Vantage::Inside => match worst.loaded {
+                PerDirection { down: true, up: false } => {
+                    "only packets of the download's own TCP connections are"
+                }
+                PerDirection { down: false, up: true } => {
+                    "only packets of the upload's own TCP connections are"
+                }
+                _ => "only packets of the load's own TCP connections are",
+            },
         };
-        format!("{busy}, {what} is {late} late. {}", noticed_delay(judgement, grade, noticed))
+        format!("{busy}, {what} {late} late. {}", noticed_delay(judgement, grade, noticed))
     };
     let void = names(judgement.steps.iter().filter(|step| step.void));
     let void = if void.is_empty() { void } else { format!(" Without a grade: {void}.") };
@@ -65,7 +73,7 @@ fn adds_nothing(added_ms: f64, idle_ms: f64) -> String {
     if added_ms < 1.0 {
         return format!("the load adds nothing: {loaded_ms:.1} ms, as when idle.");
     }
-    format!("the load adds next to nothing: {loaded_ms:.0} ms, {idle_ms:.0} when idle.")
+    format!("the load adds next to nothing: {loaded_ms:.0} ms under load, {idle_ms:.0} when idle.")
 }
 
 /// Converts nanoseconds to milliseconds.
@@ -116,10 +124,10 @@ fn noticed_delay(judgement: &Judgement, grade: Grade, noticed: Vantage) -> Strin
         return format!("{who} {what}.");
     }
     let pages = match grade {
-        Grade::APlus | Grade::A | Grade::B => "Pages there hardly notice",
-        Grade::C => "Pages there open a little later",
-        Grade::D => "Pages there open slowly",
-        Grade::F => "Pages there stall",
+        Grade::APlus | Grade::A | Grade::B => "Web pages in them hardly notice",
+        Grade::C => "Web pages in them open a little later",
+        Grade::D => "Web pages in them open slowly",
+        Grade::F => "Web pages in them hardly open",
     };
     let is_good = suits == Some(Suitability::Good);
     format!("{pages}{}.", if is_good { "; calls and games go on" } else { "" })
@@ -147,8 +155,8 @@ pub(crate) fn subject(it: &UseJudgement) -> &'static str {
         (Use::Call, false) => "Calls beside this load",
         (Use::Game, true) => "Games",
         (Use::Game, false) => "Games beside this load",
-        (Use::WebPage, true) => "Web pages on the busy connections",
-        (Use::WebPage, false) => "Web pages inside this load",
+        (Use::WebPage, true) => "Web pages in the load's own TCP connections",
+        (Use::WebPage, false) => "Web pages in this load's own TCP connections",
         (Use::VideoStream, _) => "Video",
     }
 }
@@ -164,7 +172,7 @@ pub(crate) fn because(it: &UseJudgement) -> String {
         (_, None) => "next to nothing comes back".to_owned(),
         (Use::Call, Some(ms)) => format!("{ms:.0} ms from mouth to ear{}", idle(whole)),
         (Use::Game, Some(ms)) => format!("{ms:.0} ms{}", idle(whole)),
-        (Use::WebPage, Some(ms)) => format!("{} s{}", seconds(ms), idle(seconds)),
+        (Use::WebPage, Some(ms)) => format!("loaded in {} s{}", seconds(ms), idle(seconds)),
     };
     match it.lost_percent {
         Some(lost) => format!("{because}; {lost:.1} % of the packets lost"),

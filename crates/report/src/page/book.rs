@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use maud::{Markup, html};
 use underload_disk::{self as disk, Access};
 use underload_record::schema::Expectation;
+use underload_record::text::plain_text;
 use underload_store::RunData;
 
 use super::figures::{Headings, figures};
 use super::parts::folded;
-use super::{PAGE_MARK, PageError, check_file_of, header, published, without_controls};
+use super::{PAGE_MARK, PageError, check_file_of, header, published};
 use crate::plot::{Plot, Plots};
 use crate::published::{Count, FIGURES_MARK, Figure, figure_pages};
 use crate::subject::subjects;
@@ -198,5 +199,5 @@ fn counted<'a>(pages: impl Iterator<Item = &'a FigurePage>) -> String {
 }
 
 fn finished(title: &str, content: &Markup) -> String {
-    without_controls(header::interactive(title, content).into_string())
+    plain_text(&header::interactive(title, content).into_string())
 }

@@ -5,12 +5,13 @@ use underload_record::schema::{
     ClassStudy, CohortSeries, CohortStudy, Compared, Comparison, Estimate, OutcomeStudy,
     QualityStudy, QuantileEstimate, SeriesStudy, Stratified, Stratum, TierUse,
 };
+use underload_record::text::plain_text;
 
 use super::figures::{Headings, figures};
 use super::parts::{
     Column, Least, NOTHING, careful, folded, lost_days, mean, signed, table_of, with_range,
 };
-use super::{header, published, without_controls};
+use super::{header, published};
 use crate::cohorts::{
     cohort_name, cohort_sentences, cohort_warnings, compared_values, day, load_words,
     quantile_words, series_name,
@@ -32,7 +33,7 @@ pub fn cohort_page(study: &CohortStudy) -> String {
         (published::expectations(&study.published))
         (method())
     };
-    without_controls(header::document(title, &content).into_string())
+    plain_text(&header::document(title, &content).into_string())
 }
 
 fn top(study: &CohortStudy, title: &str) -> Markup {
@@ -131,12 +132,12 @@ fn strata(stratified: &Stratified) -> Markup {
     let (cohort, against) = (cohort_name(&stratified.cohort), cohort_name(&stratified.against));
     let summary = match &stratified.ratio {
         Some(ratio) => format!(
-            "{cohort} against {against} within like {}: ratio {}, {}",
+            "{cohort} against {against} within the same {}: ratio {}, {}",
             stratified.by,
             crate::cohorts::interval_words(ratio),
             stratified.verdict.name()
         ),
-        None => format!("{cohort} against {against} within like {}: no lines alike", stratified.by),
+        None => format!("{cohort} against {against} within the same {}: too few", stratified.by),
     };
     let columns = [
         Cells::wide_words(&stratified.by, |it| match it.value.as_str() {

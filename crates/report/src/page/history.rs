@@ -3,10 +3,11 @@
 use maud::{Markup, html};
 use underload_record::comparison::Verdict;
 use underload_record::history::{Change, Followed, Labelled, Level, LikeHours, Marked, Trend};
+use underload_record::text::plain_text;
 
 use super::figures::{Headings, figures};
+use super::header;
 use super::parts::{Column, NOTHING, table_of};
-use super::{header, without_controls};
 use crate::history::change_words;
 use crate::plot::Plot;
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
@@ -68,7 +69,7 @@ pub fn history_page(title: &str, page: HistoryPage<'_>) -> String {
             (weekdays(trends))
         }
     };
-    without_controls(header::document(title, &content).into_string())
+    plain_text(&header::document(title, &content).into_string())
 }
 
 /// Draws runs as rings, the baseline's median as a line, and each mark as a vertical line.

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use maud::html;
 use underload_disk::{self as disk, Access};
+use underload_record::text::plain_text;
 use underload_store::RunData;
 
 use crate::plot::{Plot, Plots};
@@ -105,7 +106,23 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     };
     files.iter().try_for_each(|(path, plot)| write(path, &plot.svg()))?;
     write(&path, &html)?;
+    remove_others(&folder, &files)?;
     Ok(path)
+}
+
+/// Removes the plots of an earlier report that this one does not have.
+fn remove_others(folder: &Path, files: &[(PathBuf, &Plot)]) -> Result<(), PageError> {
+    for entry in fs::read_dir(folder).map_err(PageError::io(folder, "read"))? {
+        let path = entry.map_err(PageError::io(folder, "read"))?.path();
+        let is_plot = path.extension().is_some_and(|it| it == "svg")
+            && fs::symlink_metadata(&path).is_ok_and(|it| it.is_file());
+        let is_other = || files.iter().all(|(file, _)| *file != path);
+        // A file without the mark is another program's.
+        if is_plot && is_other() && check_replaceable(&path, SVG_MARK).is_ok() {
+            disk::remove(&path).map_err(PageError::io(&path, "remove"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the page alone, with its plots in it, and may replace an earlier page.
@@ -199,12 +216,6 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
         (provenance::section(runs))
     };
     let page = header::interactive(header::title(first), &content).into_string();
-    Ok(without_controls(with_contents(&page)))
-}
-
-/// Replaces control characters, which templates do not escape and which could move the cursor of a
-/// terminal that shows the file.
-fn without_controls(html: String) -> String {
-    let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    if html.contains(is_obeyed) { html.replace(is_obeyed, "\u{fffd}") } else { html }
+    // Templates escape markup, and not what a terminal that shows the file would obey.
+    Ok(plain_text(&with_contents(&page)))
 }

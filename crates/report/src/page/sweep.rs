@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use maud::{Markup, html};
 use underload_disk::{self as disk, Access};
 use underload_record::schema::Extreme;
+use underload_record::text::plain_text;
 use underload_store::sweep::SweepCell;
 
 use super::figures::{Headings, figures};
 use super::parts::{head, table, unit_head, words_head};
-use super::{PAGE_MARK, PageError, check_file_of, header, without_controls};
+use super::{PAGE_MARK, PageError, check_file_of, header};
 use crate::sweep::{SweepOutcome, unit};
 
 /// Writes `report.html` of a sweep into its directory, and returns its path. Replaces an earlier
@@ -70,7 +71,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> String {
         }
         "\n"
     };
-    without_controls(header::document(&subject.title, &content).into_string())
+    plain_text(&header::document(&subject.title, &content).into_string())
 }
 
 /// Renders the first failed cells.

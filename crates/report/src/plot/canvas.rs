@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use underload_record::text::shown;
+
 /// Number of colours; further variants repeat them with another dash.
 const COLOURS: usize = 8;
 
@@ -218,8 +220,7 @@ pub(crate) fn escape(text: &str) -> String {
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(character),
             // XML cannot represent other control characters.
-            _ if character.is_control() => escaped.push('\u{fffd}'),
-            _ => escaped.push(character),
+            _ => escaped.push(shown(character)),
         }
     }
     escaped

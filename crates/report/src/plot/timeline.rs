@@ -207,6 +207,7 @@ impl<'a> Timeline<'a> {
         let TrialRecord { index, repeat, .. } = self.trial;
         let lost = match self.lost_ns.len() {
             0 => String::new(),
+            1 => " 1 probe lost (red tick).".to_owned(),
             lost => format!(" {lost} probes lost (red ticks)."),
         };
         let why = match self.subject.trials().count() {

@@ -28,8 +28,8 @@ fn lines(settings: [&[(&str, &str)]; 2]) -> Vec<String> {
     summary_lines(&[run(settings, |_| {})])
 }
 
-const NO_CAUSE: &str = "Several settings change at once between these variants, so this does not \
-                        show which of them makes the difference.";
+const NO_CAUSE: &str = "Where a bracket names several settings, this does not show which of them makes the \
+                        difference.";
 
 #[test]
 fn queues_of_both_directions_are_compared_and_named() {
@@ -40,7 +40,7 @@ fn queues_of_both_directions_are_compared_and_named() {
         let lines = lines([&today, &sqm]);
         let place = if at == "path." { "" } else { " at mesh" };
         let told = format!(
-            "With docsis-pie (both queues{place} cake instead of fifo) the latency under load is \
+            "With docsis-pie (both queues{place}: cake instead of fifo) the latency under load is \
              30.1 ms instead of 285 ms with buffer-control: 8.8 to 9.5 times lower."
         );
         assert_eq!(lines[0], told);
@@ -54,8 +54,8 @@ fn variants_that_differ_in_several_settings_are_compared_without_a_cause() {
     let today = [("path.up", "10mbit"), ("path.up_queue", "fifo"), ("flow.backup.count", "1")];
     let sqm = [("path.up", "9mbit"), ("path.up_queue", "cake"), ("flow.backup.count", "4")];
     let lines = lines([&today, &sqm]);
-    let told = "With docsis-pie (count of backup 4 instead of 1, up link 9mbit instead of 10mbit, \
-                up queue cake instead of fifo) the latency under load is 30.1 ms instead of 285";
+    let told = "With docsis-pie (up queue: cake instead of fifo, count of backup: 4 instead of 1, \
+                up link: 9mbit instead of 10mbit) the latency under load is 30.1 ms instead of 285";
     assert!(lines[0].starts_with(told), "{lines:?}");
     assert_eq!(lines.iter().filter(|line| *line == NO_CAUSE).count(), 1, "{lines:?}");
     let page = render(&[run([&today, &sqm], |_| {})]).expect("a page");
@@ -66,7 +66,7 @@ fn variants_that_differ_in_several_settings_are_compared_without_a_cause() {
 fn another_line_is_compared_too() {
     let lines = lines([&[("path.up", "10mbit")], &[("path.up", "20mbit")]]);
     let told =
-        "With docsis-pie (up link 20mbit instead of 10mbit) the latency under load is 30.1 ms";
+        "With docsis-pie (up link: 20mbit instead of 10mbit) the latency under load is 30.1 ms";
     assert!(lines[0].starts_with(told) && !lines.contains(&NO_CAUSE.to_owned()), "{lines:?}");
 }
 
@@ -78,7 +78,7 @@ fn the_scenarios_baseline_replaces_the_first_variant() {
         record.scenario.headline = Some(Headline { baseline, ..Headline::default() });
     });
     let lines = summary_lines(std::slice::from_ref(&data));
-    let told = "With buffer-control (up queue a instead of b) the latency under load is 285 ms \
+    let told = "With buffer-control (up queue: a instead of b) the latency under load is 285 ms \
                 instead of 30.1 ms with docsis-pie: 8.8 to 9.5 times higher.";
     assert_eq!(lines[0], told);
 }
@@ -130,10 +130,10 @@ fn files_of_one_variant_each_are_compared_with_the_first_and_named_by_their_labe
     ]);
     let starts = [
         "With buffer-control (before) the working latency is ",
-        "With docsis-pie:profile=rfc,target=10ms (after) (up queue docsis-pie instead of fifo) the \
+        "With docsis-pie:profile=rfc,target=10ms (after) (up queue: docsis-pie instead of fifo) the \
          latency under load is 29.0 ms against 255 ms with buffer-control (before)",
-        "With buffer-control (again) the latency under load is the same: 255 ms, as with ",
-        "All these are p99: ",
+        "With buffer-control (again) the latency under load is 255 ms, the same as with ",
+        "The latencies compared are p99: ",
     ];
     assert_eq!(lines.len(), starts.len(), "{lines:#?}");
     for (line, start) in lines.iter().zip(starts) {

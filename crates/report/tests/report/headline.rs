@@ -42,10 +42,10 @@ fn a_declared_comparison_comes_first_and_says_what_it_cost() {
     let lines = lines(&TWO, headline("load.rtt.p99", "docsis-pie", "buffer-control"));
     assert_eq!(
         lines[0],
-        "With docsis-pie (up queue docsis-pie instead of fifo) the wait is 29.1 ms against 261 ms \
+        "With docsis-pie (up queue: docsis-pie instead of fifo) the wait is 29.1 ms against 261 ms \
          with buffer-control; goodput 0.950 against 9.43 Mbit/s up."
     );
-    let basis = "All these are p99: 99 % of the probes sent took that long or less. 2 trials each: \
+    let basis = "The latencies compared are p99: 99 % of the probes sent took that long or less. Only 2 trials each: \
                  run with `--repeat 6` to see how sure this is.";
     assert_eq!(lines[1], basis);
 }
@@ -56,7 +56,7 @@ fn a_quantile_of_too_few_samples_becomes_a_lower_one() {
     let lines = lines(&TWO, declared);
     assert!(
         lines[0].contains(" the wait is 29.1 ms against")
-            && lines[1].starts_with("All these are p99: ")
+            && lines[1].starts_with("The latencies compared are p99: ")
     );
 }
 
@@ -82,8 +82,8 @@ fn several_pairs_are_counted_and_the_middle_one_has_its_numbers() {
         named("docsis-pie/b", DOCSIS_PIE),
     ];
     let line = &lines(&queues, headline("load.rtt.p99", "docsis-pie/*", "buffer-control/*"))[0];
-    let start = "With docsis-pie the wait is lower than with buffer-control in both comparisons, by \
-                 232 ms; for example 29.0 with docsis-pie/";
+    let start = "With docsis-pie the wait is lower than with buffer-control in both comparisons (variants a and b), by \
+                 232 ms; for example 29.0 ms with docsis-pie/";
     assert!(line.starts_with(start), "{line}");
     assert!(line.ends_with("its rate up is 0.10 times the other's."), "{line}");
 }
@@ -134,7 +134,6 @@ fn variants_whose_names_have_nothing_in_common_are_not_named() {
         ..headline("load.rtt.p50", "*", "")
     };
     let line = &lines(&TWO, declared)[0];
-    let start =
-        "The wait is higher than that of an idle line in both comparisons, by 6.41 to 208 ms;";
+    let start = "The wait is higher than that of an idle line in both comparisons (variants buffer-control and docsis-pie), by 6.41 to 208 ms;";
     assert!(line.starts_with(start), "{line}");
 }

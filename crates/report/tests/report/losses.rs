@@ -59,9 +59,12 @@ fn drops_and_delays(headline: Option<Headline>) -> Vec<String> {
 fn losses_are_said_beside_a_latency_of_the_others() {
     let lines = drops_and_delays(None);
     let said = "the latency under load is 30.5 ms instead of 19.8 ms with drops: 1.5 to 1.6 times \
-                higher; 0 against 3.07 % of its probes were lost.";
+                higher; 0 against 3.07 % of the probes were lost.";
     assert!(lines[0].starts_with("With delays") && lines[0].ends_with(said), "{lines:?}");
-    assert!(lines[1].starts_with("All these are p95: 95 % of the probes sent"), "{lines:?}");
+    assert!(
+        lines[1].starts_with("The latencies compared are p95: 95 % of the probes sent"),
+        "{lines:?}"
+    );
     let declared = Headline {
         metric: "load.rtt.p99".to_owned(),
         says: "working latency".to_owned(),
@@ -71,7 +74,7 @@ fn losses_are_said_beside_a_latency_of_the_others() {
     };
     let lines = drops_and_delays(Some(declared));
     let said = " the working latency is 19.8 ms instead of 30.5 ms with delays: 1.5 to 1.6 times \
-                lower; 3.07 against 0 % of its probes were lost.";
+                lower; 3.07 against 0 % of the probes were lost.";
     assert!(lines[0].starts_with("With drops") && lines[0].ends_with(said), "{lines:?}");
 }
 
@@ -110,7 +113,7 @@ fn an_variant_without_an_answer_is_named_and_counted_once() {
     let lines = summary_lines(&[run]);
     for (line, name) in lines.iter().zip(["fq-codel", "other"]) {
         let lost = format!(
-            "With {name} (up queue fq-codel instead of fifo) no probe came back, \
+            "With {name} (up queue: fq-codel instead of fifo) no probe came back, \
                             with buffer-control 0.143 % of the probes never came back."
         );
         assert_eq!(*line, lost);
@@ -127,13 +130,13 @@ fn the_reason_why_nothing_is_compared_is_the_true_one() {
     assert_eq!(
         lines,
         [
-            "With docsis-pie (up queue docsis-pie instead of fifo) 99.7 % of the probes never came \
+            "With docsis-pie (up queue: docsis-pie instead of fifo) 99.7 % of the probes never came \
              back, with buffer-control no probe came back.",
-            "With other (up queue fq-codel instead of fifo) 99.6 % of the probes never came back, \
+            "With other (up queue: fq-codel instead of fifo) 99.6 % of the probes never came back, \
              with buffer-control no probe came back.",
-            "With fq-codel (up queue fq-codel instead of fifo) 0.143 % of the probes never came \
+            "With fq-codel (up queue: fq-codel instead of fifo) 0.143 % of the probes never came \
              back, with buffer-control no probe came back.",
-            "2 trials each: run with `--repeat 6` to see how sure this is.",
+            "Only 2 trials each: run with `--repeat 6` to see how sure this is.",
         ]
     );
 }
@@ -148,7 +151,7 @@ fn a_percentile_lost_in_both_variants_is_replaced_by_a_lower_one() {
     for kept in [[680, 680], [695, 685], [670, 680]] {
         let line = line(kept);
         assert!(
-            line.contains(" the latency under load is 2") && line.contains(" % of its"),
+            line.contains(" the latency under load is 2") && line.contains(" % of the probes"),
             "{line}"
         );
     }
@@ -165,9 +168,9 @@ fn a_latency_of_few_probes_says_how_many_were_lost() {
                 (90.0 %); those answered took 2";
     assert!(lines[0].starts_with(most) && lines[0].contains(" ms at p50, "), "{lines:?}");
     let few = summary_lines(&[run(&[DOCSIS_PIE], &[("docsis-pie", 600)])]);
-    let said = " ms at p50 of sent, 1.4 times the idle latency of 17.6 ms; ";
+    let said = " ms at p50 of all probes sent, 1.4 times the idle latency of 17.6 ms; ";
     assert!(few[0].contains(said), "{few:?}");
-    assert!(few[0].ends_with("; 14.4 % of its probes were lost."), "{few:?}");
+    assert!(few[0].ends_with("; 14.4 % of the probes were lost."), "{few:?}");
     assert!(table(std::slice::from_ref(&data)).contains("1260"), "the premise");
     let silent = run(&[DOCSIS_PIE], &[("docsis-pie", 0)]);
     let alone = summary_lines(std::slice::from_ref(&silent));

@@ -33,7 +33,7 @@ pub fn conclude_all(mut record: RunRecord, trials: Vec<synthetic::Trial>) -> Run
 }
 
 #[test]
-fn a_measurement_is_judged_in_its_own_words_wherever_it_is_shown() {
+fn every_page_shows_the_stored_sentences_of_a_measurement() {
     let mut data = run(World::Measured, &[DOCSIS_PIE], 1, 10_000_000);
     let own = summary_lines(std::slice::from_ref(&data));
     data.record.verdict = vec![
@@ -152,7 +152,7 @@ fn the_first_line_says_what_differs_and_by_how_much() {
     let lines = summary_lines(&[run(World::Live, &[BUFFER_CONTROL, DOCSIS_PIE], 6, 10_000_000)]);
     assert_eq!(
         lines[0],
-        "With docsis-pie (up queue docsis-pie instead of fifo) the latency under load is 30.1 ms \
+        "With docsis-pie (up queue: docsis-pie instead of fifo) the latency under load is 30.1 ms \
          instead of 285 ms with buffer-control: 8.8 to 9.5 times lower."
     );
     assert!(lines[1].contains("the median of many trials is within the range"), "{lines:?}");
@@ -163,7 +163,7 @@ fn the_first_line_says_what_differs_and_by_how_much() {
 fn variants_that_are_alike_are_said_to_be() {
     let twin = Queue { name: "twin", spec: "another", ..DOCSIS_PIE };
     let lines = summary_lines(&[run(World::Live, &[DOCSIS_PIE, twin], 2, 10_000_000)]);
-    let said = "the latency under load is the same: 29.";
+    let said = " ms, the same as with ";
     assert!(lines[0].starts_with("With twin") && lines[0].contains(said), "{}", lines[0]);
 }
 
@@ -202,7 +202,7 @@ fn unequal_rates_and_lost_probes_are_said() {
     let data = conclude_all(synthetic::record(World::Sim, &queues), trials);
     let line = &summary_lines(&[data])[0];
     assert!(line.contains("; goodput 0.950 against 9.43 Mbit/s up"), "{line}");
-    assert!(line.contains("; 25.0 against 0.143 % of its probes were lost"), "{line}");
+    assert!(line.contains("; 25.0 against 0.143 % of the probes were lost"), "{line}");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn the_class_with_the_largest_effect_is_named() {
     let line = &summary_lines(std::slice::from_ref(&data))[0];
     assert!(line.contains("the latency under load of probe-dscp-45 is 17.5 ms against"), "{line}");
     let table = underload_report::table(std::slice::from_ref(&data));
-    assert_eq!(table.matches(", 2 trials, round trips of probe\n").count(), 2, "{table}");
+    assert_eq!(table.matches(", 2 trials, round trips of flow probe\n").count(), 2, "{table}");
 }
 
 #[test]
@@ -311,6 +311,13 @@ fn several_runs_are_named_by_world() -> Result<(), Box<dyn Error>> {
 #[test]
 fn files_hold_the_page_and_every_plot() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
+    // The report of an interrupted run, with other plots, beside a file that is not ours.
+    write_report(
+        directory.path(),
+        &[run(World::Live, &[BUFFER_CONTROL, DOCSIS_PIE], 2, 50_000_000)],
+    )?;
+    assert!(directory.path().join("plots/cdf-load.svg").exists(), "the premise");
+    std::fs::write(directory.path().join("plots/mine.svg"), "<svg>prefers-color-scheme</svg>")?;
     let data = [run(World::Live, &[BUFFER_CONTROL, DOCSIS_PIE], 12, 50_000_000)];
     let page = write_report(directory.path(), &data)?;
     assert_eq!(std::fs::read_to_string(page)?, render(&data)?);
@@ -325,6 +332,7 @@ fn files_hold_the_page_and_every_plot() -> Result<(), Box<dyn Error>> {
     for name in ["overview", "cdf-mean", "cdf-max", "histogram-0", "timeline-1"] {
         assert!(names.contains(name), "{name} is not among {names:?}");
     }
+    assert!(names.contains("mine") && !names.contains("cdf-load"), "{names:?}");
     Ok(())
 }
 

@@ -56,7 +56,7 @@ fn high_quantiles_need_samples() {
         let row = text.lines().find(|line| line.starts_with("  load")).unwrap_or_default();
         row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    // 350 samples of 7 s in one trial, 700 in two: a 99th percentile takes 500.
+    // One trial of 7 s has 350 samples, two have 700; a 99th percentile needs 500.
     let (few, enough) = (row(1), row(2));
     assert_eq!((few[3].as_str(), few[8].as_str()), ("350", "-"), "{few:?}");
     assert_eq!((enough[3].as_str(), enough[9].as_str()), ("700", "-"), "{enough:?}");

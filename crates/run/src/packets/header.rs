@@ -18,7 +18,7 @@ use underload_sim::tcp::{EcnUse, TcpConfig};
 
 use super::sequence::{Half, Offsets, half};
 
-/// Bytes of the headers, at most: IPv4, and TCP with all options.
+/// Maximum size of the headers, bytes: IPv4, and TCP with all options.
 pub const MOST_BYTES: usize = 80;
 
 const IP_BYTES: usize = 20;
@@ -151,7 +151,7 @@ impl Tcp {
             numbers.end = end;
         }
         let mut flags = flag::ACK | counter(facts.ecn, INITIAL_COUNT);
-        if u32::from(data.len) < facts.segment_bytes {
+        if data.push || u32::from(data.len) < facts.segment_bytes {
             flags |= flag::PSH;
         }
         if data.window_reduced && !is_counted(facts.ecn) {

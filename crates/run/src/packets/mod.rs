@@ -24,9 +24,9 @@ use sequence::{Offsets, half};
 
 pub use point::{At, Point};
 
-/// Packets of a capture, at most.
+/// Maximum number of packets of a capture.
 const MOST_PACKETS: u64 = 50_000_000;
-/// Trials whose packets are captured in one run, at most.
+/// Maximum number of trials whose packets are captured in one run.
 const MOST_TRIALS: usize = 1_000;
 const FOLDER: &str = "captures";
 

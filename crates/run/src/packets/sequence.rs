@@ -64,8 +64,9 @@ mod tests {
         let half = half(3, 0, Direction::Up);
         let mut offsets = Offsets::default();
         for (sequence, len) in [(0, 1000), (1, 300), (2, 1000), (3, 50), (4, 1000), (1, 300)] {
+            let (retransmission, window_reduced, push) = (false, false, false);
             let sent = Stamp::default();
-            let data = Data { sequence, len, retransmission: false, window_reduced: false, sent };
+            let data = Data { sequence, len, retransmission, window_reduced, push, sent };
             offsets.sent(half, data, 1000);
         }
         let starts: Vec<u32> = (0..6).map(|segment| offsets.start(half, segment, 1000)).collect();

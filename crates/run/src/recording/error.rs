@@ -13,12 +13,17 @@ pub enum RecordingError {
     Io(#[from] io::Error),
     #[error("the file is empty: expected CSV, pcap or pcapng")]
     Empty,
-    #[error("line {line}: {source}")]
-    Line { line: u64, source: LineError },
+    #[error(
+        "a capture in the modified pcap of old Linux (a1b2cd34) is not read: convert it with \
+         `editcap -F pcap`"
+    )]
+    Modified,
+    #[error("line {line}: {cause}")]
+    Line { line: u64, cause: LineError },
     #[error("the file header: {0}")]
     FileHeader(PcapError),
-    #[error("packet {packet}: {source}")]
-    Frame { packet: u64, source: FrameError },
+    #[error("packet {packet}: {cause}")]
+    Frame { packet: u64, cause: FrameError },
     #[error(
         "packet {packet}: it is {by} earlier than a packet that was replayed already; packets may \
          be {WINDOW} or {WINDOW_PACKETS} packets out of order: sort the input by time (a capture: \
@@ -57,6 +62,9 @@ pub enum FrameError {
     Before1970 { offset_s: i64 },
     #[error("its time is beyond the year 2554")]
     After2554,
-    #[error("no support for link type {0:?}")]
+    #[error(
+        "link type {0:?} is not read; expected Ethernet, raw IP, Linux SLL, PPP or Wi-Fi (802.11, \
+         with radiotap or without)"
+    )]
     LinkType(DataLink),
 }

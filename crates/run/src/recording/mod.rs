@@ -4,10 +4,12 @@ mod capture;
 mod error;
 mod script;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 use underload_aqm::packet::Meta;
@@ -37,7 +39,11 @@ pub struct Recording {
     origin: Option<Time>,
     /// The result of reading, once it has ended.
     end: Option<Result<(), RecordingError>>,
+    cuts: Cuts,
 }
+
+/// Counts packets that were captured before their sender's network card cut them into segments.
+type Cuts = Rc<Cell<u64>>;
 
 /// Reads the next packet, whose position in the input is given; `None` at the end.
 type Source = Box<dyn FnMut(u64) -> Result<Option<(Time, Meta)>, RecordingError>>;
@@ -65,21 +71,32 @@ impl Recording {
     /// As [`Self::open`].
     pub fn read(mut bytes: impl BufRead + 'static) -> Result<Self, RecordingError> {
         const PCAP: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
+        const MODIFIED_PCAP: u32 = 0xa1b2_cd34;
         let magic = bytes.fill_buf()?;
         if magic.is_empty() {
             return Err(RecordingError::Empty);
         }
         let word = magic.first_chunk().map_or(0, |magic| u32::from_be_bytes(*magic));
+        if word == MODIFIED_PCAP || word.swap_bytes() == MODIFIED_PCAP {
+            return Err(RecordingError::Modified);
+        }
+        let cuts = Cuts::default();
         // The times of a capture are dates; the times of a script may start anywhere.
         let (source, origin) = if word == 0x0a0d_0d0a {
-            (capture::pcapng(bytes)?, None)
+            (capture::pcapng(bytes, Rc::clone(&cuts))?, None)
         } else if PCAP.contains(&word) || PCAP.contains(&word.swap_bytes()) {
-            (capture::pcap(bytes)?, None)
+            (capture::pcap(bytes, Rc::clone(&cuts))?, None)
         } else {
             (script::packets(bytes)?, Some(Time::ZERO))
         };
         let waiting = BTreeMap::new();
-        Ok(Self { source, waiting, read: 0, newest: Time::ZERO, emitted: None, origin, end: None })
+        let (read, newest, emitted, end) = (0, Time::ZERO, None, None);
+        Ok(Self { source, waiting, read, newest, emitted, origin, end, cuts })
+    }
+
+    /// Returns the number of packets so far that were cut into segments.
+    pub fn cuts(&self) -> u64 {
+        self.cuts.get()
     }
 
     /// Whether no packet still to be read may precede the first one that waits.

@@ -59,8 +59,8 @@ impl<T: BufRead> Lines<T> {
 pub fn packets(text: impl BufRead + 'static) -> Result<Source, RecordingError> {
     let mut lines = Lines { text, number: 0, line: Vec::new() };
     let header = match lines.fields() {
-        Err(source @ (LineError::Io(_) | LineError::Length(_))) => {
-            return Err(RecordingError::Line { line: 1, source });
+        Err(cause @ (LineError::Io(_) | LineError::Length(_))) => {
+            return Err(RecordingError::Line { line: 1, cause });
         }
         header => header.ok().flatten(),
     };
@@ -70,13 +70,13 @@ pub fn packets(text: impl BufRead + 'static) -> Result<Source, RecordingError> {
     });
     let positions = positions.ok_or_else(|| RecordingError::Line {
         line: 1,
-        source: LineError::Header(COLUMNS.join(",")),
+        cause: LineError::Header(COLUMNS.join(",")),
     })?;
     Ok(Box::new(move |_| {
         let packet = lines.fields().and_then(|fields| {
             fields.map(|fields| packet(positions.map(|position| fields[position]))).transpose()
         });
-        packet.map_err(|source| RecordingError::Line { line: lines.number, source })
+        packet.map_err(|cause| RecordingError::Line { line: lines.number, cause })
     }))
 }
 

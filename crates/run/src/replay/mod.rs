@@ -114,6 +114,18 @@ pub struct Summary {
     /// Rate of the packets sent, with overhead. `None` for a burst that arrives and leaves at one
     /// instant.
     pub throughput_bit_per_s: Option<u64>,
+    /// Markings of the recorded packets, those of most packets first.
+    pub markings: Vec<Marking>,
+}
+
+/// Packets of one DSCP and ECN codepoint.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Marking {
+    pub dscp: u8,
+    pub ecn: &'static str,
+    /// Both fields as the byte that packet captures show.
+    pub tos: u8,
+    pub packets: u64,
 }
 
 /// A queue and a link through which packets are sent.
@@ -130,6 +142,8 @@ struct Fates {
     /// Index of the first row of `pending`, in order of arrival.
     first: u64,
     arrivals: Count,
+    /// Arrivals by the byte of DSCP and ECN.
+    markings: Box<[u64; 256]>,
     first_arrival: Option<Time>,
     tally: Tally,
     last_end: Time,
@@ -147,6 +161,7 @@ impl Replay {
             pending: VecDeque::new(),
             first: 0,
             arrivals: Count::default(),
+            markings: Box::new([0; 256]),
             first_arrival: None,
             tally: Tally::new(Time::ZERO, false),
             last_end: Time::ZERO,
@@ -188,6 +203,11 @@ impl Replay {
         Ok(())
     }
 
+    /// Returns how many packets wait for their fates, or for those of earlier packets.
+    pub fn waiting(&self) -> usize {
+        self.fates.pending.len()
+    }
+
     pub fn tally(&self) -> &Tally {
         &self.fates.tally
     }
@@ -213,6 +233,7 @@ impl Replay {
             sojourn_p99_ms: p99,
             sojourn_max_ms: max,
             throughput_bit_per_s: (span_ns > 0).then(rate),
+            markings: self.fates.markings(),
         }
     }
 
@@ -227,11 +248,23 @@ impl Fates {
     #[inline]
     fn arrived(&mut self, arrival: &Arrival) {
         self.arrivals.add(arrival.meta.len);
+        self.markings[usize::from(arrival.meta.dscp.value() << 2 | arrival.meta.ecn.bits())] += 1;
         self.first_arrival.get_or_insert(arrival.time);
         let Arrival { id, time, meta } = *arrival;
         let (fate, transmission) = (Fate::Queued, None);
         let packet = Settled { id, arrival: time, fate, transmission, ecn: meta.ecn };
         self.pending.push_back(Row { packet, marked: None });
+    }
+
+    fn markings(&self) -> Vec<Marking> {
+        let marking = |(tos, packets): (u8, &u64)| {
+            let (dscp, ecn) = (Dscp::from_tos(tos).value(), Ecn::from_bits(tos).name());
+            Marking { dscp, ecn, tos, packets: *packets }
+        };
+        let counted = (0..=u8::MAX).zip(&self.markings[..]).filter(|(_, packets)| **packets > 0);
+        let mut markings: Vec<Marking> = counted.map(marking).collect();
+        markings.sort_by_key(|marking| std::cmp::Reverse(marking.packets));
+        markings
     }
 
     #[inline]
@@ -474,6 +507,25 @@ mod tests {
         assert_eq!(fates.sojourn_ns, [0, 1_000_000, 2_000_000, 0]);
         assert_eq!(fates.was_sent, [true, true, true, false]);
         assert_eq!(fates.fate[3], Fate::Dropped(DropReason::Overlimit));
+    }
+
+    #[test]
+    fn markings_are_counted_as_the_byte_of_a_capture() {
+        let mut replay = Replay::new(link("fifo", "8mbit"));
+        for (id, (dscp, ecn)) in
+            [(45, Ecn::Ect1), (45, Ecn::Ce), (45, Ecn::Ect1)].iter().enumerate()
+        {
+            let mut meta = Meta::new(158, 0);
+            (meta.dscp, meta.ecn) = (Dscp::new(*dscp).expect("a codepoint"), *ecn);
+            let (id, time) = (id as u64, Time::ZERO);
+            let Ok(()) =
+                replay.arrive(&Arrival { id, time, meta }, &mut |_| Ok::<(), Infallible>(()));
+        }
+        let markings = replay.summary(String::new(), String::new()).markings;
+        let told: Vec<_> =
+            markings.iter().map(|it| (it.tos, it.dscp, it.ecn, it.packets)).collect();
+        // The bytes that the captures of NANOG 90 show.
+        assert_eq!(told, [(0xb5, 45, "ect1", 2), (0xb7, 45, "ce", 1)]);
     }
 
     #[test]

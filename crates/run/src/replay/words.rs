@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use underload_aqm::packet::Dscp;
 use underload_aqm::registry::QueueSetup;
 
 use super::{Replay, Summary};
@@ -20,6 +21,13 @@ pub fn text(replay: &Replay, queue: &QueueSetup, rules: &[String], summary: &Sum
     line("queue", summary.queue.clone());
     line("link", summary.link.clone());
     line("packets", format!("{} ({} bytes)", summary.packets, summary.bytes));
+    if summary.markings.iter().any(|it| it.tos != 0) {
+        for (row, it) in summary.markings.iter().enumerate() {
+            let nqb = if it.dscp == Dscp::NON_QUEUE_BUILDING.value() { " (NQB)" } else { "" };
+            let value = format!("tos 0x{:02x} = DSCP {}{nqb}, {}: ", it.tos, it.dscp, it.ecn);
+            line(if row == 0 { "markings" } else { "" }, value + &share(it.packets));
+        }
+    }
     line("sent", share(summary.sent));
     line("marked", share(summary.marked));
     for (rule, changed) in rules.iter().zip(tally.total().remarks()) {

@@ -57,7 +57,7 @@ enum Form {
     Number,
 }
 
-/// Values of an axis in a list, at most.
+/// Maximum number of values of an axis in a list.
 const MOST_LISTED: usize = 8;
 
 impl Axis {
@@ -143,7 +143,8 @@ impl Axis {
         }
     }
 
-    /// Returns the number of values; `None` for any value of a range.
+    /// Returns the number of values; `None` for a range without `steps`, of which points take any
+    /// value.
     pub(super) fn levels(&self) -> Option<u64> {
         match &self.kind {
             Kind::Levels(levels) => Some(levels.len() as u64),

@@ -7,9 +7,9 @@ use underload_store::sweep::{AxisValue, SweepCell};
 use super::Sweep;
 use super::axis::Axis;
 
-/// Parts of an axis in a picture, at most.
+/// Maximum number of parts of an axis in a picture.
 const MOST_PARTS: usize = 16;
-/// Variants in a picture, at most.
+/// Maximum number of variants in a picture.
 const MOST_VARIANTS: usize = 12;
 
 /// An axis divided into parts: one per value if there are few, or else one per group of neighbours.

@@ -200,7 +200,7 @@ struct LoadedFile {
     content: Option<Vec<u8>>,
 }
 
-/// Bytes of files in memory, at most; other files are read again for each cell.
+/// Maximum size of all files in memory, bytes; other files are read again for each cell.
 const MOST_BYTES: usize = 256 << 20;
 
 impl Files {

@@ -78,7 +78,7 @@ pub fn run(
 
 /// How long finished units may be in memory before they are written.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
-/// Units that a worker takes at once, at most.
+/// Maximum number of units that a worker takes at once.
 const MOST_TAKEN: u64 = 64;
 /// Units that wait for the disk, at most, so that a slow sync blocks no worker.
 const WAITING: usize = 1 << 12;

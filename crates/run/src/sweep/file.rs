@@ -26,11 +26,11 @@ use underload_record::schema::{Extreme, PlotAxis};
 use underload_scenario::keys::{Tables, keys, schema, word, words};
 use underload_scenario::tables::Overrides;
 
-/// Trials of a sweep, at most: their numbers have 32 bits.
+/// Maximum number of trials of a sweep: their numbers have 32 bits.
 pub(super) const MOST_TRIALS: u64 = u32::MAX as u64;
-/// Points of a design that draws them, at most.
+/// Maximum number of points of a design that draws them.
 const MOST_SAMPLES: u64 = 100_000_000;
-/// Values of a range, at most.
+/// Maximum number of values of a range.
 const MOST_STEPS: u64 = 100_000;
 
 keys! {
@@ -49,13 +49,14 @@ keys! {
         pub variants: Vec<String> = Vec::new(),
         /// Overrides the scenario's seed.
         pub seed: Option<u64>,
-        /// Trials of a cell, at most; overrides the scenario's.
+        /// Maximum number of trials of a cell; overrides the scenario's.
         pub repeats: Option<u64> => 1..=MOST_TRIALS,
-        /// How points are made of the axes: every combination, values drawn for each point, or
-        /// values drawn such that each of as many equal parts of an axis as there are points is met
-        /// once (McKay, Beckman and Conover 1979).
+        /// How the points follow from the axes; `grid`: every combination of values; `random`:
+        /// values drawn for each point; `latin-hypercube`: each axis is divided into as many equal
+        /// parts as there are points, and one point is drawn from each part (McKay, Beckman and
+        /// Conover 1979).
         pub design: Design = Design::Grid,
-        /// Points of a design that draws them.
+        /// Number of points of the designs `random` and `latin-hypercube`.
         pub samples: Option<u64> => 1..=MOST_SAMPLES,
         /// Metrics that have a column, as in `reference/run-json.md`.
         pub metrics: Vec<String> = Vec::new(),
@@ -126,11 +127,11 @@ keys! {
     pub struct StopKeys {
         /// The metric whose mean is estimated.
         pub metric: String,
-        /// Half of the interval, percent of the mean.
+        /// A cell ends once half of the interval is at most this, in percent of the mean.
         pub within_percent: Option<f64>,
-        /// Half of the interval, in the metric's unit.
+        /// A cell ends once half of the interval is at most this, in the metric's unit.
         pub within: Option<f64>,
-        /// Trials of a cell, at least; an interval needs two.
+        /// Minimum number of trials of a cell; fewer than five have no interval.
         pub least: u64 = 5 => 2..=MOST_TRIALS,
     }
 }

@@ -7,11 +7,11 @@ use underload_store::sweep::SweepPlot;
 use super::axis::Axis;
 use super::file::{PlotForm, PlotKeys};
 
-/// Pictures of a sweep, at most.
+/// Maximum number of pictures of a sweep.
 pub(super) const MOST_PLOTS: usize = 24;
-/// Values of an axis among which `only` is checked, at most.
+/// Maximum number of values of an axis among which `only` is checked.
 const MOST_VALUES: u64 = 1_000;
-/// The name of the variant in keys that name an axis.
+/// In keys that name an axis, this name means the variant.
 const VARIANT: &str = "variant";
 
 impl PlotKeys {

@@ -140,7 +140,7 @@ mod tests {
             let parts: BTreeSet<u64> = (0..count)
                 .map(|point| {
                     let seconds = points.levels(&axes, point)[1].value.amount.expect("a time");
-                    // Times are rounded to a microsecond, which may lift one over a part's edge.
+                    // Rounding to a microsecond may move a time into the next part.
                     ((seconds - 1e-6).max(0.0) * count as f64) as u64
                 })
                 .collect();

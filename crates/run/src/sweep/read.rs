@@ -1,7 +1,7 @@
 //! Reads a sweep file, and reports its faults.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Component, Path};
 
 use toml::Table;
 use underload_record::schema::Extreme;
@@ -14,17 +14,17 @@ use underload_scenario::{Options, Scenario, ScenarioError, ScenarioErrors, built
 use underload_sim::trial::TrialLabel;
 use underload_store::sweep::{SWEEP_VERSION, SweepColumns, SweepManifest};
 
-use super::Sweep;
 use super::axis::{Axis, Level};
 use super::compute::Files;
 use super::file::{BestKeys, Design, MOST_TRIALS, PlotKeys, StopKeys, SweepFile};
 use super::plots::MOST_PLOTS;
 use super::points::Points;
+use super::{Sweep, is_sweep};
 use crate::cache::digest_text;
 
 const MOST_AXES: usize = 32;
 const MOST_METRICS: usize = 64;
-/// Values of an axis that are tried before a sweep begins, at most.
+/// Maximum number of values of an axis that are tried before a sweep begins.
 const MOST_TRIED: u64 = 1_000;
 /// Values of an axis without steps that are tried.
 const TRIED_OF_RANGE: u64 = 9;
@@ -44,6 +44,14 @@ impl Sweep {
     ) -> Result<Self, ScenarioErrors> {
         let document = Document::parse(text, name)?;
         let mut faults = Faults::default();
+        if !is_sweep(text) && ["path", "flow"].iter().any(|key| document.root.contains_key(*key)) {
+            let problem = format!(
+                "this is a scenario, for `underload run {name}`; a sweep of it has the key \
+                 `scenario = \"{name}\"`"
+            );
+            faults.add(Fault::new("", problem));
+            return Err(document.errors(faults));
+        }
         let Some(file) = read_table::<SweepFile>(&document.root, &mut faults) else {
             return Err(document.errors(faults));
         };
@@ -219,6 +227,13 @@ fn content_of(root: &Table) -> String {
 fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
     let fault = |problem: String| Fault::new("scenario", problem);
     let name = scenario.ok_or_else(|| fault("is missing: a built-in one, or a file".to_owned()))?;
+    // Errors show lines of that file, and a sweep may be a stranger's.
+    let is_plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if builtin::find(name).is_none() && !Path::new(name).components().all(is_plain) {
+        let problem =
+            format!("`{name}`: expected a file in the folder of this one, or a built-in name");
+        return Err(fault(problem));
+    }
     let beside = Path::new(file).parent().map(|folder| folder.join(name));
     let beside = beside.filter(|path| builtin::find(name).is_none() && path.is_file());
     let name = beside.map_or(name.to_owned(), |path| path.to_string_lossy().into_owned());

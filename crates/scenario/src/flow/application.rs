@@ -184,7 +184,7 @@ keys! {
         /// `chrome`: six at a time, a new one per resource; `firefox`: six that stay open (that
         /// version's settings as shipped, which the guideline does not specify).
         browser: Browser = Browser::Chrome,
-        /// Loads of the page, as far as the trial's time allows.
+        /// Number of page loads; fewer if the trial ends before.
         loads: u32 = WebConfig::default().loads => 1..=MAX_LOADS,
         /// Time between two loads.
         pause: Span = WebConfig::default().pause,
@@ -228,7 +228,7 @@ keys! {
         /// How the player chooses the rate of the next chunk: `bb` (reservoir 5 s, cushion 10 s),
         /// `festive`, `bola` (BOLA-BASIC, gp 5), `robust-mpc` (horizon 5).
         player: Player = Player::Bb,
-        /// Video that the player buffers, at most.
+        /// Longest video that the player buffers.
         buffer: Span = VideoConfig::default().buffer => VIDEO_BUFFERS,
         /// The congestion control of the server.
         congestion_control: Option<String> where default = "cubic",
@@ -287,6 +287,12 @@ keys! {
         /// Time for sampling, rendering, encoding, decoding and display, which is added to every
         /// input-to-photon delay.
         processing: Span = CloudGameConfig::default().processing => Span::ZERO..=MAX_PROCESSING,
+        /// Frames per second; headsets of virtual reality show 72 to 120.
+        frame_rate: u32 = CloudGameConfig::default().frame_rate => 10..=1_000,
+        /// Time between two inputs, such as the poses of a head.
+        input_interval: Span = CloudGameConfig::default().input_interval => INPUT_INTERVALS,
+        /// Age, lag plus `processing`, at which a frame has no value: 20 ms in virtual reality.
+        deadline: Span = CloudGameConfig::default().deadline => INPUT_INTERVALS,
         /// Marking of all packets, in both directions; `nqb`: DSCP 45, not ECT (RFC 9956); `l4s`:
         /// ECT(1), with a rate that follows the marks (RFC 9331).
         marking: GameMarking = GameMarking::None,
@@ -314,9 +320,16 @@ impl Application for CloudGameKeys {
     }
 
     fn config(self) -> Result<ApplicationConfig, Fault> {
-        let Self { rate, min_rate, processing, marking } = self;
-        let least_rate = least_rate(marking, min_rate, rate)?;
-        Ok(ApplicationConfig::CloudGame(CloudGameConfig { rate, least_rate, processing }))
+        let Self { rate, processing, frame_rate, input_interval, deadline, .. } = self;
+        let least_rate = least_rate(self.marking, self.min_rate, rate)?;
+        Ok(ApplicationConfig::CloudGame(CloudGameConfig {
+            rate,
+            least_rate,
+            processing,
+            frame_rate,
+            input_interval,
+            deadline,
+        }))
     }
 }
 
@@ -335,6 +348,7 @@ fn least_rate(marks: GameMarking, given: Option<Rate>, rate: Rate) -> Result<Opt
     Ok(Some(least))
 }
 
+const INPUT_INTERVALS: RangeInclusive<Span> = Span::from_millis(1)..=Span::from_secs(1);
 const MIN_RATE: u64 = 100_000;
 const RATES: RangeInclusive<Rate> =
     Rate::from_bits_per_second(MIN_RATE)..=Rate::from_bits_per_second(1_000_000_000);

@@ -33,7 +33,7 @@ pub enum BrowserFlow {
     Film {
         site: Site,
         player: DashPlayer,
-        /// Video that the player buffers, at most.
+        /// Longest video that the player buffers.
         buffer: Span,
     },
     /// A call between a browser at the client and one at the server, with the picture and the
@@ -141,7 +141,7 @@ keys! {
         /// Whether connections stay open after a response; `false` for `http1` only: a new one per
         /// resource, as the model's `chrome` has it.
         keep_alive: bool = true,
-        /// Loads of the page, each with new connections, as far as the trial's time allows.
+        /// Number of page loads, each with new connections; fewer if the trial ends before.
         loads: u32 = WebConfig::default().loads => 1..=MAX_LOADS,
         /// Time between two loads.
         pause: Span = WebConfig::default().pause,
@@ -174,7 +174,7 @@ keys! {
         /// How the player chooses the rate of the next chunk; `bola`: by its buffer; `throughput`:
         /// by its estimate of the path; `dynamic`: by either, as dash.js does on its own.
         player: DashPlayer = DashPlayer::Dynamic,
-        /// Video that the player buffers, at most.
+        /// Longest video that the player buffers.
         buffer: Span = VideoConfig::default().buffer => VIDEO_BUFFERS,
         /// The congestion control of the server; `http3` has that of `caddy`.
         congestion_control: Option<String> where default = "cubic",

@@ -90,13 +90,13 @@ impl Activity {
 
 keys! {
     pub(crate) struct TransferTimes {
-        /// Start after the start of the ramp.
+        /// When the flow starts, counted from the start of the ramp.
         start: Option<Span> where default = "0s",
         /// The longest random delay of each flow's start, drawn from the trial's seed, so that
         /// repeats differ. Without this key it is 1s in a scenario with several repeats that names
         /// no `start_jitter`, no conditions to draw and no start or end of this flow.
         start_jitter: Option<Span> where default = "0s" => Span::ZERO..=MAX_START_JITTER,
-        /// End after the start of the ramp.
+        /// When the flow ends, counted from the start of the ramp.
         stop: Option<Span> where default = "end of the load phase",
     }
 }
@@ -114,9 +114,9 @@ impl Combined for Activity {
 
 keys! {
     pub(crate) struct LoadTimes {
-        /// Start after the start of the ramp.
+        /// When the flow starts, counted from the start of the ramp.
         start: Option<Span> where default = "start of the load phase",
-        /// End after the start of the ramp.
+        /// When the flow ends, counted from the start of the ramp.
         stop: Option<Span> where default = "end of the load phase",
     }
 }
@@ -132,7 +132,7 @@ impl Combined for DuringLoad {
     }
 }
 
-/// Flows of one entry, at most.
+/// Maximum number of flows of one entry.
 const MAX_COUNT: u32 = 10_000;
 /// Longer ramps are rare.
 const MAX_START_JITTER: Span = Span::from_secs(60);

@@ -2,6 +2,7 @@
 
 use underload_aqm::time::Span;
 use underload_record::schema::Metric;
+use underload_record::text::{one_line, shell_word};
 use underload_sim::application::metric;
 
 use super::FlowKind;
@@ -24,16 +25,17 @@ keys! {
         client: Vec<String>,
         /// Program and arguments at the server, started before the client's: `["iperf3", "-s"]`.
         server: Vec<String> = Vec::new(),
-        /// Start of the client's command after the start of the ramp.
+        /// When the client's command starts, counted from the start of the ramp.
         start: Option<Span> where default = "0s",
-        /// When the client's command is stopped if it still runs, after the start of the ramp.
+        /// When the client's command is stopped if it still runs, counted from the start of the
+        /// ramp.
         stop: Option<Span> where default = "end of the load phase",
     }
 }
 
 /// The metric of a command.
 pub const EXIT_STATUS: &str = "exit_status";
-/// Words of a command, at most.
+/// Maximum number of words of a command.
 const MAX_WORDS: usize = 256;
 
 impl Kind for ExecKeys {
@@ -51,6 +53,15 @@ impl Kind for ExecKeys {
         let start = Some(start.unwrap_or_default());
         let activity = Activity { start, stop, ..Activity::default() }.check()?;
         Ok((FlowKind::Exec(ExecFlow { client, server }), activity))
+    }
+}
+
+impl ExecFlow {
+    /// Returns both commands as a shell would read them, the server's first.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let word = |word: &String| shell_word(&one_line(word));
+        let line = move |words: &Vec<String>| words.iter().map(word).collect::<Vec<_>>().join(" ");
+        [&self.server, &self.client].into_iter().filter(|words| !words.is_empty()).map(line)
     }
 }
 

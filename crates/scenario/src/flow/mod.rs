@@ -49,6 +49,8 @@ pub struct Flow {
     pub activity: Activity,
     /// Added to the path's base round trip, half of it in each direction. Only in the sim world.
     pub extra_rtt: Span,
+    /// Number of its client, by which a radio finds the user. Only in the sim world.
+    pub host: u32,
 }
 
 /// The traffic that a flow sends.
@@ -126,13 +128,16 @@ keys! {
     struct SimulatedKeys {
         /// Added to the path's base round trip, half of it in each direction; sim only.
         extra_rtt: Span = Span::ZERO => Span::ZERO..=MAX_EXTRA_RTT,
+        /// Number of the flow's client: queues see one host per number, and a `radio` link one user;
+        /// sim only.
+        host: u32 = 0 => 0..=MAX_HOST,
     }
 }
 
 /// The keys of a flow: the keys of its kind, and the keys that every kind has.
 struct Keys<K> {
     kind: K,
-    extra_rtt: Span,
+    simulated: SimulatedKeys,
 }
 
 impl<K: Kind> Section for Keys<K> {
@@ -146,16 +151,17 @@ impl<K: Kind> Section for Keys<K> {
 
     fn take(reader: &mut Reader<'_>) -> Option<Self> {
         let head_and_kind = <(HeadKeys, K)>::take(reader);
-        let simulated = K::IS_SIMULATED.then(|| SimulatedKeys::take(reader));
-        let extra_rtt = simulated.map_or(Some(Span::ZERO), |keys| Some(keys?.extra_rtt));
-        Some(Self { kind: head_and_kind?.1, extra_rtt: extra_rtt? })
+        let none = SimulatedKeys { extra_rtt: Span::ZERO, host: 0 };
+        let simulated = if K::IS_SIMULATED { SimulatedKeys::take(reader) } else { Some(none) };
+        Some(Self { kind: head_and_kind?.1, simulated: simulated? })
     }
 }
 
 fn read_flow<K: Kind>(name: &str, table: &Table, faults: &mut Faults) -> Option<Flow> {
-    let Keys { kind, extra_rtt } = read_table::<Keys<K>>(table, faults)?;
+    let Keys { kind, simulated } = read_table::<Keys<K>>(table, faults)?;
     let (kind, activity) = faults.accept(kind.check())?;
-    Some(Flow { name: name.to_owned(), kind_name: K::NAME, kind, activity, extra_rtt })
+    let SimulatedKeys { extra_rtt, host } = simulated;
+    Some(Flow { name: name.to_owned(), kind_name: K::NAME, kind, activity, extra_rtt, host })
 }
 
 /// A flow of any kind, for the schema.
@@ -174,7 +180,7 @@ impl Value for AnyFlow {
         let schema = |entry: &Entry| {
             let mut schema = (entry.schema)();
             schema["properties"]["kind"] = json!({ "const": entry.name });
-            // A variant may have the keys that the table lacks.
+            // A variant may supply keys that the flow's table lacks, so only `kind` is required.
             schema["required"] = json!(["kind"]);
             schema
         };
@@ -197,6 +203,8 @@ pub fn simulated_controls() -> Vec<String> {
 
 /// As long as the delays of a path may be.
 const MAX_EXTRA_RTT: Span = Span::from_secs(10);
+/// The simulator's server has a higher number.
+const MAX_HOST: u32 = 1_000_000;
 
 impl Flow {
     pub(super) fn read(name: &str, table: &Table, faults: &mut Faults) -> Option<Self> {
@@ -236,6 +244,7 @@ impl Flow {
     /// Returns the key that only the simulator supports, if the flow has one.
     pub(crate) fn sim_only_key(&self) -> Option<&'static str> {
         let own = self.kind.properties().sim_only_key();
-        own.or_else(|| (self.extra_rtt > Span::ZERO).then_some("extra_rtt"))
+        let given = [("extra_rtt", self.extra_rtt > Span::ZERO), ("host", self.host > 0)];
+        own.or_else(|| given.into_iter().find(|(_, is_given)| *is_given).map(|(key, _)| key))
     }
 }

@@ -27,7 +27,7 @@ keys! {
         pub ecn: bool = false,
         /// Differentiated Services codepoint of all packets.
         pub dscp: u8 = 0 => DSCPS,
-        /// Bytes in flight that the receiver accepts, at most; sim only.
+        /// Most bytes in flight that the receiver accepts; sim only.
         pub receive_window_bytes: Option<Bytes> as "receive_window"
             where default = "2.5 MB, which Linux's send buffer of 4 MiB holds" => RECEIVE_WINDOWS,
         /// Reports `delivery_p50`, `_p90`, `_p99` and `_max` in ms, from the first transmission of

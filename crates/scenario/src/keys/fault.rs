@@ -55,7 +55,7 @@ pub struct Faults {
     found: Vec<Fault>,
 }
 
-/// Faults of a file that are reported, at most.
+/// Maximum number of faults of a file that are reported.
 pub(crate) const MOST_FAULTS: usize = 30;
 
 impl Faults {
@@ -130,5 +130,5 @@ pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a s
     closest(word, known).map_or(String::new(), |known| format!("; did you mean `{known}`?"))
 }
 
-/// Words that a message lists, at most.
+/// Maximum number of words that a message lists.
 const MOST_WORDS: usize = 20;

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_normal_has_its_median_and_spread_and_stays_inside() {
+    fn log_normal_has_the_given_median_and_sigma_and_stays_within_its_bounds() {
         let bounds = (quantity("1ms"), quantity("1s"));
         let distribution =
             Distribution::log_normal(quantity("20ms"), 0.5, bounds.0, bounds.1).expect("valid");

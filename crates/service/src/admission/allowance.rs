@@ -1,4 +1,5 @@
-//! A rate that many threads share without a lock; they consume bytes before they transfer them.
+//! A rate that many threads share without a lock. Before a thread transfers bytes, it subtracts
+//! them from what the rate allows.
 //!
 //! The generic cell rate algorithm (ITU-T I.371 annex A): the only state is the instant up to which
 //! the rate is spent. Time is an argument.
@@ -35,9 +36,9 @@ impl Allowance {
         }
     }
 
-    /// Consumes `bytes`, at most [`Allowance::take_bytes`] or a packet, before they are
-    /// transferred. If the rate does not allow them now, consumes nothing and returns how long to
-    /// wait.
+    /// Subtracts `bytes` from what the rate allows now. The caller does so before it transfers
+    /// them. `bytes` is the length of one packet, or up to [`Allowance::take_bytes`]. If the rate
+    /// does not allow all of them now, subtracts nothing and returns how long to wait.
     pub(crate) fn take(&self, now_ns: u64, bytes: u64) -> Result<(), Duration> {
         let rate = self.bytes_per_s.load(Ordering::Relaxed);
         if rate == 0 {
@@ -55,7 +56,7 @@ impl Allowance {
         })
     }
 
-    /// Returns bytes that were consumed but not transferred.
+    /// Adds back bytes that [`Allowance::take`] subtracted and the caller did not transfer.
     pub(crate) fn give_back(&self, bytes: u64) {
         let rate = self.bytes_per_s.load(Ordering::Relaxed).max(1);
         // Rounded down, because the cost of taking is rounded up.
@@ -65,7 +66,8 @@ impl Allowance {
         let _ = self.spent_until_ns.fetch_update(order, order, less);
     }
 
-    /// Counts bytes that were already transferred; returns how far they are ahead of the rate.
+    /// Subtracts bytes that were transferred already. Returns how much earlier they came than the
+    /// rate allows; zero if it allowed them.
     pub(crate) fn charge(&self, now_ns: u64, bytes: u64) -> Duration {
         let rate = self.bytes_per_s.load(Ordering::Relaxed).max(1);
         let cost_ns = cost_ns(rate, bytes);
@@ -100,7 +102,7 @@ impl Allowance {
         self.bytes_per_s.load(Ordering::Relaxed).saturating_mul(8)
     }
 
-    /// Returns a suitable size for [`Allowance::take`].
+    /// Returns how many bytes to request from [`Allowance::take`] at a time.
     pub(crate) fn take_bytes(&self) -> u64 {
         let rate = u128::from(self.bytes_per_s.load(Ordering::Relaxed));
         let bytes = rate * TAKE.as_nanos() / SECOND_NS;
@@ -117,8 +119,8 @@ impl Allowance {
     }
 }
 
-/// Returns the most bytes that may be transferred within `window` by `takers` that each take before
-/// they transfer, at a constant rate: the promise that the tests check.
+/// Returns the upper limit of the bytes that `takers` threads together transfer within `window` at
+/// a constant rate, if each calls [`Allowance::take`] before it transfers. Tests check this limit.
 #[cfg(test)]
 pub(crate) fn most_bytes(bit_per_s: u64, takers: u64, window: Duration) -> u64 {
     let rate = u128::from(bit_per_s / 8);

@@ -8,7 +8,6 @@
 use underload_probe::network::Line;
 
 /// Computes rates from counters that are read from time to time.
-#[derive(Debug)]
 pub(crate) struct LineMeter {
     line: Line,
     last: Option<(u64, [u64; 2])>,

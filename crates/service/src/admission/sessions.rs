@@ -49,7 +49,6 @@ struct Running {
 }
 
 /// A running session; dropping it ends its flows and frees its place.
-#[derive(Debug)]
 pub(crate) struct Granted {
     id: u64,
     pub grant: Grant,

@@ -26,7 +26,6 @@ struct Shared {
 }
 
 /// A flow's place in its session; dropping it frees the place.
-#[derive(Debug)]
 pub(crate) struct FlowPlace(Share);
 
 impl Drop for FlowPlace {

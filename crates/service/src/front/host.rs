@@ -175,13 +175,13 @@ impl Host {
 
     /// Replaces the server's identity for new connections.
     pub(crate) fn serve_as(&self, identity: &Identity) -> Result<Fingerprint> {
-        let names = identity.names();
+        let server = identity.fingerprint();
         let tls = identity.server_config()?;
         *lock(&self.tls) = tls;
         if let Some(mut desk) = self.tokens.as_ref().map(lock) {
-            desk.serve_as(names);
+            desk.serve_as(server);
         }
-        Ok(names.key())
+        Ok(server)
     }
 
     fn granted(&self, granted: &Granted, session: Token) -> Answer {

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use underload_probe::network::CustomerNetwork;
 
 /// The instants up to which the rate of each network, by a keyed hash, and of all is used.
-#[derive(Debug)]
 pub(crate) struct Openings {
     networks: Vec<AtomicU64>,
     all: AtomicU64,

@@ -96,7 +96,6 @@ pub struct Service {
 }
 
 /// The fingerprint that clients pin, and the files that may change it.
-#[derive(Debug)]
 struct Renewal {
     fingerprint: Fingerprint,
     files: Option<PemFiles>,
@@ -118,8 +117,8 @@ impl Service {
             Access::TokensOrAnonymous(path) => (Some(path), true),
             Access::Leases => (None, false),
         };
-        let (names, state) = (config.identity.names(), config.state.as_deref());
-        let tokens = tokens.map(|path| TokenDesk::open(path, names, state)).transpose()?;
+        let state = config.state.as_deref();
+        let tokens = tokens.map(|path| TokenDesk::open(path, fingerprint, state)).transpose()?;
         let open = |source: &_| LeaseDesk::open(Arc::clone(source), state, unix_seconds());
         let (leases, warning) = config.leases.as_ref().map(open).transpose()?.unzip();
 
@@ -258,12 +257,6 @@ impl Service {
             moved_bytes: self.sessions.traffic().moved(),
             probed_bytes: self.sessions.probed(),
         }
-    }
-}
-
-impl std::fmt::Debug for Service {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("addresses", &self.addresses).finish_non_exhaustive()
     }
 }
 

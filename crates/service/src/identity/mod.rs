@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{Error as TlsError, ServerConfig, version};
 use underload_disk::{self as disk, Others};
 use underload_probe::control::private::{self, LOCK_PATIENCE};
-use underload_probe::control::{Fingerprint, Names, ServiceError};
+use underload_probe::control::{Fingerprint, ServiceError};
 
 use crate::stamp::Stamp;
 
@@ -25,7 +25,7 @@ const WAITING: &str = "certificate.der.new";
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
-    names: Names,
+    fingerprint: Fingerprint,
     files: Option<PemFiles>,
 }
 
@@ -70,8 +70,8 @@ impl Identity {
         certificate: CertificateDer<'static>,
         key: PrivatePkcs8KeyDer<'static>,
     ) -> Result<Self, TlsError> {
-        let names = Names::new(&certificate)?;
-        Ok(Self { certificate, key, names, files: None })
+        let fingerprint = Fingerprint::of(&certificate)?;
+        Ok(Self { certificate, key, fingerprint, files: None })
     }
 
     /// Loads the identity in `directory`, or generates and stores one that only its owner can read.
@@ -149,9 +149,9 @@ impl Identity {
         Ok(Self { files: Some(files), ..made })
     }
 
-    /// Returns the fingerprint of the key, which clients pin.
+    /// Returns the fingerprint of the key, which clients pin and tokens name.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.names.key()
+        self.fingerprint
     }
 
     /// Returns certificate and key in PEM, for another program that serves in this one's name.
@@ -166,11 +166,6 @@ impl Identity {
     /// Returns the files to watch; `None` if the identity was not read from PEM files.
     pub(crate) fn files(&self) -> Option<PemFiles> {
         self.files.clone()
-    }
-
-    /// Returns the fingerprints by which clients and tokens may name the server.
-    pub(crate) fn names(&self) -> Names {
-        self.names
     }
 
     /// Returns the configuration of a server: TLS 1.3 and nothing older.

@@ -4,7 +4,6 @@
 //! format. Each lease is used once, across restarts, and its session gets the rates in the lease,
 //! whatever other clients of its network use.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,12 +115,6 @@ impl LeaseDesk {
 impl Drop for LeaseHeld {
     fn drop(&mut self) {
         self.source.ended(self.id);
-    }
-}
-
-impl fmt::Debug for LeaseHeld {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseHeld").field("id", &self.id).finish_non_exhaustive()
     }
 }
 

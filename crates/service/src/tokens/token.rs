@@ -13,7 +13,7 @@ use ring::hmac;
 use underload_disk as disk;
 use underload_probe::control::claims::{Claims, PREFIX};
 use underload_probe::control::private::{self, LOCK_PATIENCE};
-use underload_probe::control::{Ask, Fingerprint, Names, Result, ServiceError, from_hex, in_full};
+use underload_probe::control::{Ask, Fingerprint, Result, ServiceError, from_hex, in_full};
 
 use super::uses::{SKEW, Uses};
 use crate::admission::Admitted;
@@ -163,13 +163,12 @@ impl Key {
 }
 
 /// Checks tokens, and counts the uses of each until it expires.
-#[derive(Debug)]
 pub(crate) struct TokenDesk {
     path: PathBuf,
     /// `None` while the file is unusable; no token is accepted then.
     keys: Option<TokenKeys>,
     stamp: Option<Stamp>,
-    server: Names,
+    server: Fingerprint,
     uses: Uses,
     /// Messages that the operator has not seen yet.
     news: Vec<String>,
@@ -179,7 +178,7 @@ impl TokenDesk {
     /// Loads the keys of `path`, which is read again when it changes. Uses are stored in the
     /// directory
     /// `state`; without one, in memory.
-    pub(crate) fn open(path: &Path, server: Names, state: Option<&Path>) -> Result<Self> {
+    pub(crate) fn open(path: &Path, server: Fingerprint, state: Option<&Path>) -> Result<Self> {
         let stamp = Stamp::read(path);
         let keys = Some(TokenKeys::load(path)?);
         let opened = state.map(|directory| Uses::open(directory, unix_seconds())).transpose()?;
@@ -188,7 +187,7 @@ impl TokenDesk {
         Ok(Self { path: path.to_owned(), keys, stamp, server, uses, news })
     }
 
-    pub(crate) fn serve_as(&mut self, server: Names) {
+    pub(crate) fn serve_as(&mut self, server: Fingerprint) {
         self.server = server;
     }
 
@@ -246,7 +245,7 @@ impl TokenDesk {
         let keys = self.keys.as_ref();
         let keys = keys.ok_or("the server cannot read the keys of its tokens: try again later")?;
         let claims = keys.verify(text)?;
-        let is_for_us = |named: Fingerprint| self.server.matches(named);
+        let is_for_us = |named: Fingerprint| named == self.server;
         if !claims.server.parse().is_ok_and(is_for_us) {
             return Err("the token is for another server".to_owned());
         }
@@ -309,9 +308,9 @@ mod tests {
         let directory = faults::private_tempdir().unwrap();
         let path = directory.path().join("keys");
         TokenKeys::rotate(&path).unwrap();
-        let server = Identity::generate().unwrap().names();
+        let server = Identity::generate().unwrap().fingerprint();
         let desk = TokenDesk::open(&path, server, None).unwrap();
-        (directory, desk, server.key())
+        (directory, desk, server)
     }
 
     fn keys(desk: &TokenDesk) -> &TokenKeys {
@@ -375,9 +374,8 @@ mod tests {
     #[test]
     fn a_new_certificate_with_another_key_ends_the_tokens_of_the_old_one() {
         let (_directory, mut desk, old) = desk();
-        let names = Identity::generate().unwrap().names();
-        let new = names.key();
-        desk.serve_as(names);
+        let new = Identity::generate().unwrap().fingerprint();
+        desk.serve_as(new);
         let issue = |desk: &TokenDesk, server| keys(desk).issue_at(server, &terms(), NOW).unwrap();
         let (of_old, of_new) = (issue(&desk, old), issue(&desk, new));
         assert!(desk.check_at(&of_old, ask(), NOW).unwrap_err().contains("another server"));
@@ -388,8 +386,8 @@ mod tests {
     fn the_operator_is_warned_once_that_uses_cannot_be_recorded() {
         let (directory, ..) = desk();
         let path = directory.path().join("keys");
-        let names = Identity::generate().unwrap().names();
-        let mut desk = TokenDesk::open(&path, names, Some(directory.path())).unwrap();
+        let server = Identity::generate().unwrap().fingerprint();
+        let mut desk = TokenDesk::open(&path, server, Some(directory.path())).unwrap();
         let admitted =
             Admitted { id: [1; 16], rate_bit_per_s: None, expires: NOW, is_reserved: false };
         let fail = |desk: &mut TokenDesk| {

@@ -48,11 +48,14 @@ pub struct Report {
     pub counts: Counts,
     pub waiting: Backlog,
     pub law: serde_json::Map<String, serde_json::Value>,
+    /// Why the queue cannot keep its bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, queue, counts, waiting, law } = self;
+        let Self { device, queue, counts, waiting, law, warning } = self;
         let megabytes = counts.sent_bytes as f64 / 1e6;
         let longest_ms = counts.longest_sojourn_ns as f64 / 1e6;
         writeln!(
@@ -69,6 +72,9 @@ impl fmt::Display for Report {
         if let Some(probability_q56) = number("probability_q56") {
             let probability = probability_q56 as f64 / 2_f64.powi(56);
             writeln!(f, "  probability of a drop {probability:.6}")?;
+        }
+        if let Some(warning) = warning {
+            writeln!(f, "  {warning}")?;
         }
         Ok(())
     }
@@ -213,6 +219,7 @@ impl Maps {
                 counts: queue.counts,
                 waiting: queue.backlog,
                 law: queue.law,
+                warning: None,
             };
             Ok((place, report))
         };

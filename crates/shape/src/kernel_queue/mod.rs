@@ -121,7 +121,7 @@ impl KernelQueue {
             shaped = Some(queue.0.rate);
         }
         let queue = Self::new(&setup.config, shaped).ok_or(SpecError::Unknown(spec.name))?;
-        // A limit in bytes is one of the most packets that a number holds.
+        // A limit in bytes sets the limit in packets to `u32::MAX`.
         match queue.settings[1] {
             packets if packets > PACKETS_MAX && packets < u64::from(u32::MAX) => {
                 Err(SpecError::Limit(packets))
@@ -152,6 +152,16 @@ impl KernelQueue {
         let mut settings = vec![rate, u64::from(limit.packets), limit.bytes];
         settings.extend(parameters);
         Some(Self { law, settings })
+    }
+
+    /// Returns the rate to which the queue shapes.
+    pub fn rate(&self) -> Option<Rate> {
+        self.settings.first().filter(|rate| **rate > 0).map(|it| Rate::from_bits_per_second(*it))
+    }
+
+    /// Returns BoDe's bound or DOCSIS-PIE's target, which both have first.
+    pub fn bound_ns(&self) -> u64 {
+        self.settings.get(SHAPING.len()).copied().unwrap_or_default()
     }
 
     /// Returns the numbers of `struct settings`. `version` must differ from the previous settings'

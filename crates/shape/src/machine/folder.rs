@@ -14,6 +14,8 @@ use crate::record::{Record, RecordError};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Prefix of the names of locks and records.
 const NAME: &str = "shape";
+/// The name of the lock of all kernel queues, and prefix of the names of their records.
+const KERNEL_QUEUES: &str = "kernel-queue";
 
 /// Why records cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +25,7 @@ pub enum FolderError {
          XDG_RUNTIME_DIR to name a directory of this user"
     )]
     NoDirectory,
-    #[error("another `underload shape` is changing queues (waited {} s)", PATIENCE.as_secs())]
+    #[error("another underload changes queues, or /run is full (waited {} s)", PATIENCE.as_secs())]
     Busy,
     #[error("{}", path.display())]
     File { path: PathBuf, source: io::Error },
@@ -56,21 +58,26 @@ impl Folder {
     /// # Errors
     /// Returns [`FolderError::Busy`] if another process does not release it.
     pub fn lock(&self) -> Result<Lock, FolderError> {
-        let start = Instant::now();
-        loop {
-            if let Some(lock) = Lock::take(&format!("{NAME}-{}", self.network)) {
-                return Ok(lock);
-            }
-            if start.elapsed() > PATIENCE {
-                return Err(FolderError::Busy);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(&format!("{NAME}-{}", self.network))
+    }
+
+    /// Waits for the lock of kernel queues, whose programs all networks share, and for that of this
+    /// network.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::Busy`] if another process does not release one.
+    pub fn lock_kernel_queues(&self) -> Result<(Lock, Lock), FolderError> {
+        Ok((wait_for(KERNEL_QUEUES)?, self.lock()?))
     }
 
     /// Returns the path of the record of a device.
     pub fn path(&self, index: u64) -> PathBuf {
         self.directory.join(format!("{NAME}-{}-{index}.json", self.network))
+    }
+
+    /// Returns the path of the super-packets that a device allowed before a kernel queue.
+    pub fn offload_path(&self, index: u64) -> PathBuf {
+        self.directory.join(format!("{KERNEL_QUEUES}-{}-{index}", self.network))
     }
 
     /// Writes the record of a device, whole or not at all.
@@ -93,23 +100,40 @@ impl Folder {
         underload_disk::remove(&path).map_err(|source| FolderError::File { path, source })
     }
 
-    /// Returns all records of this network, by the number of the device.
+    /// Returns all records of this network, by the number of the device, and the errors of those
+    /// that cannot be read.
     ///
     /// # Errors
-    /// Returns the first file that could not be read.
-    pub fn records(&self) -> Result<Vec<Record>, FolderError> {
+    /// Returns the directory if it cannot be read.
+    pub fn records(&self) -> Result<(Vec<Record>, Vec<FolderError>), FolderError> {
         let prefix = format!("{NAME}-{}-", self.network);
         let error = |source| FolderError::File { path: self.directory.clone(), source };
-        let mut records = Vec::new();
+        let (mut records, mut unreadable) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(&self.directory).map_err(error)? {
             let path = entry.map_err(error)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with(&prefix) && name.ends_with(".json") {
-                records.extend(read(&path)?);
+                match read(&path) {
+                    Ok(record) => records.extend(record),
+                    Err(error) => unreadable.push(error),
+                }
             }
         }
         records.sort_by_key(|record| record.index);
-        Ok(records)
+        Ok((records, unreadable))
+    }
+}
+
+fn wait_for(name: &str) -> Result<Lock, FolderError> {
+    let start = Instant::now();
+    loop {
+        if let Some(lock) = Lock::take(name) {
+            return Ok(lock);
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(FolderError::Busy);
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -125,4 +149,20 @@ pub fn read(path: &Path) -> Result<Option<Record>, FolderError> {
     };
     let record = Record::parse(&text);
     record.map(Some).map_err(|source| FolderError::Record { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_queues_of_all_networks_share_a_lock() {
+        let folder = Folder::open().expect("a directory");
+        let other = Folder { network: folder.network + 1, ..folder.clone() };
+        let held = folder.lock_kernel_queues().expect("free soon");
+        assert!(Lock::take(KERNEL_QUEUES).is_none());
+        drop(other.lock().expect("shapers of another network do not wait"));
+        drop(held);
+        other.lock_kernel_queues().expect("free");
+    }
 }

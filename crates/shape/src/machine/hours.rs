@@ -17,7 +17,7 @@ use crate::trial::{Hour, Log, LogError, Position, Settings};
 
 /// The plan and its hours.
 const FILE: &str = "trial.jsonl";
-/// Bytes of [`FILE`], at most; a longer file is rejected.
+/// Maximum size of [`FILE`], bytes; a longer file is rejected.
 const FILE_MAX: u64 = 16 << 20;
 /// How long a change may outlast its hour, if this process hangs.
 const SLACK: Duration = Duration::from_mins(5);

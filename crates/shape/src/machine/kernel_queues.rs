@@ -2,8 +2,8 @@
 //!
 //! `bpftool` loads and registers an object, `tc` attaches its queue. An object serves all devices,
 //! so it is registered once, and removed with the last queue of it. Nothing is pinned: a process
-//! that is killed leaves at most a registered object without a queue, which the next command
-//! removes.
+//! that is killed leaves at most a registered object and a limit of super-packets without a queue,
+//! which the next command removes.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -17,7 +17,8 @@ use underload_tc::printed::Qdisc;
 use underload_tc::run::ToolError;
 
 use super::folder::{Folder, FolderError};
-use super::snapshot::{Snapshot, SnapshotError, devices};
+use super::offload::{self, OffloadError};
+use super::snapshot::{Snapshot, SnapshotError, name_of};
 use crate::kernel_queue::{KernelQueue, Law, Maps, MapsError, Place, QUEUES_MAX, Report};
 
 /// The number of a BPF queue at the root of a device: `uk` in ASCII.
@@ -62,7 +63,7 @@ pub enum KernelQueueError {
     )]
     OtherVersion(&'static str),
     #[error(
-        "this machine has {QUEUES_MAX} kernel queues `{0}` already, the most of one law: remove \
+        "this machine already has {QUEUES_MAX} kernel queues `{0}`, the limit of one kind: remove \
          one first"
     )]
     Full(&'static str),
@@ -74,6 +75,8 @@ pub enum KernelQueueError {
     Object(#[source] io::Error),
     #[error(transparent)]
     Maps(#[from] MapsError),
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
     #[error(transparent)]
     Folder(#[from] FolderError),
     #[error(transparent)]
@@ -138,24 +141,32 @@ impl Kernel {
         Place { network: self.network, device: index as u32 }
     }
 
-    /// Attaches a queue at the root of a device. After an error the device is as before.
+    /// Attaches a queue at the root of a device, and limits the device's super-packets to about a
+    /// millisecond of its rate. Returns the limit in packets if it changed. After an error the
+    /// device is as before, unless the kernel attached no queue: then it has its default.
     ///
     /// # Errors
     /// Returns [`KernelQueueError`].
-    pub fn add(&self, device: &str, queue: &KernelQueue, may_replace: bool) -> Result<()> {
+    pub fn add(&self, device: &str, queue: &KernelQueue, may_replace: bool) -> Result<Option<u64>> {
         let folder = Folder::open()?;
-        let _lock = folder.lock()?;
+        let _locks = folder.lock_kernel_queues()?;
         let snapshot = Snapshot::take(device)?;
         check_root(device, root(&snapshot), may_replace)?;
-        let maps = load(queue)?;
         let place = self.place(snapshot.device.index);
-        let attached = set(&maps, place, queue)
-            .and_then(|()| Ok(attach(device, queue.law).run()?))
-            .and_then(|_| {
-                let error = || KernelQueueError::NotCreated(device.to_owned());
-                is_attached(queue.law, place).then_some(()).ok_or_else(error)
-            });
+        let maps = load(queue)?;
+        // The limit and its record come first, so that an error leaves the device's queue as it is.
+        let attached = limit(&folder, &snapshot, queue).and_then(|limited| {
+            set(&maps, place, queue)?;
+            attach(device, queue.law).run()?;
+            let error = || KernelQueueError::NotCreated(device.to_owned());
+            is_attached(queue.law, place).then_some(limited).ok_or_else(error)
+        });
         if attached.is_err() {
+            let is_ours = |it: &Qdisc| Law::of_kind(&it.kind).is_some();
+            if Snapshot::take(device).is_ok_and(|it| root(&it).is_some_and(is_ours)) {
+                let _ = Command::tc(&format!("qdisc del dev {device} root")).run();
+            }
+            let _ = offload::restore(&folder, (device, snapshot.device.index));
             let _ = maps.forget(place).run();
             let _ = remove_unused(queue.law);
         }
@@ -167,9 +178,9 @@ impl Kernel {
     ///
     /// # Errors
     /// Returns [`KernelQueueError`].
-    pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<()> {
+    pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<Option<u64>> {
         let folder = Folder::open()?;
-        let _lock = folder.lock()?;
+        let _locks = folder.lock_kernel_queues()?;
         let snapshot = Snapshot::take(device)?;
         let present = root(&snapshot).and_then(|root| Law::of_kind(&root.kind));
         if present != Some(queue.law) {
@@ -177,7 +188,8 @@ impl Kernel {
         }
         let maps = registered(queue.law)?.ok_or_else(|| absent(device, None))?;
         check_version(&maps, queue)?;
-        set(&maps, self.place(snapshot.device.index), queue)
+        set(&maps, self.place(snapshot.device.index), queue)?;
+        limit(&folder, &snapshot, queue)
     }
 
     /// Returns the queues of this network.
@@ -185,14 +197,17 @@ impl Kernel {
     /// # Errors
     /// Returns [`KernelQueueError`].
     pub fn show(&self) -> Result<Vec<Report>> {
-        let devices = devices()?;
         let mut reports = Vec::new();
         for law in Law::ALL {
             let Some(maps) = registered(law)? else { continue };
             for (place, mut report) in maps.reports(&maps.dump().run()?)? {
-                let device = devices.iter().find(|device| device.index == u64::from(place.device));
-                if let Some(device) = device.filter(|_| place.network == self.network) {
-                    report.device.clone_from(&device.name);
+                if place.network == self.network
+                    && let Some(name) = name_of(place.device.into())?
+                {
+                    let queue = KernelQueue::parse(&report.queue).ok();
+                    report.warning = queue
+                        .and_then(|queue| offload::warning(&name, queue.rate()?, queue.bound_ns()));
+                    report.device = name;
                     reports.push(report);
                 }
             }
@@ -207,18 +222,33 @@ impl Kernel {
     /// Returns [`KernelQueueError`].
     pub fn remove(&self, device: &str) -> Result<()> {
         let folder = Folder::open()?;
-        let _lock = folder.lock()?;
+        let _locks = folder.lock_kernel_queues()?;
+        let detached = self.detach(&folder, device);
+        // Also of a device that is gone with its queue.
+        Law::ALL.into_iter().try_for_each(remove_unused)?;
+        detached
+    }
+
+    fn detach(&self, folder: &Folder, device: &str) -> Result<()> {
         let snapshot = Snapshot::take(device)?;
-        let Some(law) = root(&snapshot).and_then(|root| Law::of_kind(&root.kind)) else {
-            Law::ALL.into_iter().try_for_each(remove_unused)?;
-            return Err(absent(device, None));
-        };
+        offload::restore(folder, (device, snapshot.device.index))?;
+        let law = root(&snapshot).and_then(|root| Law::of_kind(&root.kind));
+        let law = law.ok_or_else(|| absent(device, None))?;
         Command::tc(&format!("qdisc del dev {device} root")).run()?;
         if let Some(maps) = registered(law)? {
             // Another program may have removed the settings.
             let _ = maps.forget(self.place(snapshot.device.index)).run();
         }
-        Law::ALL.into_iter().try_for_each(remove_unused)
+        Ok(())
+    }
+}
+
+/// Limits the super-packets of a device whose queue has a rate.
+fn limit(folder: &Folder, snapshot: &Snapshot, queue: &KernelQueue) -> Result<Option<u64>> {
+    let place = (snapshot.device.name.as_str(), snapshot.device.index);
+    match queue.rate() {
+        Some(rate) => Ok(offload::limit(folder, place, rate)?),
+        None => Ok(offload::restore(folder, place).map(|()| None)?),
     }
 }
 

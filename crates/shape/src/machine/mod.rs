@@ -5,6 +5,7 @@ mod folder;
 mod followed;
 pub mod hours;
 pub mod kernel_queues;
+mod offload;
 pub mod search;
 mod session;
 mod show;
@@ -14,6 +15,7 @@ mod watcher;
 
 pub use folder::FolderError;
 pub use followed::FollowedLine;
+pub use offload::OffloadError;
 pub use session::{
     ApplyError, ChangeError, Confirmation, Lasts, Session, Settings, Shaped, Standing, UndoError,
     sent_bytes,

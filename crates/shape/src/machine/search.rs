@@ -75,7 +75,7 @@ struct Measured {
 impl LineSearch<'_> {
     pub fn request(&self, queue: &Spec, rates: PerDirection<Option<Rate>>) -> Request {
         let (device, queue) = (self.device.clone(), queue.clone());
-        Request { device, rates, queue, overhead: self.overhead }
+        Request { device, rates, queue, down_queue: None, overhead: self.overhead }
     }
 
     /// Removes the queues that this kernel lacks and returns what is lacking: each queue is in use

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
+use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
@@ -16,7 +17,7 @@ use underload_tc::run::ToolError;
 
 use super::folder::{self, Folder, FolderError};
 use super::now_ms;
-use super::snapshot::{Snapshot, SnapshotError, devices};
+use super::snapshot::{Snapshot, SnapshotError, name_of};
 use super::temporary::TemporaryError;
 use super::watcher::Watcher;
 use crate::judge::{Present, Refusal};
@@ -192,7 +193,9 @@ impl Session {
             cause: "an earlier change was not confirmed".to_owned(),
             source: Box::new(error),
         };
-        let cleaned = self.clean_up().map_err(stuck)?;
+        let cleaned = self.clean_up().map_err(stuck)?.into_iter();
+        let cleaned = cleaned.filter(|(_, is_confirmed)| !is_confirmed).map(|(name, _)| name);
+        let cleaned = cleaned.collect();
         let before = Snapshot::take(&request.device)?;
         request.check(before.port_rate())?;
         let mut record = judge(request, &before, settings.may_replace)?;
@@ -238,16 +241,17 @@ impl Session {
         }
     }
 
-    /// Undoes the changes whose watchers were killed. Returns the devices. The caller has the lock.
-    fn clean_up(&self) -> Result<Vec<String>, UndoError> {
+    /// Undoes the changes whose watchers were killed, and those of devices that are gone or whose
+    /// queues another program removed. Returns the devices, and whether each change was confirmed.
+    /// The caller has the lock.
+    fn clean_up(&self) -> Result<Vec<(String, bool)>, UndoError> {
         let mut devices = Vec::new();
-        for record in self.folder.records()? {
+        for record in self.folder.records()?.0 {
             let is_gone = || Self::shaped(record.clone()).is_ok_and(|shaped| is_lost(&shaped));
-            if record::is_abandoned(record.phase, now_ms()) {
+            let is_confirmed = record.phase == Phase::Confirmed;
+            if record::is_abandoned(record.phase, now_ms()) || (is_confirmed && is_gone()) {
                 self.undo(&record)?;
-                devices.push(record.device.clone());
-            } else if record.phase == Phase::Confirmed && is_gone() {
-                self.undo(&record)?;
+                devices.push((record.device.clone(), is_confirmed));
             }
         }
         Ok(devices)
@@ -297,16 +301,19 @@ impl Session {
         let _lock = self.folder.lock()?;
         let cleaned = self.clean_up()?;
         let record = match (self.select(device), device) {
-            (Err(error @ (UndoError::Nothing | UndoError::Other { .. })), Some(name)) => {
-                if let Some(record) = unrecorded(name)? {
-                    record
-                } else if cleaned.iter().any(|cleaned| cleaned == name) {
+            (Ok(record), _) => record,
+            (Err(error), Some(name)) => match unrecorded(name)? {
+                Some(record) => record,
+                None if cleaned.iter().any(|(cleaned, _)| cleaned == name) => {
                     return Ok((Record::new(name, 0, 0), None));
-                } else {
-                    return Err(error);
                 }
+                None => return Err(error),
+            },
+            (Err(UndoError::Nothing), None) if !cleaned.is_empty() => {
+                let names: Vec<&str> = cleaned.iter().map(|(name, _)| name.as_str()).collect();
+                return Ok((Record::new(&names.join(", "), 0, 0), None));
             }
-            (record, _) => record?,
+            (Err(error), None) => return Err(error),
         };
         let difference = self.undo(&record)?;
         Ok((record, difference))
@@ -326,12 +333,21 @@ impl Session {
         }
     }
 
-    /// Returns all devices that underload shapes.
+    /// Returns all devices that underload shapes, and why others cannot be shown.
     ///
     /// # Errors
-    /// Returns an error if records or queues cannot be read.
-    pub fn list(&self) -> Result<Vec<Shaped>, UndoError> {
-        self.folder.records()?.into_iter().map(|record| Ok(Self::shaped(record)?)).collect()
+    /// Returns an error if the directory of records cannot be read.
+    pub fn list(&self) -> Result<(Vec<Shaped>, Vec<UndoError>), UndoError> {
+        let (records, unreadable) = self.folder.records()?;
+        let mut errors: Vec<UndoError> = unreadable.into_iter().map(UndoError::from).collect();
+        let mut shaped = Vec::new();
+        for record in records {
+            match Self::shaped(record) {
+                Ok(one) => shaped.push(one),
+                Err(error) => errors.push(error.into()),
+            }
+        }
+        Ok((shaped, errors))
     }
 
     /// Whether underload shapes a device, once a command that changes it now has ended.
@@ -351,11 +367,11 @@ impl Session {
 
     /// Returns the record of `device`, or the only one.
     fn select(&self, device: Option<&str>) -> Result<Record, UndoError> {
-        let mut records = self.folder.records()?;
+        let (mut records, mut unreadable) = self.folder.records()?;
         let names: Vec<&str> = records.iter().map(|record| record.device.as_str()).collect();
         let shaped = names.join(", ");
         let place = match (device, records.len()) {
-            (_, 0) => return Err(UndoError::Nothing),
+            (_, 0) => return Err(unreadable.pop().map_or(UndoError::Nothing, UndoError::from)),
             (None, 1) => 0,
             (None, _) => return Err(UndoError::Several { shaped }),
             (Some(device), _) => names
@@ -369,7 +385,7 @@ impl Session {
     /// Undoes a change and removes its record. Returns what differs from before. The caller has the
     /// lock.
     fn undo(&self, record: &Record) -> Result<Option<String>, UndoError> {
-        let difference = match present_name(record)? {
+        let difference = match name_of(record.index)? {
             Some(name) => undo_device(&name, record)?,
             None => {
                 remove_ifb(record)?;
@@ -382,7 +398,7 @@ impl Session {
 
     /// Returns the present state of a change.
     fn shaped(record: Record) -> Result<Shaped, SnapshotError> {
-        let name = present_name(&record)?;
+        let name = name_of(record.index)?;
         let standing = standing(record.phase);
         let mut shaped = Shaped { standing, record, name, queues: PerDirection::default() };
         if let Some(name) = &shaped.name {
@@ -424,7 +440,7 @@ pub fn sent_bytes(device: &str) -> Result<u64, ChangeError> {
 
 /// Changes the limit of our queue of a device.
 fn change_limit(device: &str, limit: &Limit) -> io::Result<()> {
-    let index = nix::net::if_::if_nametoindex(device)?;
+    let index = if_nametoindex(device)?;
     let protocol = SockProtocol::NetlinkRoute;
     let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     let socket = socket.as_raw_fd();
@@ -448,7 +464,7 @@ fn judge(request: &Request, before: &Snapshot, may_replace: bool) -> Result<Reco
     }
     let present = Present { device, tree: &tree, filters: &before.filters, devices };
     let mut record = Record::new(device, before.device.index, now_ms());
-    record.queue = request.queue.to_string();
+    record.queue = request.queues();
     record.overhead = request.overhead;
     if let Some(rate) = request.rates.up {
         present.check_root(may_replace)?;
@@ -461,12 +477,6 @@ fn judge(request: &Request, before: &Snapshot, may_replace: bool) -> Result<Reco
         record.adds_ingress = before.ingress.is_none();
     }
     Ok(record)
-}
-
-/// Returns the device's present name; `None` if it is gone, or another has taken its name.
-fn present_name(record: &Record) -> Result<Option<String>, SnapshotError> {
-    let found = devices()?.into_iter().find(|device| device.index == record.index);
-    Ok(found.map(|device| device.name))
 }
 
 fn run_all(device: &str, commands: &[Command]) -> Result<(), ApplyError> {
@@ -533,7 +543,7 @@ fn difference(record: &Record, after: &Snapshot) -> Option<String> {
 /// Removes the device behind which a device that is gone received.
 fn remove_ifb(record: &Record) -> Result<(), UndoError> {
     let ifb = ifb_name(record.index);
-    if !devices()?.iter().any(|device| device.name == ifb) {
+    if if_nametoindex(&*ifb).is_err() {
         return Ok(());
     }
     let command = Command::ip(&format!("link del dev {ifb}"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use underload_aqm::rate::Rate;
 use underload_record::schema::PerDirection;
+use underload_record::text::{one_line, prometheus_label};
 use underload_tc::printed::{Class, Counts, Reading};
 
 use super::session::{Shaped, Standing};
@@ -99,7 +100,7 @@ impl Overview {
             for view in &self.devices {
                 for (direction, flow) in view.flows() {
                     let Some(value) = value(flow) else { continue };
-                    let device = view.device.replace('\\', "\\\\").replace('"', "\\\"");
+                    let device = prometheus_label(&view.device);
                     let labels = format!("device=\"{device}\",direction=\"{direction}\"");
                     let _ = writeln!(lines, "underload_shaper_{name}{{{labels}}} {value}");
                 }
@@ -149,7 +150,7 @@ impl DeviceView {
             Standing::Late => ("late", None),
             Standing::Lost | Standing::Undone => ("lost", None),
         };
-        let device = name.unwrap_or(record.device);
+        let device = one_line(&name.unwrap_or(record.device));
         Self { device, state, undone_in_s, queue: record.queue, flows }
     }
 

@@ -1,5 +1,7 @@
 //! A device and its queues as they are now.
 
+use nix::errno::Errno;
+use nix::net::if_::{if_nameindex, if_nametoindex};
 use underload_aqm::config::closest;
 use underload_aqm::rate::Rate;
 use underload_tc::Command;
@@ -15,6 +17,8 @@ use crate::plan::{Remains, ifb_name};
 pub enum SnapshotError {
     #[error("--dev: no device `{name}`; this machine has {known}{suggestion}")]
     NoDevice { name: String, known: String, suggestion: String },
+    #[error("looking up the network devices")]
+    Devices(#[source] Errno),
     #[error(transparent)]
     Tool(#[from] ToolError),
     #[error(transparent)]
@@ -47,18 +51,23 @@ impl Snapshot {
     /// # Errors
     /// Returns [`SnapshotError::NoDevice`] if it does not exist.
     pub fn take(name: &str) -> Result<Self, SnapshotError> {
-        let all = devices()?;
-        let devices: Vec<String> = all.iter().map(|device| device.name.clone()).collect();
-        let Some(device) = all.into_iter().find(|device| device.name == name) else {
+        let devices = names()?;
+        if if_nametoindex(name).is_err() {
+            return Err(no_device(name, &devices));
+        }
+        // Of this device alone: undoing must not depend on what `ip` prints of others.
+        let shown = Command::ip("-j -d link show dev").with([name]).run()?;
+        let Some(device) = parse_devices(&shown)?.into_iter().next() else {
             return Err(no_device(name, &devices));
         };
-        let text = Command::tc(&format!("-j -s -d qdisc show dev {name}")).run()?;
+        let device = Device { name: name.to_owned(), ..device };
+        let text = Command::tc("-j -s -d qdisc show dev").with([name]).run()?;
         let (ingress, queues): (Vec<_>, Vec<_>) =
             parse_readings(&text)?.into_iter().partition(|reading| reading.qdisc.is_ingress());
         let ingress = ingress.into_iter().next().map(|reading| reading.qdisc.kind);
         let filters = match ingress {
             Some(_) => {
-                let show = Command::tc(&format!("-j filter show dev {name} ingress"));
+                let show = Command::tc("-j filter show dev").with([name, "ingress"]);
                 parse_filters(&show.run()?)?
             }
             None => Vec::new(),
@@ -86,12 +95,20 @@ impl Snapshot {
     }
 }
 
-/// Returns all devices of this network.
+/// Returns the names of all devices of this network.
+fn names() -> Result<Vec<String>, SnapshotError> {
+    let all = if_nameindex().map_err(SnapshotError::Devices)?;
+    Ok(all.iter().map(|device| device.name().to_string_lossy().into_owned()).collect())
+}
+
+/// Returns the present name of the device with this number; `None` if it is gone.
 ///
 /// # Errors
-/// Returns an error if `ip` fails.
-pub fn devices() -> Result<Vec<Device>, SnapshotError> {
-    Ok(parse_devices(&Command::ip("-j -d link show").run()?)?)
+/// Returns [`SnapshotError::Devices`] if the kernel does not answer.
+pub fn name_of(index: u64) -> Result<Option<String>, SnapshotError> {
+    let all = if_nameindex().map_err(SnapshotError::Devices)?;
+    let found = all.iter().find(|device| u64::from(device.index()) == index);
+    Ok(found.map(|device| device.name().to_string_lossy().into_owned()))
 }
 
 fn no_device(name: &str, devices: &[String]) -> SnapshotError {

@@ -80,10 +80,11 @@ impl Drop for Temporary<'_> {
 }
 
 impl Session {
-    /// Shapes a device for an instant. Returns what the kernel or `tc` lacks for the queue.
+    /// Shapes a device for an instant. Returns what the kernel or `tc` lacks for the queue; `None`
+    /// if the device can be shaped.
     ///
     /// # Errors
-    /// Returns an error if the device cannot be shaped for another reason.
+    /// Returns an error if something other than a missing queue or an old `tc` prevents shaping.
     pub fn lacks(
         &self,
         request: &Request,

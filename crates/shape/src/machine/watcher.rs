@@ -7,8 +7,8 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command as Process, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -22,8 +22,10 @@ use crate::record::{Action, Record, watch};
 const POLL: Duration = Duration::from_millis(100);
 /// The line that the watcher prints when it is ready.
 const READY: &str = "ready";
-/// How often the watcher tries to undo a change, once a second.
-const TRIES: u32 = 10;
+/// The longest pause before the watcher tries again to undo a change; the first one is a second.
+const PAUSE_MAX: Duration = Duration::from_mins(1);
+/// Time in which the watcher has to become ready.
+const START: Duration = Duration::from_secs(20);
 
 /// A watcher that runs. Dropping it closes the pipe; the watcher continues.
 #[derive(Debug)]
@@ -43,14 +45,20 @@ impl Watcher {
         process.args(["shape", "watch"]).arg(record).current_dir("/");
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = process.spawn()?;
-        let mut line = String::new();
+        let (sender, receiver) = mpsc::channel();
         if let Some(out) = child.stdout.take() {
-            BufReader::new(out).take(4_096).read_line(&mut line)?;
+            std::thread::spawn(move || {
+                let mut line = String::new();
+                let _ = BufReader::new(out).take(4_096).read_line(&mut line);
+                let _ = sender.send(line);
+            });
         }
+        // A stopped process must not hold the lock for ever.
+        let line = receiver.recv_timeout(START).unwrap_or_default();
         if line.trim() != READY {
             let _ = child.kill();
             let status = child.wait()?;
-            return Err(io::Error::other(format!("it ended at once ({status})")));
+            return Err(io::Error::other(format!("it was not ready ({status})")));
         }
         let pipe = child.stdin.take();
         Ok(Self { child, _pipe: pipe })
@@ -92,23 +100,22 @@ pub fn follow(path: &Path) -> Result<(), UndoError> {
         };
         match watch(phase, is_alive.load(Ordering::Relaxed), now_ms()) {
             Action::Leave => return Ok(()),
-            Action::Undo => return undo(&session, &last),
+            Action::Undo => {
+                undo(&session, &last);
+                return Ok(());
+            }
             Action::Wait => std::thread::sleep(POLL),
         }
     }
 }
 
-/// Undoes the change unless it was confirmed while this process waited for the lock. Tries again
-/// if it fails, because a program that hangs may end.
-fn undo(session: &Session, last: &Record) -> Result<(), UndoError> {
-    let mut attempt = 1;
-    loop {
-        let outcome = session.undo_unless_changed(last);
-        if outcome.is_ok() || attempt == TRIES {
-            return outcome;
-        }
-        attempt += 1;
-        std::thread::sleep(Duration::from_secs(1));
+/// Undoes the change unless it was confirmed while this process waited for the lock. Tries until
+/// it succeeds, because a program that hangs may end.
+fn undo(session: &Session, last: &Record) {
+    let mut pause = Duration::from_secs(1);
+    while session.undo_unless_changed(last).is_err() {
+        std::thread::sleep(pause);
+        pause = PAUSE_MAX.min(2 * pause);
     }
 }
 

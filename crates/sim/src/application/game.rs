@@ -6,6 +6,7 @@
 //!
 //! The round trip of an update is its delay up plus the delay down of the next packet that the
 //! server sends: the delay that the network adds to a player's reaction, without the server's tick.
+//! Some games admit only players with round trips below 130 ms (CM-GL-Buffer-V01, section 5.2.1).
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,6 @@ use crate::net::{Body, Segment};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GameConfig;
 
-#[derive(Debug)]
 struct Stream {
     direction: Direction,
     size_bytes: f64,
@@ -64,7 +64,6 @@ impl Stream {
     }
 }
 
-#[derive(Debug)]
 pub(super) struct Game {
     stop: Time,
     up: Stream,
@@ -131,8 +130,14 @@ impl Endpoint for Game {
 
     fn metrics(&self) -> Vec<Metric> {
         let mut metrics = self.round_trips.report("round_trip").to_vec();
+        let in_time = self.round_trips.up_to(ADMISSION);
+        let admitted = percent(in_time, self.up.sent as usize);
+        metrics.push(metric("round_trips_below_130ms", "%", admitted));
         metrics.push(metric("updates_lost_up", "%", self.up.lost()));
         metrics.push(metric("updates_lost_down", "%", self.down.lost()));
         metrics
     }
 }
+
+/// The longest round trip with which a game admits a player.
+const ADMISSION: Span = Span::from_millis(130);

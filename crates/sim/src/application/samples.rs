@@ -27,6 +27,11 @@ impl Samples {
         self.nanos.len()
     }
 
+    /// Returns the number of delays of at most `limit`.
+    pub(super) fn up_to(&self, limit: Span) -> usize {
+        self.nanos.iter().filter(|&&delay| delay <= limit.as_nanos()).count()
+    }
+
     /// Returns the number of delays that exceed the shortest by more than `margin`.
     pub(super) fn beyond_shortest(&self, margin: Span) -> usize {
         let Some(shortest) = self.nanos.iter().min() else { return 0 };
@@ -53,6 +58,7 @@ mod tests {
         }
         let values = |samples: &Samples| samples.report("lag").map(|metric| metric.value);
         assert_eq!(values(&samples), [Some(250.0), None, Some(499.0)]);
+        assert_eq!(samples.up_to(Span::from_millis(130)), 130);
         samples.push(Span::from_millis(500));
         assert_eq!(values(&samples), [Some(250.0), Some(495.0), Some(500.0)]);
     }

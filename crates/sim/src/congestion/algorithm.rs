@@ -6,7 +6,7 @@ use underload_aqm::time::{Span, Time};
 
 use super::{
     Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, EcnUse, Loss, OwnControl, PacketRate, Prague,
-    Reno, Setup, SlowStartExit, Steered, Vivace, Westwood, Window,
+    Reno, Setup, SlowStartExit, Steered, Vegas, Vivace, Westwood, Window,
 };
 
 /// Declares [`Algorithm`] and [`Controller`] from the table.
@@ -157,6 +157,13 @@ algorithms! { $
         slow_start_exit: Loss,
         ecn: None,
         new: |setup| Vivace::new(setup),
+    }
+    Vegas {
+        name: "vegas",
+        source: "Brakmo et al. 1994, Linux `tcp_vegas.c`",
+        slow_start_exit: Loss,
+        ecn: None,
+        new: |_setup| Vegas::default(),
     }
 }
 

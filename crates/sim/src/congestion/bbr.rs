@@ -1,9 +1,10 @@
 //! BBR version 1 (Cardwell et al. 2016) as in Linux `tcp_bbr.c`: bandwidth as the maximum of ten
 //! rounds, minimum round trip of ten seconds, gains 2885/1000, drain, the cycle of eight
 //! phases, PROBE_RTT for 200 ms at four segments, 1 % pacing margin, packet conservation in the
-//! first round of recovery, and the allowance for aggregated acknowledgements.
+//! first round of recovery, the allowance for aggregated acknowledgements, and the long-term
+//! bandwidth, by which a policer is detected.
 //!
-//! Deviation: no long-term bandwidth (the detection of policers).
+//! Deviation: a timeout ends no interval of the long-term bandwidth.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -58,6 +59,67 @@ pub struct Bbr {
     previous_state: State,
     conserving: bool,
     aggregation: Aggregation,
+    long_term: LongTerm,
+}
+
+/// The bandwidth of intervals in which a fifth of the segments was lost. If two in a row agree, a
+/// policer is assumed: their mean replaces the maximum for 48 rounds, without probing. Queues that
+/// drop as much have the same effect.
+#[derive(Debug, Default)]
+struct LongTerm {
+    /// Payload bytes per second of the latest interval, or of both; 0: unknown.
+    bandwidth: u64,
+    in_use: bool,
+    is_sampling: bool,
+    /// Rounds since the start of the interval or of the use.
+    rounds: u32,
+    /// The start of the interval, and the segments delivered and lost until then.
+    start: Time,
+    delivered: u32,
+    lost: u32,
+}
+
+impl LongTerm {
+    fn begin_interval(&mut self, ack: &Ack) {
+        self.rounds = 0;
+        (self.start, self.delivered, self.lost) = (ack.now, ack.total_delivered, ack.total_lost);
+    }
+
+    /// Processes an acknowledgement outside of the use (Linux `bbr_lt_bw_sampling`).
+    fn update(&mut self, ack: &Ack, app_limited: bool, round_start: bool, segment_bytes: u32) {
+        if !self.is_sampling {
+            if ack.lost == 0 {
+                return;
+            }
+            self.begin_interval(ack);
+            self.is_sampling = true;
+        }
+        self.rounds += u32::from(round_start);
+        if app_limited || self.rounds > 4 * INTERVAL_ROUNDS {
+            *self = Self::default();
+        }
+        if self.rounds < INTERVAL_ROUNDS || ack.lost == 0 {
+            return;
+        }
+        let lost = u64::from(ack.total_lost.wrapping_sub(self.lost));
+        let delivered = u64::from(ack.total_delivered.wrapping_sub(self.delivered));
+        let millis = ack.now.since(self.start).as_nanos() / 1_000_000;
+        if millis > 0 && delivered > 0 && lost * UNIT >= POLICED_LOSS * delivered {
+            self.end_interval(ack, delivered * u64::from(segment_bytes) * 1_000 / millis);
+        }
+    }
+
+    fn end_interval(&mut self, ack: &Ack, bandwidth: u64) {
+        let apart = bandwidth.abs_diff(self.bandwidth);
+        let agree = apart <= self.bandwidth / 8 || apart * 99 / 100 <= SAME_BANDWIDTH;
+        if self.bandwidth > 0 && agree {
+            self.bandwidth = u64::midpoint(self.bandwidth, bandwidth);
+            (self.in_use, self.rounds) = (true, 0);
+            return;
+        }
+        self.bandwidth = bandwidth;
+        self.begin_interval(ack);
+    }
 }
 
 /// Segments acknowledged in excess of the bandwidth: the most of the last two windows.
@@ -100,21 +162,26 @@ impl Bbr {
             previous_state: State::Open,
             conserving: false,
             aggregation: Aggregation::default(),
+            long_term: LongTerm::default(),
         }
     }
 
     /// Returns `gain` times the bandwidth-delay product in segments, with the allowance for
     /// segments bunched in the sender and the receiver.
     fn in_flight_for(&self, gain: u64) -> u32 {
-        self.quantised(self.product(gain))
+        self.quantised(self.product(self.bandwidth.value(), gain))
     }
 
-    fn product(&self, gain: u64) -> u32 {
+    /// Returns the bandwidth in use, payload bytes per second (Linux `bbr_bw`).
+    fn bandwidth_in_use(&self) -> u64 {
+        if self.long_term.in_use { self.long_term.bandwidth } else { self.bandwidth.value() }
+    }
+
+    fn product(&self, bandwidth: u64, gain: u64) -> u32 {
         if self.min_rtt == UNKNOWN {
             return self.initial_window;
         }
-        let bytes = u128::from(self.bandwidth.value()) * u128::from(self.min_rtt.as_nanos())
-            / 1_000_000_000;
+        let bytes = u128::from(bandwidth) * u128::from(self.min_rtt.as_nanos()) / 1_000_000_000;
         let scaled = bytes * u128::from(gain);
         let divisor = u128::from(self.sizes.segment_bytes) * u128::from(UNIT);
         scaled.div_ceil(divisor).min(u128::from(MAX_WINDOW)) as u32
@@ -143,10 +210,23 @@ impl Bbr {
             self.round_start = true;
             self.conserving = false;
         }
+        self.update_long_term(ack, rate.app_limited);
         let bytes = u128::from(rate.segments) * u128::from(self.sizes.segment_bytes);
         let sample = (bytes * 1_000_000_000 / u128::from(rate.interval.as_nanos().max(1))) as u64;
         if !rate.app_limited || sample >= self.bandwidth.value() {
             self.bandwidth.update(BANDWIDTH_ROUNDS, self.rounds, sample);
+        }
+    }
+
+    fn update_long_term(&mut self, ack: &Ack, app_limited: bool) {
+        let long_term = &mut self.long_term;
+        if !long_term.in_use {
+            return long_term.update(ack, app_limited, self.round_start, self.sizes.segment_bytes);
+        }
+        long_term.rounds += u32::from(self.round_start && self.mode == Mode::ProbeBandwidth);
+        if long_term.rounds >= POLICED_ROUNDS {
+            self.long_term = LongTerm::default();
+            self.enter_probe_bandwidth(ack.now);
         }
     }
 
@@ -181,7 +261,7 @@ impl Bbr {
         if !self.pipe_full {
             return 0;
         }
-        let most = self.bandwidth.value() / 10 / u64::from(self.sizes.segment_bytes);
+        let most = self.bandwidth_in_use() / 10 / u64::from(self.sizes.segment_bytes);
         let extra = self.aggregation.extra[0].max(self.aggregation.extra[1]);
         u64::from(extra).min(most) as u32
     }
@@ -215,7 +295,7 @@ impl Bbr {
     /// Returns the whole segments that the bandwidth delivers in `span`.
     fn segments_in(&self, span: Span) -> u64 {
         let bytes =
-            u128::from(self.bandwidth.value()) * u128::from(span.as_nanos()) / 1_000_000_000;
+            u128::from(self.bandwidth_in_use()) * u128::from(span.as_nanos()) / 1_000_000_000;
         (bytes / u128::from(self.sizes.segment_bytes)) as u64
     }
 
@@ -302,6 +382,7 @@ impl Bbr {
         (self.pacing_gain, self.window_gain) = match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
             Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBandwidth if self.long_term.in_use => (UNIT, WINDOW_GAIN),
             Mode::ProbeBandwidth => (CYCLE[self.cycle_index], WINDOW_GAIN),
             Mode::ProbeRtt => (UNIT, UNIT),
         };
@@ -314,7 +395,7 @@ impl Bbr {
             let rate = bytes * 1_000_000_000 / u128::from(ack.smoothed_rtt.as_nanos());
             self.pace_at((rate as u64) * HIGH_GAIN / UNIT * 99 / 100);
         }
-        let bandwidth = u128::from(self.bandwidth.value());
+        let bandwidth = u128::from(self.bandwidth_in_use());
         let rate = (bandwidth * u128::from(self.pacing_gain) * 99 / u128::from(UNIT * 100)) as u64;
         if self.pipe_full || rate > self.pacing.bytes_per_s() {
             self.pace_at(rate.max(1));
@@ -328,7 +409,8 @@ impl Bbr {
 
     fn set_window(&mut self, ack: &Ack, window: &mut Window) {
         if ack.delivered > 0 && !self.recover_or_restore(ack, window) {
-            let target = self.product(self.window_gain) + self.aggregation_allowance();
+            let target = self.product(self.bandwidth_in_use(), self.window_gain)
+                + self.aggregation_allowance();
             let target = self.quantised(target);
             if self.pipe_full {
                 window.size = (window.size + ack.delivered).min(target);
@@ -406,6 +488,7 @@ impl CongestionControl for Bbr {
     fn on_undo(&mut self) {
         self.full_bandwidth = 0;
         self.full_rounds = 0;
+        self.long_term = LongTerm::default();
     }
 
     fn on_restart(&mut self, now: Time, _idle: Span, _window: &mut Window) {
@@ -413,7 +496,7 @@ impl CongestionControl for Bbr {
         self.aggregation.epoch_start = now;
         self.aggregation.epoch_acknowledged = 0;
         if self.mode == Mode::ProbeBandwidth {
-            let rate = u128::from(self.bandwidth.value()) * 99 / 100;
+            let rate = u128::from(self.bandwidth_in_use()) * 99 / 100;
             self.pace_at((rate as u64).max(1));
         }
     }
@@ -445,6 +528,59 @@ const MIN_RTT_WINDOW: Span = Span::from_secs(10);
 const PROBE_RTT_LENGTH: Span = Span::from_millis(200);
 const MIN_WINDOW: u32 = 4;
 const AGGREGATION_ROUNDS: u32 = 5;
+/// Fewest rounds of an interval of the long-term bandwidth; four times as many are too many.
+const INTERVAL_ROUNDS: u32 = 4;
+/// Losses in 1/256 of deliveries from which on an interval counts as policed.
+const POLICED_LOSS: u64 = 50;
+const POLICED_ROUNDS: u32 = 48;
+/// Bandwidths that differ by less agree: 4 kbit/s, in bytes.
+const SAME_BANDWIDTH: u64 = 500;
 // 1.2 Mbit/s.
 const SLOW_PACING: PayloadRate = PayloadRate::from_bytes_per_s(150_000);
 const UNKNOWN: Span = Span::from_nanos(u64::MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::tests::{ack, setup};
+
+    /// Acknowledges rounds of 100 segments in 100 ms, in which `lost` are lost.
+    fn rounds(bbr: &mut Bbr, total: &mut (u32, u32), count: u32, lost: u32) {
+        let mut window = Window::new(200);
+        for _ in 0..count {
+            let prior_delivered = total.0;
+            *total = (total.0 + 100, total.1 + lost);
+            let interval = Span::from_millis(100);
+            let rate = Delivered { segments: 100, interval, prior_delivered, app_limited: false };
+            let step = Ack {
+                now: Time::from_millis(u64::from(total.0)),
+                lost,
+                total_delivered: total.0,
+                total_lost: total.1,
+                rate: Some(rate),
+                ..ack(100)
+            };
+            bbr.on_ack(&step, &mut window);
+        }
+    }
+
+    /// `bbr_lt_bw_sampling` of Linux by hand: an interval begins with a loss and ends with the
+    /// fourth round in which 50 of 256 were lost; the second such interval begins the use.
+    #[test]
+    fn two_intervals_with_many_losses_hold_the_bandwidth_for_48_rounds() {
+        let (mut bbr, mut total) = (Bbr::new(setup()), (0, 0));
+        rounds(&mut bbr, &mut total, 8, 19);
+        assert!(!bbr.long_term.in_use, "19 of 100 are too few");
+        rounds(&mut bbr, &mut total, 20, 0);
+        rounds(&mut bbr, &mut total, 7, 25);
+        assert!(!bbr.long_term.in_use);
+        rounds(&mut bbr, &mut total, 2, 25);
+        assert!(bbr.long_term.in_use);
+        assert_eq!(bbr.bandwidth_in_use(), 1_448_000, "1,000 segments a second");
+        assert_eq!((bbr.mode, bbr.pacing_gain), (Mode::ProbeBandwidth, UNIT));
+        rounds(&mut bbr, &mut total, 46, 0);
+        assert!(bbr.long_term.in_use);
+        rounds(&mut bbr, &mut total, 1, 0);
+        assert!(!bbr.long_term.in_use);
+    }
+}

@@ -19,6 +19,7 @@ mod pacing;
 mod prague;
 mod reno;
 mod steered;
+mod vegas;
 mod vivace;
 mod westwood;
 
@@ -39,6 +40,7 @@ pub use pacing::{PacketRate, PayloadRate, SegmentSizes};
 pub use prague::{Prague, PragueConfig};
 pub use reno::Reno;
 pub use steered::Steered;
+pub use vegas::Vegas;
 pub use vivace::Vivace;
 pub use westwood::Westwood;
 
@@ -142,6 +144,8 @@ pub struct Ack {
     pub pacing_wait: Span,
     /// Segments delivered since the start of the connection, including this acknowledgement.
     pub total_delivered: u32,
+    /// Segments and retransmissions considered lost since the start of the connection.
+    pub total_lost: u32,
     /// First segment not acknowledged.
     pub first_outstanding: u32,
     /// Next segment to be sent for the first time.
@@ -159,7 +163,8 @@ pub struct Delivered {
     pub segments: u32,
     /// The longer of send and acknowledgement interval.
     pub interval: Span,
-    /// Segments delivered when this one was sent. A round ends when this reaches its first count.
+    /// Segments that had been delivered when the sampled segment was sent. A round trip has passed
+    /// once this reaches the number that had been delivered at the start of the round trip.
     pub prior_delivered: u32,
     /// The application, not the network, limited the rate.
     pub app_limited: bool,
@@ -295,6 +300,7 @@ pub(crate) mod tests {
             in_flight: 0,
             pacing_wait: Span::ZERO,
             total_delivered: segments,
+            total_lost: 0,
             first_outstanding: segments,
             next_sequence: 2 * segments,
             state: State::Open,

@@ -68,8 +68,9 @@ impl Port<'_> {
             Direction::Up => (host, SERVER),
             Direction::Down => (SERVER, host),
         };
+        let is_pure_ack = matches!(body, Body::Ack(_));
         let (id, arrived) = (self.network.number(), Time::ZERO);
-        let meta = Meta { len, flow: label, src, dst, id, dscp, ecn, arrived };
+        let meta = Meta { len, flow: label, src, dst, id, dscp, ecn, is_pure_ack, arrived };
         let packet = Packet { meta, payload: Segment { flow, channel, body } };
         self.network.send(self.now, direction, &packet);
     }

@@ -153,5 +153,5 @@ impl Probe {
     }
 }
 
-/// Requests per probe and trial: over two hours at 1 ms.
+/// Maximum number of requests per probe and trial: enough for two hours with one every 1 ms.
 const MAX_SAMPLES: usize = 8 << 20;

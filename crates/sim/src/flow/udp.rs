@@ -31,7 +31,6 @@ pub enum UdpPattern {
     Poisson,
 }
 
-#[derive(Debug)]
 pub(super) struct Udp {
     direction: Direction,
     config: UdpConfig,

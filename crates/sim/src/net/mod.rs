@@ -302,7 +302,7 @@ fn chain(
         let rng = hop_stream(rng, direction.name(), hops.len() - first);
         hops.push(Hop {
             direction,
-            link: config.link.build(config.queue.build(&rng), &rng),
+            link: config.link.build_behind(&config.queue, &rng),
             recorder: Recorder::new(config.link.rate.varies()),
             offer: config.link.rate.started(&rng),
             next: (next < last).then_some(next),

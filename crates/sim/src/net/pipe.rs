@@ -9,7 +9,6 @@ use underload_record::schema::Direction;
 use super::Segment;
 
 /// A ring of delayed packets in order, so that only the head is among the next events.
-#[derive(Debug)]
 pub(super) struct Pipe {
     pub(super) direction: Direction,
     pub(super) delay: Span,

@@ -62,6 +62,8 @@ pub struct Data {
     pub retransmission: bool,
     /// Congestion window reduced (RFC 3168).
     pub window_reduced: bool,
+    /// The end of a write of an application that always has more data (PSH).
+    pub push: bool,
     /// Time stamp of this transmission (`TSval`).
     pub sent: Stamp,
 }

@@ -8,7 +8,6 @@ use underload_aqm::time::Time;
 /// earliest. Changing a key costs at most log2(sources) comparisons and stops where the winner does
 /// not change. At equal keys the source with the lower number is first, so the order of events
 /// never depends on history. Up to [`FEW`] sources are compared in [`Tournament::first`] instead.
-#[derive(Debug)]
 pub(crate) struct Tournament {
     /// Node 1 is the root, node `n` has the children `2n` and `2n + 1`, `leaves + i` is source `i`.
     nodes: Vec<Contender>,

@@ -55,7 +55,6 @@ use sender::Sender;
 pub const NAME: &str = "sprout";
 
 /// Both ends of a Sprout flow that always has data to send.
-#[derive(Debug)]
 pub(crate) struct Sprout {
     direction: Direction,
     stop: Time,

@@ -8,7 +8,7 @@
 //!
 //! | part | source |
 //! |---|---|
-//! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883, RFC 7323, RFC 3168, AccECN's packet counter |
+//! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883, RFC 7323, RFC 3168, AccECN's packet counter, Linux's joined acknowledgements beyond a gap |
 //! | `accurate_ecn` | RFC 9768: the counter of three bits and how it is read |
 //! | `scoreboard` | SACK bookkeeping, and which transmissions are overdue |
 //! | `rack` | RACK's newest delivered segment and reordering window (RFC 8985) |
@@ -16,13 +16,13 @@
 //! | `recovery` | proportional rate reduction (RFC 6937, Linux's variant) |
 //! | `undo` | whether a reduction proves spurious (RFC 3522, RFC 3708) |
 //! | `sender` | timers (RTO, tail loss probe, reordering), windows, pacing |
+//! | `sender::writer` | where the writes of an application end, as in the worlds with Linux's TCP |
 //! | `sender::repair` | states, F-RTO (RFC 5682), undo, as Linux `tcp_fastretrans_alert` |
 //!
 //! Not modelled: window scaling, receive buffer tuning, urgent data, Nagle, closing handshake,
-//! compressed selective acknowledgements (Linux delays some by up to 1 ms), a smaller window after
-//! idle time (RFC 2861), jiffies, a reordering timer that waits for the last of several segments
-//! instead of the first. Beyond Linux: a timeout is also undone when a retransmission arrives that
-//! was sent before it (`sender::repair`).
+//! a smaller window after idle time (RFC 2861), jiffies, a reordering timer that waits for the last
+//! of several segments instead of the first. Beyond Linux: a timeout is also undone when a
+//! retransmission arrives that was sent before it (`sender::repair`).
 
 mod accurate_ecn;
 mod config;

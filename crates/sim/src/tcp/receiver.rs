@@ -30,10 +30,13 @@ pub(super) struct Receiver {
     /// 4.3: `Last.ACK.sent` and `TS.Recent`).
     reported: u32,
     recent_stamp: Stamp,
-    /// Segments received and not acknowledged yet.
-    unacknowledged: u32,
     /// When the delayed acknowledgement is due; [`Time::MAX`] without one.
     delayed_until: Time,
+    /// Acknowledgements of segments beyond a gap since `expected` was `gap`: sent at once, and
+    /// since then joined into one.
+    gap: u32,
+    joined: u16,
+    beyond: u8,
     /// Acknowledgements that are still sent without delay.
     quick: u32,
     /// When the latest segment arrived that the cumulative acknowledgement waited for.
@@ -76,18 +79,40 @@ impl Receiver {
         if !fresh {
             return Some(self.acknowledge(Some(data.sequence)));
         }
-        self.unacknowledged += 1;
-        let at_once = self.unacknowledged >= SEGMENTS_PER_ACKNOWLEDGEMENT
-            || fills_gap
-            || !self.islands.is_empty()
+        let gap_remains = !self.islands.is_empty();
+        let at_once = self.expected - self.reported >= SEGMENTS_PER_ACKNOWLEDGEMENT
+            || (fills_gap && !gap_remains)
             || self.quick > 0
-            || mark_changed;
+            || mark_changed
+            || data.push
+            || data.window_reduced
+            || (gap_remains && !self.may_join());
         if at_once {
             self.quick = self.quick.saturating_sub(1);
             return Some(self.acknowledge(None));
         }
-        self.delayed_until = self.delayed_until.min(now + DELAY);
+        let delay = if gap_remains { self.joining_delay() } else { DELAY };
+        self.delayed_until = self.delayed_until.min(now + delay);
         None
+    }
+
+    /// A third of the round trip of the handshake, which the timeout exceeds by 200 ms at least, but
+    /// at most a millisecond and the slack of Linux's timer.
+    fn joining_delay(&self) -> Span {
+        let third_us = u64::from(self.timeout_us).saturating_sub(200_000) / 3;
+        Span::from_micros(third_us.min(1_000) + 10)
+    }
+
+    /// Returns whether an acknowledgement of a segment beyond a gap may wait for others (Linux
+    /// `__tcp_ack_snd_check`): from the fourth on since the gap moved, and up to 44 of them.
+    fn may_join(&mut self) -> bool {
+        if self.gap != self.expected {
+            (self.gap, self.beyond) = (self.expected, 0);
+        }
+        let joins = self.beyond >= DUPLICATES_AT_ONCE && self.joined < MOST_JOINED;
+        self.beyond = self.beyond.saturating_add(1);
+        self.joined += u16::from(joins);
+        joins
     }
 
     /// Sends the next acknowledgements without delay if the sender seems to begin anew: after a
@@ -207,7 +232,7 @@ impl Receiver {
     }
 
     fn acknowledge(&mut self, duplicate: Option<u32>) -> Acknowledgement {
-        self.unacknowledged = 0;
+        self.joined = 0;
         self.delayed_until = Time::MAX;
         let mut blocks = [SackBlock::default(); 3];
         for (block, &start) in blocks.iter_mut().zip(&self.recent[..self.recent_count]) {
@@ -242,6 +267,9 @@ impl Receiver {
 const SEGMENTS_PER_ACKNOWLEDGEMENT: u32 = 2;
 /// Linux `TCP_DELACK_MIN`, the value of its adaptive timeout while data arrives continuously.
 const DELAY: Span = Span::from_millis(40);
+/// Linux `TCP_FASTRETRANS_THRESH` and `tcp_comp_sack_nr`.
+const DUPLICATES_AT_ONCE: u8 = 3;
+const MOST_JOINED: u16 = 44;
 /// Linux `TCP_MAX_QUICKACKS`: acknowledgements sent without delay where a sender begins.
 const QUICK_ACKNOWLEDGEMENTS: u32 = 16;
 
@@ -249,15 +277,18 @@ const QUICK_ACKNOWLEDGEMENTS: u32 = 16;
 mod tests {
     use super::*;
 
+    fn data(now: Time, sequence: u32) -> Data {
+        let (len, sent) = (1_448, Stamp::of(now));
+        let (retransmission, window_reduced, push) = (false, false, false);
+        Data { sequence, len, retransmission, window_reduced, push, sent }
+    }
+
     /// Delivers `count` segments from `first` on, 10 ms apart, and returns for each whether it was
     /// acknowledged at once.
     fn is_quick(receiver: &mut Receiver, start: Time, first: u32, count: u32) -> Vec<bool> {
         let arrive = |index: u32| {
             let now = start + Span::from_millis(10 * u64::from(index));
-            let (len, sent) = (1_448, Stamp::of(now));
-            let sequence = first + index;
-            let data = Data { sequence, len, retransmission: false, window_reduced: false, sent };
-            receiver.on_data(now, data, Ecn::NotEct).is_some()
+            receiver.on_data(now, data(now, first + index), Ecn::NotEct).is_some()
         };
         (0..count).map(arrive).collect()
     }
@@ -282,5 +313,44 @@ mod tests {
         receiver.last_in_order = repeated;
         assert_eq!(is_quick(&mut receiver, repeated, 36, 1), [true], "a repetition");
         assert_eq!(is_quick(&mut receiver, repeated, 37, 3), [true; 3]);
+    }
+
+    /// Behind a gap three acknowledgements are sent at once; later ones wait a millisecond for each
+    /// other, until the gap is filled or 44 wait (`__tcp_ack_snd_check` of Linux, by hand).
+    #[test]
+    fn acknowledgements_beyond_a_gap_are_joined_after_the_third() {
+        let mut receiver = Receiver { quick: 0, timeout_us: 240_000, ..Receiver::new(false) };
+        let mut arrive = |us: u64, sequence| {
+            let now = Time::from_nanos(us * 1_000);
+            let due = receiver.on_timer(now).map(|ack| ack.blocks[0].end);
+            let ack = receiver.on_data(now, data(now, sequence), Ecn::NotEct);
+            (due, ack.map(|ack| ack.cumulative))
+        };
+        for sequence in 1..=3 {
+            assert_eq!(arrive(0, sequence), (None, Some(0)));
+        }
+        assert_eq!(arrive(100, 4), (None, None));
+        assert_eq!(arrive(900, 5), (None, None));
+        assert_eq!(arrive(1_110, 6), (Some(6), None), "due 1.01 ms after the first");
+        assert_eq!(arrive(1_120, 0), (None, Some(7)), "the gap is filled");
+        for sequence in 8..=10 {
+            assert_eq!(arrive(1_130, sequence), (None, Some(7)), "a new gap");
+        }
+        for sequence in 11..55 {
+            assert_eq!(arrive(1_140, sequence), (None, None));
+        }
+        assert_eq!(arrive(1_150, 55), (None, Some(7)), "44 wait");
+    }
+
+    #[test]
+    fn the_end_of_a_write_and_a_reduced_window_are_acknowledged_at_once() {
+        let mut receiver = Receiver { quick: 0, ..Receiver::new(true) };
+        let mut is_quick = |sequence, push, window_reduced| {
+            let data = Data { window_reduced, push, ..data(Time::ZERO, sequence) };
+            receiver.on_data(Time::ZERO, data, Ecn::Ect0).is_some()
+        };
+        let arrivals = [(0, true, false), (1, false, false), (2, false, false), (3, false, true)];
+        let quick = arrivals.map(|(sequence, push, reduced)| is_quick(sequence, push, reduced));
+        assert_eq!(quick, [true, false, true, true], "pairs are counted from there on");
     }
 }

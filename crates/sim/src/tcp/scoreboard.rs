@@ -122,6 +122,8 @@ pub(super) struct Scoreboard {
     pub(super) bytes: u64,
     pub(super) sacked: u32,
     lost: u32,
+    /// Transmissions considered lost since the start (Linux `tp->lost`).
+    pub(super) total_lost: u32,
     pub(super) retransmitting: u32,
     /// Lost segments without a retransmission in flight.
     waiting: u32,
@@ -401,6 +403,7 @@ impl Scoreboard {
         self.retransmitting -= u32::from(flags & RETRANSMITTING != 0);
         self.lost += u32::from(flags & LOST == 0);
         self.waiting += u32::from(!waits(flags));
+        self.total_lost += u32::from(!waits(flags));
         self.sent_mut(sequence).flags = (flags | LOST) & !RETRANSMITTING;
         self.lost_hint = self.lost_hint.min(sequence);
     }

@@ -160,6 +160,7 @@ impl Path {
             prior_in_flight: segments,
             in_flight: 0,
             total_delivered: self.sequence,
+            total_lost: 0,
             first_outstanding: self.sequence,
             next_sequence: self.sequence.wrapping_add(window),
             state: State::Open,

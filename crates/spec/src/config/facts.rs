@@ -14,12 +14,14 @@ pub struct LinkFacts {
     /// The time from a request to its grant, on links where packets wait for grants: up to a MAP
     /// interval until the request is sent, and the delay of the grant.
     pub request_loop: Option<Span>,
+    /// Whether TCP acknowledgements without data wait in a queue of the link, not in the queue.
+    pub acks_apart: bool,
 }
 
 impl LinkFacts {
     /// The facts of a link about which nothing is known.
     pub const UNKNOWN: Self =
-        Self { rate: None, peak: None, burst_bytes: None, request_loop: None };
+        Self { rate: None, peak: None, burst_bytes: None, request_loop: None, acks_apart: false };
 
     /// Returns a link of that rate, without bursts.
     pub const fn of_rate(rate: Rate) -> Self {

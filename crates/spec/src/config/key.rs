@@ -130,6 +130,9 @@ impl<T: Quantity> Quantity for Option<T> {
 /// Declares parameters, each once: as a [`Key`] for the code that reads its value, and as a row of
 /// the table `PARAMS`. `use KEY;` lists a key that is declared elsewhere.
 ///
+/// `define CONSTANT: "NAME", "SUMMARY", FIELD: VALUE, ...;` before them declares the
+/// [`Definition`](crate::config::Definition) that has this table.
+///
 /// A default is `"VALUE"`, `{ "PROFILE": "VALUE", ... }`, `(required)`, or `("what happens without
 /// the parameter")` for an optional parameter without a default.
 #[macro_export]
@@ -159,11 +162,46 @@ macro_rules! params {
     (@key $default:literal $key:literal, $about:literal) => {
         $crate::config::Key::new($key, $default, $about)
     };
+    ($(#[$doc:meta])* define $NAME:ident: $name:literal, $summary:literal,
+        $($field:ident: $value:expr),+; $($rest:tt)+) => {
+        $(#[$doc])*
+        pub(crate) const $NAME: $crate::config::Definition = $crate::config::Definition {
+            name: $name,
+            summary: $summary,
+            params: PARAMS,
+            $($field: $value,)+
+            ..$crate::config::Definition::BARE
+        };
+        $crate::params!($($rest)+);
+    };
     ($($rows:tt)+) => {
         $crate::params!(@rows [] $($rows)+);
     };
 }
 pub use params;
+
+/// Declares a struct of parameters, and beside each field its value: `read` returns the struct for
+/// the values of a SPEC and further inputs.
+#[macro_export]
+macro_rules! from_values {
+    ($(#[$about:meta])* pub struct $Type:ident($values:ident $(, $input:ident: $Input:ty)*) {
+        $($(#[$doc:meta])* pub $field:ident: $Field:ty = $value:expr,)+
+    }) => {
+        $(#[$about])*
+        pub struct $Type {
+            $($(#[$doc])* pub $field: $Field,)+
+        }
+
+        impl $Type {
+            pub(crate) fn read(
+                $values: &$crate::config::Values, $($input: $Input),*
+            ) -> Result<Self, $crate::config::ConfigError> {
+                Ok(Self { $($field: $value,)+ })
+            }
+        }
+    };
+}
+pub use from_values;
 
 /// Declares the profiles of a discipline, the default first: an enum, and its table `PROFILES`.
 #[macro_export]
@@ -188,7 +226,12 @@ macro_rules! profiles {
 }
 pub use profiles;
 
-/// Implements `Quantity`: each word names a value of the type or, after `=>`, of another one.
+/// Implements `Quantity` for a key whose value is one of a few words, and maps each word to a
+/// value.
+///
+/// `choices!(DropAt { "dequeue" => Dequeue, })` maps words to the variants of the enum `DropAt`.
+/// `choices!(JitterOrder => bool { "kept" => true, })` maps words to values of another type, here
+/// `bool`; `JitterOrder` then only names the key's type.
 #[macro_export]
 macro_rules! choices {
     ($Type:ident { $($word:literal => $Variant:ident,)* }) => {

@@ -25,7 +25,7 @@ pub use key::{
     Bytes, BytesOrSpan, Count, DscpSet, Fallback, Key, Millionths, Packets, PacketsOrBytes, Param,
     Probability, Quantity,
 };
-pub use key::{choices, params, profiles};
+pub use key::{choices, from_values, params, profiles};
 pub use nearest::closest;
 pub use number::join;
 pub use quantity::{Kind, Value};

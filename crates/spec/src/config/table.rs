@@ -18,6 +18,11 @@ pub struct Profile {
     pub doc: &'static str,
 }
 
+impl Profile {
+    /// The name of a default profile that is the absence of presets; SPECs do not print it.
+    pub const NONE: &'static str = "none";
+}
+
 /// A discipline or link: its parameters with their meaning, and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
@@ -37,8 +42,9 @@ pub struct Definition {
     pub positional: Option<&'static str>,
     /// Accepts keys that are not in the table, such as a schedule's times.
     pub free_key: Option<fn(&str) -> bool>,
-    /// Another name of the key `profile`, where profiles are presets.
-    pub profile_key: Option<&'static str>,
+    /// The key that chooses a profile: `profile`, or a word for what the profiles are, such as
+    /// `generation`.
+    pub profile_key: &'static str,
 }
 
 /// A SPEC whose values are parsed, in range, and completed by defaults.
@@ -65,7 +71,7 @@ impl Definition {
         shared: &[],
         positional: None,
         free_key: None,
-        profile_key: None,
+        profile_key: "profile",
     };
 
     /// Whether a SPEC may use this name: the definition's own, or one of other programs.
@@ -90,13 +96,9 @@ impl Definition {
         values.profile = self.profiles.first().map(|profile| profile.name);
         let mut profile_given = false;
         for item in &spec.items {
-            let key = match (&item.key, self.positional) {
-                (Some(key), _) if self.profile_key == Some(key.as_str()) => "profile",
-                (Some(key), _) => key.as_str(),
-                (None, Some(positional)) => positional,
-                (None, None) => return Err(self.keyless(&item.value)),
-            };
-            if key == "profile" && !self.profiles.is_empty() {
+            let key = item.key.as_deref().or(self.positional);
+            let key = key.ok_or_else(|| self.keyless(&item.value))?;
+            if key == self.profile_key && !self.profiles.is_empty() {
                 if profile_given {
                     return Err(ConfigError::repeated(self.name, key));
                 }
@@ -126,14 +128,14 @@ impl Definition {
     /// # Panics
     /// Panics if there is no such profile, or a parameter has no default.
     pub fn defaults(&'static self, profile: &str) -> Values {
-        self.resolve(&Spec::new(self.name).with("profile", profile)).expect("a profile")
+        self.resolve(&Spec::new(self.name).with(self.profile_key, profile)).expect("a profile")
     }
 
     fn profile(&self, text: &str) -> Result<&'static str, ConfigError> {
         let known = self.profiles.iter().find(|profile| profile.name == text);
         known.map(|profile| profile.name).ok_or_else(|| {
             let names = join(self.profiles.iter().map(|profile| profile.name));
-            ConfigError::value(self.name, "profile", &shorten(text), names)
+            ConfigError::value(self.name, self.profile_key, &shorten(text), names)
         })
     }
 
@@ -176,7 +178,7 @@ impl Definition {
     }
 
     fn keys(&self) -> String {
-        let profile = (!self.profiles.is_empty()).then_some("profile");
+        let profile = (!self.profiles.is_empty()).then_some(self.profile_key);
         join(profile.into_iter().chain(self.all_params().map(|param| param.key)))
     }
 }
@@ -238,8 +240,8 @@ impl Values {
     fn name_and_profile(&self) -> Spec {
         let spec = Spec::new(self.definition.name);
         match self.profile {
-            Some(profile) => spec.with("profile", profile),
-            None => spec,
+            None | Some(Profile::NONE) => spec,
+            Some(profile) => spec.with(self.definition.profile_key, profile),
         }
     }
 

@@ -94,15 +94,15 @@ fn a_modified_journal_does_not_end_a_run() {
     type Change = fn(&[u8]) -> Vec<u8>;
     let directory = tempfile::tempdir().unwrap();
     let changes: [(&str, Change); 4] = [
-        ("line 5: EOF", |text| text[..text.len() - 9].to_vec()),
-        ("line 2: expected", |text| {
+        ("line 5: its checksum", |text| text[..text.len() - 9].to_vec()),
+        ("line 2: its checksum", |text| {
             String::from_utf8_lossy(text).replace("\"index\":1", "\"index\":x").into_bytes()
         }),
         ("line 1: trial 1; expected trial 0", |text| {
             let first = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
             [&text[first..], &text[..first]].concat()
         }),
-        ("the unknown variant", |text| {
+        ("its checksum differs", |text| {
             String::from_utf8_lossy(text).replace("\"pie\"", "\"nie\"").into_bytes()
         }),
     ];

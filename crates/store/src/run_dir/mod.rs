@@ -11,7 +11,7 @@ use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{Conclusion, LatencyPools, conclude};
 
 use crate::error::{Result, StoreError};
-use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
+use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, TRIALS, checked_line, encode, part};
 use crate::folder::{self, Folder};
 use crate::records::{self, NewRecords};
 use crate::rows::{Points, Samples, from_samples, from_series};
@@ -306,8 +306,7 @@ impl RunDir {
 
     fn append_line(&mut self, trial: &TrialRecord) -> Result<()> {
         let path = self.path().join(JOURNAL);
-        let mut line = serde_json::to_vec(trial).map_err(StoreError::json(&path))?;
-        line.push(b'\n');
+        let line = checked_line(trial).map_err(StoreError::json(&path))?;
         self.journal.append(&line).map_err(StoreError::io(&path, "write"))
     }
 }

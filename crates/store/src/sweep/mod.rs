@@ -21,13 +21,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use data_encoding::HEXLOWER;
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access, Journal};
 
 use crate::error::{Result, StoreError};
-use crate::files::{SWEEP, TRIALS, encode, read_text};
+use crate::files::{SWEEP, TRIALS, checked_line, encode, json_of_line, read_text};
 use crate::table::Column;
 use crate::table_file::{self, NewTable, damaged};
 use crate::{folder, table};
@@ -44,11 +42,10 @@ const JOURNAL: &str = "rows.jsonl";
 pub const SWEEP_VERSION: u32 = 1;
 /// Bytes of lines in memory before they are written.
 const MOST_PENDING: usize = 8 << 20;
-/// Bytes of a line, at most.
+/// Maximum size of a line, bytes.
 const MOST_LINE: u64 = 1 << 30;
 /// Rows of a row group of the tables.
 const GROUP_ROWS: usize = 1 << 14;
-const CHECKSUM_DIGITS: usize = 16;
 
 /// The identity of a sweep, in `sweep.json`: sweeps with equal manifests have equal rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,9 +221,9 @@ impl SweepDir {
         if self.is_complete() || self.units.contains_key(&number) {
             return Ok(());
         }
-        let json = serde_json::to_string(unit).map_err(StoreError::json(&self.path))?;
+        let line = checked_line(unit).map_err(StoreError::json(&self.path))?;
         self.units.insert(number, self.written_bytes() + self.pending.len() as u64);
-        self.pending.extend(format!("{} {json}\n", checksum(json.as_bytes())).into_bytes());
+        self.pending.extend(line);
         if self.pending.len() >= MOST_PENDING { self.flush() } else { Ok(()) }
     }
 
@@ -409,14 +406,9 @@ struct Number {
     number: u64,
 }
 
-/// Returns the unit of a line as JSON; `None` if its checksum does not match.
+/// Returns the unit of a complete line as JSON; `None` if its checksum does not match.
 fn unit_of(line: &[u8]) -> Option<&[u8]> {
-    let (sum, json) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_DIGITS + 1)?;
-    (sum.strip_suffix(b" ")? == checksum(json).as_bytes()).then_some(json)
-}
-
-fn checksum(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&digest(&SHA256, bytes).as_ref()[..CHECKSUM_DIGITS / 2])
+    json_of_line(line.strip_suffix(b"\n")?)
 }
 
 /// Removes files that a killed program did not finish: only this process has the lock.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use underload_record::text::csv_field;
 
 /// A value of a column, whether the column may lack values or not. In JSON it is a value of the same
 /// kind; bytes have none.
@@ -84,13 +85,7 @@ impl fmt::Display for Cell<'_> {
             Self::Long(value) => write!(f, "{value}"),
             Self::Double(value) => write!(f, "{value}"),
             Self::Boolean(value) => write!(f, "{value}"),
-            Self::Text(text) => {
-                if text.contains(['"', ',', '\n', '\r']) {
-                    write!(f, "\"{}\"", text.replace('"', "\"\""))
-                } else {
-                    f.write_str(text)
-                }
-            }
+            Self::Text(text) => f.write_str(&csv_field(text)),
             Self::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
             Self::Longs(numbers) => {
                 let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();

@@ -2,7 +2,6 @@
 //! trusted.
 
 use std::cell::Cell as ThreadCell;
-use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,12 +120,6 @@ impl<W: Write + Send> TableWriter<W> {
             }
             Ok(())
         })
-    }
-}
-
-impl<W: Write + Send> fmt::Debug for TableWriter<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableWriter").field("kinds", &self.kinds).finish_non_exhaustive()
     }
 }
 

@@ -124,6 +124,29 @@ fn a_killed_run_keeps_every_finished_trial() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn a_number_that_was_changed_on_disk_costs_its_trial() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
+    drop(write(directory.path(), &trials)?);
+    let journal = directory.path().join("trials.jsonl");
+    let text = fs::read_to_string(&journal)?;
+    let mut lines: Vec<&str> = text.lines().collect();
+    let at = lines[3].find("\"p50_ns\":").ok_or("no median")? + "\"p50_ns\":".len();
+    let changed = format!("{}9{}", &lines[3][..at], &lines[3][at + 1..]);
+    assert_ne!(changed, lines[3], "the premise");
+    lines[3] = &changed;
+    fs::write(&journal, lines.join("\n") + "\n")?;
+    let data = RunDir::read(directory.path())?;
+    expect_equal(&data, &trials[..3]);
+    assert!(
+        data.left_out[0].contains("trials.jsonl:4: its checksum differs"),
+        "{:?}",
+        data.left_out
+    );
+    Ok(())
+}
+
+#[test]
 fn a_kill_while_finishing_loses_nothing() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);

@@ -35,7 +35,7 @@ pub(super) enum Form {
     Bytes,
     /// The value as SPECs have it.
     Plain,
-    /// A count, or packets or bytes where there is only one unit.
+    /// A count, or packets or bytes if the queue knows only one of both units.
     Number,
     /// A probability from 0 to 1.
     Fraction,
@@ -49,7 +49,7 @@ pub(super) enum Form {
     Word { others: &'static [(&'static str, &'static str)] },
     /// A word for `on` and one for `off`, empty for none.
     Flag { on: &'static str, off: &'static str },
-    /// The only value that there is; it has no argument.
+    /// The only value that `tc` supports. It is not written as an argument.
     Fixed(&'static str),
     /// No row writes it: `arguments`, `write_cake` and `red::write` do.
     Set,
@@ -116,6 +116,7 @@ const BUFFER_CONTROL: &[Row] = &[
     row("max", "", Form::Set),
     row("block", "", Form::Set),
     row("largest", "", Form::Set),
+    row("packets", "", Form::Fixed("no limit")),
 ];
 
 const FQ_CODEL: &[Row] = &[

@@ -87,6 +87,10 @@ fn queues_that_linux_lacks_are_refused_by_name() {
         ("codel:profile=rfc", "`codel`: `profile=rfc`: expected linux, the only one that Linux"),
         ("dualpi2", "`dualpi2`: `profile=rfc`: expected linux, the only one that Linux has"),
         ("codel:limit=64KiB", "`codel`: `limit=64KiB`: expected packets, such as 1000p"),
+        (
+            "buffer-control:250ms,packets=9p",
+            "`buffer-control`: `packets=9p`: expected no limit, which Linux does not let change",
+        ),
         ("codel:mtu=3000B", "`codel`: `mtu=3000B`: expected 1514B, which Linux does not let"),
         ("codel:target=1500ns", "`codel`: `target=1500ns`: expected whole microseconds"),
         ("fq-pie:alpha=0.1", "`fq-pie`: `alpha=0.1`: expected whole sixteenths up to 2"),

@@ -30,29 +30,8 @@ use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
+pub use params::CellularConfig;
 pub(crate) use params::{DEFINITION, configure};
-
-/// The parameters of a cellular link; see the module for how they work together.
-#[derive(Clone, Copy, Debug)]
-pub struct CellularConfig {
-    /// The rate that the motion reverts to; within the bounds.
-    pub centre: Rate,
-    /// Lower bound of the rate outside outages.
-    pub min: Rate,
-    /// Upper bound; above `min`.
-    pub max: Rate,
-    /// Standard deviation that the motion gathers in one second.
-    pub volatility: Rate,
-    /// Time constant of the reversion to `centre`; `None` for no reversion.
-    pub reversion: Option<Span>,
-    /// How long a drawn rate lasts; not zero.
-    pub tick: Span,
-    /// Bytes of a delivery opportunity; not zero.
-    pub opportunity_bytes: u32,
-    pub outages: Option<Outages>,
-    /// Time between fresh draws of the rate; `None`: never.
-    pub reconfigure: Option<Span>,
-}
 
 /// Times in which no packet passes.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +55,7 @@ pub enum OutageLaw {
 
 #[derive(Clone, Debug)]
 pub struct Cellular {
-    process: Process,
+    pub(super) process: Process,
     transmitter: Transmitter,
 }
 
@@ -134,7 +113,7 @@ impl Cellular {
 }
 
 #[derive(Clone, Debug)]
-struct Process {
+pub(super) struct Process {
     config: CellularConfig,
     /// The share of the distance from `centre` that remains after one tick, in Q32; 1 without
     /// reversion.

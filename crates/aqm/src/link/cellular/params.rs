@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 
-use super::{Cellular, CellularConfig, OutageLaw, Outages};
-use crate::config::{Bytes, ConfigError, Definition, Key, Profile, Values, choices, params};
+use super::{Cellular, OutageLaw, Outages};
+use crate::config::{Bytes, ConfigError, Key, Profile, Values, choices, from_values, params};
 use crate::link::params::{LinkConfig, SHARED};
 use crate::link::rate_process::RateProcess;
 use crate::rate::Rate;
@@ -11,6 +11,10 @@ use crate::rng::Rng;
 use crate::time::Span;
 
 params! {
+    define DEFINITION: "cellular",
+        "random rate like a cellular link's: cellular:preset=lte-driving",
+        source: "Cox process of Sprout (Winstein et al., NSDI 2013, section 3.1); deviations in docs",
+        profiles: PRESETS, profile_key: "preset", shared: SHARED;
     CENTRE: Rate = "centre", {
         "lte-driving": "4.8mbit", "lte-stationary": "500kbit", "subway": "0bit", "3g": "1.2mbit",
         "evdo": "0bit", "5g-mmwave": "900mbit", "starlink": "180mbit"
@@ -56,17 +60,6 @@ params! {
         "draw the rate afresh at multiples of this time; 0s: never";
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "cellular",
-    summary: "random rate like a cellular link's: cellular:preset=lte-driving",
-    source: "Cox process of Sprout (Winstein et al., NSDI 2013, section 3.1); deviations in docs",
-    profiles: PRESETS,
-    params: PARAMS,
-    shared: SHARED,
-    profile_key: Some("preset"),
-    ..Definition::BARE
-};
-
 const PRESETS: &[Profile] = &[
     Profile { name: "lte-driving", doc: "fitted to AT&T LTE in a moving car, downlink" },
     Profile { name: "lte-stationary", doc: "fitted to Verizon LTE at one place, downlink" },
@@ -79,6 +72,34 @@ const PRESETS: &[Profile] = &[
 
 choices!(OutageLaw { "exponential" => Exponential, "pareto" => Pareto, });
 
+from_values! {
+    /// The parameters of a cellular link; see the module for how they work together.
+    #[derive(Clone, Copy, Debug)]
+    pub struct CellularConfig(values, outages: Option<Outages>) {
+        /// The rate that the motion reverts to; within the bounds.
+        pub centre: Rate = values.get(CENTRE),
+        /// Lower bound of the rate outside outages.
+        pub min: Rate = values.get(MIN),
+        /// Upper bound; above `min`.
+        pub max: Rate = values.get(MAX),
+        /// Standard deviation that the motion gathers in one second.
+        pub volatility: Rate = values.get(VOLATILITY),
+        /// Time constant of the reversion to `centre`; `None` for no reversion.
+        pub reversion: Option<Span> = above_zero(values, REVERSION),
+        /// How long a drawn rate lasts; not zero.
+        pub tick: Span = values.get(TICK),
+        /// Bytes of a delivery opportunity; not zero.
+        pub opportunity_bytes: u32 = values.get(OPPORTUNITY) as u32,
+        pub outages: Option<Outages> = outages,
+        /// Time between fresh draws of the rate; `None`: never.
+        pub reconfigure: Option<Span> = above_zero(values, RECONFIGURE),
+    }
+}
+
+fn above_zero(values: &Values, key: Key<Span>) -> Option<Span> {
+    Some(values.get(key)).filter(|span| *span > Span::ZERO)
+}
+
 pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     let process = process(values)?;
     let nominal = process.nominal_rate();
@@ -87,7 +108,6 @@ pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
 
 /// Returns the process with these parameters. A link later gives it a random stream.
 fn process(values: &Values) -> Result<Cellular, ConfigError> {
-    let above_zero = |key: Key<Span>| Some(values.get(key)).filter(|span| *span > Span::ZERO);
     let (centre, min, max) = (values.get(CENTRE), values.get(MIN), values.get(MAX));
     if max <= min || max < Rate::from_bits_per_second(1_000) {
         return Err(values.refuse(MAX, "1kbit or more, and more than `min`"));
@@ -95,23 +115,13 @@ fn process(values: &Values) -> Result<Cellular, ConfigError> {
     if centre < min || centre > max {
         return Err(values.refuse(CENTRE, "a rate between `min` and `max`"));
     }
-    let outages = above_zero(OUTAGE_GAP).map(|gap| Outages {
+    let outages = above_zero(values, OUTAGE_GAP).map(|gap| Outages {
         gap,
         length: values.get(OUTAGE_LENGTH),
         longest: values.get(OUTAGE_MAX),
         law: values.get(OUTAGE_LAW),
     });
-    let config = CellularConfig {
-        centre,
-        min,
-        max,
-        volatility: values.get(VOLATILITY),
-        reversion: above_zero(REVERSION),
-        tick: values.get(TICK),
-        opportunity_bytes: values.get(OPPORTUNITY) as u32,
-        outages,
-        reconfigure: above_zero(RECONFIGURE),
-    };
+    let config = CellularConfig::read(values, outages)?;
     let link = Cellular::new(config, &Rng::new(0));
     refuse_what_hardly_ever_sends(values, &config, &link)?;
     Ok(link)

@@ -2,6 +2,7 @@
 //! others. Links with more parameters have a file each.
 
 pub(crate) mod docsis;
+pub(crate) mod radio;
 pub(crate) mod steps;
 pub(crate) mod trace;
 
@@ -17,9 +18,9 @@ use crate::link::flight::{FlightOptions, Jitter, JitterLaw, Reorder};
 use crate::link::grants::RequestGrant;
 use crate::link::middlebox::MiddleboxOptions;
 use crate::link::rate_process::RateProcess;
+use crate::queue::store::Limit;
 
 /// The parts of a link that follow from its own parameters.
-#[derive(Debug)]
 pub(crate) struct LinkConfig {
     /// When packets may leave, from time zero.
     pub(crate) rate: RateProcess,
@@ -27,12 +28,14 @@ pub(crate) struct LinkConfig {
     pub(crate) facts: LinkFacts,
     /// The requests and grants that packets wait for in the queue.
     pub(crate) requests: Option<RequestGrant>,
+    /// The limit of a queue for TCP acknowledgements alone, which is served first.
+    pub(crate) acks: Option<Limit>,
 }
 
 impl LinkConfig {
     /// Returns a link whose queue knows nothing but its long-term rate.
     pub(in crate::link) const fn of_rate(rate: RateProcess, nominal: Rate) -> Self {
-        Self { rate, facts: LinkFacts::of_rate(nominal), requests: None }
+        Self { rate, facts: LinkFacts::of_rate(nominal), requests: None, acks: None }
     }
 }
 
@@ -43,7 +46,7 @@ params! {
     JITTER: Span = "jitter", "0s" in "0s".."10s",
         "largest random delay of a packet on top of `delay`";
     JITTER_LAW: JitterLaw = "jitter-law", "uniform",
-        "`uniform`: evenly up to `jitter`; `normal`: mean 1/2, deviation 1/6 of it; `exponential`: mean 1/8";
+        "`uniform`: evenly up to `jitter`; `normal`: mean 1/2 and deviation 1/6 of `jitter`; `exponential`: mean 1/8 of `jitter`";
     JITTER_ORDER: JitterOrder = "jitter-order", "kept",
         "kept: a packet waits for those before it; free: it may overtake them";
     REORDER: Probability = "reorder", "0%",
@@ -111,5 +114,10 @@ pub(crate) const UNLIMITED: Definition = Definition {
 };
 
 pub(crate) const fn unlimited() -> LinkConfig {
-    LinkConfig { rate: RateProcess::Unlimited, facts: LinkFacts::UNKNOWN, requests: None }
+    LinkConfig {
+        rate: RateProcess::Unlimited,
+        facts: LinkFacts::UNKNOWN,
+        requests: None,
+        acks: None,
+    }
 }

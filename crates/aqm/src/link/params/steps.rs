@@ -3,25 +3,18 @@
 use alloc::vec::Vec;
 
 use super::{LinkConfig, SHARED};
-use crate::config::{ConfigError, Definition, Kind, Value, Values, params};
+use crate::config::{ConfigError, Kind, Value, Values, params};
 use crate::link::rate_process::RateProcess;
 use crate::link::schedule::{Schedule, Step};
 use crate::time::Span;
 
 params! {
+    define DEFINITION: "steps", "rate that changes at given times: steps:0s=6mbit,10s=600kbit",
+        source: "piecewise constant, exact in mid-packet; rate 0bit is an outage", shared: SHARED,
+        free_key: Some(|key| Kind::Span.read(key).is_some());
     REPEAT: Option<Span> = "repeat", ("the last rate holds for ever") in "1us".."31536000s",
         "start over after this time";
 }
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "steps",
-    summary: "rate that changes at given times: steps:0s=6mbit,10s=600kbit",
-    source: "piecewise constant, exact in mid-packet; rate 0bit is an outage",
-    params: PARAMS,
-    shared: SHARED,
-    free_key: Some(|key| Kind::Span.read(key).is_some()),
-    ..Definition::BARE
-};
 
 pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     let mut steps = Vec::new();

@@ -39,7 +39,8 @@ impl Law {
 pub(super) struct Cobalt {
     /// When the next signal is due; while none is due, the time until which the flow is remembered.
     drop_next: Time,
-    blue_moved: Time,
+    /// When BLUE may move again; at first at once, as in a kernel that started long ago.
+    blue_next: Time,
     /// Signals since the delay was below target; the spacing is the interval over its square root.
     count: u32,
     /// 1 / sqrt(count) as a fraction of 2^32.
@@ -76,12 +77,12 @@ impl Cobalt {
     #[cold]
     pub fn on_overflow(&mut self, now: Time, law: &Law) -> Blue {
         let mut blue = Blue::Same;
-        if now.since(self.blue_moved) > law.target {
+        if now >= self.blue_next {
             if self.blue_q32 == 0 {
                 blue = Blue::Woke;
             }
             self.blue_q32 = self.blue_q32.saturating_add(BLUE_UP_Q32);
-            self.blue_moved = now;
+            self.blue_next = now + law.target + Span::from_nanos(1);
         }
         self.dropping = true;
         self.drop_next = now;
@@ -92,9 +93,9 @@ impl Cobalt {
     /// Called when the flow's turn came and it had no packet.
     pub fn on_empty(&mut self, now: Time, law: &Law) -> Blue {
         let mut blue = Blue::Same;
-        if self.blue_q32 > 0 && now.since(self.blue_moved) > law.target {
+        if self.blue_q32 > 0 && now >= self.blue_next {
             self.blue_q32 = self.blue_q32.saturating_sub(BLUE_DOWN_Q32);
-            self.blue_moved = now;
+            self.blue_next = now + law.target + Span::from_nanos(1);
             if self.blue_q32 == 0 {
                 blue = Blue::Slept;
             }
@@ -241,6 +242,17 @@ mod tests {
         let slow = Law { mtu_time: Span::from_millis(2), ..LAW };
         assert!(!slow.is_exceeded(Span::from_millis(8), 0));
         assert!(slow.is_exceeded(Span::from_micros(8_001), 0));
+    }
+
+    /// The kernel compares with a time long ago; here nothing happened before time zero.
+    #[test]
+    fn the_first_overflow_wakes_blue_and_the_next_waits_for_the_target() {
+        let mut cobalt = Cobalt::default();
+        assert_eq!(cobalt.on_overflow(at(0), &LAW), Blue::Woke);
+        cobalt.on_overflow(at(5), &LAW);
+        assert_eq!(cobalt.blue_q32, BLUE_UP_Q32);
+        cobalt.on_overflow(at(5) + Span::from_nanos(1), &LAW);
+        assert_eq!(cobalt.blue_q32, 2 * BLUE_UP_Q32);
     }
 
     #[test]

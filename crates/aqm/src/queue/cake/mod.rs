@@ -48,7 +48,8 @@ use crate::queue::store::fair::slab::Slab;
 use crate::rng::Rng;
 use crate::time::Time;
 
-pub use config::{CakeConfig, Isolation};
+pub use config::Isolation;
+pub use params::CakeConfig;
 pub(crate) use params::{DEFINITION, configure};
 pub use shaper::{Framing, Overhead};
 pub use tins::Tins;

@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 
 use super::Cake;
-use super::config::{CakeConfig, Isolation};
+use super::config::Isolation;
 use super::shaper::{Framing, Overhead};
 use super::tins::Tins;
-use crate::config::{Bytes, Definition, Profile, Values, choices, params};
+use crate::config::{Bytes, ConfigError, Profile, Values, choices, from_values, params};
 use crate::qdisc::BoxedQdisc;
 use crate::rate::Rate;
 use crate::rng::Rng;
@@ -44,7 +44,6 @@ choices!(Framing {
 });
 
 /// The round trip of a kind of path.
-#[derive(Debug)]
 enum PathRtt {}
 
 choices!(PathRtt => Span {
@@ -59,6 +58,10 @@ choices!(PathRtt => Span {
 });
 
 params! {
+    define DEFINITION: "cake",
+        "CAKE: COBALT per flow, fair by host, tins by codepoint, a shaper of its own",
+        source: "arXiv 1804.07617, Linux sch_cake",
+        profiles: &[Profile { name: "linux", doc: "Linux 6.12: sch_cake as tc sets it up" }];
     RATE: Option<Rate> = "rate",
         ("nothing is shaped, the link behind sets the pace") in "1kbit".."400gbit",
         "rate of its own shaper";
@@ -83,43 +86,50 @@ params! {
         "largest packet; one and a half of them may always wait";
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "cake",
-    summary: "CAKE: COBALT per flow, fair by host, tins by codepoint, a shaper of its own",
-    source: "arXiv 1804.07617, Linux sch_cake",
-    profiles: &[Profile { name: "linux", doc: "Linux 6.12: sch_cake as tc sets it up" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
-pub(crate) fn configure(values: &Values) -> CakeConfig {
-    let rate = values.get(RATE);
-    let rtt = values.get(RTT).unwrap_or(values.get(PATH));
-    let mtu_bytes = values.get(MTU) as u32;
-    let memory_bytes =
-        values.get(MEMORY).unwrap_or_else(|| default_memory_bytes(rate, rtt, mtu_bytes));
-    CakeConfig {
-        rate,
-        overhead: Overhead {
-            bytes: values.get(OVERHEAD) as u32,
-            minimum_bytes: values.get(MPU) as u32,
-            framing: values.get(FRAMING),
-        },
-        tins: values.get(TINS),
-        isolation: values.get(ISOLATION),
-        rtt,
-        memory_bytes,
-        ingress: values.get(INGRESS),
-        mtu_bytes,
+from_values! {
+    #[derive(Clone, Debug)]
+    pub struct CakeConfig(values, rtt: Span) {
+        /// The rate of CAKE's own shaper; `None` if the link behind the queue sets the pace.
+        pub rate: Option<Rate> = values.get(RATE),
+        /// The line's overhead, charged on top of each packet's length.
+        pub overhead: Overhead = overhead(values),
+        /// How packets are sorted by codepoint.
+        pub tins: Tins = values.get(TINS),
+        /// How packets are grouped into flows, and which hosts get equal shares.
+        pub isolation: Isolation = values.get(ISOLATION),
+        /// Expected round trip of the senders.
+        pub rtt: Span = rtt,
+        pub memory_bytes: u64 =
+            values.get(MEMORY).unwrap_or_else(|| default_memory_bytes(values, rtt)),
+        /// Whether the protected link is in front of this queue: drops are charged too.
+        pub ingress: bool = values.get(INGRESS),
+        /// Size of the largest packet. A delay of one and a half of it is always acceptable.
+        pub mtu_bytes: u32 = values.get(MTU) as u32,
     }
+}
+
+impl CakeConfig {
+    /// Returns the acceptable standing delay, longer at low rates, in whole microseconds.
+    pub(super) fn target(&self) -> Span {
+        Span::from_micros((self.rtt.as_nanos() / 20_000).max(1))
+    }
+}
+
+pub(crate) fn configure(values: &Values) -> Result<CakeConfig, ConfigError> {
+    CakeConfig::read(values, values.get(RTT).unwrap_or(values.get(PATH)))
+}
+
+fn overhead(values: &Values) -> Overhead {
+    let (bytes, minimum_bytes) = (values.get(OVERHEAD) as u32, values.get(MPU) as u32);
+    Overhead { bytes, minimum_bytes, framing: values.get(FRAMING) }
 }
 
 /// Returns four bandwidth-delay products, at least 4 MiB and at most 10,240 packets of the MTU,
 /// Linux's default limit of a queue.
-fn default_memory_bytes(rate: Option<Rate>, rtt: Span, mtu_bytes: u32) -> u64 {
-    let most = 10_240 * u64::from(mtu_bytes);
+fn default_memory_bytes(values: &Values, rtt: Span) -> u64 {
+    let most = 10_240 * values.get(MTU);
     let wanted = |rate: Rate| rate.bytes_in(rtt).saturating_mul(4).max(4 << 20);
-    rate.map_or(most, |rate| wanted(rate).min(most))
+    values.get(RATE).map_or(most, |rate| wanted(rate).min(most))
 }
 
 #[cfg(test)]

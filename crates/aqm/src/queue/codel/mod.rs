@@ -38,20 +38,23 @@ pub use law::{Arithmetic, Codel};
 pub use linux::Linux;
 pub use mahimahi::Mahimahi;
 pub(crate) use params::{
-    CE_THRESHOLD, DEFINITION, ECN, INTERVAL, MTU, TARGET, ce_threshold, config, configure,
+    CE_THRESHOLD, DEFINITION, ECN, INTERVAL, MTU, TARGET, ce_threshold, configure,
 };
 pub use params::{CodelProfile, CodelQueue};
 pub use rfc::Rfc;
 
+use crate::config::from_values;
 use crate::time::Span;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CodelConfig {
-    pub target: Span,
-    pub interval: Span,
-    /// No signal while at most this many bytes are left behind the head.
-    pub guard_bytes: u32,
-    pub ecn: bool,
+from_values! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CodelConfig(values) {
+        pub target: Span = values.get(TARGET),
+        pub interval: Span = values.get(INTERVAL),
+        /// No signal while at most this many bytes are left behind the head.
+        pub guard_bytes: u32 = values.get(MTU) as u32,
+        pub ecn: bool = values.get(ECN),
+    }
 }
 
 /// Returns `interval / sqrt(count)`, rounded down to the unit of `interval`. Exact: the square root

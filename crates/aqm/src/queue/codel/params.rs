@@ -1,7 +1,7 @@
 //! CoDel's parameters, and the construction of CoDel on a single queue from them.
 
 use super::{CodelConfig, Linux, Mahimahi, Rfc};
-use crate::config::{Bytes, ConfigError, Definition, Values, params, profiles};
+use crate::config::{Bytes, ConfigError, Values, params, profiles};
 use crate::qdisc::BoxedQdisc;
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
@@ -27,6 +27,8 @@ impl CodelQueue {
 }
 
 params! {
+    define DEFINITION: "codel", "CoDel: keeps the minimum sojourn of an interval below a target",
+        source: "RFC 8289", profiles: Published::PROFILES;
     pub(crate) TARGET: Span = "target", "5ms" in "1us".."10s", "acceptable standing sojourn";
     pub(crate) INTERVAL: Span = "interval", "100ms" in "1us".."60s",
         "window of the minimum sojourn, about the longest round trip";
@@ -46,17 +48,8 @@ profiles! {
     }
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "codel",
-    summary: "CoDel: keeps the minimum sojourn of an interval below a target",
-    source: "RFC 8289",
-    profiles: Published::PROFILES,
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values) -> Result<CodelQueue, ConfigError> {
-    let config = config(values);
+    let config = CodelConfig::read(values)?;
     let published = Published::of(values);
     let threshold = ce_threshold(values, published == Published::Linux)?;
     let profile = match published {
@@ -65,15 +58,6 @@ pub(crate) fn configure(values: &Values) -> Result<CodelQueue, ConfigError> {
         Published::Linux => CodelProfile::Linux(Linux::new(config).with_ce_threshold(threshold)),
     };
     CodelQueue::new(profile, values)
-}
-
-pub(crate) fn config(values: &Values) -> CodelConfig {
-    CodelConfig {
-        target: values.get(TARGET),
-        interval: values.get(INTERVAL),
-        guard_bytes: values.get(MTU) as u32,
-        ecn: values.get(ECN),
-    }
 }
 
 /// Returns the CE threshold, which only profile `linux` has.
@@ -103,7 +87,7 @@ mod tests {
 
     impl Default for CodelConfig {
         fn default() -> Self {
-            config(&DEFINITION.defaults("linux"))
+            Self::read(&DEFINITION.defaults("linux")).expect("its own defaults")
         }
     }
 

@@ -10,7 +10,8 @@ use crate::time::Span;
 pub(super) struct Ramp {
     rate: Rate,
     start: Span,
-    end: Span,
+    /// The delay from which on every packet is marked.
+    pub end: Span,
 }
 
 /// The largest threshold: 16 bits of microseconds.
@@ -24,11 +25,6 @@ impl Ramp {
         let floor = rate.time_for(2 * MAX_PACKET_BYTES).unwrap_or(LATEST).min(LATEST);
         let start = threshold.saturating_sub(range).max(floor);
         Self { rate, start, end: (start + range).min(LATEST) }
-    }
-
-    /// Returns the delay from which on every packet is marked.
-    pub const fn end(&self) -> Span {
-        self.end
     }
 
     /// Returns the delay of `bytes` (`qdelayCoupledL`, annex O).

@@ -117,7 +117,7 @@ impl<P> DocsisLld<P> {
         assert!(!config.rate.is_zero(), "configuration refuses a rate of zero");
         let most = config.low_latency.within(config.rate);
         let ramp = Ramp::new(most, config.threshold, config.range_exponent);
-        let critical_delay = config.critical_delay.unwrap_or(ramp.end());
+        let critical_delay = config.critical_delay.unwrap_or(ramp.end);
         let classic_weight = WHOLE_WEIGHT - u32::from(config.weight);
         Self {
             classic: Controller::new(
@@ -336,7 +336,7 @@ impl<P> Qdisc<P> for DocsisLld<P> {
         visit("docsis-lld.coupled_probability", q56_to_f64(self.coupled_q56));
         visit("docsis-lld.low_latency_bytes", self.pair.low_latency.backlog().bytes as f64);
         visit("docsis-lld.classic_bytes", self.pair.classic.backlog().bytes as f64);
-        let sanctions = self.protection.as_ref().map_or(0, Protection::sanctioned);
+        let sanctions = self.protection.as_ref().map_or(0, |it| it.sanctioned);
         visit("docsis-lld.sanctioned_packets", sanctions as f64);
         let score = self.protection.as_ref().map_or(Span::ZERO, Protection::highest_score);
         visit("docsis-lld.highest_score_ns", score.as_nanos() as f64);

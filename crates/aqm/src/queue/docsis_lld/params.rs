@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 
 use super::DocsisLld;
 use crate::config::{
-    Bytes, BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, LinkFacts, Millionths,
-    Values, choices, params,
+    Bytes, BytesOrSpan, ConfigError, Count, DscpSet, Key, LinkFacts, Millionths, Values, choices,
+    from_values, params,
 };
 use crate::latency_bins::LatencyEdges;
 use crate::packet::Dscp;
@@ -16,46 +16,55 @@ use crate::rng::Rng;
 use crate::service_flow::{FlowRates, ProactiveGrants};
 use crate::time::Span;
 
-#[derive(Clone, Debug)]
-pub struct DocsisLldConfig {
-    /// Maximum sustained rate of the aggregate (`AMSR`, TLV 70.8); not zero.
-    pub rate: Rate,
-    pub low_latency: FlowRates,
-    pub classic: FlowRates,
-    /// Latency target of the classic queue (TLV 40.2).
-    pub target: Span,
-    /// Grants that the low latency flow gets without a request, on a link with grants.
-    pub proactive: Option<ProactiveGrants>,
-    /// The time from a request to its grant, if a virtual queue determines the delay of the low
-    /// latency queue (annex O, `qdelayCoupledV`); `None` if its backlog does (`qdelayCoupledL`).
-    pub virtual_loop: Option<Span>,
-    pub classic_limit_bytes: u64,
-    pub low_latency_limit_bytes: u64,
-    /// The delay above which every packet is marked (`MAXTH`, TLV 40.4), unless the link is slow.
-    pub threshold: Span,
-    /// Length of the marking ramp as a power of two of nanoseconds (`LG_RANGE`, TLV 40.5).
-    pub range_exponent: u8,
-    /// Coupling factor in tenths (TLV 42.5).
-    pub coupling_tenths: u8,
-    /// When the coupling marks the low latency queue.
-    pub coupled_while: CoupledWhile,
-    /// Weight of the low latency queue, of 256 (TLV 42.6).
-    pub weight: u8,
-    /// Whether queue protection is on (TLV 42.7).
-    pub protection: bool,
-    /// The delay above which flows can be moved (TLV 42.8); `None` for the end of the ramp.
-    pub critical_delay: Option<Span>,
-    /// The score that a flow may have at `critical_delay` (TLV 42.9).
-    pub critical_score: Span,
-    /// Drain rate of scores as a power of two of bytes per second (TLV 42.10).
-    pub aging_exponent: u8,
-    /// Codepoints of the low latency queue, as a bit set.
-    pub dscp_set: u64,
-    /// The new codepoint of packets that queue protection moves; `None` leaves it unchanged.
-    pub sanctioned_dscp: Option<Dscp>,
-    /// The bins of the latency histograms, by [`Side`](crate::service_flow::Side) (TLV 40.6 of each
-    /// flow); `None` without a histogram.
-    pub histograms: [Option<LatencyEdges>; 2],
+from_values! {
+    #[derive(Clone, Debug)]
+    pub struct DocsisLldConfig(
+        values, link: &LinkFacts, rate: Rate, low_latency: FlowRates, classic: FlowRates,
+        low_latency_limit_bytes: u64
+    ) {
+        /// Maximum sustained rate of the aggregate (`AMSR`, TLV 70.8); not zero.
+        pub rate: Rate = rate,
+        pub low_latency: FlowRates = low_latency,
+        pub classic: FlowRates = classic,
+        /// Latency target of the classic queue (TLV 40.2).
+        pub target: Span = values.get(TARGET),
+        /// Grants that the low latency flow gets without a request, on a link with grants.
+        pub proactive: Option<ProactiveGrants> = proactive(values, low_latency.within(rate))?,
+        /// The time from a request to its grant, if a virtual queue determines the delay of the low
+        /// latency queue (annex O, `qdelayCoupledV`); `None` if its backlog does
+        /// (`qdelayCoupledL`).
+        pub virtual_loop: Option<Span> = virtual_loop(values, link)?,
+        pub classic_limit_bytes: u64 = limit(values, CLASSIC_LIMIT, classic.within(rate))?,
+        pub low_latency_limit_bytes: u64 = low_latency_limit_bytes,
+        /// The delay above which every packet is marked (`MAXTH`, TLV 40.4), unless the link is
+        /// slow.
+        pub threshold: Span = values.get(THRESHOLD),
+        /// Length of the marking ramp as a power of two of nanoseconds (`LG_RANGE`, TLV 40.5).
+        pub range_exponent: u8 = values.get(RANGE) as u8,
+        /// Coupling factor in tenths (TLV 42.5).
+        pub coupling_tenths: u8 = (values.get(COUPLING) / 100_000) as u8,
+        /// When the coupling marks the low latency queue.
+        pub coupled_while: CoupledWhile = values.get(COUPLED_WHILE),
+        /// Weight of the low latency queue, of 256 (TLV 42.6).
+        pub weight: u8 = values.get(WEIGHT) as u8,
+        /// Whether queue protection is on (TLV 42.7).
+        pub protection: bool = values.get(PROTECTION),
+        /// The delay above which flows can be moved (TLV 42.8); `None` for the end of the ramp.
+        pub critical_delay: Option<Span> = values.get(CRITICAL_DELAY),
+        /// The score that a flow may have at `critical_delay` (TLV 42.9).
+        pub critical_score: Span = values.get(CRITICAL_SCORE),
+        /// Drain rate of scores as a power of two of bytes per second (TLV 42.10).
+        pub aging_exponent: u8 = values.get(AGING) as u8,
+        /// Codepoints of the low latency queue, as a bit set.
+        pub dscp_set: u64 = values.get(DSCP),
+        /// The new codepoint of packets that queue protection moves; `None` leaves it unchanged.
+        pub sanctioned_dscp: Option<Dscp> =
+            values.get(SANCTIONED_DSCP).and_then(|value| Dscp::new(value as u8)),
+        /// The bins of the latency histograms, by [`Side`](crate::service_flow::Side) (TLV 40.6 of
+        /// each flow); `None` without a histogram.
+        pub histograms: [Option<LatencyEdges>; 2] =
+            [values.get(LOW_LATENCY_HISTOGRAM), values.get(CLASSIC_HISTOGRAM)],
+    }
 }
 
 /// When the coupled probability follows the classic one.
@@ -87,6 +96,9 @@ impl DocsisLldConfig {
 const LEAST_LIMIT_BYTES: u64 = 20 * MAX_PACKET_BYTES;
 
 params! {
+    define DEFINITION: "docsis-lld",
+        "Low Latency DOCSIS: L4S and NQB apart, immediate AQM, queue protection",
+        source: "DOCSIS MULPIv3.1 annexes M to P; RFC 9332, 9956, 9957";
     RATE: Option<Rate> = "rate", ("the rate of the link behind it") in "1kbit".."400gbit",
         "maximum sustained rate of the aggregate";
     LOW_LATENCY_RATE: Option<Rate> = "low-latency-rate",
@@ -142,50 +154,22 @@ params! {
         "edges of the bins of the classic queue's delays";
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "docsis-lld",
-    summary: "Low Latency DOCSIS: L4S and NQB apart, immediate AQM, queue protection",
-    source: "DOCSIS MULPIv3.1 annexes M to P; RFC 9332, 9956, 9957",
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldConfig, ConfigError> {
+    if link.acks_apart {
+        let problem = "`docsis-lld` has service flows, and `acks=apart` of the link is for one";
+        return Err(ConfigError::Refused(problem.into()));
+    }
     let rate = values.rate(RATE, link)?;
-    let coupling_millionths = values.get(COUPLING);
-    if !coupling_millionths.is_multiple_of(100_000) {
+    if !values.get(COUPLING).is_multiple_of(100_000) {
         return Err(values.refuse(COUPLING, "whole tenths, such as 2.0"));
     }
     let low_latency = flow_rates(values, LOW_LATENCY_RATE, LOW_LATENCY_PEAK, LOW_LATENCY_BURST)?;
     let classic = flow_rates(values, CLASSIC_RATE, CLASSIC_PEAK, CLASSIC_BURST)?;
-    let low_latency_bytes = limit(values, LOW_LATENCY_LIMIT, low_latency.within(rate))?;
-    let is_time = matches!(values.get(LOW_LATENCY_LIMIT), BytesOrSpan::Span(_));
-    Ok(DocsisLldConfig {
-        proactive: proactive(values, low_latency.within(rate))?,
-        virtual_loop: virtual_loop(values, link)?,
-        target: values.get(TARGET),
-        classic_limit_bytes: limit(values, CLASSIC_LIMIT, classic.within(rate))?,
-        low_latency_limit_bytes: if is_time {
-            low_latency_bytes.max(LEAST_LIMIT_BYTES)
-        } else {
-            low_latency_bytes
-        },
-        low_latency,
-        classic,
-        threshold: values.get(THRESHOLD),
-        range_exponent: values.get(RANGE) as u8,
-        coupling_tenths: (coupling_millionths / 100_000) as u8,
-        coupled_while: values.get(COUPLED_WHILE),
-        weight: values.get(WEIGHT) as u8,
-        protection: values.get(PROTECTION),
-        critical_delay: values.get(CRITICAL_DELAY),
-        critical_score: values.get(CRITICAL_SCORE),
-        aging_exponent: values.get(AGING) as u8,
-        dscp_set: values.get(DSCP),
-        sanctioned_dscp: values.get(SANCTIONED_DSCP).and_then(|value| Dscp::new(value as u8)),
-        histograms: [values.get(LOW_LATENCY_HISTOGRAM), values.get(CLASSIC_HISTOGRAM)],
-        rate,
-    })
+    let mut limit_bytes = limit(values, LOW_LATENCY_LIMIT, low_latency.within(rate))?;
+    if matches!(values.get(LOW_LATENCY_LIMIT), BytesOrSpan::Span(_)) {
+        limit_bytes = limit_bytes.max(LEAST_LIMIT_BYTES);
+    }
+    DocsisLldConfig::read(values, link, rate, low_latency, classic, limit_bytes)
 }
 
 fn flow_rates(
@@ -228,7 +212,8 @@ fn virtual_loop(values: &Values, link: &LinkFacts) -> Result<Option<Span>, Confi
     }
 }
 
-/// Returns a buffer in bytes; a time is converted at `rate`, to at least one largest frame.
+/// Returns the size of a buffer in bytes. A size that is given as a time is converted at `rate`; the
+/// result is at least one largest frame.
 fn limit(values: &Values, key: Key<BytesOrSpan>, rate: Rate) -> Result<u64, ConfigError> {
     match values.get(key) {
         BytesOrSpan::Span(span) => Ok(rate.bytes_in(span).max(MAX_PACKET_BYTES)),

@@ -14,7 +14,8 @@ pub(super) struct Protection {
     /// Nanoseconds of score per byte of certain marking, as a power of two: `1 / AGING`.
     score_shift: u32,
     buckets: [Bucket; BUCKETS + 1],
-    sanctioned: u64,
+    /// Packets moved to the classic queue.
+    pub sanctioned: u64,
     /// The time of the last arrival.
     latest: Time,
 }
@@ -45,11 +46,6 @@ impl Protection {
             sanctioned: 0,
             latest: Time::ZERO,
         }
-    }
-
-    /// Returns the packets moved to the classic queue.
-    pub const fn sanctioned(&self) -> u64 {
-        self.sanctioned
     }
 
     /// Returns the highest score at the last arrival, as the time in which it drains.
@@ -147,7 +143,7 @@ mod tests {
         assert_eq!(protection.sanctions(Time::ZERO, 1, 1, long, ONE_Q56), score);
         assert_eq!(protection.sanctions(Time::ZERO, 2, 500, long, ONE_Q56), None, "another flow");
         assert_eq!(Some(protection.highest_score()), score);
-        assert_eq!(protection.sanctioned(), 1);
+        assert_eq!(protection.sanctioned, 1);
     }
 
     /// RFC 9957 requires more than the critical delay and more than the critical product.
@@ -161,7 +157,8 @@ mod tests {
                 None
             );
         }
-        // 1000 bytes, marked with 1000/1024, score 2 ms; at 2 ms of delay 4, which is 1 ms of 4 ms.
+        // 1000 bytes with a marking probability of 1000/1024 have a score of 2 ms. With a delay of
+        // 2 ms the product equals the critical product, 1 ms times 4 ms.
         let p = ONE_Q56 / 1_024 * 1_000;
         assert_eq!(protection.sanctions(Time::ZERO, 2, 1_000, Span::from_millis(2), p), None);
         assert!(protection.sanctions(Time::ZERO, 3, 1_001, Span::from_millis(2), p).is_some());

@@ -32,7 +32,7 @@
 use alloc::boxed::Box;
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, LinkFacts, Values, params};
+use crate::config::{Bytes, BytesOrSpan, ConfigError, LinkFacts, Values, params};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::store::{Limit, Overflow, Single};
@@ -131,7 +131,7 @@ impl Aqm for DocsisPie {
     }
 
     fn slept(&self) -> u64 {
-        self.controller.slept()
+        self.controller.slept
     }
 
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
@@ -151,6 +151,9 @@ impl DocsisPieQueue {
 }
 
 params! {
+    define DEFINITION: "docsis-pie",
+        "PIE of cable modems: delay known from the token bucket, drops by packet size",
+        source: "RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M";
     TARGET: Span = "target", "10ms" in "1ms".."1s", "latency target";
     RATE: Option<Rate> = "rate", ("the rate of the link behind it") in "1kbit".."400gbit",
         "maximum sustained rate";
@@ -163,14 +166,6 @@ params! {
     LIMIT: BytesOrSpan = "limit", "100ms",
         "buffer; a time is taken at the peak rate. A third of it wakes the AQM";
 }
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "docsis-pie",
-    summary: "PIE of cable modems: delay known from the token bucket, drops by packet size",
-    source: "RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M",
-    params: PARAMS,
-    ..Definition::BARE
-};
 
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisPieQueue, ConfigError> {
     let rate = values.rate(RATE, link)?;

@@ -4,43 +4,11 @@ use alloc::collections::VecDeque;
 
 use crate::packet::{Ecn, Meta};
 use crate::qdisc::{Backlog, MarkReason};
-use crate::queue::store::Limit;
 use crate::rng::Rng;
 use crate::service_flow::Side;
 use crate::time::{Span, Time};
 
-use super::{Controller, Decision, side_of};
-
-/// Parameters of [`DualPi2Linux`], in the units of `sch_dualpi2.c`.
-#[derive(Clone, Debug)]
-pub struct DualPi2LinuxConfig {
-    /// The target delay of the classic queue.
-    pub target: Span,
-    /// Time between updates of the base probability; not zero.
-    pub update_interval: Span,
-    /// Weight of the delay's distance from its target, in 1/256 Hz.
-    pub alpha_256ths: u32,
-    /// Weight of the delay's change, in 1/256 Hz.
-    pub beta_256ths: u32,
-    /// Coupling factor `k`, a whole number.
-    pub coupling: u8,
-    /// The step above which the low latency queue marks natively (`step_thresh`).
-    pub step: Step,
-    /// The step marks no packet that found fewer in the low latency queue (`min_qlen_step`).
-    pub step_min_packets: u32,
-    /// When the coupled AQM judges a packet (`drop_early`).
-    pub drop: DropAt,
-    /// The action of the low latency queue if `k * p` would exceed one (`drop_overload`).
-    pub overload: Overload,
-    /// The packets that enter the low latency queue (`ecn_mask`).
-    pub ecn: LowLatencyEcn,
-    /// The limit of both queues together.
-    pub limit: Limit,
-    /// The limit of both queues in bytes, besides `limit` (`memory_limit`); `None` for none.
-    pub memory_bytes: Option<u64>,
-    /// The coupled AQM sends no signal while less than two of these are stored.
-    pub mtu_bytes: u32,
-}
+use super::{Controller, Decision, DualPi2LinuxConfig, side_of};
 
 /// The step above which the low latency queue marks natively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +224,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::queue::store::Limit;
 
     fn config() -> DualPi2LinuxConfig {
         DualPi2LinuxConfig {

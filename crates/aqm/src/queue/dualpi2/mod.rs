@@ -49,18 +49,24 @@ mod linux;
 mod params;
 mod rfc;
 
+use crate::config::from_values;
 use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::queue::control::UpdateTimer;
-use crate::queue::store::Ring;
 use crate::queue::store::dual::{Credit, Pair};
+use crate::queue::store::{Limit, Ring};
 use crate::service_flow::Side;
 use crate::time::{Span, Time};
 
-pub use linux::{DropAt, DualPi2Linux, DualPi2LinuxConfig, LowLatencyEcn, Overload, Step};
+pub use linux::{DropAt, DualPi2Linux, LowLatencyEcn, Overload, Step};
 pub(crate) use params::{DEFINITION, configure};
 pub use params::{DualPi2Config, DualPi2Profile};
-pub use rfc::{DualPi2Rfc, DualPi2RfcConfig};
+pub use rfc::DualPi2Rfc;
+
+use params::{
+    ALPHA, BETA, COUPLING, Control, DROP, ECN, L4S_RANGE, L4S_THRESHOLD, LIMIT, MEMORY, MIN_QUEUE,
+    MTU, OVERLOAD, TARGET, TUPDATE,
+};
 
 /// The controller, in which the profiles differ.
 pub trait Controller {
@@ -114,6 +120,64 @@ pub enum Decision {
     /// Mark the packet if it is ECN-capable, else drop it.
     Signal,
     Drop,
+}
+
+from_values! {
+    /// Parameters of [`DualPi2Rfc`], by the names of RFC 9332 appendix A.
+    #[derive(Clone, Debug)]
+    pub struct DualPi2RfcConfig(values, limit_bytes: u64) {
+        /// The target delay of the classic queue (`target`).
+        pub target: Span = values.get(TARGET),
+        /// Time between updates of the base probability (`Tupdate`); not zero.
+        pub update_interval: Span = values.get(TUPDATE),
+        /// Weight of the delay's distance from its target, in millionths of a hertz.
+        pub alpha_microhertz: u64 = values.get(ALPHA),
+        /// Weight of the delay's change, in millionths of a hertz.
+        pub beta_microhertz: u64 = values.get(BETA),
+        /// Coupling factor (`k`), in millionths.
+        pub coupling_millionths: u64 = values.get(COUPLING),
+        /// Sojourn at which the ramp of the low latency queue starts (`minTh`).
+        pub ramp_start: Span = values.get(L4S_THRESHOLD),
+        /// Length of the ramp (`range`); zero is a step.
+        pub ramp_range: Span = values.get(L4S_RANGE),
+        /// The limit of both queues together (`limit`).
+        pub limit_bytes: u64 = limit_bytes,
+        /// The free space that an arrival requires (`MTU`).
+        pub mtu_bytes: u32 = values.get(MTU) as u32,
+    }
+}
+
+from_values! {
+    /// Parameters of [`DualPi2Linux`], in the units of `sch_dualpi2.c`.
+    #[derive(Clone, Debug)]
+    pub struct DualPi2LinuxConfig(values, control: &Control, step: Step) {
+        /// The target delay of the classic queue.
+        pub target: Span = control.target,
+        /// Time between updates of the base probability; not zero.
+        pub update_interval: Span = control.update_interval,
+        /// Weight of the delay's distance from its target, in 1/256 Hz.
+        pub alpha_256ths: u32 = control.alpha_256ths,
+        /// Weight of the delay's change, in 1/256 Hz.
+        pub beta_256ths: u32 = control.beta_256ths,
+        /// Coupling factor `k`, a whole number.
+        pub coupling: u8 = (values.get(COUPLING) / 1_000_000) as u8,
+        /// The step above which the low latency queue marks natively (`step_thresh`).
+        pub step: Step = step,
+        /// The step marks no packet that found fewer in the low latency queue (`min_qlen_step`).
+        pub step_min_packets: u32 = values.get(MIN_QUEUE),
+        /// When the coupled AQM judges a packet (`drop_early`).
+        pub drop: DropAt = values.get(DROP),
+        /// The action of the low latency queue if `k * p` would exceed one (`drop_overload`).
+        pub overload: Overload = values.get(OVERLOAD),
+        /// The packets that enter the low latency queue (`ecn_mask`).
+        pub ecn: LowLatencyEcn = values.get(ECN),
+        /// The limit of both queues together.
+        pub limit: Limit = values.get(LIMIT).map_or(Limit::packets(10_000), Limit::from),
+        /// The limit of both queues in bytes, besides `limit` (`memory_limit`); `None` for none.
+        pub memory_bytes: Option<u64> = values.get(MEMORY),
+        /// The coupled AQM sends no signal while less than two of these are stored.
+        pub mtu_bytes: u32 = values.get(MTU) as u32,
+    }
 }
 
 /// DualPI2 under the controller `C`.

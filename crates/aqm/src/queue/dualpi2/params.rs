@@ -7,11 +7,10 @@ use super::{
     Overload, Step,
 };
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, Packets, PacketsOrBytes,
-    Probability, Quantity, Values, choices, params, profiles,
+    Bytes, ConfigError, Key, LinkFacts, Millionths, Packets, PacketsOrBytes, Probability, Quantity,
+    Values, choices, params, profiles,
 };
 use crate::qdisc::BoxedQdisc;
-use crate::queue::store::Limit;
 use crate::queue::store::dual::Credit;
 use crate::rng::Rng;
 use crate::time::Span;
@@ -59,36 +58,44 @@ choices!(Overload { "drop" => Drop, "overflow" => Overflow, });
 choices!(LowLatencyEcn { "l4s" => L4s, "any" => Any, });
 
 params! {
-    TARGET: Span = "target", "15ms" in "100us".."1s", "target delay of the classic queue";
-    TUPDATE: Span = "tupdate", { "rfc": "15ms", "linux": "16ms" } in "100us".."1s",
+    define DEFINITION: "dualpi2",
+        "dual queue of L4S: ECT(1) apart at about 1 ms, coupled to a classic PI2 queue",
+        source: "RFC 9332", aliases: &["dual-pi2", "dualq"], profiles: Published::PROFILES;
+    pub(super) TARGET: Span = "target", "15ms" in "100us".."1s",
+        "target delay of the classic queue";
+    pub(super) TUPDATE: Span = "tupdate", { "rfc": "15ms", "linux": "16ms" } in "100us".."1s",
         "time between updates";
-    ALPHA: Millionths = "alpha", { "rfc": "0.15", "linux": "0.16015625" } in "0.000001".."1000",
+    pub(super) ALPHA: Millionths = "alpha",
+        { "rfc": "0.15", "linux": "0.16015625" } in "0.000001".."1000",
         "weight of the distance from the target, Hz (linux: in 1/256)";
-    BETA: Millionths = "beta", { "rfc": "3", "linux": "3.19921875" } in "0.000001".."10000",
+    pub(super) BETA: Millionths = "beta",
+        { "rfc": "3", "linux": "3.19921875" } in "0.000001".."10000",
         "weight of the delay's change, Hz (linux: in 1/256)";
-    COUPLING: Millionths = "coupling", "2" in "0.1".."255",
+    pub(super) COUPLING: Millionths = "coupling", "2" in "0.1".."255",
         "coupling factor k: how much likelier an L packet is marked (linux: a whole number)";
-    L4S_THRESHOLD: Span = "l4s-threshold", { "rfc": "800us", "linux": "1ms" } in "1us".."1s",
+    pub(super) L4S_THRESHOLD: Span = "l4s-threshold",
+        { "rfc": "800us", "linux": "1ms" } in "1us".."1s",
         "sojourn in the low latency queue from which on it marks natively";
-    L4S_RANGE: Span = "l4s-range", { "rfc": "400us", "linux": "0s" } in "0s".."1s",
+    pub(super) L4S_RANGE: Span = "l4s-range", { "rfc": "400us", "linux": "0s" } in "0s".."1s",
         "further sojourn until every packet is marked (linux: none)";
     CLASSIC_SHARE: Probability = "classic-share", { "rfc": "6.25%", "linux": "10%" } in "1%".."99%",
         "share of the classic queue while both queues are backlogged";
-    MTU: Bytes = "mtu", { "rfc": "1500B", "linux": "1514B" } in "0B".."64KiB",
+    pub(super) MTU: Bytes = "mtu", { "rfc": "1500B", "linux": "1514B" } in "0B".."64KiB",
         "rfc: room that an arrival must find; linux: no AQM below two of these";
-    LIMIT: Option<PacketsOrBytes> = "limit", ("rfc: 250ms at the link's rate; linux: 10000p"),
+    pub(super) LIMIT: Option<PacketsOrBytes> = "limit",
+        ("rfc: 250ms at the link's rate; linux: 10000p"),
         "limit of both queues together (rfc: in bytes)";
-    DROP: DropAt = "drop", "dequeue",
+    pub(super) DROP: DropAt = "drop", "dequeue",
         "linux: whether packets are judged as they leave or as they arrive (enqueue)";
-    OVERLOAD: Overload = "overload", "drop",
+    pub(super) OVERLOAD: Overload = "overload", "drop",
         "linux: in overload L drops as C does, or marks all and overflows, with p at most 1/k";
     STEP_PACKETS: Option<Packets> = "step-packets", ("l4s-threshold applies") in "1p".."1000000p",
         "linux: packets left in L from which on L marks natively, instead of a sojourn";
-    MIN_QUEUE: Packets = "min-queue", "0p" in "0p".."1000000p",
-        "linux: L never marks natively packets that found fewer packets in L";
-    ECN: LowLatencyEcn = "ecn", "l4s",
+    pub(super) MIN_QUEUE: Packets = "min-queue", "0p" in "0p".."1000000p",
+        "linux: packets that find fewer than this number of packets in L are not marked by L's own AQM";
+    pub(super) ECN: LowLatencyEcn = "ecn", "l4s",
         "linux: packets that enter L: ECT(1) and CE, or ECT(0), too (any)";
-    MEMORY: Option<Bytes> = "memory", ("no limit in bytes") in "64B".."4096MiB",
+    pub(super) MEMORY: Option<Bytes> = "memory", ("no limit in bytes") in "64B".."4096MiB",
         "linux: limit of both queues together in bytes, besides limit";
     TYPICAL_RTT: Option<Span> = "typical-rtt",
         ("a sixth of max-rtt, if that is given") in "100us".."1s",
@@ -103,16 +110,6 @@ profiles! {
         Linux = "linux": "Linux 6.17 sch_dualpi2.c: step, random marking",
     }
 }
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "dualpi2",
-    aliases: &["dual-pi2", "dualq"],
-    summary: "dual queue of L4S: ECT(1) apart at about 1 ms, coupled to a classic PI2 queue",
-    source: "RFC 9332",
-    profiles: Published::PROFILES,
-    params: PARAMS,
-    ..Definition::BARE
-};
 
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DualPi2Config, ConfigError> {
     let profile = match Published::of(values) {
@@ -144,17 +141,7 @@ fn rfc(values: &Values, link: &LinkFacts) -> Result<DualPi2RfcConfig, ConfigErro
             values.missing(LIMIT.name(), expected)
         })?,
     };
-    Ok(DualPi2RfcConfig {
-        target: values.get(TARGET),
-        update_interval: values.get(TUPDATE),
-        alpha_microhertz: values.get(ALPHA),
-        beta_microhertz: values.get(BETA),
-        coupling_millionths: values.get(COUPLING),
-        ramp_start: values.get(L4S_THRESHOLD),
-        ramp_range: values.get(L4S_RANGE),
-        limit_bytes,
-        mtu_bytes: values.get(MTU) as u32,
-    })
+    DualPi2RfcConfig::read(values, limit_bytes)
 }
 
 /// Rejects a parameter that RFC 9332 does not have.
@@ -166,14 +153,12 @@ fn refuse_given<T: Quantity>(values: &Values, key: Key<T>) -> Result<(), ConfigE
 }
 
 fn linux(values: &Values) -> Result<DualPi2LinuxConfig, ConfigError> {
-    let coupling_millionths = values.get(COUPLING);
-    if !coupling_millionths.is_multiple_of(1_000_000) {
+    if !values.get(COUPLING).is_multiple_of(1_000_000) {
         return Err(values.refuse(COUPLING, "a whole number in profile=linux, such as 2"));
     }
     if values.get(L4S_RANGE) != Span::ZERO {
         return Err(values.refuse(L4S_RANGE, "0s, fixed in profile=linux: it marks by a step"));
     }
-    let limit = values.get(LIMIT).map_or(Limit::packets(10_000), Limit::from);
     let step = match values.get(STEP_PACKETS) {
         Some(_) if values.is_given(L4S_THRESHOLD) => {
             return Err(values.refuse(STEP_PACKETS, "either it or l4s-threshold"));
@@ -181,31 +166,16 @@ fn linux(values: &Values) -> Result<DualPi2LinuxConfig, ConfigError> {
         Some(packets) => Step::Packets(packets),
         None => Step::Sojourn(values.get(L4S_THRESHOLD)),
     };
-    let control = control(values)?;
-    Ok(DualPi2LinuxConfig {
-        target: control.target,
-        update_interval: control.update_interval,
-        alpha_256ths: control.alpha_256ths,
-        beta_256ths: control.beta_256ths,
-        coupling: (coupling_millionths / 1_000_000) as u8,
-        step,
-        step_min_packets: values.get(MIN_QUEUE),
-        drop: values.get(DROP),
-        overload: values.get(OVERLOAD),
-        ecn: values.get(ECN),
-        limit,
-        memory_bytes: values.get(MEMORY),
-        mtu_bytes: values.get(MTU) as u32,
-    })
+    DualPi2LinuxConfig::read(values, &control(values)?, step)
 }
 
 /// The target, interval and gains of the PI controller.
 #[derive(Debug, PartialEq, Eq)]
-struct Control {
-    target: Span,
-    update_interval: Span,
-    alpha_256ths: u32,
-    beta_256ths: u32,
+pub(super) struct Control {
+    pub target: Span,
+    pub update_interval: Span,
+    pub alpha_256ths: u32,
+    pub beta_256ths: u32,
 }
 
 fn control(values: &Values) -> Result<Control, ConfigError> {

@@ -6,30 +6,7 @@ use crate::queue::control::Recur;
 use crate::queue::control::{Gains, ONE_Q56, add_clamped_q56, q56_to_f64};
 use crate::time::{Span, Time};
 
-use super::{Controller, Decision};
-
-/// Parameters of [`DualPi2Rfc`], by the names of RFC 9332 appendix A.
-#[derive(Clone, Debug)]
-pub struct DualPi2RfcConfig {
-    /// The target delay of the classic queue (`target`).
-    pub target: Span,
-    /// Time between updates of the base probability (`Tupdate`); not zero.
-    pub update_interval: Span,
-    /// Weight of the delay's distance from its target, in millionths of a hertz.
-    pub alpha_microhertz: u64,
-    /// Weight of the delay's change, in millionths of a hertz.
-    pub beta_microhertz: u64,
-    /// Coupling factor (`k`), in millionths.
-    pub coupling_millionths: u64,
-    /// Sojourn at which the ramp of the low latency queue starts (`minTh`).
-    pub ramp_start: Span,
-    /// Length of the ramp (`range`); zero is a step.
-    pub ramp_range: Span,
-    /// The limit of both queues together (`limit`).
-    pub limit_bytes: u64,
-    /// The free space that an arrival requires (`MTU`).
-    pub mtu_bytes: u32,
-}
+use super::{Controller, Decision, DualPi2RfcConfig};
 
 #[derive(Clone, Debug)]
 pub struct DualPi2Rfc {

@@ -6,24 +6,8 @@ use crate::qdisc::Backlog;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
+use super::PieLinuxConfig;
 use crate::queue::control::UpdateTimer;
-
-/// Parameters of [`PieLinux`], as in `tc qdisc add ... pie`.
-#[derive(Clone, Debug)]
-pub struct PieLinuxConfig {
-    pub target: Span,
-    /// Time between updates; the kernel rounds it up to whole jiffies. Not zero.
-    pub update_interval: Span,
-    /// Weight of the delay's distance from its target, in sixteenths of a hertz, 0 to 32.
-    pub alpha_sixteenths: u32,
-    /// Weight of the delay's change, in sixteenths of a hertz, 0 to 32.
-    pub beta_sixteenths: u32,
-    pub ecn: bool,
-    /// The highest probability at which ECN-capable packets are marked, as a fraction of 2^56.
-    pub ecn_up_to_q56: u64,
-    /// The device's MTU with header: nothing is dropped while less than two of them are stored.
-    pub mtu_bytes: u32,
-}
 
 /// The AQM. Its probability has 56 fractional bits and, as in the kernel, no upper bound.
 #[derive(Clone, Debug)]

@@ -44,9 +44,59 @@ mod mahimahi;
 mod params;
 mod rfc;
 
-pub use linux::{PieLinux, PieLinuxConfig};
+pub use linux::PieLinux;
 pub use mahimahi::{PieMahimahi, PieMahimahiConfig};
+pub(in crate::queue) use params::TARGET;
 pub(crate) use params::{DEFINITION, configure};
 pub use params::{PieProfile, PieQueue};
-pub(in crate::queue) use params::{TARGET, linux_config};
-pub use rfc::{PieRfc, PieRfcConfig};
+pub use rfc::PieRfc;
+
+use params::{ALPHA, BETA, BURST, DERANDOMIZE, ECN, ECN_THRESHOLD, MTU, TUPDATE, sixteenths};
+
+use crate::config::from_values;
+use crate::time::Span;
+
+from_values! {
+    /// Parameters of [`PieRfc`], by the names of RFC 8033.
+    #[derive(Clone, Debug)]
+    pub struct PieRfcConfig(values) {
+        /// The target delay (`QDELAY_REF`, section 4.2).
+        pub target: Span = values.get(TARGET),
+        /// Time between updates of the probability (`T_UPDATE`, section 4.2); not zero.
+        pub update_interval: Span = values.get(TUPDATE),
+        /// How long a burst passes without drops (`MAX_BURST`, section 4.4).
+        pub max_burst: Span = values.get(BURST),
+        /// Weight of the delay's distance from its target, in millionths of a hertz (section 4.2).
+        pub alpha_microhertz: u64 = values.get(ALPHA),
+        /// Weight of the delay's change, in millionths of a hertz (section 4.2).
+        pub beta_microhertz: u64 = values.get(BETA),
+        /// Size of an average packet: while two or fewer are stored, nothing is dropped (section
+        /// 4.1).
+        pub mean_packet_bytes: u32 = values.get(MTU) as u32,
+        /// Whether ECN-capable packets are marked instead of dropped (section 5.1).
+        pub ecn: bool = values.get(ECN),
+        /// Probability, of 2^32, above which packets are dropped (`mark_ecnth`, section 5.1).
+        pub ecn_threshold_q32: u64 = values.get(ECN_THRESHOLD),
+        /// Whether drops are spaced evenly (section 5.4), unlike in appendix A.
+        pub derandomize: bool = values.get(DERANDOMIZE),
+    }
+}
+
+from_values! {
+    /// Parameters of [`PieLinux`], as in `tc qdisc add ... pie`; `pie` and `fq-pie` share them.
+    #[derive(Clone, Debug)]
+    pub struct PieLinuxConfig(values) {
+        pub target: Span = values.get(TARGET),
+        /// Time between updates; the kernel rounds it up to whole jiffies. Not zero.
+        pub update_interval: Span = values.get(TUPDATE),
+        /// Weight of the delay's distance from its target, in sixteenths of a hertz, 0 to 32.
+        pub alpha_sixteenths: u32 = sixteenths(values, ALPHA)?,
+        /// Weight of the delay's change, in sixteenths of a hertz, 0 to 32.
+        pub beta_sixteenths: u32 = sixteenths(values, BETA)?,
+        pub ecn: bool = values.get(ECN),
+        /// The highest probability at which ECN-capable packets are marked, as a fraction of 2^56.
+        pub ecn_up_to_q56: u64 = Self::TENTH_Q56,
+        /// The device's MTU with header: nothing is dropped while less than two of them are stored.
+        pub mtu_bytes: u32 = values.get(MTU) as u32,
+    }
+}

@@ -4,8 +4,7 @@ use alloc::format;
 
 use super::{PieLinux, PieLinuxConfig, PieMahimahi, PieMahimahiConfig, PieRfc, PieRfcConfig};
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, Millionths, Probability, Quantity, Values, params,
-    profiles,
+    Bytes, ConfigError, Key, Millionths, Probability, Quantity, Values, params, profiles,
 };
 use crate::qdisc::BoxedQdisc;
 use crate::queue::fifo::{LIMIT, OneQueue};
@@ -33,21 +32,25 @@ impl PieQueue {
 }
 
 params! {
+    define DEFINITION: "pie", "PIE: drops on arrival so that the delay approaches a target",
+        source: "RFC 8033", profiles: Published::PROFILES;
     pub(in crate::queue) TARGET: Span = "target", "15ms" in "1us".."10s", "target delay";
-    TUPDATE: Span = "tupdate", { "mahimahi": "30ms", "": "15ms" } in "100us".."10s",
+    pub(super) TUPDATE: Span = "tupdate", { "mahimahi": "30ms", "": "15ms" } in "100us".."10s",
         "time between updates (fixed in profile mahimahi)";
-    BURST: Span = "burst", "150ms" in "0s".."10s", "burst allowance (fixed in profile linux)";
-    ALPHA: Millionths = "alpha", { "mahimahi": "125", "": "0.125" } in "0".."1000",
+    pub(super) BURST: Span = "burst", "150ms" in "0s".."10s",
+        "burst allowance (fixed in profile linux)";
+    pub(super) ALPHA: Millionths = "alpha", { "mahimahi": "125", "": "0.125" } in "0".."1000",
         "weight of the distance from the target, Hz (fixed in profile mahimahi)";
-    BETA: Millionths = "beta", { "mahimahi": "1250", "": "1.25" } in "0".."10000",
+    pub(super) BETA: Millionths = "beta", { "mahimahi": "1250", "": "1.25" } in "0".."10000",
         "weight of the delay's change, Hz (fixed in profile mahimahi)";
-    MTU: Bytes = "mtu", { "rfc": "1500B", "linux": "1514B", "mahimahi": "1504B" } in "0B".."64KiB",
+    pub(super) MTU: Bytes = "mtu",
+        { "rfc": "1500B", "linux": "1514B", "mahimahi": "1504B" } in "0B".."64KiB",
         "nothing is dropped while about two such packets are stored";
-    ECN: bool = "ecn", "off",
+    pub(super) ECN: bool = "ecn", "off",
         "mark ECN-capable packets instead of dropping them (not in profile mahimahi)";
-    ECN_THRESHOLD: Probability = "ecn-threshold", "10%",
+    pub(super) ECN_THRESHOLD: Probability = "ecn-threshold", "10%",
         "drop ECN-capable packets, too, from this probability on (fixed outside profile rfc)";
-    DERANDOMIZE: bool = "derandomize", { "mahimahi": "off", "": "on" },
+    pub(super) DERANDOMIZE: bool = "derandomize", { "mahimahi": "off", "": "on" },
         "space drops evenly, RFC 8033 section 5.4 (fixed outside profile rfc)";
     use LIMIT;
 }
@@ -60,56 +63,20 @@ profiles! {
     }
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "pie",
-    summary: "PIE: drops on arrival so that the delay approaches a target",
-    source: "RFC 8033",
-    profiles: Published::PROFILES,
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values) -> Result<PieQueue, ConfigError> {
     let profile = match Published::of(values) {
-        Published::Rfc => PieProfile::Rfc(rfc(values)),
+        Published::Rfc => PieProfile::Rfc(PieRfcConfig::read(values)?),
         Published::Mahimahi => PieProfile::Mahimahi(mahimahi(values)?),
         Published::Linux => PieProfile::Linux(linux(values)?),
     };
     PieQueue::new(profile, values)
 }
 
-fn rfc(values: &Values) -> PieRfcConfig {
-    PieRfcConfig {
-        target: values.get(TARGET),
-        update_interval: values.get(TUPDATE),
-        max_burst: values.get(BURST),
-        alpha_microhertz: values.get(ALPHA),
-        beta_microhertz: values.get(BETA),
-        mean_packet_bytes: values.get(MTU) as u32,
-        ecn: values.get(ECN),
-        ecn_threshold_q32: values.get(ECN_THRESHOLD),
-        derandomize: values.get(DERANDOMIZE),
-    }
-}
-
 fn linux(values: &Values) -> Result<PieLinuxConfig, ConfigError> {
     fixed(values, BURST, "150ms")?;
     fixed(values, ECN_THRESHOLD, "10%")?;
     fixed(values, DERANDOMIZE, "on")?;
-    linux_config(values)
-}
-
-/// Returns the kernel's PIE from the parameters that `pie` and `fq-pie` share.
-pub(in crate::queue) fn linux_config(values: &Values) -> Result<PieLinuxConfig, ConfigError> {
-    Ok(PieLinuxConfig {
-        target: values.get(TARGET),
-        update_interval: values.get(TUPDATE),
-        alpha_sixteenths: sixteenths(values, ALPHA)?,
-        beta_sixteenths: sixteenths(values, BETA)?,
-        ecn: values.get(ECN),
-        mtu_bytes: values.get(MTU) as u32,
-        ecn_up_to_q56: PieLinuxConfig::TENTH_Q56,
-    })
+    PieLinuxConfig::read(values)
 }
 
 fn mahimahi(values: &Values) -> Result<PieMahimahiConfig, ConfigError> {
@@ -144,7 +111,7 @@ where
 }
 
 /// Returns a gain in the kernel's unit: sixteenths of a hertz, 0 to 32.
-fn sixteenths(values: &Values, key: Key<Millionths>) -> Result<u32, ConfigError> {
+pub(super) fn sixteenths(values: &Values, key: Key<Millionths>) -> Result<u32, ConfigError> {
     let sixteen_millionths = values.get(key) * 16;
     if !sixteen_millionths.is_multiple_of(1_000_000) || sixteen_millionths > 32_000_000 {
         return Err(values.refuse(key, "whole sixteenths up to 2 in profile=linux, such as 0.125"));
@@ -161,7 +128,7 @@ mod tests {
 
     impl Default for PieRfcConfig {
         fn default() -> Self {
-            rfc(&DEFINITION.defaults("rfc"))
+            Self::read(&DEFINITION.defaults("rfc")).expect("its own defaults")
         }
     }
 

@@ -6,32 +6,10 @@ use crate::qdisc::Backlog;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
+use super::PieRfcConfig;
 use crate::queue::control::{
     Gains, ONE_Q56, UpdateTimer, add_clamped_q56, low_probability_shift, q56_to_f64, ratio_q56,
 };
-
-/// Parameters of [`PieRfc`], by the names of RFC 8033.
-#[derive(Clone, Debug)]
-pub struct PieRfcConfig {
-    /// The target delay (`QDELAY_REF`, section 4.2).
-    pub target: Span,
-    /// Time between updates of the probability (`T_UPDATE`, section 4.2); not zero.
-    pub update_interval: Span,
-    /// How long a burst passes without drops (`MAX_BURST`, section 4.4).
-    pub max_burst: Span,
-    /// Weight of the delay's distance from its target, in millionths of a hertz (section 4.2).
-    pub alpha_microhertz: u64,
-    /// Weight of the delay's change, in millionths of a hertz (section 4.2).
-    pub beta_microhertz: u64,
-    /// Size of an average packet: while two or fewer are stored, nothing is dropped (section 4.1).
-    pub mean_packet_bytes: u32,
-    /// Whether ECN-capable packets are marked instead of dropped (section 5.1).
-    pub ecn: bool,
-    /// Probability, of 2^32, above which packets are dropped (`mark_ecnth`, section 5.1).
-    pub ecn_threshold_q32: u64,
-    /// Whether drops are spaced evenly (section 5.4), unlike in appendix A.
-    pub derandomize: bool,
-}
 
 #[derive(Clone, Debug)]
 pub struct PieRfc {

@@ -120,3 +120,26 @@ fn a_claimed_segment_does_not_delay_lines_that_an_operator_assigned() {
     assert_eq!(fleet.run_or_refusal(late), busy, "claimed later");
     fleet.run_or_refusal(neighbour).expect("no line of an operator's is loaded");
 }
+
+#[test]
+fn lines_of_a_later_wave_are_measured_from_its_day_on() {
+    let waves = r#"
+[[cohort]]
+name = "first"
+where = { segment = "cmts-1" }
+[[cohort]]
+name = "second"
+where = { segment = "cmts-2" }
+from = "2027-01-17"
+"#;
+    let mut fleet = Fleet::new();
+    fleet.apply(&format!("{PLAN}{waves}")).expect("it is new");
+    fleet.enrol_server(200, "east").expect("it is new");
+    let (first, second) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-2"));
+    fleet.given(first);
+    assert!(fleet.next(second).run.is_none());
+    assert!(fleet.device(second).schedules.is_empty(), "{:?}", fleet.device(second));
+    // Fleets of tests begin on 2027-01-15 at 8:00.
+    fleet.now = START + 40 * 60 * MINUTE;
+    fleet.given(second);
+}

@@ -44,7 +44,6 @@ pub(super) struct Location {
 }
 
 /// The files of an archive at the time of one query.
-#[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
     manifest: Manifest,
@@ -79,9 +78,10 @@ impl Files {
         self.manifest.has(&kept.result.plan, kept.day(), number)
     }
 
-    /// Calls `see` with all results that meet the filter, day by day, until it returns false.
-    /// Returns false if it did. `attributes` are those of [`Archive::visit_measured`]; `None` to
-    /// fill in all fields.
+    /// Calls `see` with each result that meets the filter, day by day. Once `see` returns false,
+    /// stops and returns false. `attributes` has the meaning that it has in
+    /// [`Archive::visit_measured`];
+    /// `None` fills in all fields.
     ///
     /// [`Archive::visit_measured`]: underload_fleet::store::Archive::visit_measured
     pub(super) fn visit(

@@ -53,8 +53,8 @@ pub(crate) struct KeptSum {
     pub(crate) sent: u64,
     pub(crate) lost: u64,
     pub(crate) tests: u64,
-    /// `None` if results arrived after the others were summed, because the devices of a sum are not
-    /// stored: they may be the same.
+    /// Number of devices. `None` if results were added to an earlier sum: a sum does not store which
+    /// devices it counted, so the later results may be of devices that are counted already.
     pub(crate) devices: Option<u64>,
 }
 

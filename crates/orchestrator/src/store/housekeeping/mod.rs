@@ -34,6 +34,8 @@ pub struct Housekeeping {
     retention: Retention,
     /// When to look for aged days, milliseconds since 1970.
     due_ms: u64,
+    /// When the log was last moved to the database, milliseconds since 1970.
+    checkpoint_ms: u64,
     /// The number up to which all results are stored and folded; `None` if not yet read in this
     /// round.
     settled: Option<i64>,
@@ -76,6 +78,7 @@ impl Housekeeping {
             archive,
             retention,
             due_ms: 0,
+            checkpoint_ms: 0,
             settled: None,
             part: PART,
             batch: None,
@@ -108,6 +111,11 @@ impl Housekeeping {
     /// Returns [`StoreError`] if the piece failed: no result is lost or duplicated. The caller may
     /// retry after [`StoreError::Temporary`].
     pub fn step(&mut self, now_ms: u64) -> Result<Did> {
+        // First, because it frees room on a full disk.
+        if now_ms.abs_diff(self.checkpoint_ms) >= CHECKPOINT_MS {
+            self.keeper.database.checkpoint()?;
+            self.checkpoint_ms = now_ms;
+        }
         let RolledUp { results: count, has_more } = self.roll_up()?;
         if has_more {
             return Ok(Did { what: Work::PutTogether(count), next_ms: now_ms });
@@ -307,8 +315,8 @@ fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive> {
             let (before, folder) = (before.display(), folder.display());
             let what = if is_there {
                 format!(
-                    "the archive of this store is in {before}, not in {folder}: name {before}, or \
-                     move its files"
+                    "the archive of this store is in {before}, not in {folder}: give --archive \
+                     {before}, or move the files to {folder}"
                 )
             } else {
                 format!(
@@ -349,6 +357,8 @@ const PART: usize = 32_768;
 const DELETED_AT_ONCE: usize = 2_000;
 /// Interval at which aged days are looked for.
 const ROUND_MS: u64 = 3_600_000;
+/// Interval at which the database's log is moved to its file.
+const CHECKPOINT_MS: u64 = 10_000;
 /// Interval at which new results are looked for.
 const PAUSE_MS: u64 = 1_000;
 

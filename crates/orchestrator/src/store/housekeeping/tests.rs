@@ -263,7 +263,7 @@ fn an_archive_of_another_store_or_in_another_place_is_refused() {
     let error = stranger.housekeeping(Some(&folder), HALF).expect_err("it is another's");
     assert!(error.to_string().contains("another store"), "{error}");
     let error = store.housekeeping(None, HALF).expect_err("it is not there");
-    assert!(error.to_string().contains("or move its files"), "{error}");
+    assert!(error.to_string().contains("or move the files"), "{error}");
     let moved = archive.path().join("moved");
     std::fs::rename(&folder, &moved).expect("it is moved");
     let mut archive = store.archive().expect("an archive");

@@ -78,7 +78,7 @@ CREATE TABLE seen (
     PRIMARY KEY (device, epoch, part)
 ) WITH (fillfactor = 70);
 
--- Results put together; see `rollup`. A device's number stands for it in sets.
+-- Sums of results; see `rollup`. Sets of devices contain the devices' numbers.
 CREATE TABLE numbers (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     device bytea NOT NULL UNIQUE

@@ -372,7 +372,7 @@ fn answers_do_not_change_when_several_orchestrators_move_days() {
     assert_eq!(left(), 2 * 60);
     let error = store.housekeeping(Some(&folder.path().join("other")), RETENTION);
     let error = error.expect_err("it is elsewhere");
-    assert!(error.to_string().contains("or move its files"), "{error}");
+    assert!(error.to_string().contains("or move the files"), "{error}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Level {
 pub(crate) struct Key {
     pub(crate) plan: String,
     pub(crate) cohort: String,
-    /// Values of [`LINE`], at the levels of lines.
+    /// Values of the attributes in [`LINE`]; `None` at [`Level::Cohorts`].
     pub(crate) line: Option<[String; 5]>,
     pub(crate) of: Subject,
 }

@@ -35,6 +35,7 @@ impl Sqlite {
                 directory.display()
             ))
         })?;
+        check_whole(directory)?;
         // SQLite creates the log and its index with the access rights of the database.
         for name in [FILE, LOG, LOG_INDEX] {
             let path = directory.join(name);
@@ -44,6 +45,7 @@ impl Sqlite {
         }
         let opened = Self::connected(directory, OpenFlags::default(), Some(lock))?;
         opened.prepare()?;
+        opened.check_pages()?;
         Ok(opened)
     }
 
@@ -82,31 +84,54 @@ impl Sqlite {
 
     /// Configures the connection for writing, and creates the tables if the file is new.
     fn prepare(&self) -> Result<()> {
-        self.connection.execute_batch(SETTINGS).map_err(failed)?;
-        if self.version()? != NEW {
-            return self.check_version();
+        if self.number("user_version")? == NEW {
+            self.create()?;
         }
+        // First: another version's file, or another program's, stays as it is.
+        self.check_version()?;
+        self.connection.execute_batch(SETTINGS).map_err(failed)
+    }
+
+    /// Creates the tables before there is a log, so that the file has them from the beginning.
+    fn create(&self) -> Result<()> {
         // A transaction, because another process may create them too.
         let change = rusqlite::Transaction::new_unchecked(
             &self.connection,
             rusqlite::TransactionBehavior::Immediate,
         );
         let change = change.map_err(failed)?;
-        if self.version()? == NEW {
+        if self.number("user_version")? == NEW {
+            if !is_empty(&self.folder) {
+                return Err(incomplete(&self.folder, "has no tables of underload"));
+            }
             change.execute_batch(include_str!("tables.sql")).map_err(failed)?;
             change.pragma_update(None, "user_version", VERSION).map_err(failed)?;
         }
-        change.commit().map_err(failed)?;
-        self.check_version()
+        change.commit().map_err(failed)
     }
 
-    fn version(&self) -> Result<i64> {
-        let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        version.map_err(failed)
+    /// Checks the structure of a database that is read in seconds.
+    fn check_pages(&self) -> Result<()> {
+        if self.number("page_count")? * self.number("page_size")? > CHECKED_BYTES_MAX {
+            return Ok(());
+        }
+        let mut said = String::new();
+        let outcome = self.connection.pragma_query(None, "quick_check", |row| {
+            said = row.get(0)?;
+            Ok(())
+        });
+        outcome.map_err(failed)?;
+        if said == "ok" { Ok(()) } else { Err(StoreError::broken(DAMAGED).because(said)) }
+    }
+
+    fn number(&self, pragma: &str) -> Result<i64> {
+        self.connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(failed)
     }
 
     fn check_version(&self) -> Result<()> {
-        check_version(self.folder.display(), self.version()?)
+        check_version(self.folder.display(), self.number("user_version")?)?;
+        let is_ours = self.connection.table_exists(None, "settings").map_err(failed)?;
+        is_ours.then_some(()).ok_or_else(|| incomplete(&self.folder, "has no tables of underload"))
     }
 
     fn prepared(&self, sql: &str) -> Result<CachedStatement<'_>> {
@@ -212,6 +237,14 @@ impl Database for Sqlite {
         done
     }
 
+    fn checkpoint(&mut self) -> Result<()> {
+        // Does what is possible now: writers do not wait for a page that reads.
+        self.connection.busy_timeout(Duration::ZERO).map_err(failed)?;
+        let outcome = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        self.connection.busy_timeout(PATIENCE).map_err(failed)?;
+        outcome.map_err(failed)
+    }
+
     fn folder(&self) -> Option<&Path> {
         Some(&self.folder)
     }
@@ -246,6 +279,29 @@ impl FromSql for Value {
     }
 }
 
+fn is_empty(directory: &Path) -> bool {
+    std::fs::metadata(directory.join(FILE)).map_or(true, |file| file.len() == 0)
+}
+
+/// Refuses a folder whose database is missing or empty, beside other files of a store.
+fn check_whole(directory: &Path) -> Result<()> {
+    let others = [LOG, "archive/manifest.json", "admin.token"];
+    let found = others.into_iter().find(|name| directory.join(name).exists());
+    match found.filter(|_| is_empty(directory)) {
+        None => Ok(()),
+        Some(name) => Err(incomplete(directory, &format!("is missing or empty beside {name}"))),
+    }
+}
+
+/// The error for a part of a store, which must not be taken for a new one.
+fn incomplete(directory: &Path, what: &str) -> StoreError {
+    StoreError::broken(format!(
+        "{}: {FILE} {what}: restore it from a copy, with its {LOG} if there is one, or begin a new \
+         store in another folder",
+        directory.display()
+    ))
+}
+
 fn unreadable(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
     let step = format!("the store in {}", directory.display());
     move |error| StoreError::temporary(step).because(error)
@@ -264,11 +320,9 @@ fn exposed(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
 /// Converts an error of SQLite by whether a retry may succeed.
 fn failed(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::broken(format!(
-            "SQLite: the file {FILE} is damaged; stop the orchestrator and restore a copy, or \
-             save what is readable with `sqlite3 {FILE} .recover`"
-        ))
-        .because(error),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::broken(DAMAGED).because(error)
+        }
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
@@ -284,6 +338,10 @@ fn failed(error: rusqlite::Error) -> StoreError {
 }
 
 const FILE: &str = "fleet.sqlite";
+const DAMAGED: &str = "SQLite: the file fleet.sqlite is damaged; stop the orchestrator and restore \
+                       a copy, or save what is readable with `sqlite3 fleet.sqlite .recover`";
+/// A larger database takes too long to check at each start.
+const CHECKED_BYTES_MAX: i64 = 1 << 30;
 /// SQLite's write-ahead log, and the index of the log.
 const LOG: &str = "fleet.sqlite-wal";
 const LOG_INDEX: &str = "fleet.sqlite-shm";

@@ -72,7 +72,7 @@ CREATE TABLE seen (
     PRIMARY KEY (device, epoch, part)
 ) STRICT, WITHOUT ROWID;
 
--- Results put together; see `rollup`. A device's number stands for it in sets.
+-- Sums of results; see `rollup`. Sets of devices contain the devices' numbers.
 CREATE TABLE numbers (number INTEGER PRIMARY KEY, device BLOB NOT NULL UNIQUE) STRICT;
 CREATE TABLE keys (number INTEGER PRIMARY KEY, body TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE sums (

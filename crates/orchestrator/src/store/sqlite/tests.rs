@@ -1,5 +1,6 @@
 //! Tests of a store in SQLite: durability, rejected stores, and sums.
 
+use underload_fleet::retention::Retention;
 use underload_fleet::store::conformance;
 use underload_fleet::store::{
     Archive as _, Filter, Memory, Needs, Store as _, StoreError, StoredResult, Sum,
@@ -85,6 +86,64 @@ fn stores_of_another_version_and_damaged_files_are_rejected() {
     let error = SqlStore::sqlite(folder.path()).expect_err("it is damaged");
     assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
     assert!(error.to_string().contains(".recover"), "{error}");
+}
+
+#[test]
+fn a_part_of_a_store_is_refused() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
+    append(&mut store, &many(10, 3));
+    let mut work = store.housekeeping(None, Retention::default()).expect("it opens");
+    work.step(testing::START_MS).expect("it works");
+    // A copy of the database alone, while it is in use.
+    let copy = underload_disk::faults::private_tempdir().expect("a folder");
+    std::fs::copy(path(FILE), copy.path().join(FILE)).expect("copied");
+    drop((work, store));
+    let mut copied = SqlStore::sqlite(copy.path()).expect("it opens");
+    assert_eq!(append(&mut copied, &many(10, 3)), [false; 30], "all are in the copy");
+    let refused = |what: &str| {
+        let error = SqlStore::sqlite(folder.path()).expect_err(what).to_string();
+        assert!(error.contains(what) && error.contains("restore it from a copy"), "{error}");
+    };
+    // The first page of a database whose tables are in a log that was not copied.
+    std::fs::remove_file(path(FILE)).expect("removed");
+    file(folder.path()).execute_batch("PRAGMA journal_mode = WAL").expect("an empty database");
+    assert!(std::fs::metadata(path(FILE)).expect("a file").len() > 0, "the premise");
+    refused("has no tables");
+    // A database of another program, without a version and with ours.
+    for version in [0, VERSION] {
+        std::fs::remove_file(path(FILE)).expect("removed");
+        let foreign = "CREATE TABLE contacts (name); PRAGMA user_version =";
+        file(folder.path()).execute_batch(&format!("{foreign} {version}")).expect("a database");
+        let before = std::fs::read(path(FILE)).expect("a file");
+        refused("has no tables of underload");
+        SqlStore::beside(folder.path()).expect_err("another program's");
+        SqlArchive::sqlite(folder.path()).map(drop).expect_err("another program's");
+        assert!(std::fs::read(path(FILE)).expect("a file") == before, "it is unchanged");
+    }
+    std::fs::remove_file(path(FILE)).expect("removed");
+    refused("is missing or empty beside archive/manifest.json");
+    std::fs::remove_dir_all(path("archive")).expect("removed");
+    std::fs::write(path("admin.token"), "token").expect("written");
+    refused("is missing or empty beside admin.token");
+    std::fs::remove_file(path("admin.token")).expect("removed");
+    SqlStore::sqlite(folder.path()).expect("a new store");
+}
+
+#[test]
+fn a_damaged_page_is_found_at_the_start() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
+    append(&mut store, &many(40, 30));
+    drop(store);
+    let path = folder.path().join(FILE);
+    let mut bytes = std::fs::read(&path).expect("a file");
+    let page = bytes.len() / 4096 / 2 * 4096;
+    bytes[page..page + 20].fill(0xff);
+    std::fs::write(&path, bytes).expect("written");
+    let error = SqlStore::sqlite(folder.path()).expect_err("damaged");
+    assert!(matches!(error, StoreError::Broken { .. }) && error.to_string().contains(".recover"));
 }
 
 #[test]

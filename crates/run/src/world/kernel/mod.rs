@@ -79,19 +79,6 @@ impl Queues {
     }
 }
 
-/// The program `underload`: this process, or the one in the `PATH` if a library's user runs.
-fn program() -> Result<PathBuf, RunError> {
-    let own = std::env::current_exe().doing("finding this program's own file")?;
-    if own.file_name().is_some_and(|name| name.to_string_lossy().starts_with("underload")) {
-        return Ok(own);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join("underload"));
-    found.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-        RunError::Refused("the world `kernel` needs the program `underload` in the PATH".to_owned())
-    })
-}
-
 impl Kernel {
     /// Finds the kernel and checks what can be checked outside of a guest. `has_own_queues`:
     /// Linux's queues, not ours.
@@ -109,7 +96,8 @@ impl Kernel {
         } else {
             Queues::Ours
         };
-        let program = program()?;
+        // The guest runs exactly this program, whatever its name is.
+        let program = std::env::current_exe().doing("finding this program's own file")?;
         shared::remove_left(&std::env::temp_dir());
         let (world, whose) = match queues {
             Queues::Linux { .. } => ("kernel", "its own TCP and queues"),

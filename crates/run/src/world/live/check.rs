@@ -8,8 +8,9 @@ use crate::error::RunError;
 
 /// Rejects a scenario that the live world can run on no machine.
 pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
-    let refused = |problem| RunError::Refused(format!("{}: {problem}", scenario.name));
-    scenario.live_problem().map_or(Ok(()), |problem| Err(refused(problem)))
+    let Some(problem) = scenario.live_problem() else { return Ok(()) };
+    let other = if scenario.sim_problem().is_none() { "; --world sim runs it" } else { "" };
+    Err(RunError::Refused(format!("{}: {problem}{other}", scenario.name)))
 }
 
 /// Rejects a scenario that this machine cannot run.

@@ -13,7 +13,6 @@ use underload_sim::application::metric;
 use super::tasks::{Outcome, Task, record};
 use crate::error::{Doing as _, Result};
 
-#[derive(Debug)]
 pub(super) struct Command<'a> {
     ends: &'a Ends,
     name: &'a str,
@@ -25,7 +24,7 @@ pub(super) struct Command<'a> {
     status: Option<i32>,
 }
 
-/// Bytes of a command's output that are stored, at most.
+/// Maximum number of stored bytes of a command's output.
 const OUTPUT_MAX: u64 = 16 << 20;
 /// Time that a command has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);

@@ -19,8 +19,8 @@ pub(in crate::world) fn check(scenario: &Scenario) -> Result<BTreeSet<String>, R
         let hops = hops(&variant.path).map_err(|problem| {
             let (name, variant) = (&scenario.name, &variant.name);
             RunError::Refused(format!(
-                "{name}: variant {variant}: {problem}; expected --world kernel-tcp for a queue or link \
-                 of ours, or --variant for other variants"
+                "{name}: variant {variant}: {problem}; expected --world kernel-tcp, which has all \
+                 queues and links, or --variant with other variants"
             ))
         })?;
         let shaped = hops.into_iter().filter_map(|hop| hop.shaping);

@@ -20,7 +20,6 @@ use crate::congestion::{
 };
 use crate::net::Report;
 
-#[derive(Debug)]
 pub(super) struct RateControl {
     packet_bytes: u32,
     prague: Prague,
@@ -212,6 +211,7 @@ impl RateControl {
             in_flight,
             pacing_wait: Span::ZERO,
             total_delivered: self.report.received,
+            total_lost: 0,
             first_outstanding: self.report.end,
             next_sequence: next,
             state: if self.report.end < self.repaired { State::Recovery } else { State::Open },

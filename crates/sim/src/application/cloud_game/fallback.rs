@@ -19,7 +19,6 @@
 
 use underload_aqm::time::{Span, Time};
 
-#[derive(Debug)]
 pub(super) struct Fallback {
     /// Votes for a classic queue minus those against, bounded by [`MOST_VOTES`].
     votes: i32,

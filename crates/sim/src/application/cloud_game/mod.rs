@@ -1,6 +1,6 @@
-//! A game rendered at a server: input up, 60 frames a second down.
+//! A game rendered at a server: input up, frames down; by default every 33 ms and 60 a second.
 //!
-//! The player's input is sent every 33 ms in 128 bytes. Each frame shows all input that reached the
+//! The player's input is sent in 128 bytes. Each frame shows all input that reached the
 //! server before it. Frame sizes are normally distributed around the bit rate's share (standard
 //! deviation a tenth), in packets of 1200 bytes. Nothing is retransmitted: a frame with a lost
 //! packet is not shown.
@@ -20,6 +20,10 @@
 //! frame that shows it, plus a constant for processing at both ends (sampling, rendering, encoding,
 //! decoding, display). A frame is late if its delay exceeds that of the quickest frame by more than
 //! a frame interval: the display has shown the previous frame twice.
+//!
+//! The age of a frame is its lag plus that constant. A newer frame is worth more than an older one:
+//! the value of a frame falls in proportion to its age from 1 to 0 at `deadline`, and is 0 if the
+//! frame is never shown.
 
 mod control;
 mod fallback;
@@ -49,15 +53,24 @@ pub struct CloudGameConfig {
     pub least_rate: Option<Rate>,
     /// Processing time at both ends, added to every input-to-photon delay.
     pub processing: Span,
+    /// Frames per second that the server sends.
+    pub frame_rate: u32,
+    pub input_interval: Span,
+    /// Age at which a frame has no value.
+    pub deadline: Span,
 }
 
 impl Default for CloudGameConfig {
-    /// 15 Mbit/s (1080p at 60 Hz as services recommend), constant, 30 ms at both ends.
+    /// 15 Mbit/s (1080p at 60 Hz as services recommend), constant, 30 ms at both ends; a frame has
+    /// no value once its lag is a spike.
     fn default() -> Self {
         Self {
             rate: Rate::from_bits_per_second(15_000_000),
             least_rate: None,
             processing: Span::from_millis(30),
+            frame_rate: 60,
+            input_interval: Span::from_millis(33),
+            deadline: Span::from_millis(130),
         }
     }
 }
@@ -65,6 +78,11 @@ impl Default for CloudGameConfig {
 impl CloudGameConfig {
     pub(super) fn ecn(&self) -> Ecn {
         if self.least_rate.is_some() { Ecn::Ect1 } else { Ecn::NotEct }
+    }
+
+    fn frame_interval(&self) -> Span {
+        let rate = u64::from(self.frame_rate.max(1));
+        Span::from_nanos((1_000_000_000 + rate / 2) / rate)
     }
 }
 
@@ -81,7 +99,6 @@ struct Waiting {
     bytes: u32,
 }
 
-#[derive(Debug)]
 pub(super) struct CloudGame {
     config: CloudGameConfig,
     stop: Time,
@@ -129,7 +146,7 @@ impl CloudGame {
             control,
             waiting_bytes: 0,
             release: Time::ZERO,
-            screen: Screen::default(),
+            screen: Screen::new(config.processing, config.deadline),
             inputs_shown: 0,
             input_delays: Samples::default(),
         }
@@ -140,7 +157,7 @@ impl CloudGame {
         self.inputs.push(Input { sent: port.now, arrived: false });
         let ecn = self.config.ecn();
         port.send_message_with(ecn, Direction::Up, INPUT_BYTES, number, number);
-        self.next_input = self.started + INPUT_INTERVAL * (u64::from(number) + 1);
+        self.next_input = self.started + self.config.input_interval * (u64::from(number) + 1);
     }
 
     /// Returns the payload rate of the video, bit/s.
@@ -156,8 +173,8 @@ impl CloudGame {
     /// Captures a frame, and sends or queues its packets.
     fn capture(&mut self, port: &mut Port<'_>) {
         self.pictures += 1;
-        self.next_frame = self.started + FRAME_INTERVAL * u64::from(self.pictures);
-        let mean = self.video_rate() / 8.0 / 60.0;
+        self.next_frame = self.started + self.config.frame_interval() * u64::from(self.pictures);
+        let mean = self.video_rate() / 8.0 / f64::from(self.config.frame_rate);
         let size = mean * (1.0 + SIZE_DEVIATION * normal(&mut self.rng));
         if self.waiting_bytes as f64 > MOST_WAITING_FRAMES * mean {
             return;
@@ -254,10 +271,10 @@ impl Endpoint for CloudGame {
         self.next_input = port.now;
         self.next_frame = port.now;
         let length = self.stop.since(port.now);
-        let inputs = length.as_nanos() / INPUT_INTERVAL.as_nanos() + 1;
+        let inputs = length.as_nanos() / self.config.input_interval.as_nanos() + 1;
         self.inputs.reserve_exact(inputs as usize);
-        self.input_delays.reserve_for(length, INPUT_INTERVAL);
-        self.screen.reserve_for(length, FRAME_INTERVAL);
+        self.input_delays.reserve_for(length, self.config.input_interval);
+        self.screen.reserve_for(length, self.config.frame_interval());
         self.on_timer(port);
     }
 
@@ -305,7 +322,11 @@ impl Endpoint for CloudGame {
         let lost_inputs = self.inputs.iter().filter(|input| !input.arrived).count();
         let mut metrics = self.screen.metrics(self.stop.since(self.started));
         metrics.extend(self.input_delays.report("input_to_photon"));
-        metrics.push(metric("frames_late", "%", self.screen.late_percent(FRAME_INTERVAL)));
+        metrics.push(metric(
+            "frames_late",
+            "%",
+            self.screen.late_percent(self.config.frame_interval()),
+        ));
         metrics.push(metric("frames_lost", "%", self.screen.lost_percent()));
         metrics.push(metric("inputs_lost", "%", percent(lost_inputs, self.inputs.len())));
         if let Some(control) = &self.control {
@@ -322,17 +343,15 @@ fn pacing_rate(video: Rate) -> PacketRate {
 }
 
 const INPUT_BYTES: u32 = 128;
-const INPUT_INTERVAL: Span = Span::from_millis(33);
-// 60 Hz.
-const FRAME_INTERVAL: Span = Span::from_nanos(16_666_667);
 const PACKET_BYTES: u32 = 1_200;
 const WIRE_PER_PAYLOAD: f64 = (PACKET_BYTES + UDP_HEADER_BYTES) as f64 / PACKET_BYTES as f64;
 /// Standard deviation of frame sizes, as a share of their mean.
 const SIZE_DEVIATION: f64 = 0.1;
 /// Minimum ratio of pacing to video rate: enough for a frame 2.5 deviations above the mean.
 const PACING: f64 = 1.25;
-/// Maximum pacing rate divided by that rate. A path faster than the encoder delivers frames sooner.
-/// TCP's window, too, grows to at most twice of what is used (in slow start).
+/// Maximum pacing rate divided by the pacing rate of the encoder's highest video rate. It is above 1,
+/// so that a path that is faster than the encoder delivers frames sooner. TCP has a similar limit: in
+/// slow start its window grows to at most twice what it uses.
 const MOST_PACING: u64 = 2;
 /// A frame is skipped while more than this number of mean-size frames wait.
 const MOST_WAITING_FRAMES: f64 = 2.0;

@@ -20,6 +20,9 @@ pub(super) struct Frame {
 /// Captured frames, and the statistics of those shown.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
+    /// Processing time, and the age at which a frame has no value.
+    processing: Span,
+    deadline: Span,
     frames: Vec<Frame>,
     /// The number after the newest frame shown.
     end: u32,
@@ -28,6 +31,9 @@ pub(super) struct Screen {
     lags: Samples,
     /// Frames shown with more than [`SPIKE`] of lag.
     spikes: usize,
+    /// Frames shown by the deadline, and the sum of their values.
+    in_time: usize,
+    value: f64,
     pub(super) received_bytes: u64,
     report: Report,
     reported: Option<Time>,
@@ -36,6 +42,10 @@ pub(super) struct Screen {
 }
 
 impl Screen {
+    pub(super) fn new(processing: Span, deadline: Span) -> Self {
+        Self { processing, deadline, ..Self::default() }
+    }
+
     pub(super) fn reserve_for(&mut self, length: Span, interval: Span) {
         let frames = length.as_nanos() / interval.as_nanos() + 1;
         self.frames.reserve_exact(frames as usize);
@@ -67,6 +77,9 @@ impl Screen {
             let lag = input_took + took;
             self.lags.push(lag);
             self.spikes += usize::from(lag > SPIKE);
+            let left = self.deadline.saturating_sub(lag + self.processing);
+            self.in_time += usize::from(left > Span::ZERO);
+            self.value += left.as_nanos() as f64 / self.deadline.as_nanos().max(1) as f64;
         }
         Some(frame.inputs)
     }
@@ -106,13 +119,22 @@ impl Screen {
         (self.report.received as usize, self.report.marked as usize)
     }
 
-    /// Returns lag and spikes of a session of this length.
+    /// Returns lag, spikes and value of the frames of a session of this length.
     pub(super) fn metrics(&self, length: Span) -> Vec<Metric> {
         let minutes = length.as_nanos() as f64 / 60e9;
         let spikes = (self.spikes + self.lost()) as f64;
         let [p50, p99, max] = self.lags.report("lag");
         let per_minute = (minutes > 0.0).then(|| spikes / minutes);
-        vec![p50, p99, metric("spikes", "/min", per_minute), max]
+        let with_input = self.frames.iter().filter(|frame| frame.input_took.is_some()).count();
+        let value = (with_input > 0).then(|| 100.0 * self.value / with_input as f64);
+        vec![
+            p50,
+            p99,
+            metric("spikes", "/min", per_minute),
+            max,
+            metric("frames_in_time", "%", percent(self.in_time, with_input)),
+            metric("frame_value", "%", value),
+        ]
     }
 
     /// Returns the share of sent frames whose delay exceeds the shortest by more than `margin`.
@@ -134,3 +156,30 @@ impl Screen {
 const SPIKE: Span = Span::from_millis(100);
 /// Between two reports within a frame: several per round trip, as congestion control needs.
 const REPORT_INTERVAL: Span = Span::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_frames_are_worth_more_and_late_or_lost_ones_nothing() {
+        let ms = Span::from_millis;
+        let mut screen = Screen::new(ms(4), ms(20));
+        // With 4 ms of processing and an input that took 1 ms, the ages are 8, 16 and 24 ms.
+        for (number, took) in [(0, Some(3)), (1, Some(11)), (2, Some(19)), (3, None)] {
+            let captured = Time::ZERO + ms(100) * number;
+            let input_took = Some(ms(1));
+            let frame =
+                screen.expect(Frame { captured, packets_missing: 1, inputs: 1, input_took });
+            if let Some(took) = took {
+                screen.on_packet(captured + ms(took), frame);
+            }
+        }
+        let metrics = screen.metrics(Span::from_secs(1));
+        let of = |name: &str| metrics.iter().find(|it| it.name == name).and_then(|it| it.value);
+        assert_eq!(of("frames_in_time"), Some(50.0));
+        // 12 and 4 ms are left of 20 in two of four frames.
+        let value = of("frame_value").expect("frames with an input");
+        assert!((value - 20.0).abs() < 1e-9, "{value}");
+    }
+}

@@ -38,7 +38,6 @@ pub(super) struct Fate {
     pub(super) bytes: u32,
 }
 
-#[derive(Debug)]
 pub(super) struct Controller {
     max: f64,
     delay: Option<DelayBased>,
@@ -97,7 +96,6 @@ impl Controller {
 }
 
 /// Section 5 of the draft.
-#[derive(Debug)]
 struct DelayBased {
     detector: Detector,
     state: State,
@@ -169,7 +167,6 @@ impl DelayBased {
 }
 
 /// Section 6 of the draft.
-#[derive(Debug)]
 struct LossBased {
     rate: f64,
     /// Since the last update.

@@ -74,7 +74,6 @@ struct Frame {
     missing: u64,
 }
 
-#[derive(Debug)]
 pub(super) struct InteractiveVideo {
     config: InteractiveVideoConfig,
     stop: Time,

@@ -4,6 +4,8 @@
 //! A frame is **lost** if it never arrives and **late** if it arrives after the de-jitter buffer
 //! should have played it; neither is heard. Mouth-to-ear delay is the 20 ms of speech in a frame
 //! plus the time from sending to playing. Both ends send all the time, without silence suppression.
+//!
+//! The time to set up the call follows from the delays of its frames: no further packets are sent.
 
 mod playout;
 pub mod quality;
@@ -38,7 +40,6 @@ impl Default for VoipConfig {
 }
 
 /// Both ends of a call.
-#[derive(Debug)]
 pub(super) struct Voip {
     stop: Time,
     started: Time,
@@ -49,11 +50,12 @@ pub(super) struct Voip {
     listeners: [Listener; 2],
 }
 
-#[derive(Debug)]
 struct Listener {
     playout: Playout,
     /// Per frame, whether it was played.
     heard: Vec<bool>,
+    /// Per frame, its delay. `None` until it arrives.
+    delays: Vec<Option<Span>>,
     late: usize,
     received: usize,
     /// Sum of the times from sending to playing of the frames heard.
@@ -65,6 +67,7 @@ impl Voip {
         let listener = |label| Listener {
             playout: Playout::new(config.jitter_buffer, rng.child(label)),
             heard: Vec::new(),
+            delays: Vec::new(),
             late: 0,
             received: 0,
             delay_sum_ns: 0,
@@ -85,9 +88,34 @@ impl Voip {
         }
         for listener in &mut self.listeners {
             listener.heard.push(false);
+            listener.delays.push(None);
         }
         self.sent += 1;
         self.next = self.started + FRAME * u64::from(self.sent);
+    }
+}
+
+impl Voip {
+    /// Returns the time from dialling until the phone rings, if the caller dials when the call
+    /// starts; `None` if it does not ring before the end. A message takes as long as the frame that
+    /// is sent at its time. The caller repeats a message without an answer (RFC 3261, 17.1.1.2).
+    fn set_up_seconds(&self) -> Option<f64> {
+        let [up, down] = &self.listeners;
+        let end = FRAME * up.delays.len() as u64;
+        let mut at = Span::ZERO;
+        for _ in 0..EXCHANGES {
+            let mut timer = FIRST_REPETITION;
+            at = loop {
+                let arrived = up.delay_at(at).map(|way| at + way);
+                let answered = arrived.and_then(|at| Some(at + down.delay_at(at)?));
+                match answered {
+                    Some(answered) => break answered,
+                    None if at >= end => return None,
+                    None => (at, timer) = (at + timer, timer * 2),
+                }
+            };
+        }
+        Some(at.as_nanos() as f64 / 1e9)
     }
 }
 
@@ -98,6 +126,7 @@ impl Endpoint for Voip {
         let frames = self.stop.since(port.now).as_nanos() / FRAME.as_nanos() + 1;
         for listener in &mut self.listeners {
             listener.heard.reserve_exact(frames as usize);
+            listener.delays.reserve_exact(frames as usize);
         }
         self.on_timer(port);
     }
@@ -130,13 +159,15 @@ impl Endpoint for Voip {
         // Lists each metric of one direction next to the same metric of the other.
         let down = metrics.split_off(metrics.len() / 2);
         let both = metrics.into_iter().zip(down).flat_map(|(up, down)| [up, down]);
-        std::iter::once(metric("mos", "MOS", worse)).chain(both).collect()
+        let set_up = metric("set_up", "s", self.set_up_seconds());
+        std::iter::once(metric("mos", "MOS", worse)).chain(both).chain([set_up]).collect()
     }
 }
 
 impl Listener {
     fn arrive(&mut self, frame: u32, delay: Span) {
         self.received += 1;
+        self.delays[frame as usize] = Some(delay);
         match self.playout.arrive(frame, delay) {
             Some(offset) => {
                 self.delay_sum_ns += offset.as_nanos();
@@ -144,6 +175,11 @@ impl Listener {
             }
             None => self.late += 1,
         }
+    }
+
+    /// Returns the delay of the frame sent at this time of the call; `None` if it was lost.
+    fn delay_at(&self, at: Span) -> Option<Span> {
+        *self.delays.get((at.as_nanos() / FRAME.as_nanos()) as usize)?
     }
 
     /// Adds the metrics of this direction; returns its score by the E-model, if anything was sent.
@@ -205,6 +241,11 @@ impl Listener {
 const FRAME: Span = Span::from_millis(20);
 const FRAME_BYTES: u32 = 160;
 const RTP_HEADER_BYTES: u32 = 12;
+/// Requests and answers until the phone rings: the lookup of the provider's address, an INVITE that
+/// is answered by a request for credentials, and an INVITE with them (RFC 3261, 22.3).
+const EXCHANGES: u32 = 3;
+/// T1 of RFC 3261. Each further repetition waits twice as long.
+const FIRST_REPETITION: Span = Span::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -213,7 +254,23 @@ mod tests {
     fn listener(heard: &[bool]) -> Listener {
         let playout = Playout::new(VoipConfig::default().jitter_buffer, Rng::new(1));
         let received = heard.iter().filter(|heard| **heard).count();
-        Listener { playout, heard: heard.to_vec(), late: 0, received, delay_sum_ns: 0 }
+        let delays = heard.iter().map(|heard| heard.then_some(Span::from_millis(100))).collect();
+        Listener { playout, heard: heard.to_vec(), delays, late: 0, received, delay_sum_ns: 0 }
+    }
+
+    #[test]
+    fn a_call_is_set_up_after_three_round_trips_and_repeats_lost_messages() {
+        let call = |up: &[bool]| {
+            let mut call = Voip::new(&VoipConfig::default(), Time::MAX, &Rng::new(1));
+            call.listeners = [listener(up), listener(&[true; 200])];
+            call.set_up_seconds()
+        };
+        let mut frames = [true; 200];
+        assert_eq!(call(&frames), Some(0.6));
+        // The first INVITE, after 0.2 s, and its repetition after 0.5 s more; the next comes 1 s later.
+        (frames[10], frames[35]) = (false, false);
+        assert_eq!(call(&frames), Some(2.1));
+        assert_eq!(call(&[false; 200]), None, "no answer before the end");
     }
 
     #[test]

@@ -18,7 +18,6 @@ pub enum JitterBuffer {
 }
 
 /// The playout schedule of a listener.
-#[derive(Debug)]
 pub(super) struct Playout {
     buffer: JitterBuffer,
     rng: Rng,

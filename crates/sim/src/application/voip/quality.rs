@@ -16,6 +16,8 @@ pub struct Impairment {
     /// Share of the frames not heard, 0 to 1.
     pub loss: f64,
     /// Mean length of loss bursts over that of random loss of the same share; 1 for random loss.
+    /// G.107 was verified for ratios up to 2; beyond that the E-model extrapolates, and a long burst
+    /// lowers the rating further than its share of lost frames suggests.
     pub burst_ratio: f64,
     /// Whether the receiver conceals lost frames (G.711 Appendix I).
     pub concealment: bool,

@@ -6,6 +6,7 @@ mod repair;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod writer;
 
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::{Span, Time};
@@ -27,6 +28,7 @@ use crate::sys::prefetch_start;
 use pacer::Pacer;
 use rate_sampler::RateSampler;
 use timer::{Alarm, LossTimer};
+use writer::Writer;
 
 /// Counters and state of a sender.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +57,7 @@ pub struct TcpStats {
 #[repr(C, align(64))]
 pub(super) struct Sender {
     board: Scoreboard,
+    writer: Writer,
     rtt: RttEstimator,
     rack: Rack,
     rate: RateSampler,
@@ -104,6 +107,7 @@ impl Sender {
             control,
             window: Window::new(config.initial_window),
             board: Scoreboard::new(),
+            writer: Writer::default(),
             rtt: RttEstimator::new(),
             state: State::Open,
             recover: 0,
@@ -268,6 +272,9 @@ impl Sender {
             self.arm(now);
         }
         self.transmit(port, turn);
+        if self.backlog == u64::MAX {
+            self.writer.write(&self.board, &self.window);
+        }
         if self.backlog == 0 && self.board.outstanding() == 0 && self.stats.finished.is_none() {
             self.stats.finished = Some(now);
         }
@@ -292,6 +299,7 @@ impl Sender {
             in_flight: self.board.in_flight(),
             pacing_wait: self.pacer.wait(now),
             total_delivered: self.rate.delivered,
+            total_lost: self.board.total_lost,
             first_outstanding: self.board.first,
             next_sequence: self.board.next,
             state: self.state,
@@ -475,7 +483,9 @@ impl Sender {
         let sequence = self.board.send_new(len, &self.rate.departure(port.now));
         let window_reduced = std::mem::take(&mut self.announce_reduction);
         let sent = Stamp::of(port.now);
-        self.send_data(port, Data { sequence, len, retransmission: false, window_reduced, sent });
+        let push = self.writer.sends();
+        let data = Data { sequence, len, retransmission: false, window_reduced, push, sent };
+        self.send_data(port, data);
     }
 
     fn send_again(&mut self, port: &mut Port<'_>, sequence: u32) {
@@ -489,7 +499,8 @@ impl Sender {
             self.arm_timeout(port.now);
         }
         let sent = Stamp::of(port.now);
-        let data = Data { sequence, len, retransmission: true, window_reduced: false, sent };
+        let (window_reduced, push) = (false, false);
+        let data = Data { sequence, len, retransmission: true, window_reduced, push, sent };
         self.send_data(port, data);
     }
 

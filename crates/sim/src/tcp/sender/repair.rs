@@ -25,7 +25,8 @@ impl Sender {
         self.judge_probe(now, ack, delivery);
         let ended = ack.cumulative >= self.recover;
         match self.state {
-            State::Reducing if ended => self.end_reduction(),
+            // What announces the reduction has to be acknowledged, too.
+            State::Reducing if ack.cumulative > self.recover => self.end_reduction(),
             State::Open | State::Reducing => {}
             State::Recovery if ended => self.end_recovery(ack),
             State::Recovery => return self.continue_recovery(ack, delivery),

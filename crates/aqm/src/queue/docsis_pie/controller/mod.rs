@@ -18,7 +18,7 @@ pub(crate) struct Controller {
     pub(super) state: State,
     accumulated_q56: u64,
     /// Packets that arrived while the controller slept.
-    slept: u64,
+    pub slept: u64,
     rng: Rng,
 }
 
@@ -70,10 +70,6 @@ impl Controller {
     /// Whether nothing is dropped until the buffer is a third full (`INACTIVE`).
     pub fn is_asleep(&self) -> bool {
         self.state.activity == Activity::Inactive
-    }
-
-    pub const fn slept(&self) -> u64 {
-        self.slept
     }
 
     /// Judges an arrival of `len` bytes. `backlog` excludes it.

@@ -50,7 +50,7 @@ fn manifest() -> String {
     };
     let levels: String = LADDER.iter().enumerate().map(level).collect();
     let length = CHUNK.as_nanos();
-    // A little less than all chunks last, so that rounding adds none to their number.
+    // Slightly shorter than all chunks together, so that rounding adds no chunk.
     let seconds = (CHUNKS as u64 * length - 1_000_000) as f64 / 1e9;
     format!(
         "<?xml version=\"1.0\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" type=\"static\" \

@@ -26,7 +26,6 @@ use underload_sim::application::web::RESPONSE_HEADER_BYTES;
 use crate::error::{Doing as _, RunError};
 
 /// A running server, which ends when this is dropped.
-#[derive(Debug)]
 pub(super) struct Server {
     connections: Arc<AtomicU64>,
     runtime: Option<Runtime>,

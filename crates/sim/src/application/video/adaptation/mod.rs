@@ -26,7 +26,6 @@ pub enum Player {
     RobustMpc,
 }
 
-#[derive(Debug)]
 pub(super) struct Adaptation {
     player: Player,
     mpc: RobustMpc,

@@ -19,7 +19,7 @@ fn marked(marks: u8, ack: Acknowledgement) -> Acknowledgement {
 /// Returns the window after each acknowledgement of a flight; the first acknowledgement reports one
 /// mark.
 fn answer_a_mark(script: &mut Script) -> Vec<u32> {
-    let sizes = [(100, 2), (101, 4), (102, 6), (103, 8), (104, 10)].map(|(ms, cumulative)| {
+    let sizes = [(100, 2), (101, 4), (102, 6), (103, 8), (104, 11)].map(|(ms, cumulative)| {
         script.ack(ms, marked(1, ack(cumulative, 0, &[])));
         script.sender.window.size
     });
@@ -43,8 +43,8 @@ fn marks_of_a_round_trip_are_one_reduction() {
     assert_eq!(script.sender.state, State::Reducing);
     script.ack(101, marked(2, ack(4, 0, &[])));
     assert_eq!(script.sender.stats().reductions, 1);
-    // The segments sent before the first mark are acknowledged.
-    script.ack(200, marked(3, ack(10, 0, &[])));
+    // The segments sent before the first mark are acknowledged, and one sent after it.
+    script.ack(200, marked(3, ack(11, 0, &[])));
     assert_eq!((script.sender.stats().reductions, script.sender.state), (2, State::Reducing));
 }
 

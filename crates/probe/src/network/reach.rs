@@ -1,8 +1,9 @@
-//! The addresses that an agent measures to.
+//! The addresses to which one host may send a client.
 //!
-//! Orchestrators name the servers, and an attacker who controls one could name a home's printer or
-//! its modem. So an agent measures only to global addresses, and to addresses of the network that
-//! its orchestrator is in: a laboratory without global addresses, or one machine.
+//! Orchestrators, locate services and configurations name servers, and an attacker who controls one
+//! could name a home's printer or its modem. So a client measures only to global addresses, and to
+//! addresses of the network that the naming host is in: a laboratory without global addresses, or
+//! one machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -43,6 +44,15 @@ impl Reach {
     /// Whether a server may have this address if the orchestrator is in this network.
     pub fn includes(self, ip: IpAddr) -> bool {
         Self::from_ip(ip).is_some_and(|kind| kind == Self::Global || kind == self)
+    }
+
+    /// Whether a host with the addresses `by` may name this one: a global address, or one in the
+    /// network that all of `by` are in. Without `by`, the user named it.
+    pub fn may_be_named(ip: IpAddr, by: &[IpAddr]) -> bool {
+        let kind = Self::from_ip(ip);
+        // Two addresses of no kind, as link-local ones, need not be in one network.
+        let is_in_its_network = |by: &IpAddr| kind.is_some() && Self::from_ip(*by) == kind;
+        kind == Some(Self::Global) || by.iter().all(|by| *by == ip || is_in_its_network(by))
     }
 
     fn of_v4(ip: Ipv4Addr) -> Option<Self> {
@@ -120,6 +130,27 @@ mod tests {
              ::ffff:0.0.0.0 64:ff9b::224.0.0.1 2002:e000:1::1",
         );
         assert!(kinds(&none).iter().all(Option::is_none), "{none:?}");
+    }
+
+    #[test]
+    fn a_public_host_names_no_address_of_a_private_network() {
+        let ips = |text: &str| -> Vec<IpAddr> {
+            text.split(' ').map(|it| it.parse().expect(it)).collect()
+        };
+        let named = ips("1.1.1.1 192.168.1.1 127.0.0.1 169.254.169.254");
+        for (by, may) in [
+            ("9.9.9.9", [true, false, false, false]),
+            ("10.0.0.1", [true, true, false, false]),
+            ("::1", [true, false, true, false]),
+            ("192.168.1.1 9.9.9.9", [true, false, false, false]),
+            ("169.254.1.1", [true, false, false, false]),
+            ("169.254.169.254", [true, false, false, true]),
+        ] {
+            let by = ips(by);
+            let allowed: Vec<bool> = named.iter().map(|it| Reach::may_be_named(*it, &by)).collect();
+            assert_eq!(allowed, may, "{by:?}");
+        }
+        assert!(named.iter().all(|it| Reach::may_be_named(*it, &[])), "the user names them");
     }
 
     #[test]

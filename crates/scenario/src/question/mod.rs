@@ -4,12 +4,16 @@
 //! out, so that its text is a file to begin with. Faults name the [`Part`] of the question that
 //! causes them.
 
+pub mod home;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
 use toml::Value;
-use underload_aqm::registry::our_form;
+use underload_aqm::config::LinkFacts;
+use underload_aqm::registry::{LinkSetup, QueueSetup, deployed, our_form};
 use underload_record::comparison::REPEATS;
+use underload_record::schema::PerDirection;
 
 use crate::keys::{alternatives, did_you_mean};
 use crate::source::load_file;
@@ -18,18 +22,29 @@ use crate::{Builder, Keys, Options, Scenario, ScenarioError, simulated_controls}
 /// An access line, the queues that are compared on it, and its uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The link from the client, a rate or another SPEC.
-    pub up: String,
-    /// The link to the client.
-    pub down: String,
+    /// The name of the line, if its links are those of one of [`home::lines`].
+    pub line: Option<String>,
+    /// The links from and to the client, each a rate or another SPEC.
+    pub links: PerDirection<String>,
     /// The round trip without queues.
     pub rtt: String,
-    /// SPECs of queues. Each is a variant, and before the links of both directions.
+    /// The queues that the line has: before the link from the client, as in a modem, and before the
+    /// link to the client, at the provider.
+    pub installed: PerDirection<String>,
+    /// The rate of a Wi-Fi between the client and the line.
+    pub wifi: Option<String>,
+    /// Shapers in a router between the client and the line, `SPEC` or `SPEC@DOWN/UP`. Each is a
+    /// variant, beside one without a shaper, and the line keeps its own queues.
+    pub routers: Vec<String>,
+    /// SPECs of queues, or [`INSTALLED`]. Without routers, each is a variant, and before the links of
+    /// both directions.
     pub queues: Vec<String>,
     /// Bulk transfers from the client.
     pub uploads: u32,
     /// Bulk transfers to the client.
     pub downloads: u32,
+    /// The rate of a backup: packets from the client at equal intervals.
+    pub backup: Option<String>,
     /// Congestion controls of the transfers. If there are several, each is a variant of each queue.
     pub congestion_controls: Vec<String>,
     /// Applications, which only the simulator runs.
@@ -46,12 +61,16 @@ impl Default for Question {
     /// Does CAKE help a video call beside an upload, compared with a plain buffer?
     fn default() -> Self {
         Self {
-            up: "20mbit".to_owned(),
-            down: "100mbit".to_owned(),
+            line: None,
+            links: PerDirection::new("20mbit", "100mbit").map(str::to_owned),
             rtt: "30ms".to_owned(),
+            installed: PerDirection::from_fn(|_| PLAIN.to_owned()),
+            wifi: None,
+            routers: Vec::new(),
             queues: QUEUES.map(str::to_owned).to_vec(),
             uploads: 1,
             downloads: 0,
+            backup: None,
             congestion_controls: vec![DEFAULT_CONTROL.to_owned()],
             uses: vec![Use::Call],
             load: "30s".to_owned(),
@@ -62,8 +81,12 @@ impl Default for Question {
     }
 }
 
-/// The queue that most lines have, and the usual cure.
-const QUEUES: [&str; 2] = ["fifo", "cake"];
+/// The queue that most lines have.
+const PLAIN: &str = "fifo";
+/// It, and the usual cure.
+const QUEUES: [&str; 2] = [PLAIN, "cake"];
+/// The queues that the line has, in place of one for both directions.
+pub const INSTALLED: &str = "as-installed";
 const DEFAULT_CONTROL: &str = "cubic";
 
 /// An application beside the transfers.
@@ -104,7 +127,12 @@ pub enum Part {
     Up,
     Down,
     Rtt,
+    UpQueue,
+    DownQueue,
     Queue,
+    Router,
+    Wifi,
+    Backup,
     Load,
     CongestionControl,
 }
@@ -115,8 +143,8 @@ impl Part {
         ("path.up", Self::Up),
         ("path.down", Self::Down),
         ("path.rtt", Self::Rtt),
-        ("path.up_queue", Self::Queue),
-        ("path.down_queue", Self::Queue),
+        ("path.up_queue", Self::UpQueue),
+        ("path.down_queue", Self::DownQueue),
         ("phases.load", Self::Load),
     ];
 
@@ -126,7 +154,12 @@ impl Part {
             Self::Up => "--up",
             Self::Down => "--down",
             Self::Rtt => "--rtt",
+            Self::UpQueue => "--up-queue",
+            Self::DownQueue => "--down-queue",
             Self::Queue => "--queue",
+            Self::Router => "--router",
+            Self::Wifi => "--wifi",
+            Self::Backup => "--backup",
             Self::Load => "--load",
             Self::CongestionControl => "--congestion-control",
         }
@@ -134,8 +167,12 @@ impl Part {
 
     /// Returns the part that sets a key of the scenario.
     fn of_key(key: &str) -> Option<Self> {
+        let key = key.replace("hop.line.", "");
         match Self::KEYS.iter().find(|(known, _)| *known == key) {
             Some((_, part)) => Some(*part),
+            None if key.starts_with("path.hop.wifi") => Some(Self::Wifi),
+            None if key.contains("hop.router") => Some(Self::Router),
+            None if key.starts_with("flow.backup") => Some(Self::Backup),
             None if key.ends_with(".congestion_control") => Some(Self::CongestionControl),
             None if key.starts_with("variant") => Some(Self::Queue),
             None => None,
@@ -156,10 +193,6 @@ pub struct QuestionFault {
 impl QuestionFault {
     fn of_controls(problem: String) -> Vec<Self> {
         vec![Self { part: Some(Part::CongestionControl), key: String::new(), problem }]
-    }
-
-    fn of_scenario(ScenarioError { key, problem, .. }: ScenarioError) -> Self {
-        Self { part: Part::of_key(&key), key, problem }
     }
 }
 
@@ -196,9 +229,9 @@ impl Question {
             return Err(QuestionFault::of_controls(problem));
         }
         let load = &mut |file: &str| load_file("", file);
-        let scenario = self.builder(name).finish_with(&Options::default(), load);
-        let scenario = scenario.map_err(|errors| {
-            errors.0.into_iter().map(QuestionFault::of_scenario).collect::<Vec<_>>()
+        let builder = self.builder(name).map_err(|fault| vec![fault])?;
+        let scenario = builder.finish_with(&Options::default(), load).map_err(|errors| {
+            errors.0.into_iter().map(|error| self.fault(error)).collect::<Vec<_>>()
         })?;
         let known = simulated_controls();
         match self.congestion_controls.iter().find(|name| !known.contains(name)) {
@@ -212,18 +245,40 @@ impl Question {
         }
     }
 
-    fn builder(&self, name: &str) -> Builder {
-        let queues = self.queues.join(", ");
-        let description =
-            format!("A question of `underload try`: {queues}, each in both directions.");
-        let path = Keys::new()
-            .set("up", self.up.as_str())
-            .set("down", self.down.as_str())
-            .set("rtt", self.rtt.as_str());
+    /// Returns the fault of a key. Variants replace the queues of the line, and have its keys.
+    fn fault(&self, ScenarioError { key, problem, .. }: ScenarioError) -> QuestionFault {
+        let is_valid = |queue: &str| QueueSetup::parse(queue, &LinkFacts::UNKNOWN).is_ok();
+        let part = match Part::of_key(&key) {
+            Some(Part::UpQueue) if is_valid(&self.installed.up) => Some(Part::Queue),
+            Some(Part::DownQueue) if is_valid(&self.installed.down) => Some(Part::Queue),
+            Some(Part::Queue) if !self.routers.is_empty() => Some(Part::Router),
+            part => part,
+        };
+        QuestionFault { part, key, problem }
+    }
+
+    /// Sets the queues that are compared; without any, they are the line's own and CAKE.
+    pub fn set_queues(&mut self, queues: &[String]) {
+        if !queues.is_empty() {
+            self.queues = queues.to_vec();
+        } else if self.installed.iter().any(|(_, queue)| queue != PLAIN) {
+            self.queues = [INSTALLED, "cake"].map(str::to_owned).to_vec();
+        }
+    }
+
+    fn builder(&self, name: &str) -> Result<Builder, QuestionFault> {
+        let variants = self.variants()?;
+        let hops = self.hops();
+        let path = Keys::new().set("rtt", self.rtt.as_str());
+        let path = if hops.is_empty() {
+            path.then(each("", "", &self.links))
+        } else {
+            path.set("hop", hops)
+        };
         let phases = Keys::new().set("idle", "2s").set("load", self.load.as_str());
         let mut builder = Scenario::build(name)
             .set("title", self.title())
-            .set("description", description)
+            .set("description", self.description())
             .set("repeats", i64::from(self.repeats))
             .set("seed", seed(self.seed))
             .path(path)
@@ -235,25 +290,77 @@ impl Question {
                 builder = builder.flow(name, "tcp", self.transfers(direction, count));
             }
         }
+        if let Some(rate) = &self.backup {
+            let keys = Keys::new().set("direction", "up").set("rate", rate.as_str());
+            builder = builder.flow("backup", "udp", keys);
+        }
         for (name, kind) in self.uses.iter().map(|it| it.flow()) {
             builder = builder.flow(name, kind, Keys::new());
         }
         builder = builder.flow("probe", "probe", Keys::new().set("interval", PROBE_INTERVAL));
-        for queue in self.queues.iter().map(|queue| our_form(queue)) {
-            let both = Keys::new()
-                .set("path.up_queue", queue.as_str())
-                .set("path.down_queue", queue.as_str());
+        for (name, overrides) in variants {
             match self.congestion_controls.as_slice() {
-                [] | [_] => builder = builder.variant(&variant_name(&queue), both),
+                [] | [_] => builder = builder.variant(&variant_name(&name), overrides),
                 several => {
                     for control in several {
-                        let name = variant_name(&format!("{queue}+{control}"));
-                        builder = builder.variant(&name, self.with_control(both.clone(), control));
+                        let name = variant_name(&format!("{name}+{control}"));
+                        let overrides = self.with_control(overrides.clone(), control);
+                        builder = builder.variant(&name, overrides);
                     }
                 }
             }
         }
-        builder
+        Ok(builder)
+    }
+
+    /// Returns the name and the overrides of each variant.
+    fn variants(&self) -> Result<Vec<(String, Keys)>, QuestionFault> {
+        if self.routers.is_empty() {
+            let line = if self.hops().is_empty() { "path." } else { "path.hop.line." };
+            let queues = self.queues.iter().map(|queue| our_form(queue));
+            let variant = |queue: String| {
+                let keys = each(line, "_queue", &self.before(&queue));
+                (queue, keys)
+            };
+            return Ok(queues.map(variant).collect());
+        }
+        let shaped = self.routers.iter().map(|text| {
+            let keys = self.router(text)?;
+            Ok((format!("router-{text}"), keys))
+        });
+        let none = Keys::new().set("path.hop.router.up_queue", PLAIN);
+        [Ok((home::NO_ROUTER.to_owned(), none))].into_iter().chain(shaped).collect()
+    }
+
+    /// Returns a queue as it is set up before the link up and the link down.
+    fn before(&self, queue: &str) -> PerDirection<String> {
+        if queue == INSTALLED {
+            return self.installed.as_ref().map(|installed| our_form(installed));
+        }
+        self.links.as_ref().map(|link| {
+            let facts = LinkSetup::parse(link).map_or(LinkFacts::UNKNOWN, |link| link.facts());
+            deployed(queue, &facts)
+        })
+    }
+
+    /// Whether a queue or a router gets its rate from a link.
+    fn is_shaped(&self) -> bool {
+        if !self.routers.is_empty() {
+            return self.routers.iter().any(|router| !router.contains('@'));
+        }
+        let queues = self.queues.iter().map(|queue| our_form(queue));
+        let mut queues = queues.filter(|queue| queue != INSTALLED);
+        queues.any(|queue| self.before(&queue).iter().any(|(_, shaped)| *shaped != queue))
+    }
+
+    fn description(&self) -> String {
+        let shaped = if self.is_shaped() { SHAPED } else { "" };
+        let compared = if self.routers.is_empty() {
+            format!("{}, each in both directions", self.queues.join(", "))
+        } else {
+            format!("{} in the router, before the line's own queues", self.routers.join(", "))
+        };
+        format!("A question of `underload try`: {compared}.{shaped}")
     }
 
     /// Adds a congestion control of all transfers to the overrides of a variant.
@@ -286,11 +393,31 @@ impl Question {
                 count => format!("{count} {name}s"),
             })
             .collect();
+        uses.extend(self.backup.iter().map(|rate| format!("backup of {rate}")));
         uses.extend(self.uses.iter().map(|it| it.flow().0.to_owned()));
-        let Self { up, down, rtt, .. } = self;
-        format!("{up} up, {down} down, {rtt} away: {}", uses.join(", "))
+        if uses.is_empty() {
+            uses.push("only probes".to_owned());
+        }
+        let Self { line, links: PerDirection { up, down }, rtt, .. } = self;
+        let line = line.clone().unwrap_or_else(|| format!("{up} up, {down} down"));
+        let wifi = self.wifi.as_ref().map(|rate| format!(", Wi-Fi of {rate}")).unwrap_or_default();
+        let shaped = match self.is_shaped() {
+            false => "",
+            true if self.routers.is_empty() => "; CAKE shapes to 95 %",
+            true => "; the router shapes to 95 %",
+        };
+        format!("{line}, {rtt} away{wifi}: {}{shaped}", uses.join(", "))
     }
 }
+
+/// Returns a key for each direction, with its value.
+fn each(prefix: &str, suffix: &str, values: &PerDirection<String>) -> Keys {
+    values.iter().fold(Keys::new(), |keys, (direction, value)| {
+        keys.set(&format!("{prefix}{}{suffix}", direction.name()), value.as_str())
+    })
+}
+
+const SHAPED: &str = " A shaper without a rate has 95 % of the link's, as on a router.";
 
 /// Returns a seed as a value of a file; TOML has no larger numbers than `i64`.
 fn seed(seed: u64) -> Value {
@@ -301,4 +428,32 @@ fn seed(seed: u64) -> Value {
 fn variant_name(queue: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_+:=,%.".contains(c) { c } else { '-' };
     queue.chars().map(plain).take(NAME_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cake_shapes_to_a_little_less_than_each_link() {
+        let question = Question {
+            links: PerDirection::new("500kbit", "100mbit").map(str::to_owned),
+            queues: ["fifo", "cake", "CAKE:rate=400kbit", "fq-codel"].map(str::to_owned).to_vec(),
+            ..Question::default()
+        };
+        let text = question.scenario("try").expect("a scenario").text;
+        for line in [
+            "path.up_queue = \"cake:rate=475kbit\"",
+            "path.down_queue = \"cake:rate=95mbit\"",
+            "path.up_queue = \"cake:rate=400kbit\"",
+            "path.up_queue = \"fq-codel\"",
+            "name = \"cake\"",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        assert!(question.title().ends_with("CAKE shapes to 95 %"), "{}", question.title());
+        let links = PerDirection::new("unlimited", "100mbit").map(str::to_owned);
+        let shaped = Question { links, ..question }.before("cake");
+        assert_eq!(shaped, PerDirection::new("cake", "cake:rate=95mbit").map(str::to_owned));
+    }
 }

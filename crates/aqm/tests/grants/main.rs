@@ -1,6 +1,8 @@
 //! Packets wait in the queue for requests and grants of a `docsis` link with `map`: any queue, and the
 //! two service flows of Low Latency DOCSIS.
 
+mod parameters;
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -1,0 +1,197 @@
+//! What a home has: a line by its name, numbers as people type them, and a shaper in the router.
+
+use toml::{Table, Value};
+use underload_aqm::config::{LinkFacts, Spec};
+use underload_aqm::rate::Rate;
+use underload_aqm::registry::{LinkSetup, deployed};
+use underload_record::schema::PerDirection;
+
+use super::{PLAIN, Part, Question, QuestionFault, each};
+use crate::{Keys, builtin};
+
+/// The link of a router that does not shape.
+const UNSHAPED: &str = "1gbit";
+/// The part of a line's rate that a router shapes to if no rate is named, percent.
+const SHAPED_PERCENT: u64 = 95;
+/// The variant without a shaper in the router.
+pub const NO_ROUTER: &str = "no-router";
+
+/// Returns a number with the unit that people mean: `40` of a rate is `40mbit`, `20` of a round trip
+/// `20ms`. Anything else is left as it is.
+pub fn with_unit(text: &str, unit: &str) -> String {
+    let is_number = text.parse::<f64>().is_ok() && text.ends_with(|c: char| c.is_ascii_digit());
+    if is_number { format!("{text}{unit}") } else { text.to_owned() }
+}
+
+/// Splits `DOWN/UP` as providers write it, in Mbit/s if there is no unit. One rate is both.
+pub fn down_and_up(text: &str) -> PerDirection<String> {
+    let (down, up) = text.split_once('/').unwrap_or((text, text));
+    PerDirection::new(up, down).map(|rate| with_unit(rate.trim(), "mbit"))
+}
+
+/// Returns the names of the lines that [`Question::of_line`] knows: those of the scenarios `home/*`.
+pub fn lines() -> impl Iterator<Item = &'static str> + Clone {
+    let homes = builtin::scenarios().filter_map(|scenario| {
+        let name = scenario.name.strip_prefix("home/")?;
+        line_of(scenario.text).map(|_| name)
+    });
+    homes.collect::<Vec<_>>().into_iter()
+}
+
+/// Returns the round trip and the hop named `line` of a scenario.
+fn line_of(text: &str) -> Option<(String, Table)> {
+    let table: Table = text.parse().ok()?;
+    let path = table.get("path")?.as_table()?;
+    let hops = path.get("hop")?.as_array()?.iter().filter_map(Value::as_table);
+    let line = hops.clone().find(|hop| hop.get("name").and_then(Value::as_str) == Some("line"))?;
+    Some((path.get("rtt")?.as_str()?.to_owned(), line.clone()))
+}
+
+impl Question {
+    /// Sets links, round trip and installed queues to those of a line of the scenarios `home/*`, such
+    /// as `cable`. Returns whether there is such a line.
+    pub fn of_line(&mut self, name: &str) -> bool {
+        let found = builtin::find(&format!("home/{name}"));
+        let Some((rtt, line)) = found.and_then(|scenario| line_of(scenario.text)) else {
+            return false;
+        };
+        let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.links = PerDirection::from_fn(|direction| text(direction.name()));
+        self.installed = PerDirection::from_fn(|it| text(&format!("{}_queue", it.name())));
+        (self.line, self.rtt) = (Some(name.to_owned()), rtt);
+        true
+    }
+
+    /// Returns the hops of the path, from the client to the line; none if nothing stands before it.
+    pub(super) fn hops(&self) -> Vec<Value> {
+        let hop = |name: &str, links: &PerDirection<String>, queues: &PerDirection<String>| {
+            let keys = Keys::new().set("name", name).then(each("", "", links));
+            Value::from(keys.then(each("", "_queue", queues)))
+        };
+        let both = |text: &str| PerDirection::from_fn(|_| text.to_owned());
+        let mut hops = Vec::new();
+        if let Some(rate) = &self.wifi {
+            hops.push(hop("wifi", &both(&format!("{rate}:jitter=4ms")), &both("fq-codel")));
+        }
+        if !self.routers.is_empty() {
+            hops.push(hop("router", &both(UNSHAPED), &both(PLAIN)));
+        }
+        if !hops.is_empty() {
+            hops.push(hop("line", &self.links, &self.installed));
+        }
+        hops
+    }
+
+    /// Returns the keys of a variant whose router shapes: `SPEC`, or `SPEC@DOWN/UP` with its rates.
+    ///
+    /// # Errors
+    /// Returns what is missing if the router has no rates and a link has none either.
+    pub(super) fn router(&self, text: &str) -> Result<Keys, QuestionFault> {
+        let (queue, rates) = match text.split_once('@') {
+            Some((queue, rates)) => (queue, Some(down_and_up(rates))),
+            None => (text, None),
+        };
+        self.links.iter().try_fold(Keys::new(), |keys, (direction, link)| {
+            let own = || {
+                let line = LinkSetup::parse(link).ok()?.facts().rate?;
+                let shaped = line.bits_per_second() / 100 * SHAPED_PERCENT;
+                Some(Rate::from_bits_per_second(shaped).to_string())
+            };
+            let rate = rates.as_ref().map(|rates| rates[direction].clone()).or_else(own);
+            let rate = rate.ok_or_else(|| QuestionFault {
+                part: Some(Part::Router),
+                key: String::new(),
+                problem: format!("`{text}`: `{link}` has no rate; expected one, as {queue}@40/10"),
+            })?;
+            let (link, queue) = shaper(queue, &rate);
+            let name = format!("path.hop.router.{}", direction.name());
+            Ok(keys.set(&name, link).set(&format!("{name}_queue"), queue))
+        })
+    }
+}
+
+/// Returns the link and the queue of a shaper. CAKE shapes by itself, other queues behind a link.
+fn shaper(queue: &str, rate: &str) -> (String, String) {
+    let facts = LinkFacts::of_rate(Rate::from_bits_per_second(1_000));
+    match Spec::parse(queue) {
+        Ok(spec) if deployed(queue, &facts) != queue => {
+            (UNSHAPED.to_owned(), spec.with("rate", rate).to_string())
+        }
+        _ => (rate.to_owned(), queue.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_get_the_unit_that_people_mean() {
+        for (typed, unit, meant) in [
+            ("40", "mbit", "40mbit"),
+            ("9.5", "mbit", "9.5mbit"),
+            ("20", "ms", "20ms"),
+            ("40M", "mbit", "40M"),
+            ("20ms", "ms", "20ms"),
+            ("cellular:preset=3g", "mbit", "cellular:preset=3g"),
+            ("inf", "mbit", "inf"),
+            ("", "mbit", ""),
+        ] {
+            assert_eq!(with_unit(typed, unit), meant);
+        }
+        for (typed, down, up) in [
+            ("40/10", "40mbit", "10mbit"),
+            ("1gbit / 500", "1gbit", "500mbit"),
+            ("40", "40mbit", "40mbit"),
+        ] {
+            assert_eq!(down_and_up(typed), PerDirection::new(up, down).map(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn every_line_of_home_can_be_asked_for_by_its_name() {
+        let names: Vec<&str> = lines().collect();
+        for name in ["cable", "vdsl", "lte", "5g", "low-orbit"] {
+            assert!(names.contains(&name), "{name} is not among {names:?}");
+        }
+        for name in names {
+            let mut question = Question::default();
+            assert!(question.of_line(name), "{name}");
+            question.set_queues(&[]);
+            assert_eq!(question.queues, ["as-installed", "cake"], "{name}");
+            let scenario = question.scenario("try").expect(name);
+            assert!(scenario.text.contains(&question.installed.up), "{name}: {}", scenario.text);
+        }
+        assert!(!Question::default().of_line("wifi-and-modem"), "it has no hop named line");
+    }
+
+    #[test]
+    fn a_router_shapes_to_its_rates_or_a_little_less_than_the_line() {
+        let routers = ["cake", "fq_codel@38/9.5", "cake:tins=besteffort@30/8"].map(str::to_owned);
+        let question = Question {
+            links: PerDirection::new("docsis:rate=10mbit,peak=12mbit", "100mbit")
+                .map(str::to_owned),
+            wifi: Some("60mbit".to_owned()),
+            routers: routers.to_vec(),
+            ..Question::default()
+        };
+        let shaped = |router: &str| question.router(router).expect("rates").text();
+        for (router, expected) in [
+            ("cake", ["up = \"1gbit\"", "up_queue = \"cake:rate=9500kbit\""]),
+            ("cake", ["down = \"1gbit\"", "down_queue = \"cake:rate=95mbit\""]),
+            ("fq_codel@38/9.5", ["up = \"9.5mbit\"", "up_queue = \"fq_codel\""]),
+            ("fq_codel@38/9.5", ["down = \"38mbit\"", "down_queue = \"fq_codel\""]),
+            ("cake:tins=besteffort@30/8", ["up = \"1gbit\"", "tins=besteffort,rate=8mbit"]),
+        ] {
+            for part in expected {
+                assert!(shaped(router).contains(part), "{router}: {}", shaped(router));
+            }
+        }
+        let scenario = question.scenario("try").expect("a scenario");
+        assert_eq!(scenario.variants.len(), 4, "one without a shaper, too");
+        let links = PerDirection::from_fn(|_| "unlimited".to_owned());
+        let unlimited = Question { links, ..question };
+        let faults = unlimited.scenario("try").expect_err("no rate to shape to");
+        assert!(faults[0].to_string().starts_with("--router: `cake`: `unlimited` has no rate"));
+    }
+}
