@@ -22,6 +22,23 @@ use crate::skips;
 /// Programs that mostly wait, which take half of the time of all tests.
 const WAITING: [&str; 5] = ["browser", "demo", "kill", "measure_foreign", "web"];
 
+/// Programs that drive a browser. It aborts its requests when the machine gets or loses a network
+/// device, as by the tests beside it, so these run in a network of their own where that is allowed.
+const BROWSING: [&str; 2] = ["browser", "web"];
+
+/// Runs a program in a network namespace that has a loopback device, and what WebRTC asks for: a
+/// device with addresses and default routes, which lead nowhere.
+const OWN_NETWORK: &str = r#"set -e
+ip link set lo up
+ip link add lan type veth peer name far
+ip address add 192.0.2.1/24 dev lan
+ip address add 2001:db8::1/64 dev lan nodad
+ip link set lan up
+ip link set far up
+ip route add default via 192.0.2.2
+ip route add default via 2001:db8::2
+exec "$0" "$@""#;
+
 /// The variable with the seconds for which a server talks to clients that pause at random.
 const FUZZ_SECONDS: &str = "UNDERLOAD_FUZZ_SECONDS";
 const LOG: &str = "target/test.log";
@@ -43,6 +60,24 @@ struct Program {
     path: PathBuf,
     /// The folder of the package, where Cargo would run the program.
     folder: PathBuf,
+}
+
+impl Program {
+    fn command(&self) -> Command {
+        let apart = || {
+            let mut command = Command::new("unshare");
+            command.args(["--net", "sh", "-c", OWN_NETWORK]);
+            command
+        };
+        let is_allowed =
+            || apart().arg("true").output().is_ok_and(|output| output.status.success());
+        if !BROWSING.contains(&self.name.as_str()) || !is_allowed() {
+            return Command::new(&self.path);
+        }
+        let mut command = apart();
+        command.arg(&self.path);
+        command
+    }
 }
 
 /// Builds and runs the tests of the workspace, or those that `extra` arguments for cargo choose;
@@ -127,7 +162,7 @@ fn run_each(programs: &Mutex<vec::IntoIter<Program>>, log: &Mutex<File>) -> anyh
     let mut count = Count::default();
     let next = || programs.lock().expect("no thread panics while it takes a program").next();
     while let Some(program) = next() {
-        let mut command = Command::new(&program.path);
+        let mut command = program.command();
         command.arg("--show-output").current_dir(&program.folder);
         command.env("CARGO_MANIFEST_DIR", &program.folder);
         if std::env::var_os(FUZZ_SECONDS).is_none() {

@@ -75,19 +75,11 @@ impl Browser {
         self.complaints.extend(events.iter().filter_map(complaint));
     }
 
-    /// Opens an address, and waits until the page is loaded. Tries again if the browser gave up
-    /// because the machine got or lost a network device, as by a test that runs beside this one.
+    /// Opens an address, and waits until the page is loaded.
     pub fn open(&mut self, address: &str) {
-        for tries_left in (0..5).rev() {
-            let opened = self.tools.navigate(&self.session, address);
-            self.take_events();
-            match opened {
-                Err(error) if tries_left > 0 && error.to_string().contains(NETWORK_CHANGED) => {
-                    self.complaints.retain(|complaint| !complaint.contains(NETWORK_CHANGED));
-                }
-                opened => return opened.unwrap_or_else(|error| panic!("{error}")),
-            }
-        }
+        let opened = self.tools.navigate(&self.session, address);
+        self.take_events();
+        opened.unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Returns the value of an expression; waits for a promise to resolve.
@@ -106,7 +98,7 @@ impl Browser {
     pub fn until(&mut self, expression: &str) {
         let ends = Instant::now() + PATIENCE;
         while self.value(&format!("Boolean({expression})")) != true {
-            assert!(Instant::now() < ends, "it never was: {expression}");
+            assert!(Instant::now() < ends, "never {expression}: {:?}", self.complaints);
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -240,5 +232,3 @@ fn complaint(said: &Value) -> Option<String> {
 
 /// Timeout for opening a page, long enough for the busiest machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Chromium's word for it.
-const NETWORK_CHANGED: &str = "ERR_NETWORK_CHANGED";
