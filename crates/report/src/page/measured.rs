@@ -184,7 +184,7 @@ fn step_row(finding: &Finding, judged: &StepJudgement) -> Markup {
             td { (value(finding.buffer_kib)) }
             td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }
             td { (value(judged.lowest_qoo())) }
-            td.text.wide { (measured::rates(finding)) }
+            td.text { (measured::rates(finding)) }
         }
     }
 }
