@@ -51,7 +51,7 @@ def test_a_value_of_the_path_is_taken_or_named(key: str, value: Any) -> None:
 
 @QUIETLY
 @given(number=some.integers(0, 10**6), unit=WORDS.filter(lambda unit: unit.strip() != ""))
-def test_a_unit_that_is_none_is_refused_with_one_that_is(number: int, unit: str) -> None:
+def test_an_unknown_unit_is_refused(number: int, unit: str) -> None:
     known = ("ns", "us", "ms", "s", "min", "h", "d")
     try:
         line(rtt=f"{number}{unit}").check()
@@ -66,7 +66,7 @@ OF_PYTHON = ("self", *inspect.signature(ul.Scenario).parameters)
 
 @QUIETLY
 @given(key=WORDS.filter(lambda key: key not in OF_PYTHON), value=VALUES)
-def test_a_key_that_is_none_is_named(key: str, value: Any) -> None:
+def test_an_unknown_key_is_named(key: str, value: Any) -> None:
     for scenario in (lambda: line(**{key: value}), lambda: line().variant("other", {key: value})):
         try:
             scenario().check()
@@ -76,7 +76,7 @@ def test_a_key_that_is_none_is_named(key: str, value: Any) -> None:
 
 @QUIETLY
 @given(kind=WORDS, keys=some.dictionaries(WORDS, VALUES, max_size=2), name=some.none() | WORDS)
-def test_a_flow_that_is_none_is_named(kind: str, keys: dict[str, Any], name: str | None) -> None:
+def test_an_invalid_flow_is_refused(kind: str, keys: dict[str, Any], name: str | None) -> None:
     with pytest.raises((ul.ScenarioError, ul.ScenarioTypeError)):
         line().flow(ul.Flow(kind, keys, name)).check()
 

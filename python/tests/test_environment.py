@@ -66,7 +66,7 @@ def test_more_signals_shorten_the_queue_and_an_episode_ends() -> None:
     assert waiting(0.0) > waiting(0.1) > waiting(0.4)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_environments_are_refused() -> None:
     with pytest.raises(ul.EnvError, match="congestion-control or queue"):
         ul.env("routing")
     with pytest.raises(ul.EnvError, match="rtt: `40`"):
@@ -83,7 +83,7 @@ def test_what_cannot_be_is_refused() -> None:
         pickle.dumps(ul.env("queue"))
 
 
-def test_actions_beyond_the_space_and_no_numbers_do_no_harm() -> None:
+def test_actions_out_of_range_are_clamped_and_nan_is_refused() -> None:
     environment = ul.env("congestion-control")
     environment.reset(seed=1)
     for action in (1e30, -1e30, float("inf")):

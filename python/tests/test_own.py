@@ -266,7 +266,7 @@ def press_when_begun() -> threading.Thread:
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
+def test_ctrl_c_ends_a_class_that_never_returns(stubborn: bool) -> None:
     presser = press_when_begun()
     with pytest.raises(ul.Interrupted):
         ul.run(scenario(ul.own(Endless, stubborn=stubborn)), cache=False)
@@ -276,7 +276,7 @@ def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
     Endless.made[-1].released = True
 
 
-def test_ctrl_c_ends_a_replay_that_never_comes_back() -> None:
+def test_ctrl_c_ends_a_replay_that_never_returns() -> None:
     numpy = pytest.importorskip("numpy")
     packets = {"time_ns": numpy.arange(9, dtype="u8"), "len": numpy.full(9, 9, "u4")}
     presser = press_when_begun()

@@ -182,7 +182,7 @@ def test_a_run_that_was_cut_short_is_resumed(tmp_path: Path) -> None:
     assert whole.record["summaries"] == ul.run(scenario, cache=False).record["summaries"]
 
 
-def test_other_threads_go_on_while_a_run_does() -> None:
+def test_other_threads_continue_during_a_run() -> None:
     counted, is_over = 0, threading.Event()
 
     def count() -> None:

@@ -311,7 +311,7 @@ fn a_radio_obeys_the_laws_of_a_queue() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_by_name() {
+fn impossible_users_and_options_are_refused_by_name() {
     for (spec, expected) in [
         ("radio", "`radio` needs `HOST=`: a user with its rate, such as 1=60mbit"),
         ("radio:1=60mbit,1=6mbit", "`1` is given twice"),

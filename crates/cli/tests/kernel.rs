@@ -267,7 +267,7 @@ fn a_killed_run_leaves_no_guest() {
 }
 
 #[test]
-fn a_file_that_is_no_kernel_is_refused() {
+fn a_file_other_than_a_kernel_is_refused() {
     let folder = tempfile::tempdir().expect("a directory");
     let missing = folder.path().join("missing");
     let output = run(folder.path(), &missing, ("kernel", "out"), &[]);

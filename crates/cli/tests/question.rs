@@ -64,7 +64,7 @@ fn without_options_a_plain_buffer_is_compared_with_cake() {
 }
 
 #[test]
-fn a_home_is_asked_for_as_its_boxes_stand() {
+fn a_home_is_described_by_its_devices() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let ask = |words: &str| {
         let short = ["--load", "5", "--repeat", "1"];

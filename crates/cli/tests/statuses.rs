@@ -234,7 +234,7 @@ fn a_command_that_does_not_exist_ends_a_link_as_it_ends_a_shell() {
 }
 
 #[test]
-fn a_closed_output_pipe_is_no_failure() {
+fn a_closed_output_pipe_does_not_fail_the_command() {
     let folder = folder();
     run(folder.path(), "run", "10mbit", &[]);
     let run = ["run", "x.toml", "--world", "sim", "--json", "--out", "again"];

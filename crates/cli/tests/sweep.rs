@@ -242,7 +242,7 @@ fn a_full_disk_is_reported_with_the_number_of_stored_trials() {
 }
 
 #[test]
-fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
+fn a_sweep_has_the_plots_of_its_file_and_is_redrawn_without_computing() {
     let plot = |kind: &str, rest: &str| {
         format!(
             "[[plot]]\nkind = \"{kind}\"\ntitle = \"As {kind}\"\n\

@@ -35,7 +35,7 @@ fn write(root: &Path) -> Progress {
 }
 
 #[test]
-fn synced_lines_outlive_every_fault_and_a_torn_one_harms_no_other() {
+fn synced_lines_survive_every_fault_and_a_torn_line_damages_no_other() {
     let old = b"old\nmore\nhal".to_vec();
     let before = Tree::from([(PathBuf::from("log"), Some(old))]);
     faults::at_every_step(&before, write, |fault, root, outcome| {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_elsewhere_is_not_followed() {
+    fn a_symbolic_link_is_not_followed() {
         let directory = tempfile::tempdir().expect("a directory");
         let victim = directory.path().join("victim");
         std::os::unix::fs::symlink(&victim, directory.path().join("a.lock")).expect("a link");

@@ -67,7 +67,7 @@ fn the_power_cut_of_these_tests_finds_what_was_not_synced() {
 }
 
 #[test]
-fn links_are_followed_and_what_is_no_file_is_written_to() {
+fn links_are_followed_and_pipes_are_written_to() {
     let directory = tempfile::tempdir().unwrap();
     let [file, link] = ["file", "link"].map(|name| directory.path().join(name));
     fs::write(&file, "old").unwrap();

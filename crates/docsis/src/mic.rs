@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vendors_own_setting_6_is_no_extended_mic() {
+    fn a_vendor_specific_setting_6_is_not_taken_for_an_extended_mic() {
         let field = Tlv::nested(43, [Tlv::bytes(8, [0, 0x40, 0x7b]), Tlv::u8(6, 1)]);
         let mut config = Config::new([Tlv::u8(3, 1), field]);
         assert_eq!(Extended::from_config(&config), Ok(None));

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn socket_statistics_are_no_rates() {
+    fn socket_statistics_are_not_read_as_rates() {
         let plain = read(FILE.as_bytes()).unwrap().into_run();
         let text = FILE.replace(
             "\"results\": {",

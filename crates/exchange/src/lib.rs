@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_and_utf_16_are_read() {
+    fn nan_and_utf_16_are_read() {
         let text = r#"{"start":{},"intervals":[{"streams":[
             {"socket":5,"end":1.0,"bits_per_second":8e6},
             {"socket":6,"end":1.0,"bits_per_second":-nan}]}],"end":{"x":"-nan"}}"#;

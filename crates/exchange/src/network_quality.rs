@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directions_are_one_variant_together_and_two_apart() {
+    fn directions_tested_together_are_one_variant_and_separately_two() {
         let together = r#"{"base_rtt":17.8,"dl_throughput":361439456,"ul_throughput":319803552,
             "il_h2_req_resp":[12.5,14.5],"lud_foreign_h2_req_resp":[40,62,31],
             "lud_self_h2_req_resp":[29,66],"responsiveness":215.5}"#;

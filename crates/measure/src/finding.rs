@@ -414,7 +414,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn the_delay_after_the_load_is_told_or_bounded() {
+    fn the_delay_after_the_load_is_reported_or_bounded() {
         let recovery = |late: &[u64]| {
             let mut measured =
                 measured(|number| Some(if late.contains(&number) { 80 } else { 13 }));

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn every_knob_turns_every_preset() {
+    fn every_option_applies_to_every_preset() {
         let udp = UdpLoad { rate_bit_per_s: 9_000_000, packet_bytes: 1200, burst_packets: 5 };
         let class = Marking { dscp: 45, ecn: Ecn::Ect1 };
         let knobs = Knobs {

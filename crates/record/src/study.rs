@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_that_are_no_runs_of_a_line_add_nothing() {
+    fn trials_that_do_not_belong_to_a_line_add_nothing() {
         let mut pools = StudyPools::default();
         pools.add(&TrialRecord::default(), &[Sample::default()]);
         let mut empty = study(&["model"]);

@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn page_and_table_say_the_same_and_obey_nobody() {
+    fn page_and_table_agree_and_escape_control_characters() {
         let mut study = study(estimate(9.81, 9.7, 9.92));
         study.classes.push(ClassStudy {
             cohort: "aqm".to_owned(),

@@ -401,7 +401,7 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
     }
 
     #[test]
-    fn a_curve_is_named_by_what_stands_for_it() {
+    fn a_curve_is_described_by_the_number_that_is_compared() {
         let mut number = figures()[0].expectations[2].clone();
         number.curve = number.curve.map(|curve| Curve { within: 0.1, ..curve });
         let words = what(&number);

@@ -151,7 +151,7 @@ mod games {
     }
 
     #[test]
-    fn an_upload_ruins_a_game_unless_the_queue_knows_better() {
+    fn an_upload_ruins_a_game_unless_the_queue_isolates_it() {
         let fifo = value(&play("game", "fifo:limit=256KiB", 1), "play", "round_trip_p99");
         let pie = value(&play("game", "docsis-pie", 1), "play", "round_trip_p99");
         let fair = value(&play("game", "fq-codel", 1), "play", "round_trip_p99");
@@ -378,7 +378,7 @@ mod cloud_game_l4s {
     }
 
     #[test]
-    fn a_slow_docsis_line_marks_late_and_is_still_no_classic_one() {
+    fn a_slow_docsis_line_that_marks_late_is_not_classified_as_classic() {
         let text = "[path]\nup = \"30mbit\"\ndown = \"10mbit\"\nrtt = \"20ms\"\n\
                     up_queue = \"fifo:limit=100p\"\ndown_queue = \"docsis-lld\"\n\n[phases]\n\
                     idle = \"0s\"\nramp = \"0s\"\nload = \"20s\"\ndrain = \"1s\"\n\n[[flow]]\n\

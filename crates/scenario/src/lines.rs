@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_keeps_what_it_is_and_seeds_differ() {
+    fn a_line_draws_equal_values_in_all_runs_and_seeds_differ() {
         let lines = lines("").expect("right");
         let draw = |seed, line, run| {
             let (mut of_line, mut of_run, _) = lines.streams(seed, Place { line, day: 0, run });

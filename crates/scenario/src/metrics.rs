@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trial_records_is_known_with_its_unit_and_nothing_else_is() {
+    fn the_known_metrics_and_units_are_those_that_trials_record() {
         let scenario = parse("").expect("a scenario");
         let config = configure(&scenario.variants[0], 1, TrialLabel::default()).expect("simulated");
         let record = run(config).expect("a trial").record;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metric_is_refused_where_it_stands() {
+    fn an_unknown_metric_is_refused_with_its_place() {
         let headline = |metric: &str| {
             format!("[headline]\nmetric = \"{metric}\"\nsays = \"it\"\nvariant = \"default\"")
         };

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_variant_becomes_a_trial_with_the_names_of_the_live_world() {
+    fn a_variant_becomes_a_trial_with_the_names_of_the_live_world() {
         let variants = variants(SCENARIO);
         let label = TrialLabel { variant: variants[0].name.clone(), ..TrialLabel::default() };
         let outcome = run(configure(&variants[0], 1, label).unwrap()).unwrap();

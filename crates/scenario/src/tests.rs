@@ -703,7 +703,7 @@ fn faults_of_a_study_of_lines_name_their_place() {
 }
 
 #[test]
-fn a_headline_names_variants_and_is_told_where_they_are_chosen() {
+fn a_headline_that_names_an_unknown_variant_is_refused() {
     let with = |variant: &str, baseline: &str| {
         format!(
             "{GOOD}[headline]\nmetric = \"load.rtt.p99\"\nsays = \"wait\"\nvariant = \"{variant}\"\n\
@@ -740,7 +740,7 @@ fn a_headline_may_name_its_baseline_alone() {
 }
 
 #[test]
-fn a_baseline_may_be_an_variant_that_overrides_nothing() {
+fn a_baseline_may_be_a_variant_that_overrides_nothing() {
     let today = "[[variant]]\nname = \"today\"\n";
     let sqm = "[[variant]]\nname = \"sqm\"\npath.up_queue = \"fq_codel\"\n";
     let scenario = parse(&format!("{GOOD}{today}{sqm}")).expect("two variants");

@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_input_again_and_again_settles(
+    fn the_rate_settles_under_constant_input(
         carried_percent in 0_u64..=100,
         round_trip_us in 1_i64..9_000_000,
     ) {
@@ -182,7 +182,7 @@ fn a_queue_under_load_lowers_the_rate_below_what_the_line_carries() {
 }
 
 #[test]
-fn a_delay_without_load_is_not_the_shapers_to_cure() {
+fn a_delay_without_load_does_not_lower_the_shapers_rate() {
     let mut course = Course::new();
     course.steps(40, 20, BASE_US);
     course.steps(20, 20, BASE_US + 60_000);
@@ -190,7 +190,7 @@ fn a_delay_without_load_is_not_the_shapers_to_cure() {
 }
 
 #[test]
-fn a_longer_path_is_no_queue() {
+fn a_longer_path_is_not_taken_for_a_queue() {
     let mut course = Course::new();
     course.steps(20, 100, BASE_US);
     let before = course.rate();
@@ -229,7 +229,7 @@ fn a_clock_that_jumps_changes_no_rate() {
 }
 
 #[test]
-fn a_shaper_that_counts_anew_changes_no_rate() {
+fn a_reset_of_the_shapers_counter_changes_no_rate() {
     let mut course = Course::new();
     course.steps(20, 100, BASE_US);
     let before = course.rate();

@@ -245,7 +245,7 @@ fn a_clock_far_ahead_leaves_numbers_for_later_epochs() {
 }
 
 #[test]
-fn a_file_with_the_last_number_of_all_is_no_file_of_the_spool() {
+fn a_file_with_the_highest_number_does_not_count_as_a_file_of_the_spool() {
     let directory = tempfile::tempdir().expect("a directory");
     let last = directory.path().join(format!("spool-{}", u64::MAX));
     fs::write(&last, "mine").expect("a file");

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_stores_no_more_than_its_share_and_others_go_on() {
+    fn a_flow_stores_at_most_its_share_and_others_are_unaffected() {
         let mut sfb = sfb("sfb:increment=0%");
         assert_eq!(offer(&mut sfb, 0, 1, Ecn::Ect0, 40), [25, 0, 15]);
         assert_eq!(offer(&mut sfb, 0, 2, Ecn::Ect0, 25), [25, 0, 0]);

@@ -190,7 +190,7 @@ fn proactive_grants_count_in_the_low_latency_part() {
 /// Capacity is idle only if no flow requests it: the unused part of proactive grants is granted
 /// again.
 #[test]
-fn unused_proactive_grants_cost_the_classic_flow_none_of_the_rate() {
+fn unused_proactive_grants_do_not_reduce_the_classic_flows_rate() {
     let queue = format!("{GREEDY},grant-rate=5mbit");
     let (mut link, mut log) = (link(LINK, &queue), Log::default());
     for step in 0..8_000 {

@@ -406,7 +406,7 @@ proptest! {
     }
 
     #[test]
-    fn polling_changes_nothing_and_one_seed_is_one_result(
+    fn polling_changes_nothing_and_equal_seeds_give_equal_results(
         modem in modem(),
         script in prop::collection::vec((0_u64..3_000, 40_u32..1_500, any::<bool>()), 1..200),
     ) {

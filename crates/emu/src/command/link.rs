@@ -491,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_below_rate_times_delay_are_said() {
+    fn buffers_below_the_bandwidth_delay_product_are_reported() {
         use underload_aqm::registry::{LinkSetup, QueueSetup};
         let said = |link: &str| {
             let link = LinkSetup::parse(link).expect(link);

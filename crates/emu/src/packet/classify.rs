@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_packet_are_refused() {
+    fn bytes_other_than_an_ip_packet_are_refused() {
         let refusal = |bytes: &[u8]| classify(bytes, KEY).unwrap_err();
         assert_eq!(refusal(&[]), NotAPacket::Truncated);
         assert_eq!(refusal(&[0x50; 60]), NotAPacket::Version);

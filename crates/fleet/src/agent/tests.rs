@@ -217,7 +217,7 @@ fn a_server_that_refuses_is_followed_by_the_next_one() {
 }
 
 #[test]
-fn a_busy_home_or_a_run_that_is_too_late_is_an_outcome_and_no_run() {
+fn a_busy_home_a_late_start_or_a_metered_line_ends_the_run_with_an_outcome() {
     let mut driven = Driven::with_run();
     let busy = Local { is_busy: true, ..IDLE };
     let Task::Keep(result) = driven.next(&busy) else { panic!() };

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_folders_are_no_runs_and_a_folder_without_one_is_named() {
+    fn hidden_folders_are_ignored_and_a_folder_without_runs_is_named() {
         let directory = tempfile::tempdir().unwrap();
         for name in [".cache", "plots"] {
             fs::create_dir(directory.path().join(name)).unwrap();

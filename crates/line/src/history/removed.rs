@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_numbers_read_back_and_a_torn_line_harms_no_other() {
+    fn stored_numbers_read_back_and_a_torn_line_damages_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         assert_eq!(read(at).unwrap(), []);

@@ -176,7 +176,7 @@ fn echoes_that_pass_the_queue_prove_nothing() {
 }
 
 #[test]
-fn without_delay_or_answers_there_is_no_verdict() {
+fn no_segment_is_blamed_without_delay_or_answers() {
     let (near, _) = path(PathHop::FarEnd);
     let location = located(&near, &honest(PathHop::FarEnd, 20, false));
     assert_eq!(reason(&location), "the load adds less than 5 ms");

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_stopped_with_its_server_there_has_not_failed() {
+    fn a_flow_that_is_stopped_while_its_server_is_reachable_has_not_failed() {
         let mut kept = None;
         let keep = |mut stream: TcpStream| {
             stream.write_all(&[0; Report::LEN]).unwrap();

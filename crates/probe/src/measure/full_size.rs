@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_loses_full_packets_is_told_from_one_that_loses_all() {
+    fn a_path_that_loses_full_packets_is_distinguished_from_one_that_loses_all() {
         assert_eq!(found(FULL_BYTES), Some(true));
         assert_eq!(found(1_400), Some(false));
         assert_eq!(found(0), None);

@@ -218,7 +218,7 @@ mod tests {
     const KEPT: Fate = Fate::Seen { dscp: Change::Kept, ecn: Change::Kept };
 
     #[test]
-    fn another_dscp_is_no_damage_to_ecn() {
+    fn a_changed_dscp_does_not_count_as_damage_to_ecn() {
         // A provider that marks everything CS1.
         let remarked = Fate::Seen { dscp: Change::Remarked(8), ecn: Change::Kept };
         let lines = advised(|_| [KEPT, remarked]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_marks_on_some_packets_are_no_damage() {
+    fn congestion_marks_on_some_packets_do_not_count_as_damage() {
         let mostly = |sent: Marking| match sent.ecn {
             Ecn::Ect0 | Ecn::Ect1 => Fate::Mixed { mostly: Marking { ecn: Ecn::Ce, ..sent } },
             _ => KEPT,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn markings_refused_by_this_machine_are_no_damage_of_the_path() {
+    fn markings_refused_by_this_machine_do_not_count_as_damage_by_the_path() {
         let refused = |sent: Marking| if sent.dscp == Marking::NQB { Fate::Refused } else { KEPT };
         let lines = advised(|sent| [refused(sent); 2]);
         assert_eq!(lines.len(), 1, "{lines:?}");

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_header_of_less_than_twenty_bytes_is_no_quote() {
+    fn a_quoted_header_of_less_than_twenty_bytes_is_ignored() {
         for offset in [0, 28] {
             let mut message = icmp_v4(0xb5);
             message[offset] = 0x41;

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_marks_are_no_damage_and_their_loss_is() {
+    fn added_congestion_marks_count_as_intact_and_removed_marks_as_damage() {
         let sent = marking(0, Ecn::Ect0);
         let marked = up_fate(sent, &[exchange(sent, 3, 2, false)]);
         assert!(marked.is_intact(), "{marked}");

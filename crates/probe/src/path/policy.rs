@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_marks_and_unknown_changes_are_no_policy() {
+    fn congestion_marks_and_unknown_changes_are_not_taken_for_a_policy() {
         let marked = |byte: u8| if Ecn::from_bits(byte) == Ecn::NotEct { byte } else { byte | 3 };
         assert_eq!(found_up(marked), []);
         for fate in [Fate::Lost, Fate::Unknown, Fate::Refused] {

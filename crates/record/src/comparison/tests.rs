@@ -168,7 +168,7 @@ fn the_first_variant_replaces_a_baseline_that_the_run_left_out() {
 }
 
 #[test]
-fn trials_in_which_the_queue_slept_are_told_apart() {
+fn trials_in_which_the_queue_slept_are_distinguished() {
     let fifo = ms([100.0, 101.0, 102.0, 103.0, 104.0, 105.0]);
     let pie = ms([58.0, 57.0, 73.0, 58.5, 59.0, 57.5]);
     let mut run = run(&[("fifo", FIFO, &fifo), ("cake", CAKE, &pie)], None);

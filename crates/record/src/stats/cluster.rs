@@ -224,7 +224,7 @@ mod tests {
     // method='percentile', rng=1).confidence_interval Half of the tolerance is 1 % of a bin; the
     // other half is the random error of 400 draws.
     #[test]
-    fn values_one_by_one_are_binned_within_half_a_percent() {
+    fn single_values_are_binned_within_half_a_percent() {
         let values: Vec<f64> = (1..=1_000).map(f64::from).collect();
         let clusters: Vec<usize> = (0..1_000).map(|at| at % 40).collect();
         let binned = BinnedClusters::of_values(&values, &clusters).expect("good values");

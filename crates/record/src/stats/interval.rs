@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn values_one_by_one_have_the_same_interval() {
+    fn a_running_mean_has_the_interval_of_all_its_values() {
         let values = [23.1, 24.7, 22.9, 25.3, 24.0, -3.5e6, 1e-3];
         let mut running = RunningMean::default();
         assert_eq!(running.interval(0.95), None);

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grade_beside_an_invalid_load_is_told_as_of_the_other_alone() {
+    fn a_grade_beside_an_invalid_load_is_reported_for_the_valid_load_alone() {
         let void = Finding { step: "down".to_owned(), valid: false, ..up(20.0) };
         let lines = finding_lines(&[void.clone(), up(399.0)]);
         assert!(lines[0].ends_with("Calls and games suffer. Without a grade: down."), "{lines:?}");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_did_not_fill_the_line_is_said_to_and_proves_no_slow_line() {
+    fn a_load_that_did_not_fill_the_line_is_reported_and_does_not_prove_a_slow_line() {
         let down = |mbit_s| Finding {
             step: "down".to_owned(),
             goodput_up_mbit_s: None,
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_kind_of_server_cannot_tell_is_said_and_not_graded() {
+    fn metrics_that_a_foreign_server_cannot_measure_are_named_and_not_graded() {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
             smallest_ns: Some(20_000_000),

@@ -89,7 +89,7 @@ fn several_pairs_are_counted_and_the_middle_one_has_its_numbers() {
 }
 
 #[test]
-fn without_a_baseline_the_number_stands_alone() {
+fn without_a_baseline_the_sentence_has_one_number() {
     let line = &lines(&TWO, headline("load.rtt.p99", "docsis-pie", ""))[0];
     assert_eq!(line, "With docsis-pie the wait is 29.1 ms at p99.");
     let line = &lines(&TWO, headline("load.rtt.p99", "*", ""))[0];

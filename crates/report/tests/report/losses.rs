@@ -56,7 +56,7 @@ fn drops_and_delays(headline: Option<Headline>) -> Vec<String> {
 }
 
 #[test]
-fn losses_are_said_beside_a_latency_of_the_others() {
+fn losses_are_reported_beside_the_latency_of_answered_probes() {
     let lines = drops_and_delays(None);
     let said = "the latency under load is 30.5 ms instead of 19.8 ms with drops: 1.5 to 1.6 times \
                 higher; 0 against 3.07 % of the probes were lost.";
@@ -107,7 +107,7 @@ fn named(name: &'static str, queue: Queue) -> Queue {
 }
 
 #[test]
-fn an_variant_without_an_answer_is_named_and_counted_once() {
+fn a_variant_without_an_answer_is_named_and_counted_once() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, named("other", FQ_CODEL)];
     let run = run(&queues, &[("fq-codel", 0), ("other", 0)]);
     let lines = summary_lines(&[run]);

@@ -160,7 +160,7 @@ fn the_first_line_says_what_differs_and_by_how_much() {
 }
 
 #[test]
-fn variants_that_are_alike_are_said_to_be() {
+fn alike_variants_are_reported_as_alike() {
     let twin = Queue { name: "twin", spec: "another", ..DOCSIS_PIE };
     let lines = summary_lines(&[run(World::Live, &[DOCSIS_PIE, twin], 2, 10_000_000)]);
     let said = " ms, the same as with ";
@@ -190,7 +190,7 @@ fn a_measured_line_is_not_compared_with_itself() {
 }
 
 #[test]
-fn unequal_rates_and_lost_probes_are_said() {
+fn unequal_rates_and_lost_probes_are_reported() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let mut trials = synthetic::trials(&queues, 2, 10_000_000);
     for trial in trials.iter_mut().filter(|trial| trial.record.variant == "docsis-pie") {

@@ -34,7 +34,7 @@ fn repeat(first: &Trial, trial: &mut Trial) {
 }
 
 #[test]
-fn identical_repeats_are_no_evidence() {
+fn identical_repeats_do_not_make_a_difference_more_certain() {
     let queues = [BUFFER_CONTROL, DOCSIS_PIE];
     let [differing, same] = [false, true].map(|is_same| run(&queues, is_same));
     let certainty = |run: &RunData| summary_lines(std::slice::from_ref(run)).swap_remove(1);

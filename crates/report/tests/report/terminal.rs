@@ -71,7 +71,7 @@ fn high_quantiles_need_samples() {
 }
 
 #[test]
-fn long_titles_go_on_where_words_end() {
+fn long_titles_wrap_between_words() {
     let spec =
         "a-queue-with-a-long-name:and=its,parameters=too before a link of 60mbit:jitter=8ms up";
     let queue = Queue { name: "an-variant", spec, ..DOCSIS_PIE };

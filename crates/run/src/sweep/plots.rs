@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_are_the_lines_where_nothing_else_is_said() {
+    fn variants_are_the_curves_by_default() {
         let of = |rest: &str| {
             let plot = format!("title = \"t\"\nmetric = \"m\"\nkind = \"box\"\n{rest}");
             let plot = checked(&plot).expect("right");

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_claimed_by_its_token_from_its_address_until_it_is_over() {
+    fn a_session_is_claimed_by_its_token_from_its_address_until_it_ends() {
         let sessions = Arc::new(Sessions::new(Limits::default()));
         let (here, elsewhere) = (address(1), address(2));
         let granted = sessions.open(ask(), here, Token([1; 16]), None).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_used_to_its_end_and_then_the_session_is_over() {
+    fn a_session_ends_when_its_volume_is_used_up() {
         let sessions = Arc::new(Sessions::new(Limits::default()));
         let granted = sessions.open(ask(), address(1), Token([1; 16]), None).unwrap();
         let share = granted.share.clone();

@@ -232,7 +232,7 @@ fn each_direction_has_its_own_share_and_a_good_one_is_not_loaded_again() {
 }
 
 #[test]
-fn delay_at_every_rate_is_elsewhere_and_lost_probes_count_as_delay() {
+fn delay_at_every_rate_is_blamed_on_another_queue_and_lost_probes_count_as_delay() {
     let before = PerDirection::new(None, Some(reading(100, f64::INFINITY)));
     let full = |_: usize, _: Direction, percent: u64| reading(percent, f64::INFINITY);
     let (outcome, trials) = search(before, 2, full);

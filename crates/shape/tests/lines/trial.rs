@@ -147,7 +147,7 @@ fn a_log_is_read_back_and_has_each_planned_hour_once() {
 }
 
 #[test]
-fn a_file_that_is_no_log_is_refused() {
+fn a_file_other_than_a_log_is_refused() {
     let parse = |text: &str| Log::parse(text.lines().map(str::as_bytes));
     assert!(matches!(parse(""), Ok(None)));
     assert!(matches!(parse("my notes"), Err(LogError::NotOurs(_))));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_timeout_the_threshold_is_the_product_and_the_round_trip_is_measured_anew() {
+    fn after_a_timeout_the_threshold_is_the_bdp_and_the_minimum_round_trip_is_reset() {
         let (mut westwood, mut window) = acknowledged(3);
         let min_rtt = Span::from_millis(81);
         let now = Time::from_secs(2);

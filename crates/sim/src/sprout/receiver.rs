@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn announced_silence_is_no_outage() {
+    fn announced_silence_does_not_count_as_an_outage() {
         let silent = |time_to_next_ms| {
             let mut receiver = Receiver::new();
             let mut forecast = None;

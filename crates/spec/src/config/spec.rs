@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_spec_is_refused() {
+    fn text_other_than_a_spec_is_refused() {
         for text in ["", ":", "codel:", "codel:=5ms", "codel:a=", "codel:a=[", "codel:a=]", "a=b"] {
             assert!(Spec::parse(text).is_err(), "{text}");
         }

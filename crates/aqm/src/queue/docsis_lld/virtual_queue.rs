@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_that_the_wait_for_grants_explains_is_no_delay() {
+    fn a_backlog_that_the_wait_for_grants_explains_does_not_count_as_delay() {
         let mut queue = queue(None);
         queue.advance(us(10_000_000), 4_000);
         assert_eq!(queue.arrive(us(10_000_000), 10), Span::from_micros(10));

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn spreading_drops_out_takes_that_flood_to_the_upper_bound() {
+    fn with_evenly_spread_drops_a_flood_drives_p_to_its_upper_bound() {
         // Below 0.85 per packet, at least one packet passes between drops and at most 46 % are
         // lost: only at the bound, where every packet is at risk, is half of the flood lost.
         let (p, loss) = flood(true);

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_halves_the_window_again_and_again() {
+    fn the_window_halves_at_every_timeout_without_reports() {
         let mut session = Session::new();
         session.send(3_000, 0.1, 0.0, SHALLOW);
         let before = session.megabits();

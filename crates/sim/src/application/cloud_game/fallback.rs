@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn several_reports_of_one_round_are_one_vote() {
+    fn several_reports_of_one_round_trip_count_as_one_vote() {
         let mut fallback = Fallback::new();
         for micros in 0..100 {
             let now = Time::from_secs(1) + Span::from_micros(200 * micros);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_go_on_beyond_32_bits() {
+    fn counts_continue_beyond_32_bits() {
         let mut rate = RateSampler::default();
         rate.on_delivered(Time::ZERO, u32::MAX);
         let departure = rate.departure(Time::ZERO);
