@@ -158,7 +158,7 @@ def test_invalid_axes_are_refused_by_name(tmp_path: Path) -> None:
         ({"upp": ["5mbit"]}, "upp"),
         ({"up": "5mbit"}, "expected a list"),
         ({"rtt": ul.linspace("5ms", "80ms")}, "steps"),
-        ({"up": [lambda: "5mbit"]}, "function is nothing that a scenario can hold"),
+        ({"up": [lambda: "5mbit"]}, "function is not a value that a scenario can contain"),
     ):
         with pytest.raises(ul.Error, match=words):
             ul.sweep(scenario(), axes, out=out)

@@ -321,7 +321,7 @@ fn labels_and_marks_are_kept_and_shown() {
         (&["new router"][..], 0, "marked \"new router\" at "),
         (&["older", "--at", "2026-02-03 14:00"], 0, "at 2026-02-0"),
         (&["\u{1b}[2J"], 2, "without control characters"),
-        (&["x", "--at", "2999-01-01"], 2, "yet to come"),
+        (&["x", "--at", "2999-01-01"], 2, "in the future"),
         (&["x", "--at", "noon"], 2, "expected a date and time"),
         (&["x", "elsewhere"], 2, "elsewhere"),
     ] {

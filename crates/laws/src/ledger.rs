@@ -79,7 +79,7 @@ impl Observer<u32> for Books {
         let stored = self.stored.get_mut(&id).unwrap_or_else(|| panic!("{id} is not stored"));
         assert!(matches!(stored.meta.ecn, Ecn::Ect0 | Ecn::Ect1), "only ECT may be marked");
         assert!(!stored.is_marked, "packet {id} is marked twice");
-        assert_eq!(packet.meta.ecn, Ecn::Ce, "packet {id} is told as marked, but is not CE");
+        assert_eq!(packet.meta.ecn, Ecn::Ce, "packet {id} is reported as marked, but is not CE");
         stored.is_marked = true;
         self.stats.marked += 1;
     }
@@ -181,8 +181,8 @@ impl Supervised {
         let stats = self.queue.stats();
         // The observer is not told whether an AQM slept.
         let told = Stats { slept: stats.slept, ..self.books.stats };
-        assert_eq!(stats, told, "counters against what the observer was told");
-        assert!(stats.slept <= stats.offered.packets, "more slept through than were offered");
+        assert_eq!(stats, told, "counters equal the events that the observer received");
+        assert!(stats.slept <= stats.offered.packets, "the AQM passed more than was offered");
         let left = [stats.sent, stats.dropped_enqueue, stats.dropped_dequeue];
         let left = left.iter().fold(Count::default(), |sum, count| Count {
             packets: sum.packets + count.packets,

@@ -54,7 +54,7 @@ fn main() -> Result<(), Failure> {
     if archive.plans()?.is_empty() {
         drop(archive);
         fill(store, runs)?;
-        println!("{:>10.0} s  to append, put together and move all", start.elapsed().as_secs_f64());
+        println!("{:>10.0} s  to append, fold and move all", start.elapsed().as_secs_f64());
         archive = SqlArchive::sqlite(folder)?;
     }
     let bytes = size(&folder.join("archive"))?;
@@ -78,7 +78,7 @@ fn ask(archive: &mut SqlArchive, series: u64) -> Result<(), Failure> {
     let questions = [
         ("cohorts and classes, all lines", plan()),
         ("the same of one region", line("region", "north")),
-        ("the same of one hour of the day", Filter { hour: Some(20), ..plan() }),
+        ("the same for one hour of the day", Filter { hour: Some(20), ..plan() }),
         ("the same of one segment", line("segment", "segment-17")),
     ];
     for (name, filter) in questions {

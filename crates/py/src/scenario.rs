@@ -202,7 +202,7 @@ fn toml_value(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Val
     }
     match value.getattr_opt("spec")? {
         Some(spec) if spec.is_instance_of::<PyString>() => spec.extract().map(Value::String),
-        _ => Err(wrong(key, value, "is nothing that a scenario can hold")),
+        _ => Err(wrong(key, value, "is not a value that a scenario can contain")),
     }
 }
 

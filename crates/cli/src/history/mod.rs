@@ -115,7 +115,7 @@ fn mark(arguments: &MarkArguments) -> anyhow::Result<ExitCode> {
     let now = Timestamp::now();
     let at = at.unwrap_or(now);
     if at > now {
-        refuse!("--at: {at} is yet to come; a mark is of something that happened");
+        refuse!("--at: {at} is in the future; expected the time of a past event");
     }
     // Names a directory without runs, for which a mark would mean nothing.
     collect(directory, now.as_second()).or_bad_input()?;

@@ -85,7 +85,7 @@ impl Arguments {
         let hours = Hours::open(&directory, settings).bad_input_if(HoursError::is_refusal)?;
         let mut trial = Trial { arguments: self, shaper, interrupt: &interrupt, directory, hours };
         if trial.hours.position() == Position::After {
-            note!("{}: this trial is over; nothing is changed", trial.directory.display());
+            note!("{}: this trial has ended; nothing is changed", trial.directory.display());
             return trial.result().map(drop);
         }
         if !is_new {

@@ -27,7 +27,7 @@ export async function openChannel(take) {
     return { peer };
   } catch (error) {
     peer.close();
-    const why = signal.aborted ? `it took longer than ${OPENS_MS / 1000} s` : "it closed";
+    const why = signal.aborted ? `no answer within ${OPENS_MS / 1000} s` : "it closed";
     return { why: (!signal.aborted && error?.message) || why };
   }
 }

@@ -17,7 +17,7 @@ const SAFE_VALUE_BYTES: usize = 254;
 pub(super) fn unreadable(error: &DecodeError) -> Finding {
     let fix = match error.problem {
         Problem::Text => "encode it and check what comes out",
-        _ => "repair the length at this place, or encode the file anew from its text",
+        _ => "repair the length at this place, or encode the file again from its text",
     };
     finding(Rule::D101, error.offset, error.path.clone(), error.problem.to_string(), fix)
 }

@@ -99,7 +99,7 @@ fn members<'a>(
     let mut members = Vec::new();
     let mut tried = 0_u64;
     while members.len() < count {
-        ensure!(tried < 1 << 24, "the plan measures hardly anybody");
+        ensure!(tried < 1 << 24, "the plan measures almost no lines");
         tried += 1;
         let seed: [u8; 32] = std::array::from_fn(|_| rng.below(256) as u8);
         let public = key(&seed)?;

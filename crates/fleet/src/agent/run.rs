@@ -164,7 +164,7 @@ impl PendingRun {
     }
 }
 
-pub(super) const LATE: &str = "its time was over before it began";
+pub(super) const LATE: &str = "its time had passed before it began";
 
 fn nowhere() -> ServerAddress {
     ServerAddress { name: String::new(), address: String::new(), fingerprint: String::new() }

@@ -26,8 +26,8 @@ const INSIDE: &str = "smoothed readings of the loading connection";
 
 /// Numbers that such a test does not have.
 const CANNOT_TELL: &str = "round trips are those of the loading connection, smoothed by TCP, so \
-there is no 99th percentile, nothing of one way alone, nothing of markings, and nothing of how \
-others' packets fare beside it";
+there is no 99th percentile, and there are no one-way delays, no markings and no delays of other \
+traffic";
 
 /// At most this much of a step is discarded as ramp-up.
 const RAMP: Duration = Duration::from_secs(2);

@@ -21,7 +21,7 @@ const INSIDE: &str = "exchanges on the loading connections";
 
 /// Numbers that such a test does not have.
 const CANNOT_TELL: &str = "a responsiveness test has no probes on a schedule and no idle phase, so \
-it tells no 99th percentile, nothing of one way alone and nothing of markings";
+it reports no 99th percentile, no one-way delays and no markings";
 
 /// A server whose configuration is known.
 pub struct Responsiveness {

@@ -225,7 +225,7 @@ fn run_of(numbers: &RunNumbers, prefix: &str, now_s: i64) -> Result<Run, Option<
     let when = if at_s < EARLIEST_S {
         Some("which is before this program was written: the clock was wrong")
     } else if at_s > now_s.saturating_add(AHEAD_MAX_S) {
-        Some("which is yet to come: its clock was wrong, or this machine's is")
+        Some("which is in the future: its clock was wrong, or this machine's is")
     } else {
         None
     };
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!((collected.runs.len(), skipped.len()), (60, 2), "{skipped:?}");
         let grades = [&collected.runs[0], &collected.runs[59]].map(|run| run.grade);
         assert_eq!(grades, [Some(Grade::B), Some(Grade::C)]);
-        assert!(skipped[0].contains("1970-01-01") && skipped[1].contains("yet to come"));
+        assert!(skipped[0].contains("1970-01-01") && skipped[1].contains("in the future"));
         let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
         assert!(collected.trends(windows)[0].is_worse_by(50.0));
         let [wifi] = &collected.labelled()[..] else { panic!("{:?}", collected.labelled()) };

@@ -171,7 +171,7 @@ pub(super) async fn act(
 ) -> Result<Response> {
     let fields = check_form(&visitor, &headers, &body)?;
     if !visitor.is_operator() {
-        return Err(Problem::NotAllowed("Only operators may change something."));
+        return Err(Problem::NotAllowed("Only operators may make changes."));
     }
     let (text, now_ms) = (fields.get("text"), (pages.clock)());
     if uri.path() == "/plans/apply" && fields.get("do") == "check" {

@@ -42,8 +42,8 @@ impl Ended {
     fn in_words(self) -> Option<&'static str> {
         match self {
             Self::Volume => Some("its volume is used up"),
-            Self::TooFast => Some("its datagrams came faster than it was granted"),
-            Self::Void => Some("its lease is void: the server lost touch with who gave it"),
+            Self::TooFast => Some("its datagrams came faster than the granted rate"),
+            Self::Void => Some("its lease is void: the server cannot reach its orchestrator"),
             Self::Closed => None,
         }
     }

@@ -210,10 +210,10 @@ impl Admission for Sessions {
         let session = found.ok_or("no session has this token at this address")?;
         let of_network = running.iter().filter(|other| other.network == session.network);
         if session.share.flows() >= FLOWS_PER_SESSION_MAX {
-            return Err("the session has all the flows that it may have");
+            return Err("the session has reached its limit of flows");
         }
         if of_network.map(|other| other.share.flows()).sum::<usize>() >= FLOWS_PER_NETWORK_MAX {
-            return Err("your network has all the flows that it may have");
+            return Err("your network has reached its limit of flows");
         }
         Ok((session.share.clone(), session.share.enter()))
     }

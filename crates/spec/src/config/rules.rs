@@ -62,7 +62,7 @@ pub(super) fn read(text: &str) -> Result<Rules, String> {
         for part in profile.map_or(item, |profile| profile.rules).split('+') {
             let rule = rule(part).map_err(at)?;
             if rules.contains(&rule) {
-                return Err(at("expected a rule that does not stand before".to_string()));
+                return Err(at("a duplicate; expected different rules".to_string()));
             }
             rules.push(rule);
         }
@@ -246,7 +246,7 @@ mod tests {
             ("tos>0@20%", "expected a share FROM..TO"),
             ("tos>0@0%..101%", "expected a share FROM..TO"),
             ("peer-45@0%..10%", "rule 1, `peer-45@0%..10%`: expected dscp:A>B"),
-            ("dscp:45>0+peer-45", "rule 2, `peer-45`: expected a rule that does not stand before"),
+            ("dscp:45>0+peer-45", "rule 2, `peer-45`: a duplicate; expected different rules"),
             (nine.as_str(), "rule 9, `dscp:8>63`: expected at most 8 rules"),
         ] {
             let error = read(text).expect_err(text);

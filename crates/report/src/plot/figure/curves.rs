@@ -52,7 +52,7 @@ pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Option<Pl
         Of::Trials => "One value per valid trial.".to_owned(),
         Of::Samples => "All samples, valid trials pooled.".to_owned(),
         Of::Quantiles => "Drawn through the 50th, 90th, 95th, 99th and 99.9th percentile and the \
-                          largest value (rings), which is what is kept of each packet."
+                          largest value (rings), the only numbers that are stored."
             .to_owned(),
     };
     let named = family.lines.iter().enumerate().filter(|(_, name)| !name.is_empty());

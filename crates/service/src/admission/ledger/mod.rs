@@ -158,7 +158,7 @@ impl Ledger {
             return Err(self.busy(now_ns, "all places are taken"));
         }
         if sessions >= limits.sessions_per_network_max && !is_reserved {
-            return Err(self.busy(now_ns, "your network has all the places that it may have"));
+            return Err(self.busy(now_ns, "your network has reached its limit of sessions"));
         }
         let wanted = Wanted { most, network, is_reserved };
         let up = self.rate(now_ns, ask.up_bit_per_s, wanted, Direction::Up)?;
@@ -211,7 +211,7 @@ impl Ledger {
             return Err("all places are taken");
         }
         if clients >= COMPAT_MAX.1 {
-            return Err("your network has all the places that it may have");
+            return Err("your network has reached its limit of clients");
         }
         let volume_bytes = self.more_compat(now_ns, network, bytes);
         if volume_bytes < COMPAT_VOLUME_MIN {
