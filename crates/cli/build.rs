@@ -1,5 +1,5 @@
-//! Tells the program what its system has: servers, network namespaces. Packs the documentation for
-//! `underload docs`.
+//! Sets compile-time flags for the features of the target system: servers, network namespaces.
+//! Packs the documentation for `underload docs`.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! Checks any sequence of requests of devices, servers and operators: each gets an answer, none
-//! ends in an error of the store, and reservations are the sum of the leases.
+//! Checks any sequence of requests of devices, servers and operators: each gets an answer, no
+//! request ends in an error of the store, and reservations are the sum of the leases.
 
 #![no_main]
 

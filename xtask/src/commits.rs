@@ -52,7 +52,7 @@ fn problem(commit: &str) -> Option<String> {
         ));
     }
     let blank = lines.next().is_none_or(|line| line.trim().is_empty());
-    // Names of authors are not a reason.
+    // A line with an author's name does not count as the body.
     let says = |line: &str| !line.trim().is_empty() && !line.contains("-by: ");
     if !blank || !lines.any(says) {
         return Some(format!("{name} {subject}: expected a blank line and a body that says why"));

@@ -27,7 +27,7 @@ pub trait Aqm {
     /// Called after packets were dropped from the head because a limit was exceeded.
     fn on_overlimit(&mut self, _now: Time, _packets: u32) {}
 
-    /// Returns the packets that it let pass because it slept.
+    /// Returns the number of packets that passed while the AQM was asleep.
     fn slept(&self) -> u64 {
         0
     }

@@ -99,7 +99,7 @@ impl Backlog {
         self
     }
 
-    /// Whether no packet is stored.
+    /// Whether the queue is empty.
     pub const fn is_empty(self) -> bool {
         self.packets == 0
     }

@@ -1,4 +1,4 @@
-//! TCP acknowledgements in a queue of their own in a cable modem (`acks=apart` of a `docsis` link),
+//! TCP acknowledgements in a separate queue of a cable modem (`acks=apart` of a `docsis` link),
 //! in virtual time.
 
 use proptest::prelude::*;

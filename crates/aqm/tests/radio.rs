@@ -107,7 +107,7 @@ fn equal_packets_slow_a_fast_station_to_the_slow_one_and_equal_airtime_does_not(
     near(of(",scheduler=packets"), [5_455, 5_455], 1);
     near(of(",scheduler=packets,aggregate=32p"), [5_455, 5_455], 40);
     near(of(""), [30_000, 3_000], 2);
-    // With one queue for all users, it holds as many packets of each.
+    // With one queue for all users, the queue stores equally many packets of each.
     near(of(",scheduler=none"), [5_455, 5_455], 300);
 }
 
@@ -235,7 +235,7 @@ fn multicast_costs_its_airtime_at_the_lowest_rate() {
     assert!(rest.abs_diff(12_000) < 100, "{rest}");
 }
 
-/// Stations that sleep wake up for a beacon: what has been stored for all leaves at once.
+/// Sleeping stations wake up for a beacon: all stored multicast packets leave at once.
 #[test]
 fn multicast_waits_for_a_beacon_and_leaves_in_one_burst() {
     let spec = "radio:1=60mbit,2=6mbit,dtim=300ms";

@@ -19,7 +19,7 @@ pub struct Chromium {
     pub version: String,
 }
 
-/// The place of a browser's profile.
+/// Where a browser stores its profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile<'a> {
     /// In a folder, which the caller removes.

@@ -121,8 +121,8 @@ fn examine(
     port: u16,
     [rate, delay, queue, control]: [&str; 4],
 ) -> Result<Value, Error> {
-    // Not all of the server's rate: a session whose end died with its link stays until its lease is
-    // over.
+    // Not all of the server's rate: a session whose client died with its link remains until its
+    // lease expires.
     let script = format!(
         "exec {} path $UNDERLOAD_BASE:{port} --up --no-marks --no-treatment --json \
          --congestion-control {control} --rate-max 200mbit",

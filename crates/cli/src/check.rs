@@ -141,7 +141,7 @@ impl Checked {
                     [(World::Sim, scenario.sim_problem()), (World::Live, scenario.live_problem())];
                 let refusals = problems.into_iter().filter_map(|(it, why)| Some((it.name(), why?)));
                 checked.refusals = refusals.collect();
-                // Where the simulator cannot run it, nothing but this machine can.
+                // A scenario that the simulator cannot run depends on what this machine can run.
                 if checked.worlds == [World::Live.name()] {
                     let problem = machine_problem(&scenario);
                     checked.refusals.extend(problem.map(|it| (World::Live.name(), it)));

@@ -102,7 +102,7 @@ impl Page {
         })
     }
 
-    /// Returns how often a word is in the text, whose title counts most.
+    /// Returns how often the text contains a word, plus 1,000 if the title contains it.
     fn count(&self, word: &str) -> usize {
         let in_title = usize::from(self.title().to_lowercase().contains(word));
         self.text.to_lowercase().matches(word).count() + in_title * 1_000

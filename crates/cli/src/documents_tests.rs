@@ -256,7 +256,7 @@ fn examples(command: &clap::Command, called: &str, found: &mut Vec<(String, Vec<
     }
 }
 
-/// The part of a line that the shell gives to this program.
+/// The part of a line that the shell passes to this program.
 fn typed(line: &str) -> Option<&str> {
     let command = &line[line.find("underload ")?..];
     let ends = ["  ", " | ", " > ", " && "];

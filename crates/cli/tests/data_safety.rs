@@ -211,7 +211,7 @@ fn interrupted_and_killed_runs_leave_the_folder_around_them_alone() {
                 let mut running = Running::start(underload(at, &arguments));
                 let pid = running.0.id();
                 // A program that was started in the background of a shell ignores interrupts until
-                // it asks for them.
+                // it installs a handler.
                 running.wait_until(|| signal == "-KILL" || asks_for_interrupts(pid));
                 running.wait_until(|| has_begun(&out));
                 running.signal_if_alive(signal);

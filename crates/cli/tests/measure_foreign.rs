@@ -142,7 +142,7 @@ fn a_connection_that_breaks_leaves_a_run_without_a_verdict() {
     assert!(told.contains("down: INVALID, no verdict: the connection broke"), "{told}");
     let record = json(&home.path().join("run/run.json"));
     assert_eq!(record["trials"][0]["validity"]["verdict"], "invalid");
-    // A peer that is no ndt7 server leaves no run.
+    // A peer other than an ndt7 server leaves no run directory.
     let (address, fingerprint) = server(Manner::Forbids);
     let (host, trust) = (format!("ndt7://{address}"), fingerprint.to_string());
     let output = run(home.path(), &["measure", &host, "--trust", &trust, "--out", "none"]);

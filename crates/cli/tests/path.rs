@@ -1,5 +1,5 @@
 //! `underload path` through the emulator's own link that changes markings, and over two routers of
-//! its own, of which the second rewrites them:
+//! the test, of which the second rewrites markings:
 //!
 //! ```text
 //!   client ── first router ── second router ── server

@@ -1,7 +1,7 @@
-//! What the built-in scenarios' first sentences say, for a person to read whenever they change:
-//! that each is true, and compares like with like. Beside them what the sentences stand on: the
-//! results of every variant, so that a drift is seen in review though no published number is missed.
-//! `INSTA_UPDATE=always` writes both anew.
+//! Snapshots of the first sentences of built-in scenarios. Whenever one changes, a person checks
+//! that the sentence is true and compares like with like. Beside them what the sentences stand on:
+//! the results of every variant, so that a drift is seen in review though no published number is
+//! missed. `INSTA_UPDATE=always` writes both anew.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -221,14 +221,14 @@ fn offers_of_channels_are_answered_within_limits() {
     }
     let get = ask(server.address(), fingerprint, &request("GET", "/channel", ""));
     assert!(get.starts_with("HTTP/1.1 404"), "{get}");
-    // A network has eight places, however often it asks.
+    // A network has eight places, regardless of its number of requests.
     let busy = (0..20).filter(|_| offer(OFFER, "").starts_with("HTTP/1.1 429")).count() as u64;
     let counts = channels.counts();
     assert_eq!((busy + counts.offers, counts.busy), (21, busy));
     wait_for_sessions(&channels, 8);
 }
 
-/// Waits until sessions that have lost their places are over.
+/// Waits until sessions that have lost their places have ended.
 fn wait_for_sessions(channels: &ChannelServer, most: usize) {
     wait_for(channels, |counts| counts.sessions <= most);
 }

@@ -370,7 +370,7 @@ mod tests {
         });
         let load = load.expect("probes under load");
         assert_eq!((load.sent, load.lost), (2, 1), "{load:?}");
-        // What flent itself reads: the load in the middle.
+        // flent expects the load in the middle of the test.
         let document = Export::new(&run, &run.record.trials[0]).document();
         let lengths = ["LENGTH", "TOTAL_LENGTH"].map(|key| document["metadata"][key].clone());
         assert_eq!(lengths, [json!(3.0), json!(7.0)]);

@@ -16,7 +16,7 @@ use underload_store::RunData;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// `0` says what the file looks like.
+    /// Field 0 describes what the file looks like.
     #[error("it looks like {0}; {READ}")]
     Unknown(&'static str),
     /// The text is JSON up to a place.

@@ -43,7 +43,7 @@ struct EndStream {
     udp: Option<Total>,
 }
 
-/// One end's summary of a stream; of UDP, what was sent.
+/// One end's summary of a stream; for UDP, of the sent datagrams.
 #[derive(Clone, Copy, Deserialize)]
 struct Total {
     socket: Option<i64>,
@@ -116,7 +116,7 @@ struct Stream {
     /// Length of the interval, s.
     #[serde(default, deserialize_with = "lenient")]
     seconds: Option<f64>,
-    /// Not a number if the file has none.
+    /// NaN if the file has no value.
     #[serde(deserialize_with = "or_nan")]
     bits_per_second: f64,
     /// Absent before 3.7, which had only one-way tests.

@@ -14,7 +14,7 @@ use super::numbers::{flow_index, number, trees};
 use super::rows::ROWS_MAX;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Most hops that `mtr` probes (`MaxHost`).
+/// Maximum number of hops that `mtr` probes (`MaxHost`).
 const HOPS_MAX: u16 = 256;
 
 /// Returns the names of the columns, if the line is the head of a report.

@@ -13,7 +13,7 @@ use super::numbers::nanos;
 use super::rows::ROWS_MAX;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// The year 2286; later times are no times of a `ping`.
+/// The year 2286; later times are not accepted.
 const STAMP_MAX_SECONDS: f64 = 1e10;
 /// `ping` counts with 16 bits.
 const NUMBERS: u64 = 1 << 16;
@@ -53,7 +53,8 @@ fn answer(line: &str) -> Option<Answer> {
 }
 
 pub(super) fn read(text: &str) -> Result<Imported, ImportError> {
-    // By number, from `NUMBERS` on, because a later probe's answer may be the first.
+    // Answers by number, starting at `NUMBERS`, because the answer to a later probe may arrive
+    // first.
     let mut answers: BTreeMap<u64, Answer> = BTreeMap::new();
     let mut first = None;
     for answer in text.lines().filter_map(answer) {
@@ -68,7 +69,7 @@ pub(super) fn read(text: &str) -> Result<Imported, ImportError> {
         if number >= NUMBERS + ROWS_MAX as u64 {
             return Err(ImportError::content("ping", "it has too many probes"));
         }
-        // A second answer to a probe is no probe.
+        // A second answer to a probe is not counted as a probe.
         answers.entry(number).or_insert(answer);
     }
     let begin = answers.first_key_value().map_or(0, |(number, _)| *number);

@@ -11,10 +11,10 @@ use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Most rows in one file, over all its lists: probes, points, intervals.
+/// Maximum number of rows in one file, over all its lists: probes, points, intervals.
 pub(super) const ROWS_MAX: usize = 2_000_000;
 
-/// Most entries of one table in a file, such as its series.
+/// Maximum number of entries of one table in a file, such as its series.
 pub(super) const NAMES_MAX: usize = 4_096;
 
 thread_local! {

@@ -258,7 +258,7 @@ fn one_of<'a>(parts: &'a mut [Part], rng: &mut Rng) -> &'a mut Part {
 /// Counts the runs in two ways.
 #[derive(Debug, Default)]
 struct Account {
-    /// Runs that were due and are over, by the schedules of devices.
+    /// Runs that were due and have ended, by the schedules of devices.
     begun: u64,
     /// Runs whose results devices have not sent yet.
     owed: u64,

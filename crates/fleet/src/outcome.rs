@@ -20,13 +20,13 @@ underload_aqm::named! {
         Measured = "measured",
         /// The run measured, but the device was too busy for its numbers to be valid.
         Invalid = "invalid",
-        /// No capacity was free until its time was over.
+        /// No capacity was free before the time to begin the run had passed.
         Refused = "refused",
         /// The home used its line before or during the run.
         CrossTraffic = "cross traffic",
         /// The run began and did not end, for example because the server vanished.
         Failed = "failed",
-        /// The device did not ask for the run, or asked and sent no result.
+        /// The device did not request the run, or requested it and sent no result.
         Missed = "missed",
     }
 }

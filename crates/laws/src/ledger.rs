@@ -179,7 +179,7 @@ impl Supervised {
         let backlog = self.books.backlog;
         assert_eq!(self.queue.backlog(), backlog, "backlog");
         let stats = self.queue.stats();
-        // The observer is not told whether an AQM slept.
+        // The observer receives no event when an AQM sleeps.
         let told = Stats { slept: stats.slept, ..self.books.stats };
         assert_eq!(stats, told, "counters equal the events that the observer received");
         assert!(stats.slept <= stats.offered.packets, "the AQM passed more than was offered");

@@ -44,7 +44,7 @@ pub(crate) fn new_record(request: &Request, plan: &Plan, commit: &str) -> RunRec
 }
 
 fn title(request: &Request, server: &str) -> String {
-    // The page adds what was measured.
+    // The page adds the measured quantities to this title.
     let title = format!("The line to {server}");
     let through = request.interface.iter().map(|name| format!("through {name}"));
     let label = Some(request.label.clone()).filter(|label| !label.is_empty());

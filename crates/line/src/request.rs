@@ -42,7 +42,7 @@ pub struct Request {
     pub locate: Option<Locate>,
     /// Bytes of IP packets that the measurement may move: its load ends when they are spent.
     pub bytes_max: Option<u64>,
-    /// The user's words about the measurement, accepted by [`label`]; empty if there are none.
+    /// The user's label of the measurement, accepted by [`label`]; may be empty.
     pub label: String,
 }
 
@@ -162,8 +162,8 @@ impl Request {
     }
 }
 
-/// Cuts a literal address to its network; keeps names. Of a URL only scheme and host remain: what
-/// follows may be a secret.
+/// Shortens a literal address to its network; names are unchanged. Of a URL only scheme and host
+/// remain: what follows may be a secret.
 pub(crate) fn shortened(host: &str) -> String {
     if let Some((scheme, rest)) = host.split_once("://") {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -193,7 +193,7 @@ pub fn preset(text: &str) -> Result<Preset, String> {
     Preset::from_name(text).ok_or_else(|| format!("there are {}", known()))
 }
 
-/// Most characters of a label or a mark.
+/// Maximum number of characters of a label or a mark.
 const LABEL_MAX: usize = 80;
 
 /// Parses the user's words about a measurement or a day, such as `new router`.

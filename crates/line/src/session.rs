@@ -30,7 +30,7 @@ pub struct Session<'a> {
     /// Rates of the local network when it alone was loaded; empty without a peer that runs a
     /// server.
     local: LocalRates,
-    /// When the session's time is over.
+    /// When the session ends.
     ends: Instant,
     /// Sentences about what differs from the request.
     notes: Vec<String>,
@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
         let (least, again) = (session_duration(&steps) + finding, repetition_time(&steps));
         let mut asked = options(request, least.saturating_add(again), stop)?;
         let asked_at = Instant::now();
-        // Some servers and tokens give less time, or have none left; then no step is repeated.
+        // Some servers and tokens grant less time, or have no time left; then no step is repeated.
         let remote = match connect(&target, &asked) {
             Err(error) if error.is_turned_away() => {
                 asked.ask.duration = least;

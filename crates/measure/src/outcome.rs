@@ -13,8 +13,8 @@ pub struct Outcome {
     pub series: Vec<Series>,
 }
 
-/// Judges a measurement by how punctual the machine was and by its list `incomplete` of what did
-/// not go as asked, to which a caller may have added.
+/// Judges a measurement by the punctuality of the machine and by its list `incomplete` of
+/// deviations from the request, to which a caller may add.
 pub fn validity(measured: &MeasurementResult, limits: &ValidityLimits) -> Validity {
     Validity::judge(&measured.timeliness, limits, measured.incomplete.clone())
 }

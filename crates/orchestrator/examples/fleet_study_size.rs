@@ -3,9 +3,9 @@
 //!
 //! A stored series is the histogram of one class in one step of one run, with the attributes of its
 //! line: a row of the archive's Parquet files. Results of 100,000 lines, six runs a day with four
-//! series each, are appended to an SQLite store, folded, and moved to files once their day is over.
-//! Then the example runs the first query of the study page, the same for one segment, which needs
-//! single runs, and the whole study of the program.
+//! series each, are appended to an SQLite store, folded, and moved to files once their day has
+//! ended. Then the example runs the first query of the study page, the same for one segment, which
+//! needs single runs, and the whole study of the program.
 
 #![expect(clippy::print_stdout, reason = "a benchmark tells what it found")]
 

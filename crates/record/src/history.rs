@@ -212,7 +212,7 @@ impl Level {
     }
 }
 
-/// The values of the runs with and without a treatment whose times were drawn by lot.
+/// The values of the runs with and without a treatment whose times were drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Contrast {
     pub with: Level,

@@ -6,7 +6,7 @@ use underload_record::schema::{CeAlarm, CeRule, Direction, RunRecord, TrialRecor
 
 use crate::words::count;
 
-/// Most alarms that are listed; the run's record has all.
+/// Maximum number of alarms in the list; the run's record has all.
 const MOST_ALARMS: usize = 5;
 
 /// Alarms with equal keys share a line.
@@ -15,7 +15,7 @@ type Key<'a> = (&'a str, &'a str, Direction, CeRule);
 /// Returns a line for each kind of alarm in the valid trials of a run, with the first one as the
 /// example.
 pub(crate) fn lines(record: &RunRecord, suffix: &str) -> Vec<String> {
-    // A measurement's own verdict has its alarms.
+    // The verdict of a measurement already includes its alarms.
     if !record.verdict.is_empty() {
         return Vec::new();
     }

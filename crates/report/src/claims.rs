@@ -16,7 +16,7 @@ use crate::words::{count, factor, mbit, metric_name, number, significant};
 
 /// Least loss of probes that is mentioned, percent.
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
-/// Most variants that a sentence on several names.
+/// Maximum number of variants that a sentence on several names.
 const MOST_NAMES: usize = 6;
 /// A sentence of a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -63,8 +63,8 @@ struct Speaker<'a> {
     comparisons: &'a [Comparison],
 }
 
-/// Returns the sentences of comparisons of later runs with the first, whose subjects `own` are. What
-/// they rest on is said unless the sentences of the first run say it.
+/// Returns the sentences of comparisons of later runs with the first, whose subjects `own` are.
+/// Names the data behind them, unless the sentences of the first run name the same data.
 pub(crate) fn of_later_runs(own: &[&Subject<'_>], across: &[Across<'_, '_>]) -> Vec<Sentence> {
     let comparisons: Vec<Comparison> = across.iter().map(|it| it.comparison.clone()).collect();
     let Some(first) = own.first() else { return Vec::new() };
@@ -338,7 +338,8 @@ impl Speaker<'_> {
         format!("{line} Without a value: {}.", list(&missing))
     }
 
-    /// Says once what all comparisons are of, and what they rest on; `None` without comparisons.
+    /// Names the metric of all comparisons and the trials behind them, once; `None` without
+    /// comparisons.
     fn basis(&self) -> Option<String> {
         let comparisons = self.comparisons;
         let first = comparisons.first()?;
@@ -464,7 +465,7 @@ fn effect(it: &Comparison) -> String {
         "" | "MOS" => String::new(),
         unit => format!(" {unit}"),
     };
-    // As printed: once, or by zero.
+    // Whether a number, as it is printed, is no change: a ratio of 1 or a difference of 0.
     let is_nothing = |number: &str| number.parse() == Ok(if it.is_ratio { 1.0 } else { 0.0 });
     match (number(least), number(most)) {
         (least, _) if !most.is_finite() && is_nothing(&least) => format!(
@@ -524,7 +525,7 @@ fn carried(all: &[&Comparison]) -> String {
             let rate = it.rates.iter().find(|rate| rate.direction == direction);
             rate.map_or(1.0, |rate| rate.bit_per_s.variant / rate.bit_per_s.baseline)
         };
-        // A variant has no share of nothing.
+        // No share is computed if the total is zero.
         let mut shares: Vec<f64> = all.iter().map(of).filter(|it| it.is_finite()).collect();
         shares.sort_unstable_by(f64::total_cmp);
         let (low, high) = (shares.first()?, shares.last()?);
@@ -591,8 +592,8 @@ fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
     parts.join("/")
 }
 
-/// Returns ` (variants 57ms and 117ms)`: what the names of the variants have beside their common parts. Empty
-/// if that says nothing, or too much.
+/// Returns ` (variants 57ms and 117ms)`: the part of each variant's name that is not common to all.
+/// Empty if these parts are missing, equal or more than [`MOST_NAMES`].
 fn where_compared(all: &[&Comparison]) -> String {
     let names = || all.iter().map(|it| it.variant.as_str());
     let shared = common(names());

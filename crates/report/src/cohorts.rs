@@ -15,7 +15,7 @@ use crate::words::{count, one_line, significant, wrap};
 
 /// Widest line in a terminal.
 const COLUMNS: usize = 100;
-/// Most comparisons with a sentence each; the tables have the others.
+/// Maximum number of comparisons with a sentence each; the tables have the others.
 const MOST_SENTENCES: usize = 6;
 
 /// Returns the results in sentences, the most important first, each with its interval, devices and
@@ -117,7 +117,7 @@ fn effect(series: &SeriesStudy, comparison: &Comparison) -> Option<String> {
         if is_more { ("more", ratio.high, ratio.low) } else { ("less", ratio.low, ratio.high) };
     let times = |ratio: f64| significant(ratio.max(1.0 / ratio));
     let by = match (found.ratio, found.shift_ms) {
-        // Of values of zero there is no ratio.
+        // Values of zero have no ratio.
         (None, Some(shift)) => format!("{} ms", significant(shift.value.abs())),
         _ => format!("{} times", times(ratio.value)),
     };

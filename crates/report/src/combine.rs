@@ -24,7 +24,7 @@ pub enum LoadError {
     Import { path: PathBuf, source: ImportError },
 }
 
-/// Most samples of a run in memory; of larger runs only one trial per variant is read.
+/// Maximum number of samples of a run in memory; of larger runs only one trial per variant is read.
 const MOST_SAMPLES: u64 = 5_000_000;
 
 /// Reads run directories for a report: all samples of ordinary runs, and of a large run those of

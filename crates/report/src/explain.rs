@@ -11,7 +11,7 @@ use crate::subject::subjects;
 use crate::verdict::sentences;
 use crate::words::{plain_text, significant};
 
-/// Most comparisons of one claim that are explained.
+/// Maximum number of comparisons of one claim that are explained.
 const MOST: usize = 6;
 
 /// A variant of a run.

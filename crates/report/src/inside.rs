@@ -7,9 +7,9 @@ use crate::words::ms;
 
 /// Least ratio, of the delay that the load adds to itself to that of its probes, in a sentence.
 const FACTOR: i64 = 2;
-/// Least difference of these delays in a sentence, ns; nobody notices a page that waits for less.
+/// Smallest difference of these delays that is stated, ns; a smaller wait of a page is not noticed.
 const MORE_NS: i64 = 50_000_000;
-/// Most variants in the sentence; the table has the rest.
+/// Maximum number of variants in the sentence; the table has the rest.
 const MOST: usize = 4;
 
 /// Returns a sentence on these variants, each given with the latency of its probes under load;
@@ -40,8 +40,8 @@ pub(crate) fn sentence<'a>(
     Some(format!("{first}{others}: the load delays itself, and other traffic little."))
 }
 
-/// Returns what the load adds to its own round trips and to those of probes beside it, ns, by the
-/// highest quantile that both tell.
+/// Returns what the load adds to its own round trips and to those of probes beside it, ns, at the
+/// highest quantile that both have.
 fn added(
     subject: &Subject<'_>,
     inside: &VariantInside,

@@ -65,7 +65,7 @@ fn change(setting: &SettingChange) -> String {
 
 /// Longest value in a sentence, characters.
 const MOST_VALUE: usize = 40;
-/// Most changes in a sentence with their values.
+/// Maximum number of changes in a sentence with their values.
 const MOST_CHANGES: usize = 4;
 
 /// Joins keys in words: `up queue and rtt`; for queues of both directions `both queues at modem`.

@@ -42,7 +42,7 @@ pub(crate) fn sentences(record: &RunRecord) -> Vec<String> {
     lines
 }
 
-/// Most variants with a sentence each; the table has more.
+/// Maximum number of variants with a sentence each; the table has more.
 const MOST_SENTENCES: usize = 4;
 
 fn sentence(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> String {

@@ -82,7 +82,7 @@ fn short_label(run: &RunRecord) -> String {
 /// Length of a time up to its minute: `2026-11-21T01:04`.
 const MINUTES: usize = 16;
 
-/// Whether every run has a text, and no two the same.
+/// Whether the texts of the runs are all different, and none is empty.
 fn are_distinct(runs: &[RunData], text: impl Fn(&RunRecord) -> String) -> bool {
     let texts: BTreeSet<String> = runs.iter().map(|run| text(&run.record)).collect();
     texts.len() == runs.len() && !texts.contains("")

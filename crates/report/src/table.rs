@@ -15,7 +15,7 @@ use underload_store::RunData;
 
 /// Widest line in a terminal.
 pub(crate) const COLUMNS: usize = 100;
-/// Most numbers of an application, the most telling first; the report has all.
+/// Maximum number of metrics of an application, the most telling first; the report has all.
 const SHOWN_METRICS: usize = 3;
 
 /// Returns, for every variant, idle and working latency, throughput, drops and marks, and numbers of
@@ -174,7 +174,7 @@ fn carried(subject: &Subject<'_>, direction: Direction) -> Vec<String> {
     if parts.is_empty() { Vec::new() } else { vec![format!("{direction:<5} {}", parts.join(", "))] }
 }
 
-/// Most flows in a line of the terminal; the report has more.
+/// Maximum number of flows in a line of the terminal; the report has more.
 const SHOWN_FLOWS: usize = 3;
 
 /// Returns lines for each queue whose protection moved flows to the classic queue.

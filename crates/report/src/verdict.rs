@@ -17,13 +17,14 @@ use crate::words::{
 use crate::{across, alarms, clocks, inside, probe_share};
 use underload_store::RunData;
 
-/// Most lines of applications; the table has the rest.
+/// Maximum number of lines of applications; the table has the rest.
 const MOST_LINES: usize = 4;
 
-/// Most variants whose numbers of an application are listed; of more, the lowest and the highest.
+/// Maximum number of variants whose numbers of an application are listed; of more, the lowest and
+/// the highest.
 const MOST_VALUES: usize = 6;
 
-/// Most damaged parts of a run that are listed.
+/// Maximum number of damaged parts of a run in the list.
 const MOST_LEFT_OUT: usize = 5;
 
 /// Times within this ratio are equal for a person.
@@ -49,8 +50,8 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sente
 }
 
 fn all_sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
-    // The judgement of a measurement says more than its variants do. Beside other runs it is compared
-    // like any run.
+    // A single measurement is shown by its judgement, which has more detail than its variants.
+    // Several runs are compared by their variants.
     if let [RunData { record, .. }] = runs
         && !record.verdict.is_empty()
     {
@@ -370,8 +371,8 @@ fn with_most(subject: &Subject<'_>, metric: &VariantMetric) -> String {
     }
 }
 
-/// Whether a delay of pictures is of an application that showed none. Each of its pictures counts
-/// with its age at the end, so the delay is that of the load.
+/// Whether a delay of pictures belongs to an application that showed none. Each of its pictures
+/// counts with its age at the end, so this delay measures the length of the load.
 fn has_no_picture(subject: &Subject<'_>, metric: &VariantMetric) -> bool {
     let is_blank = |other: &VariantMetric| {
         other.flow == metric.flow && other.name == "frame_rate" && other.value.mean == 0.0

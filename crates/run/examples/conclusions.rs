@@ -51,7 +51,7 @@ const DRAWS: u32 = 40_000;
 const HELD: f64 = 0.93;
 /// Least share of "lower" and "higher" with the right sign.
 const RIGHT: f64 = 0.99;
-/// Most "not sure" where the true ratio is beyond [`CLEAR`].
+/// Maximum share of "not sure" where the true ratio is beyond [`CLEAR`].
 const UNSURE: f64 = 0.2;
 const CLEAR: f64 = 1.2;
 

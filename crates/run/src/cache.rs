@@ -1,4 +1,4 @@
-//! Simulated trials on disk, so that an interrupted run repeats none.
+//! Stores simulated trials on disk, so that a repeated run computes no trial again.
 //!
 //! A simulated trial depends on its variant, its seed and the program alone, and a hash of these is the
 //! name of its entry. The variant is hashed as written and not by its meaning, because records repeat
@@ -50,7 +50,7 @@ pub(crate) struct Cache {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key(String);
 
-/// Why there is no cache, or why it does not store a trial.
+/// The reason why no cache is available, or why a trial is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     #[error("neither XDG_CACHE_HOME nor HOME nor LOCALAPPDATA names a folder")]

@@ -39,7 +39,7 @@ pub enum RunError {
 pub struct Remains {
     /// Trials that were completed.
     pub trials: usize,
-    /// The run directory; `None` if no trial was completed, or none was to be stored.
+    /// The run directory; `None` if no trial was completed, or if no directory was requested.
     pub directory: Option<PathBuf>,
     /// The trials, if the destination was [`crate::Destination::Caller`] and one was completed.
     pub data: Option<Box<RunData>>,
@@ -57,7 +57,7 @@ impl RunError {
         }
     }
 
-    /// Returns what is left of the run, if it had begun.
+    /// Returns the finished part of the run, if it had begun.
     pub fn remains(&self) -> Option<&Remains> {
         match self {
             RunError::Interrupted { remains, .. } | RunError::Failed { remains, .. } => {

@@ -21,7 +21,7 @@ use crate::world::{self, World};
 ///
 /// # Errors
 /// Returns an error with [`RunError::is_refusal`] if the scenario or the settings are not possible;
-/// then nothing has begun. After an error on the way, [`RunError::remains`] is what is left of the
+/// then nothing has begun. After a later error, [`RunError::remains`] has the finished part of the
 /// run.
 pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress) -> Result<Run> {
     let choice = world_choice(settings)?;

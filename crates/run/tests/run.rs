@@ -1,4 +1,4 @@
-//! A run as a program sees it: what comes back, what is left when it ends early, what is refused.
+//! Runs as a library call: their results, what remains after an early end, and what is refused.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn a_run_in_memory_equals_its_directory() {
     assert!(!data.record.complete && data.record.summaries.len() == 2);
 }
 
-/// Hears everything, and stops the run after a trial.
+/// Receives all events, and stops the run after a trial.
 #[derive(Default)]
 struct Listener {
     heard: Vec<String>,

@@ -469,7 +469,7 @@ fn all_faults_of_a_sweep_file_are_reported_at_once() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A sweep file with a piece taken out and another put in.
+    /// A sweep file in which a random piece is replaced by another text.
     #[test]
     fn any_text_is_read_or_refused(
         at in 0_usize..400,
@@ -519,7 +519,7 @@ const PIECES: [&str; 12] = [
 /// Removes the directory as soon as a unit is computed.
 struct Vandal<'a> {
     path: &'a Path,
-    /// The stored units that it was told at the end.
+    /// The number of stored units that was reported at the end.
     stored: Option<u64>,
 }
 

@@ -15,15 +15,16 @@ use crate::keys::{Listed, join, listed};
 /// A key of a scenario, with its value in each variant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// As an override names it: `path.up`, `flow.call.dscp`.
+    /// The key, as overrides name it: `path.up`, `flow.call.dscp`.
     pub key: String,
-    /// One for each distinct value.
+    /// An entry for each distinct value.
     pub values: Vec<SettingValue>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SettingValue {
-    /// With its unit, as in the file; `None` if the key is absent and its default is no value.
+    /// The value with its unit, as in the file; `None` if the key is absent and has no default
+    /// value.
     pub value: Option<String>,
     /// `line 7`, `--set`, or `default` and what the default is.
     pub origin: String,

@@ -22,7 +22,7 @@ pub struct FilmReport {
     pub stalls: u32,
     /// Length of all stalls together, ms.
     pub stalled: f64,
-    /// The first error of the player; `None` if there was none.
+    /// The first error of the player; `None` without an error.
     pub error: Option<String>,
     /// Loaded chunks in the order of their arrival. A chunk can be loaded again at a higher rate.
     pub chunks: Vec<Chunk>,

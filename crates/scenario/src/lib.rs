@@ -250,7 +250,7 @@ impl Scenario {
         let mut document = Document::parse(text, name).map_err(|errors| errors.first(name))?;
         let is_bare = !document.root.contains_key("flow");
         if is_bare && !document.root.contains_key("phases") {
-            // A scenario needs a flow that measures, although here none runs.
+            // A scenario needs a flow that measures, although no flow runs in this example.
             let rest = "[phases]\nload = \"1s\"\n[[flow]]\nkind = \"probe\"\ninterval = \"10ms\"";
             document.root.extend(rest.parse::<Table>().unwrap_or_default());
         }

@@ -25,7 +25,7 @@ pub struct Metrics {
     own: BTreeMap<String, String>,
     /// Whether every trial has exactly the flows of the file.
     is_exact: bool,
-    /// Whether any flow and study is accepted, because the scenario's are unknown.
+    /// Whether any flow and study is accepted, because those of the scenario are unknown.
     accepts_flows: bool,
     /// The conditions that a study's lines are grouped by; `None` without a study.
     study: Option<Vec<String>>,

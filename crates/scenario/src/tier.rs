@@ -11,7 +11,7 @@ use underload_record::schema::{self, RunRecord, VariantSummary};
 
 use crate::{Builder, Keys, Scenario};
 
-/// A tier of service, and what is tried on it.
+/// A tier of service, and the settings that are tried on it.
 #[derive(Debug)]
 pub struct Tier {
     pub service: Service,

@@ -121,7 +121,7 @@ pub struct Decision {
 pub enum Reason {
     /// Fewer answers or readings than the rules need.
     Learning,
-    /// The rate fits, or the direction carries too little to tell.
+    /// The rate fits, or the direction carries too little traffic for a decision.
     Fits,
     /// Under load the round trip stays near its base.
     Grows,

@@ -109,7 +109,7 @@ pub struct Remains {
     pub root: bool,
     /// A filter redirects received packets to our device.
     pub redirect: bool,
-    /// The ingress queue is there, and no filter of others uses it.
+    /// The ingress queue exists, and no filter of another program uses it.
     pub idle_ingress: bool,
     /// The intermediate device that shapes received packets exists.
     pub ifb: bool,
@@ -133,7 +133,7 @@ impl Remains {
         }
     }
 
-    /// Whether packets pass through anything of ours.
+    /// Whether packets pass through a queue or filter of ours.
     pub fn is_any(&self) -> bool {
         self.root || self.redirect || self.ifb
     }

@@ -1,8 +1,8 @@
 //! The record of a change: the queues before it, and when it is undone.
 //!
 //! The record is written before the first change and removed after the last one is undone. A
-//! process of its own, the watcher, follows it ([`watch`]); if the watcher was killed, the next
-//! command takes its place ([`is_abandoned`]).
+//! separate process, the watcher, follows the record ([`watch`]); if the watcher was killed, the
+//! next command takes its place ([`is_abandoned`]).
 
 use serde::{Deserialize, Serialize};
 use underload_record::schema::PerDirection;

@@ -29,7 +29,7 @@ pub struct Request {
     pub overhead: Overhead,
 }
 
-/// Why a request is refused before anything is looked at.
+/// Why a request is refused before the device is examined.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("--{direction}: a rate of {rate} lets nothing pass; expected at least 8kbit")]

@@ -43,7 +43,7 @@ pub struct Reading {
     pub inside_ms: Option<f64>,
 }
 
-/// Why a measurement says nothing about the line.
+/// Why a measurement cannot be used to judge the line.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     #[error("step {step} is invalid: {reasons}")]
@@ -58,7 +58,7 @@ impl Reading {
     /// Returns what a step found about the direction that it loaded.
     ///
     /// # Errors
-    /// Returns [`Unreadable`] if it says nothing about the line.
+    /// Returns [`Unreadable`] if the line cannot be judged by the measurement.
     pub fn new(finding: &Finding) -> Result<Self, Unreadable> {
         let step = finding.step.clone();
         if !finding.valid {

@@ -1,4 +1,4 @@
-//! The plan of a trial: which hours a line is shaped in, drawn by lot.
+//! The plan of a trial: the randomly drawn hours in which a line is shaped.
 //!
 //! Two successive hours are a block: one of them is shaped, a coin decides which. So both halves of
 //! the trial see the same hours of the day and days of the week. The coins depend only on the seed
@@ -16,7 +16,7 @@ const MEASURED_FROM_S: u32 = 120;
 const MEASURED_UNTIL_S: u32 = 2_400;
 /// Fewest hours of a trial.
 const SLOTS_MIN: u32 = 12;
-/// Most hours of a trial: 60 days.
+/// Maximum number of hours of a trial: 60 days.
 const SLOTS_MAX: u32 = 60 * 24;
 
 /// A plan of hours with and without a shaper.

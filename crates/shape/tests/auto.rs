@@ -23,7 +23,7 @@ fn bounds(min: u64, max: u64) -> Bounds {
     Bounds::new(rate(min), rate(max)).expect("bounds in their order")
 }
 
-/// A follower with a clock and a counter, which sees what a test lets it see.
+/// A follower with a clock and a counter, whose inputs the test chooses.
 struct Course {
     follower: Follower,
     time_ms: u64,

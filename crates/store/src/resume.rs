@@ -28,8 +28,8 @@ pub struct Resumed {
 
 impl RunDir {
     /// Resumes an incomplete run if `record` would begin the same run: with the same program,
-    /// scenario, seed, world and variants. Finished trials before the first damaged one stay as they
-    /// are; files of other trials are removed.
+    /// scenario, seed, world and variants. Finished trials before the first damaged one are kept
+    /// unchanged; files of other trials are removed.
     ///
     /// # Errors
     /// Returns [`StoreError::Unresumable`] if the run differs or is complete, and

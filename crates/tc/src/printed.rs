@@ -38,7 +38,7 @@ pub struct Counts {
 /// A queue discipline with its counts, and its classes if it has some.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// The device; empty if `tc` was asked for one device.
+    /// The device; empty if `tc` was called for a single device.
     pub device: String,
     pub qdisc: Qdisc,
     pub counts: Counts,
@@ -88,7 +88,7 @@ impl Qdisc {
         self.handle == "0:"
     }
 
-    /// Whether the queue discipline is for received packets; such a discipline stores none.
+    /// Whether the queue discipline is for received packets; such a discipline stores no packets.
     pub fn is_ingress(&self) -> bool {
         ["ingress", "clsact"].contains(&self.kind.as_str())
     }

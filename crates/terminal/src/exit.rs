@@ -57,7 +57,8 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T, E> for Result<T, E> {
 
 /// Marks an error as caused by the input.
 pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    // Outermost, from where `causes` removes the mark before the message is printed.
+    // The mark is the outermost error, so that `causes` can remove it before the message is
+    // printed.
     error.into().context(BadInput)
 }
 

@@ -71,8 +71,8 @@ fn tracked() -> anyhow::Result<Vec<String>> {
     Ok(files.split('\0').filter(exists).map(str::to_owned).collect())
 }
 
-/// Reports the pages of a folder that its index does not link to. Pages for contributors have an
-/// index of their own.
+/// Reports the pages of a folder that its index does not link to. Pages for contributors have a
+/// separate index.
 fn unlisted(folder: &str, index: &str, text: &str, files: &[String]) -> Vec<String> {
     let is_page = |file: &&String| {
         has_extension(file, "md")

@@ -1,4 +1,4 @@
-//! A cable modem's queue of its own for TCP acknowledgements, beside any discipline.
+//! A cable modem's separate queue for TCP acknowledgements, beside any discipline.
 //!
 //! The Buffer Control guideline (CM-GL-Buffer-V01, 5.2.1) says that many modems "accelerate
 //! TCP-ACKs by queuing them separately from bulk upstream data", by means of their own that nobody

@@ -83,7 +83,7 @@ pub struct Busy {
     pub variation_q32: u64,
 }
 
-/// When a modem may request.
+/// When a modem may send requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestMode {
     /// At every MAP boundary: in the header of a grant, or by contention at the interval's start.
@@ -135,13 +135,13 @@ struct Flow {
     counted: Counted,
 }
 
-/// Bytes since the beginning.
+/// Bytes since the link was created.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     requested: u64,
-    /// Of grants that have begun, proactive grants included.
+    /// Bytes of grants that have begun, including proactive grants.
     granted: u64,
-    /// Granted while nothing was stored.
+    /// Granted bytes for which no packet was stored.
     unused: u64,
 }
 

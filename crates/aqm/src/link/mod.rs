@@ -325,7 +325,7 @@ impl<P> Link<P> {
                             self.transmit(now, packet, rest, observer);
                             grants.sent(side, len, self.wake);
                             if !grants.is_free(now) {
-                                // What is stored matters when the transmission ends.
+                                // The next packet is chosen when the transmission ends.
                                 break;
                             }
                         }
@@ -377,7 +377,8 @@ impl<P> Link<P> {
         } else if stored.is_empty() {
             None
         } else {
-            // A queue that chooses late gives its next packet with the first byte that is granted.
+            // A queue that does not know its next packet yet chooses it when the first byte is
+            // granted.
             self.parts.queue.head_bytes().or(Some(1))
         };
         let bytes = stored.bytes + u64::from(staged);

@@ -89,7 +89,7 @@ impl RadioConfig {
 
 /// The queues of a radio's users, with the air that they share.
 pub(crate) struct Radio<P> {
-    /// The parameters; the processes of the rates in them are those that run.
+    /// The parameters, including the running rate processes of the users.
     config: RadioConfig,
     /// Mean throughput of each user, bit/s in Q16.
     means_q16: Vec<u64>,

@@ -89,7 +89,8 @@ impl Trace {
     /// last interval. `None` if the file has other lines.
     ///
     /// # Errors
-    /// Names the first wrong line, counted from 1, or what no schedule can do.
+    /// Returns an error that names the first wrong line, counted from 1, or a property that no
+    /// schedule can have.
     pub(crate) fn rates(bytes: &[u8]) -> Option<Result<Schedule, String>> {
         let text = core::str::from_utf8(bytes).ok()?;
         let columns = |line: &str| {

@@ -12,7 +12,7 @@
 //! Sizes may also be written as times, which are converted at the link's sustained rate.
 //!
 //! The guideline counts bytes alone. A modem also has a limited number of packet descriptors, or
-//! stores each packet in a memory block of its own; `packets` limits the packets of the queue.
+//! stores each packet in a separate memory block; `packets` limits the packets of the queue.
 //!
 //! # Validation
 //! The tests are the guideline's statements and examples.

@@ -37,7 +37,7 @@ use crate::time::{Span, Time};
 pub struct PiConfig {
     /// Gain in millionths of a millionth of probability per packet.
     pub a: u64,
-    /// Gain of the distance before, in the unit of `a`.
+    /// Gain of the distance at the previous update, in the unit of `a`.
     pub b: u64,
     pub target_packets: u32,
     pub interval: Span,

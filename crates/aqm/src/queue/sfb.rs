@@ -72,9 +72,9 @@ from_values! {
 pub struct Sfb {
     config: SfbConfig,
     filters: [Filter; 2],
-    /// The index of the filter that judges.
+    /// The index of the filter whose probabilities apply.
     active: usize,
-    /// Whether the other filter already learns.
+    /// Whether arrivals already update the other filter.
     warming: bool,
     rehashed_ms: u64,
     tokens: u64,
@@ -103,7 +103,7 @@ impl Sfb {
         }
     }
 
-    /// Switches to the other filter when that is due, or lets the other filter begin to learn.
+    /// Switches to the other filter when the switch is due, or starts to fill the other filter.
     fn advance(&mut self, now_ms: u64) {
         if self.config.rehash_ms == 0 {
             return;
@@ -257,7 +257,7 @@ impl Filter {
 const LEVELS: usize = 8;
 const BINS: usize = 16;
 const CERTAIN: u16 = u16::MAX;
-/// A longer silence earns the penalty box no more tokens.
+/// A longer silence adds no further tokens to the penalty box.
 const PENALTY_MEMORY_MS: u64 = 10_000;
 
 pub type SfbQueue = OneQueue<SfbConfig>;

@@ -54,7 +54,8 @@ fn unknown<'a>(
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> ConfigError {
     let meant = match spec.name.to_lowercase().as_str() {
-        // Words of people for a queue that most routers have, and for what they had before.
+        // Common words for a queue that most routers have, and for routers without queue
+        // management.
         "sqm" => Some("cake"),
         "none" | "off" | "no-queue" | "noqueue" => Some("fifo"),
         name => closest(name, known.clone()),
@@ -142,7 +143,7 @@ mod tests {
             let error = label(word).expect_err(word).to_string();
             assert!(error.contains(meant), "{error}");
         }
-        // Other queues than ours.
+        // Names of queues that do not exist here.
         for other in ["pfifo_fast", "CobaltQueueDisc", "queuedisc", "fq", "sfq"] {
             assert!(label(other).is_err(), "{other}");
         }
@@ -259,7 +260,7 @@ mod tests {
                         let mut spec = plain.clone();
                         spec.items.retain(|item| item.key.as_deref() != Some(param.key));
                         let spec = spec.with(param.key, value);
-                        // The limit of a queue that only this gives.
+                        // `acks-limit` needs `acks=apart`, which creates the queue that it limits.
                         let has_acks = param.key != "acks-limit";
                         let spec = if has_acks { spec } else { spec.with("acks", "apart") };
                         let result = understand(definition, &spec);

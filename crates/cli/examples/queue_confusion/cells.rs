@@ -1,4 +1,4 @@
-//! What is simulated: disciplines, rates, round trips, congestion controls, seeds.
+//! The simulated cases: disciplines, rates, round trips, congestion controls, seeds.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct Cell {
     pub seed: u64,
 }
 
-/// What a cell is for.
+/// The use of a cell: learning or testing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Set {
     Learn,
@@ -115,8 +115,8 @@ pub fn cells(set: Set) -> Vec<Cell> {
 }
 
 impl Discipline {
-    /// As many variants as the grid wants for each cell, others from cell to cell; what has fewer
-    /// comes again with another seed.
+    /// The grid determines the number of variants per cell. Successive cells have different
+    /// variants; a discipline with fewer variants repeats them with another seed.
     fn queues(&self, mbit: u64, grid: &Grid, cell: usize) -> Vec<String> {
         let buffer_ms = grid.buffer_ms;
         let mut queues = Vec::new();

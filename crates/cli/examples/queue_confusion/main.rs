@@ -101,7 +101,7 @@ fn judge(model: &Model, only: Option<&str>) {
     }
 }
 
-/// Simulates all cells on all processors; cells without evidence are said and left out.
+/// Simulates all cells on all processors; cells without evidence are reported and left out.
 fn observe(cells: &[Cell]) -> Vec<(Cell, Evidence)> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());

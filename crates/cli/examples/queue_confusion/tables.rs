@@ -6,7 +6,7 @@ use underload_probe::path::{Answer, Evidence, Model, QueueFamily, QueueKind, cla
 
 use super::cells::Cell;
 
-/// How often each answer was given.
+/// Number of cells with each answer.
 #[derive(Default)]
 struct Row {
     cells: u32,

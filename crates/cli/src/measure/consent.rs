@@ -15,7 +15,7 @@ use super::Arguments;
 const CARRIES: &str = "a measurement moves all that a line carries, 125 MB in 10 s at 100 Mbit/s";
 
 /// Asks on a terminal whether to measure through a metered connection. Returns the interfaces that
-/// a series must not use while they are metered: none once the user agreed.
+/// a series must not use while they are metered: the list is empty once the user has agreed.
 ///
 /// # Errors
 /// Returns an error if the user declines, or without a terminal if `--every` is given.

@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         arguments.check().or_bad_input()?;
     }
-    // Before signals are watched, so that Ctrl-C ends the question.
+    // Asks before signals are watched, so that Ctrl-C ends the question.
     let unless_metered = consent::ask(arguments)?;
     let interrupt = Interrupt::watch()?;
     match arguments.every {

@@ -34,7 +34,7 @@ impl Output {
         }
     }
 
-    /// Writes what is buffered, and renames a file to its path.
+    /// Flushes the buffer, and renames a file to its final path.
     ///
     /// # Errors
     /// If this fails; an older file of the name is then unchanged.

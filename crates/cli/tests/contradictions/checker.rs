@@ -37,7 +37,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split(is_gap).map(|word| word.trim_end_matches('.')).filter(|it| !it.is_empty()).collect()
 }
 
-/// What the text alone says, beside the trials.
+/// Compares the claims of the whole text with the trials.
 fn of_text(run: &Value, told: &[Told]) -> Found {
     let mut found = Vec::new();
     let all: Vec<&str> = told.iter().map(|(_, text)| text.as_str()).collect();
@@ -251,7 +251,7 @@ fn is_printed_as(value: f64, printed: f64) -> bool {
     (value - printed).abs() <= (value.abs() * 0.006).max(0.000_6)
 }
 
-/// What a comparison says, beside the summaries, the trials and its sentence.
+/// Compares the claims of a comparison with the summaries, the trials and its sentence.
 fn of_comparison(run: &Value, it: &Value, told: &[Told]) -> Found {
     let mut found = Vec::new();
     let text_of = |key: &str| it[key].as_str().unwrap_or_default();
@@ -308,7 +308,7 @@ fn of_comparison(run: &Value, it: &Value, told: &[Told]) -> Found {
     found
 }
 
-/// What the sentence of a comparison says, beside its numbers and the pairs of trials.
+/// Compares the sentence of a comparison with its numbers and the pairs of trials.
 fn of_words(all: &[Value], it: &Value, (text, unit): (&str, &str), pairs: &[(f64, f64)]) -> Found {
     let mut found = Vec::new();
     let mut note = |is_found: bool, kind| {

@@ -1,4 +1,5 @@
-//! Run records that nobody ran: ties, one trial, lost probes, outages, zeros, many variants, two modes.
+//! Generated records of runs that never ran: ties, one trial, lost probes, outages, zeros, many
+//! variants, two modes.
 
 use underload_aqm::rng::Rng;
 use underload_record::schema::{
@@ -31,7 +32,7 @@ impl Dice {
     }
 }
 
-/// What the trials of a variant are drawn from.
+/// The distribution from which the trials of a variant are drawn.
 struct Course {
     /// Round trip under load, ms, and how far trials and samples are from it, as shares.
     level_ms: f64,
@@ -45,7 +46,7 @@ struct Course {
     score: f64,
 }
 
-/// What all trials of a run have.
+/// The properties that all trials of a run share.
 struct Shape {
     probes: Vec<&'static str>,
     samples: u64,

@@ -1,5 +1,5 @@
 //! Every published number of the built-in scenarios can be missed: each is judged by spoilt results,
-//! and a number that all of them meet says nothing. Computing the results takes minutes, so they are
+//! and a number that all of them meet is useless. Computing the results takes minutes, so they are
 //! stored in `values.json`; the pages of the docs show the same.
 
 mod home_lines;

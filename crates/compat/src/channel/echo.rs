@@ -75,7 +75,7 @@ impl Echo {
     pub(super) fn take(&mut self, now: Instant, packet: &[u8]) -> bool {
         let packet = packet.to_vec().into();
         match self.endpoint.handle(now, NOWHERE, None, None, packet) {
-            // A browser that gets no answer opens another association: the first one is kept.
+            // A browser that gets no answer opens another association, but the first one remains.
             Some((handle, DatagramEvent::NewAssociation(association))) => {
                 self.association.get_or_insert((handle, association));
             }

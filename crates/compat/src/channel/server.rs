@@ -157,7 +157,7 @@ impl Shared {
     }
 }
 
-/// Makes a certificate for this run of the server; each answer tells browsers its fingerprint.
+/// Makes a certificate for this run of the server; each answer contains its fingerprint.
 pub(super) fn shown(limits: &ChannelLimits) -> Result<Shown, ChannelError> {
     let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()]);
     let made = made.map_err(ChannelError::Certificate)?;

@@ -1,5 +1,5 @@
 //! All channels of a server, without sockets: it passes datagrams to their sessions and removes
-//! sessions that are over.
+//! sessions that have ended.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Table {
         self.sessions.len()
     }
 
-    /// Probes answered, also in sessions that are over.
+    /// Probes answered, including those of ended sessions.
     pub(super) fn answered(&self) -> u64 {
         self.answered + self.sessions.values().map(Session::answered).sum::<u64>()
     }

@@ -38,7 +38,7 @@ impl InFlight {
 
 pub(super) enum Content {
     Ready(Option<Bytes>),
-    /// Payload that is generated until `left` is 0 or the lease is over.
+    /// Payload that is generated until `left` is 0 or the lease expires.
     Generated {
         left: u64,
         request: InFlight,
@@ -51,7 +51,7 @@ pub(super) enum Content {
 
 /// The lease ended within a body; HTTP/2 resets the stream.
 #[derive(Debug, thiserror::Error)]
-#[error("the lease of this connection is over")]
+#[error("the lease of this connection has expired")]
 pub(super) struct Expired;
 
 /// Largest frame of generated payload.

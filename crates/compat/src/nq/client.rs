@@ -250,7 +250,7 @@ fn fastest(target: &NqTarget, found: &[SocketAddr]) -> Result<SocketAddr, NqErro
 }
 
 async fn run(shared: Arc<Shared>, options: &NqOptions) -> Result<NqResult, NqError> {
-    // Fails at once if the server cannot be loaded at all.
+    // Fails immediately if no connection to the server can be opened.
     shared.set_congestion_control(&shared.peer.connect().await?)?;
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&shared).send_probes(options.probes_per_s.max(1)));

@@ -14,7 +14,7 @@ use underload_record::schema::Direction;
 
 use super::lease::Lease;
 
-/// Most readings of a load: three connections for 13 s.
+/// Maximum number of readings of a load: three connections for 13 s.
 const READINGS_MAX: usize = 4_096;
 /// A load is held back if its connections wait for the server's share for more than this part of
 /// their time.

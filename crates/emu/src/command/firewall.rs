@@ -56,7 +56,7 @@ pub(super) fn blocked(uplink: &Uplink, device: &Tun) -> Vec<String> {
     messages
 }
 
-/// What is tried, and where a firewall can drop it.
+/// Packets that are tried, and the places at which a firewall can drop them.
 struct Probe {
     /// The packets, for a message.
     what: &'static str,
@@ -94,13 +94,13 @@ const PROBES: [Probe; 4] = [
     },
 ];
 
-/// The addresses of one IP version between a command and what it reaches.
+/// The addresses of one IP version between a command and its destinations.
 struct Way<'a> {
     uplink: &'a Uplink,
     device: &'a Tun,
     command: IpAddr,
     host: IpAddr,
-    /// Behind a router, if there is one.
+    /// An address beyond the host, which a packet reaches if the host has a route.
     beyond: IpAddr,
 }
 

@@ -307,7 +307,8 @@ fn small_buffers(gateway: &GatewayConfig) -> Option<String> {
 /// The kernel counts its own bytes of a packet beside the data: about half of a buffer is data.
 const FLIGHTS_PER_BUFFER: u64 = 2;
 
-/// Returns the address under which the command reaches this machine; notes what it cannot.
+/// Returns the address under which the command reaches this machine. Adds a note about destinations
+/// that it cannot reach.
 fn base_address(uplink: &Uplink, rights: Privilege, note: &mut dyn FnMut(&str)) -> Result<String> {
     let outer = uplink.range().outer_v4().to_string();
     match rights {

@@ -26,7 +26,7 @@ pub struct Journal {
 }
 
 const BATCH: usize = 4096;
-/// Most batches on their way: 16 MiB.
+/// Maximum number of batches that wait for the log: 16 MiB.
 const BATCHES_MAX: usize = 128;
 
 impl Journal {

@@ -17,10 +17,10 @@ use crate::packet::{
 
 /// Number of packets read before due packets are delivered; the last super-packet may exceed it.
 const READ_MAX: u64 = 64;
-/// Most packets delivered before arrivals are read.
+/// Maximum number of packets delivered before arrivals are read.
 const DELIVER_MAX: usize = 256;
-/// Most segments of a super-packet that are written together; a 64 KiB frame of minimal segments is
-/// written in several parts.
+/// Maximum number of segments of a super-packet that are written together; a 64 KiB frame of
+/// minimal segments is written in several parts.
 const RUN_MAX: usize = 128;
 
 /// Counters of reads and writes of one direction.
@@ -32,7 +32,7 @@ pub struct IoStats {
     /// Packets after cutting, as the queue saw them.
     pub packets: u64,
     pub frames_written: u64,
-    /// Most frames read at once.
+    /// Maximum number of frames read at once.
     pub batch_max: u64,
     /// Number of reads that found at least one frame.
     pub batches: u64,

@@ -61,7 +61,7 @@ impl Window {
     }
 }
 
-/// Most rows of the time series: at 10 ms, three hours.
+/// Maximum number of rows of the time series: at 10 ms, three hours.
 const ROWS_MAX: usize = 1 << 20;
 
 /// Counters that other threads can read while the gateway runs.

@@ -95,7 +95,7 @@ impl Hop {
     }
 }
 
-/// A device with a fixed address, so that nothing has to be asked for on the path.
+/// A device with a fixed address, so that no address resolution is sent over the path.
 struct Port {
     name: &'static str,
     address: &'static str,

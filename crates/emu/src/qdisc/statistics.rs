@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// What iproute2 6.1, and 7.3 for dualpi2, printed in a guest with Linux 7.3.4, shortened.
+    /// The shortened output of iproute2 6.1 (of 7.3 for dualpi2) in a guest with Linux 7.3.4.
     const PRINTED: &str = r#"[{"kind":"noqueue","handle":"0:","dev":"lo","root":true,"bytes":0,
       "packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0},
       {"kind":"htb","handle":"1:","dev":"to-server","root":true,"bytes":9,"packets":9,"drops":9,

@@ -1,5 +1,5 @@
-//! The operator of the demo, who makes codes, applies and stops plans, and removes a device, by the
-//! same requests and token as any operator.
+//! The operator of the demo, who creates codes, applies and stops plans, and removes a device, by
+//! the same requests and token as any operator.
 
 use std::net::SocketAddr;
 use std::path::Path;

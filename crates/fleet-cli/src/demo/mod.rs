@@ -230,7 +230,7 @@ impl Demo {
         Ok(Self { desk, homes, collected, plans, mishaps, servers, for_homes, service })
     }
 
-    /// Measures until `time` is over, all runs have ended, or a signal arrives.
+    /// Measures until `time` has passed, all runs have ended, or a signal arrives.
     fn measure(&mut self, time: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
         let start = Instant::now();
         let last_run = time.saturating_sub(LAST_RUNS.min(time / LAST_RUNS_PART));

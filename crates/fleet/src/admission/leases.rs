@@ -10,7 +10,8 @@ use super::{LeaseId, Reservation};
 /// A slot for a lease, which is reused.
 #[derive(Debug)]
 struct Slot {
-    /// Number of leases that ended in this slot, so that numbers of earlier leases find none.
+    /// Number of leases that ended in this slot, so that the number of an earlier lease matches no
+    /// lease.
     generation: u32,
     reservation: Option<Reservation>,
 }

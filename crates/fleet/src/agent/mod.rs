@@ -312,7 +312,7 @@ impl Agent {
         self.next_in_hand(now, local)
     }
 
-    /// Returns when the next task is due if nothing is heard before.
+    /// Returns when the next task is due if no news arrives before.
     fn wake_at(&self, now: Time, local: &Local) -> Time {
         let must_contact = local.waiting > 0 || self.release.is_some() || self.must_renew;
         let contact =
@@ -371,7 +371,7 @@ impl Agent {
         self.outdated = 0;
         // Attributes are sent once.
         self.settings.attributes = None;
-        // Bounds what an answer may demand.
+        // Limits the delay that an answer may demand.
         let from_now =
             |at_ms: u64| Span::from_millis(at_ms.saturating_sub(answer.now_ms).min(POLL_MOST_MS));
         let limits = &self.settings.limits;
@@ -499,7 +499,7 @@ impl Agent {
         self.orchestrator = (self.orchestrator + 1) % self.settings.orchestrators.max(1);
     }
 
-    /// Gives up the last request. Its lease, if any, expires by itself.
+    /// Abandons the last request. Its lease, if it has one, expires.
     fn give_up(&mut self, now: Time) {
         if self.last_request == RequestKind::Release {
             self.release = None;

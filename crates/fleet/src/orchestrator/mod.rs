@@ -13,7 +13,7 @@
 //! schedule in the transaction that stores its outcome:
 //!
 //! - It was not assigned to the device: the orchestrator makes the outcome. The run was refused or
-//!   postponed for the home's own traffic until `start_within` was over, or missed because the
+//!   postponed for the home's own traffic until `start_within` had passed, or missed because the
 //!   device did not ask in time. [`Orchestrator::settle`] does so for silent devices.
 //! - It was assigned ([`OpenRun`](crate::store::OpenRun)): the first result that the device sends
 //!   for this run is its outcome. The orchestrator counts the run as missed once no result can
@@ -57,7 +57,7 @@ pub const STEP_EXTRA_MS: u64 = 3_000;
 pub const OWED_MS: u64 = 30 * 86_400_000;
 /// Maximum number of runs without a result; a device with as many is assigned no other.
 pub const OPEN_MAX: usize = 64;
-/// Maximum number of plans that are not over.
+/// Maximum number of plans that have not ended.
 pub const PLANS_MAX: usize = 32;
 /// Maximum number of outcomes that one request makes; the next request continues.
 const MADE_MAX: usize = 256;
@@ -253,8 +253,8 @@ impl Orchestrator {
         removed.sign(&self.lease_key, now_ms)
     }
 
-    /// Reads all plans, also those that are over. A plan that cannot be read is an error, because
-    /// its limits are unknown.
+    /// Reads all plans, including those that have ended. A plan that cannot be read is an error,
+    /// because its limits are unknown.
     fn plans(&self, tx: Tx<'_>) -> Result<Vec<Applied>, StoreError> {
         let rows = tx.plans()?;
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);

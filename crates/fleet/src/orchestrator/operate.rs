@@ -31,7 +31,7 @@ fn log(tx: Tx<'_>, at_ms: u64, who: &str, what: String) -> Result<(), Stop> {
 ///
 /// # Errors
 /// Returns all mistakes of the text, one per line, or why the plan can never be applied: it has no
-/// name, it is over, or it exceeds one of its budgets.
+/// name, it has ended, or it exceeds one of its budgets.
 pub fn applicable(text: &str, now_ms: u64) -> Result<Plan, Rejection> {
     let plan = Plan::parse(text)
         .map_err(|error| Rejection::new(Kind::BadRequest, "bad-plan", error.to_string()))?;

@@ -121,8 +121,8 @@ impl Schedule {
         ended
     }
 
-    /// Ends the runs whose time is over, at most `most` of those that were not assigned. A late run
-    /// that was due before `counted_from_ms` has no outcome, and the next one is drawn instead.
+    /// Ends the runs whose time has passed, at most `most` of those that were not assigned. A late
+    /// run that was due before `counted_from_ms` has no outcome, and the next one is drawn instead.
     fn settle(
         &mut self,
         applied: &Applied,
@@ -180,8 +180,8 @@ pub(super) fn plan_named<'a>(plans: &'a [Applied], name: &str) -> Option<&'a App
     plans.iter().find(|applied| applied.row.name == name)
 }
 
-/// Ends the runs of a device whose time is over, about [`MADE_MAX`] at most. `counted_from_ms` is
-/// that of [`Readings`].
+/// Ends the runs of a device whose time has passed, about [`MADE_MAX`] at most. `counted_from_ms`
+/// is that of [`Readings`].
 pub(super) fn settle(
     device: &mut Device,
     plans: &[Applied],

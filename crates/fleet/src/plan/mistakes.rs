@@ -109,7 +109,8 @@ impl<F: DeserializeOwned> Reading<F> {
     /// Repairs a mistake. Returns false if no candidate removes it.
     fn repair(&mut self, mistake: &Mistake) -> bool {
         let Some(line) = mistake.line else { return false };
-        // Where a missing key is added; a value that the key refuses is no repair.
+        // The position at which a missing key is added. A value that the key refuses does not
+        // repair the mistake.
         let added = self.line_below(line);
         let candidates: Vec<(String, Vec<usize>)> = match &mistake.kind {
             Kind::Unknown { key, meant } => {

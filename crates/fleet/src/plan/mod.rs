@@ -180,7 +180,7 @@ impl Plan {
         BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    /// Whether its last day is over at `now_ms`, milliseconds since 1970.
+    /// Whether the plan's last day has ended at `now_ms`, milliseconds since 1970.
     pub fn is_over(&self, now_ms: u64) -> bool {
         self.until_ms.is_some_and(|until| now_ms >= until)
     }

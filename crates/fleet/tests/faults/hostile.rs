@@ -1,5 +1,5 @@
 //! Enrolled devices that harm others as far as one home can: with claims about their lines, with
-//! requests, and with results, as often as an orchestrator lets a device ask.
+//! requests, and with results, as often as an orchestrator accepts requests.
 
 use std::collections::BTreeMap;
 

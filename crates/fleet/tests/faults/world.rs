@@ -307,7 +307,7 @@ pub struct World {
     pub rng: Rng,
     pub report: Report,
     pub ledger: Ledger,
-    /// Whether the time of faults is over.
+    /// Whether the time of faults has ended.
     pub is_calm: bool,
     pub is_stopped: bool,
     pub devices: Vec<Device>,

@@ -9,7 +9,7 @@ use underload_record::history::Mark;
 use super::lines;
 
 const FILE: &str = "marks.jsonl";
-/// Most marks of a line, so that a script that marks each run does not fill a page.
+/// Maximum number of marks of a line, so that a script that marks each run does not fill a page.
 pub const MARKS_MAX: usize = 200;
 
 #[derive(Serialize, Deserialize)]

@@ -115,7 +115,7 @@ mod tests {
         assert!(text.contains("step=\"down\"") && !text.contains("step=\"loaded"), "{text}");
     }
 
-    /// The dashboard asks for numbers that are written.
+    /// The dashboard queries only metrics that are written.
     #[test]
     fn every_metric_of_the_dashboard_exists() {
         let text = include_str!("../../../../packaging/grafana-history.json");

@@ -1,5 +1,5 @@
-//! What a path does to packets: the tests of `underload_probe::path`, in sessions at a server, and
-//! their results in words.
+//! The effects of a path on packets: the tests of `underload_probe::path`, in sessions at a server,
+//! and their results in words.
 
 mod text;
 

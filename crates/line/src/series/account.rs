@@ -26,7 +26,7 @@ pub struct Account {
 const FILE: &str = "account.json";
 /// A larger file is not an account.
 const BYTES_MAX: u64 = 4_096;
-/// How long another process may hold the account.
+/// How long to wait while another process has the account locked.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Account {

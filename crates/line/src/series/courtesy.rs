@@ -18,7 +18,7 @@ use underload_probe::network::{Line, busier_bit_per_s, metered};
 use super::account::Account;
 use super::{Notice, SeriesError, Show};
 
-/// When measurements may start, and what they may move.
+/// When measurements may start, and how many bytes they may transfer.
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
     /// Hours of the local day in which no measurement starts.

@@ -1,4 +1,4 @@
-//! A line measured again and again into one directory.
+//! Repeated measurements of a line in one directory.
 //!
 //! - [`Courtesy`]: when a measurement may start, and its budget of bytes.
 //! - [`Rhythm`]: the pauses between measurements.

@@ -206,7 +206,8 @@ impl Writer {
         if batch.len() == 1 {
             return batch.into_iter().for_each(|work| work.tell(Err(error.clone())));
         }
-        // Retries each request by itself, so that only those fail that caused the failure.
+        // Retries each request in a separate transaction, so that only the requests that caused the
+        // failure fail.
         let mut failures = Vec::new();
         for mut work in batch {
             let outcome = match failures.last() {

@@ -76,7 +76,7 @@ impl Default for Limits {
 pub struct Core {
     /// The rules that answer the messages of devices, servers and operators.
     pub rules: Orchestrator,
-    /// The threads that change what is stored.
+    /// The threads that write to the stores.
     pub writers: Writers,
     /// A secret that all orchestrators of a fleet share.
     pub(crate) fleet_secret: [u8; 32],

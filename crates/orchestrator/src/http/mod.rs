@@ -91,7 +91,7 @@ impl Running {
     pub fn stop(mut self) {
         let _ = self.stop.send(true);
         if let (Some(runtime), Some(served)) = (&self.runtime, self.served.take()) {
-            // `served` ends by itself once the timeouts of all connections have passed.
+            // `served` ends once the timeouts of all connections have passed.
             let _ = runtime.block_on(async { tokio::time::timeout(GOODBYE_MAX * 2, served).await });
         }
         // Waits, so that the store is closed when this returns.

@@ -64,7 +64,7 @@ pub trait Lease {
     fn throttled(&self) -> (bool, bool);
 }
 
-/// The lease type of a client, which holds no lease.
+/// The lease type of a client, which has no lease.
 #[derive(Clone, Copy, Debug)]
 pub enum NoLease {}
 

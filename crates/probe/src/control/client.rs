@@ -1,4 +1,4 @@
-//! The client's side of the control connection: asks a server for a session.
+//! The client's side of the control connection: requests a session from a server.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::ServiceError;
 
 pub const PROTOCOL: u32 = 2;
-/// Most flows of one session at once, in both directions together.
+/// Maximum number of flows of one session at once, in both directions together.
 pub const FLOWS_PER_SESSION_MAX: usize = 64;
 /// Longest message in bytes, without the two bytes of its length.
 pub const MESSAGE_MAX: usize = 4096;

@@ -37,12 +37,12 @@ fn send_with(
     Ok(sendmsg(socket.as_raw_fd(), &slices, control, flags, address.as_ref())?)
 }
 
-/// Asks for the marking and the time to live of IPv4 packets.
+/// Requests the marking and the time to live of received IPv4 packets.
 pub(super) fn ask_ipv4(socket: &UdpSocket) -> io::Result<()> {
     SockRef::from(socket).set_recv_tos_v4(true).and_then(|()| ask_for_ttl(socket))
 }
 
-/// Asks for the marking and the hop limit of IPv6 packets.
+/// Requests the marking and the hop limit of received IPv6 packets.
 pub(super) fn ask_ipv6(socket: &UdpSocket) -> io::Result<()> {
     SockRef::from(socket).set_recv_tclass_v6(true).and_then(|()| ask_for_hop_limit(socket))
 }

@@ -94,7 +94,7 @@ struct Shared {
 
 impl Prober {
     pub const CLASSES_MAX: usize = 16;
-    /// Most records, of sent and received packets each: about 200 MB, an hour at 1 ms.
+    /// Maximum number of records, of sent and received packets each: about 200 MB, an hour at 1 ms.
     pub const RECORDS_MAX: usize = 4_000_000;
     /// Base packet and Class of Service TLV.
     pub const PAYLOAD_MIN: u16 = 52;

@@ -13,8 +13,8 @@ use crate::wire::{Arrival, MarkingPolicy, NtpTimestamp, reflect};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflectorConfig {
-    /// Most answers per second to all senders; others are dropped and counted. A burst of a tenth
-    /// of a second passes.
+    /// Maximum number of answers per second to all senders; others are dropped and counted. A burst
+    /// of a tenth of a second passes.
     pub packets_per_second_max: u32,
     /// The DSCP and ECN values that answers may carry.
     pub policy: MarkingPolicy,

@@ -92,7 +92,7 @@ impl FlowHandle {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Asks the flow to end, without waiting.
+    /// Signals the flow to end, without waiting.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -210,7 +210,7 @@ impl<S: FlowShare> Lease<'_, S> {
     }
 }
 
-/// Most bytes of one read or write.
+/// Maximum number of bytes of one read or write.
 const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
 /// Longest sleep of a flow that is ahead of its session's rate.
 const HELD_UP_MAX: Duration = Duration::from_millis(20);
@@ -291,9 +291,9 @@ impl<'a, S> Reporter<'a, S> {
     }
 }
 
-/// Ends the delay of acknowledgements that Linux begins after each report: who sends data counts as
-/// one end of a dialogue (`inet_csk_enter_pingpong_mode`). An upload to a server without reports
-/// has no such delay, and BBR keeps a longer queue with it.
+/// Ends the delay of acknowledgements that Linux begins after each report: Linux takes an end that
+/// sends data for one side of a dialogue (`inet_csk_enter_pingpong_mode`). An upload to a server
+/// without reports has no such delay, and BBR keeps a longer queue with it.
 fn acknowledge_as_a_receiver(stream: &TcpStream) {
     #[cfg(target_os = "linux")]
     // A connection that has ended is found by the next read or write.

@@ -169,10 +169,10 @@ pub enum LoadError {
 pub(crate) const RECORD_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for the handshake of the other end.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// Most records per flow: 28 hours.
+/// Maximum number of records per flow: 28 hours.
 pub(crate) const RECORDS_MAX: usize = 1_000_000;
-/// Most unsent bytes in a TCP socket (`TCP_NOTSENT_LOWAT`): few, so that a stopped flow ends at
-/// once, but enough for bursts.
+/// Maximum number of unsent bytes in a TCP socket (`TCP_NOTSENT_LOWAT`): few, so that a stopped
+/// flow ends at once, but enough for bursts.
 const NOT_SENT_BYTES: u32 = 128 << 10;
 
 /// Limits a connection's unsent data, so that its load ends as soon as it is stopped.

@@ -74,7 +74,7 @@ pub struct Request {
     pub duration_max_ms: u32,
     /// Name of the congestion control; empty for UDP.
     pub congestion_control: String,
-    /// Zeros if the server needs none.
+    /// Zeros if the server needs no token.
     pub token: Token,
 }
 
@@ -266,7 +266,7 @@ impl BlockHeader {
 pub(crate) struct BlockReadings;
 
 impl BlockReadings {
-    /// Most readings of a block; a sender that has more thins them.
+    /// Maximum number of readings of a block; a sender that has more thins them.
     pub(crate) const MAX: usize = 64;
     pub(crate) const LEN: usize = 8 + 8 * Self::MAX;
     /// Payload never begins like this: it is the same in every run.
@@ -287,8 +287,8 @@ impl BlockReadings {
         }
     }
 
-    /// Returns the readings of a block whose header has `elapsed_ns`; none if the
-    /// bytes are no list. Ignores readings that are older than the flow.
+    /// Returns the readings of a block whose header has `elapsed_ns`; an empty list if the bytes
+    /// cannot be parsed. Ignores readings that are older than the flow.
     pub(crate) fn decode(
         bytes: &[u8; Self::LEN],
         elapsed_ns: u64,

@@ -33,7 +33,7 @@ pub struct RoundTripLog {
 }
 
 impl RoundTripLog {
-    /// Most readings of a flow: 164 s without a gap.
+    /// Maximum number of readings of a flow: 164 s without a gap.
     pub const CAPACITY: usize = 1 << 14;
 
     pub(crate) fn with_capacity(capacity: usize) -> Self {

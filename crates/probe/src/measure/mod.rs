@@ -52,7 +52,7 @@ pub struct MeasurementConfig {
     pub loads: Vec<LoadFlow>,
     /// Payload of all flows after which the load ends before its time; `None` without a limit.
     pub load_bytes_max: Option<u64>,
-    /// Token for the load server; zeros if it needs none.
+    /// Token for the load server; zeros if it needs no token.
     pub token: Token,
 }
 

@@ -39,8 +39,8 @@ impl fmt::Display for Metered {
 }
 
 /// Returns the first interface of `line` that NetworkManager calls metered, or whose address is
-/// from the hotspot of an Android phone by the lease of systemd-networkd; `None` if neither says
-/// so.
+/// from the hotspot of an Android phone by the lease of systemd-networkd; `None` if neither reports
+/// a metered connection.
 pub fn metered(line: &Line) -> Option<Metered> {
     line.names().into_iter().find_map(|interface| {
         let source = if by_network_manager(&interface) {

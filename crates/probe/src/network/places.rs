@@ -107,7 +107,7 @@ impl<N: Clone + Ord> Places<N> {
         })
     }
 
-    /// Returns true if `network` can only exchange one of its own places for a new one.
+    /// Returns true if `network` can get a new place only in exchange for one that it already has.
     pub fn is_full_for(&self, network: &N) -> bool {
         let (taken, limits) = (self.lock(), &self.0.limits);
         let own = taken.of(network);

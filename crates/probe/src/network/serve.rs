@@ -1,4 +1,4 @@
-//! Accepting connections, each with a thread of its own.
+//! Accepting connections, each in a separate thread.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -78,7 +78,7 @@ fn about_marks(survey: &MarkSurvey, advice: &mut Vec<String>) {
 fn damages(row: &MarkRow, fate: Fate) -> (bool, bool) {
     match fate {
         Fate::Seen { dscp, ecn } => (dscp.is_damage(), ecn.is_damage()),
-        // Congestion marks on some of the packets are no damage.
+        // Congestion marks on some of the packets do not count as damage.
         Fate::Mixed { mostly } => (
             Change::from_dscps(row.sent.dscp, mostly.dscp).is_damage(),
             Change::from_ecns(row.sent.ecn, mostly.ecn).is_damage(),

@@ -50,7 +50,7 @@ pub enum Answer {
     Ambiguous { family: QueueFamily, probability: f64 },
     /// The evidence resembles no component of the model.
     Unlike,
-    /// Nothing waited and nothing was lost.
+    /// No packet waited or was lost.
     NotABottleneck,
 }
 

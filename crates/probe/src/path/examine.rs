@@ -291,7 +291,7 @@ impl Treatment {
         Self::judge(goodput("best-effort-")?, goodput("nqb-")?)
     }
 
-    /// Returns `None` if no flow delivered anything.
+    /// Returns `None` if no flow delivered any byte.
     fn judge(best_effort_bit_per_s: u64, nqb_bit_per_s: u64) -> Option<Self> {
         let total = best_effort_bit_per_s + nqb_bit_per_s;
         if total == 0 {

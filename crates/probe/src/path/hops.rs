@@ -1,5 +1,5 @@
-//! Which hop changes a marking: probes with a limited time to live, and the headers that routers
-//! quote.
+//! Finds the hop that changes a marking, by probes with a limited time to live and the headers that
+//! routers quote.
 //!
 //! A router that drops a packet because its time to live expired returns the packet's head (RFC
 //! 792, RFC 4443), with the marking as it arrived at the router. Linux passes the quoted IP header
@@ -69,7 +69,7 @@ pub enum HopsError {
     Endpoint(#[from] EndpointError),
 }
 
-/// Most markings per trace: routers limit their answers per second.
+/// Maximum number of markings per trace: routers limit their answers per second.
 pub const TRACED_MAX: usize = 4;
 const TTL_MAX: u8 = 24;
 const ATTEMPTS: usize = 3;

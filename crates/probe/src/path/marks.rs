@@ -1,4 +1,4 @@
-//! Which markings survive, per direction.
+//! Tests which markings survive, per direction.
 //!
 //! Every packet requests, with STAMP's Class of Service TLV, that its answer carries the same
 //! marking; the answer reports the marking that arrived at the far end. One exchange thus shows
@@ -72,14 +72,14 @@ pub enum Fate {
     Refused,
 }
 
-/// Change of one of the two fields of a marking.
+/// Change of the DSCP or the ECN field of a marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "change", content = "to")]
 pub enum Change {
     Kept,
     /// The marking arrives as zero.
     Bleached,
-    /// Set to something else.
+    /// The field arrives with another value.
     Remarked(u8),
     /// ECT became CE: a queue on the path reports congestion, the purpose of ECT.
     CongestionMarked,

@@ -35,7 +35,7 @@ pub struct RouteProber {
 const INTERVAL: Duration = Duration::from_millis(20);
 /// An echo without an answer within this time is lost.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Most echoes to each hop: three hours.
+/// Maximum number of echoes to each hop: three hours.
 const ECHOES_MAX: usize = 540_000;
 
 impl RouteProber {

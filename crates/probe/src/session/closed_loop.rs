@@ -33,7 +33,7 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// Most requests: bounds the memory of a session over a path without delay.
+    /// Maximum number of requests: bounds the memory of a session over a path without delay.
     pub const REQUESTS_MAX: usize = 4_000_000;
 
     /// Returns a session that sends its last request before `end_ns` and gives each up after

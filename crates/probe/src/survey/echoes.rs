@@ -28,7 +28,7 @@ pub struct Echo {
 
 /// Echoes that wait for an answer; older ones are given up.
 const OPEN_MAX: usize = 1_000;
-/// How often the receiving thread looks whether it is still wanted.
+/// How often the receiving thread checks whether it must end.
 const POLL: Duration = Duration::from_millis(500);
 
 impl Echoes {
@@ -107,7 +107,7 @@ impl Echoes {
 
 /// Sends the numbers and times of answers until the receiver is dropped.
 fn receive(socket: &EchoSocket, secret: [u8; 8], sender: &Sender<(u64, Instant)>) {
-    // A packet without a number shows whether the other end is gone.
+    // A packet without a number shows whether the peer is unreachable.
     const NONE: u64 = u64::MAX;
     loop {
         let number = match socket.receive(POLL) {
@@ -119,7 +119,7 @@ fn receive(socket: &EchoSocket, secret: [u8; 8], sender: &Sender<(u64, Instant)>
                 let is_timeout =
                     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
                 if !is_timeout {
-                    // An unreachable host is reported again and again.
+                    // The error of an unreachable host is reported repeatedly.
                     thread::sleep(Duration::from_millis(10));
                 }
                 NONE

@@ -29,7 +29,7 @@ pub use schedule::{Turn, schedule};
 /// Shortest interval between probes of one host: two a minute.
 pub const PAUSE_MIN: Duration = Duration::from_secs(30);
 pub const HOSTS_MAX: usize = 200;
-/// Most probes per host and address family.
+/// Maximum number of probes per host and address family.
 pub const PROBES_MAX: u32 = 1_000;
 /// A probe without an answer within this time is lost.
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);

@@ -96,7 +96,7 @@ pub(crate) fn share_port(_: &Socket) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Windows ignores the marking that a program asks for; IPv6 sockets have no option for it.
+/// Windows ignores the marking that a program requests; IPv6 sockets have no option for it.
 pub(crate) fn set_class_v6(_: &SockRef<'_>, _: u32) -> io::Result<()> {
     Ok(())
 }

@@ -108,7 +108,7 @@ impl Lines {
     }
 
     /// Returns the quantile `share` of the probes that a line sent, where a lost probe counts as
-    /// [`LOST_MS`]; `None` if it sent none.
+    /// [`LOST_MS`]; `None` if it sent no probe.
     pub(super) fn quantile_ms(&self, series: &LineSeries, share: f64) -> Option<f64> {
         let answered: u64 = series.bins.iter().map(|(_, count)| u64::from(*count)).sum();
         let sent = answered.saturating_add(series.lost);

@@ -14,7 +14,7 @@ use crate::variants::metric_of_trial;
 /// Every variant that is compared, with its baseline.
 pub(super) struct Partners<'a> {
     pub(super) pairs: Vec<(&'a str, &'a str)>,
-    /// How many of them, the first ones, the scenario declares.
+    /// Number of the first pairs, which the scenario declares.
     pub(super) declared: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Partners<'a> {
         let known: BTreeSet<&str> = pairs.iter().flat_map(|(own, other)| [*own, *other]).collect();
         let others = run.variants.iter().filter(|other| !known.contains(other.name.as_str()));
         let others: Vec<(&str, &str)> = match declared {
-            // One number of a variant with another of its own, such as loaded with idle.
+            // Compares two metrics of the same variant, such as loaded and idle latency.
             Some(headline) if !headline.baseline_metric.is_empty() => {
                 others.map(|other| (other.name.as_str(), other.name.as_str())).collect()
             }
@@ -207,7 +207,7 @@ impl<'a> Statistic<'a> {
             && self.other.value(baseline, &self.baseline_metric).is_some()
     }
 
-    /// Whether both have a value, over all trials and in each.
+    /// Whether the variant and the baseline have a value, both over all trials and in each trial.
     fn knows_all(&self, variant: &str, baseline: &str) -> bool {
         let in_trials = |run: &Indexed<'_>, name: &str, metric: &str| {
             run.valid_trials(name).iter().all(|trial| metric_of_trial(trial, metric).is_some())
@@ -289,7 +289,7 @@ pub struct DeclaredValues {
     pub unit: String,
     /// Variants with a value, in the order of the scenario.
     pub values: Vec<(String, f64)>,
-    /// Variants without one, as when most probes never came back.
+    /// Variants without a value, for example because most probes were lost.
     pub missing: Vec<String>,
 }
 

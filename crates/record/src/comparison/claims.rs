@@ -21,15 +21,15 @@ pub struct Claim<'a> {
 pub enum Extent {
     /// The claim has one comparison.
     One,
-    /// All change the same settings, each of another baseline.
+    /// All comparisons change the same settings, each relative to another baseline.
     SameChange,
-    /// All have the same verdict, and none has its own sentence.
+    /// All comparisons have the same verdict, and none has a separate sentence.
     SameVerdict,
 }
 
-/// Most single comparisons with a sentence each.
+/// Maximum number of single comparisons with a sentence each.
 const MOST_SINGLE: usize = 4;
-/// Most changes with a sentence each.
+/// Maximum number of changes with a sentence each.
 const MOST_CHANGES: usize = 6;
 
 /// Returns the claims of comparisons that have their numbers, in the order of their sentences.

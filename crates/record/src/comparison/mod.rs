@@ -64,21 +64,23 @@ crate::named! {
     pub enum Verdict {
         /// The range excludes equality, and its middle differs by what a person notices.
         Lower = "lower",
-        /// As `Lower`, in the other direction.
+        /// The opposite of `Lower`.
         Higher = "higher",
-        /// Whatever the difference is within the range, nobody notices it.
+        /// A person notices no difference within the range.
         Alike = "alike",
-        /// The range includes a difference that a person notices, and also equality, or its middle is one
-        /// that nobody notices.
+        /// The range includes a difference that a person notices, but it also includes equality, or
+        /// a person does not notice the difference in its middle.
         NotSure = "not sure",
         /// No range: fewer than five pairs of trials, trials in which nothing is random, or as few
         /// devices, lines or runs.
         TooFew = "too few trials",
-        /// More than half of the probes of one of the two never arrived: only losses are compared.
+        /// More than half of the probes of the variant or of the baseline never arrived: only
+        /// losses are compared.
         Lost = "lost",
-        /// The effect is larger than any that a scenario gives: the measurement is to be checked.
+        /// The effect is larger than in any scenario, so the measurement must be checked.
         Suspicious = "suspicious",
-        /// The two differ in more than what is compared, such as the hours of their runs.
+        /// Variant and baseline differ in more than the compared setting, for example in the hours
+        /// of their runs.
         NotComparable = "not comparable",
         /// The variant or its baseline has no value.
         #[default]
@@ -86,7 +88,7 @@ crate::named! {
     }
 }
 
-/// One variant compared with its baseline.
+/// The comparison of a variant with its baseline.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Comparison {
     /// The sentence that states the comparison: `S1`, `S2`, ...; empty if none does.
@@ -118,13 +120,14 @@ pub struct Comparison {
     /// Percent of the probes that never arrived; `None` without probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_percent: Option<Both>,
-    /// Rates in which the two differ, which may explain a difference of latency.
+    /// Rates that differ between variant and baseline, which may explain a difference of latency.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateChange>,
     pub verdict: Verdict,
 }
 
-/// Repeats to ask for: the fewest whose range holds the median with at least 95 %.
+/// Recommended number of repeats: the smallest whose range contains the median with a probability
+/// of at least 95 %.
 pub const REPEATS: u32 = 6;
 
 /// The range of an effect over the pairs of trials.
@@ -155,7 +158,8 @@ impl EffectRange {
         if !is_noticed(self.low) && !is_noticed(high) {
             return Verdict::Alike;
         }
-        // The two values may say the opposite of the range, if one trial or one line decides.
+        // The two values may differ in the opposite direction than the range, if one trial or line
+        // dominates them.
         match is_noticed(self.middle.unwrap_or(f64::INFINITY)) {
             true if high < equal && values.variant < values.baseline => Verdict::Lower,
             true if self.low > equal && values.variant > values.baseline => Verdict::Higher,
@@ -226,7 +230,8 @@ pub struct PairCounts {
     /// Whether a person notices the difference in every pair, and it has the same direction in all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_noticed: bool,
-    /// Whether nothing in the trials of one of the two is random, so that all its trials are one.
+    /// Whether the trials of the variant or of the baseline have no randomness, so that they are
+    /// identical.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_same: bool,
 }

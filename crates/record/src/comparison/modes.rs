@@ -1,5 +1,5 @@
-//! Variants whose trials have two modes, told by a state that the record knows and not by statistics:
-//! with few trials no statistic finds modes.
+//! Variants whose trials have two modes, distinguished by a state that the record contains and not
+//! by statistics: with few trials no statistic finds modes.
 
 use serde::{Deserialize, Serialize};
 

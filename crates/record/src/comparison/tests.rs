@@ -197,7 +197,7 @@ fn trials_in_which_the_queue_slept_are_distinguished() {
     assert_eq!((found.variant.as_str(), found.metric.as_str()), ("cake", "load.rtt.p99_of_sent"));
     assert_eq!(found.asleep, Mode { trials: 1, value: 73.0 });
     assert_eq!(found.awake, Mode { trials: 5, value: 58.0 });
-    // A difference that nobody notices is none.
+    // A difference that a person does not notice does not count.
     run.trials[8] = TrialRecord {
         bottlenecks: run.trials[8].bottlenecks.clone(),
         ..trial("cake", 2, Some(58.2))

@@ -219,7 +219,7 @@ impl LoadedStep {
         let vantage = worst.map(|_| if is_inside { Vantage::Inside } else { Vantage::Beside });
         let is_beside_as_bad =
             beside.is_some() && beside.map(|it| it.grade) == worst.map(|it| it.grade);
-        // A share of next to no probes says nothing.
+        // The loss counts only if enough probes were sent for a percentile of their delay.
         let lost_percent = beside.map_or(0.0, |_| self.lost_percent);
         let by_loss = Band::of_loss(lost_percent).grade;
         StepJudgement {

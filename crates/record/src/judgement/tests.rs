@@ -159,7 +159,7 @@ proptest! {
         for it in &judgement.uses {
             let valid = steps.iter().filter(|step| step.valid).collect::<Vec<_>>();
             prop_assert!(valid.iter().any(|step| step.step == it.step), "of a step with numbers");
-            // No use is better than the grade of what it waits in.
+            // A use is at most as good as the grade of the delay that its packets have.
             let own = judgement.steps.iter().find(|step| step.step == it.step);
             let waits = own.and_then(|own| if it.name == Use::WebPage { own.inside } else { own.beside });
             let bound = waits.map(|waits| Band::of_delay(waits.ms()));

@@ -4,7 +4,8 @@ use super::order::median_interval;
 use super::tails::student_t_within;
 use crate::schema::Interval;
 
-/// Most values whose interval is of order statistics; of more, Student's t holds for any distribution.
+/// Maximum number of values for an interval from order statistics; from more values, Student's t is
+/// valid for any distribution.
 const MOST_ORDERED: usize = 30;
 
 /// Returns the mean of the values, with an interval.

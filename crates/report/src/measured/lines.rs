@@ -558,7 +558,7 @@ mod tests {
         assert!(text.contains("set a little less than the line carries"), "{text}");
         // The video is judged by the measured rate, though the line was not full.
         assert!(finding_lines(&[down(20.0)])[3].starts_with("Video: good (20.0 Mbit/s"));
-        // The other way was full and worse.
+        // The other direction was full and had a larger delay.
         let lines = finding_lines(&[down(2.0), up(399.0)]);
         assert!(lines[0].starts_with("Grade D: while you upload"), "{lines:?}");
         assert!(lines[0].ends_with("The line was not full in step down: it may be worse then."));

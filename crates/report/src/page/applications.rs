@@ -6,7 +6,7 @@ use underload_record::schema::VariantMetric;
 use super::parts::{Least, folded, folded_if, mean, table, unit_head, variant_name, words_head};
 use crate::subject::Subject;
 
-/// Most variants with a column each; more have a row each.
+/// Maximum number of variants with a column each; more have a row each.
 const MOST_VARIANT_COLUMNS: usize = 5;
 
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {

@@ -14,7 +14,7 @@ use crate::plot::Plot;
 use crate::subject::{Subject, usual_highest};
 use crate::words::{metric_words, significant, thousands};
 
-/// Most numbers of an application in the table of latencies; its own table has all.
+/// Maximum number of metrics of an application in the table of latencies; its own table has all.
 const SHOWN_METRICS: usize = 3;
 
 /// Columns after the first: quantiles, samples, lost, window.

@@ -117,7 +117,7 @@ fn remove_others(folder: &Path, files: &[(PathBuf, &Plot)]) -> Result<(), PageEr
         let is_plot = path.extension().is_some_and(|it| it == "svg")
             && fs::symlink_metadata(&path).is_ok_and(|it| it.is_file());
         let is_other = || files.iter().all(|(file, _)| *file != path);
-        // A file without the mark is another program's.
+        // A file without the mark belongs to another program.
         if is_plot && is_other() && check_replaceable(&path, SVG_MARK).is_ok() {
             disk::remove(&path).map_err(PageError::io(&path, "remove"))?;
         }

@@ -12,7 +12,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     html! { (sanctions(subjects)) (histograms(subjects)) }
 }
 
-/// Most flows per queue; the run's record has all.
+/// Maximum number of flows per queue; the run's record has all.
 const SHOWN_FLOWS: usize = 20;
 
 /// Renders the moved flows; empty if there are none.

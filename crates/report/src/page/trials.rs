@@ -10,7 +10,7 @@ use crate::subject::run_suffix;
 use crate::words::{mbit, ms, thousands};
 use underload_store::RunData;
 
-/// Most trials in the table; `trials.parquet` has more.
+/// Maximum number of trials in the table; `trials.parquet` has more.
 pub(crate) const MOST_TRIALS: usize = 200;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {

@@ -7,7 +7,7 @@ use underload_record::text::shown;
 /// Number of colours; further variants repeat them with another dash.
 const COLOURS: usize = 8;
 
-/// Line patterns; together with the colours they tell 32 variants apart, in grey too.
+/// Line patterns; together with the colours they distinguish 32 variants, also in grey.
 const DASHES: [&str; 4] = ["none", "6 3", "1.5 2.5", "8 3 1.5 3"];
 
 /// Number of shades of a heat map.

@@ -11,9 +11,9 @@ use super::scale::Scale;
 use crate::cohorts::{cohort_name, load_words, series_name};
 use crate::words::thousands;
 
-/// Most cohorts that are drawn: more would cover one another.
+/// Maximum number of cohorts in a plot: more would cover one another.
 const MOST_COHORTS: usize = 8;
-/// Most and fewest bars of a histogram.
+/// Maximum and minimum number of bars of a histogram.
 const MOST_BARS: usize = 40;
 const LEAST_BARS: usize = 4;
 

@@ -15,16 +15,16 @@ use crate::words::{significant, thousands};
 /// With fewer trials per variant, a CDF over trials would be a few steps.
 const FEW_TRIALS: usize = 10;
 
-/// Most variants with a histogram: more would not be compared.
+/// Maximum number of variants with a histogram: more would not be compared.
 pub(crate) const MOST_HISTOGRAMS: usize = 12;
 
-/// Most bars of a histogram.
+/// Maximum number of bars of a histogram.
 const BINS: u64 = 40;
 
-/// Most curves with bands around them: more bands would cover one another.
+/// Maximum number of curves with bands around them: more bands would cover one another.
 const MOST_BANDS: usize = 4;
 
-/// Most points of a curve: more would not be visible.
+/// Maximum number of points of a curve: more would not be visible.
 const CURVE_POINTS: usize = 400;
 
 /// Draws CDFs of mean and maximum working latency, or with few trials of all round trips.

@@ -40,7 +40,7 @@ impl Plots {
         }
     }
 
-    /// Draws only the pictures that the scenario asks for.
+    /// Draws only the pictures that the scenario declares.
     pub(crate) fn asked_for(subjects: &[Subject<'_>]) -> Vec<Plot> {
         figure::figures(subjects)
     }

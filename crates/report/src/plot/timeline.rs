@@ -10,7 +10,7 @@ use super::chart::{self, Panel, WIDTH};
 use super::scale::Scale;
 use crate::subject::Subject;
 
-/// Most variants with time plots: a longer page would not be read.
+/// Maximum number of variants with time plots: a longer page would not be read.
 pub(crate) const MOST_TIMELINES: usize = 12;
 
 /// Buckets along the time axis, about one per pixel.

@@ -8,7 +8,7 @@ use underload_store::sweep::SweepCell;
 use super::unit;
 use crate::words::{factor, thousands};
 
-/// Most points that are named.
+/// Maximum number of points that a sentence names.
 const MOST_NAMED: usize = 4;
 
 /// The verdicts of all variants, in bounded memory.
@@ -30,12 +30,12 @@ pub(super) struct Tally {
 #[derive(Debug, Clone, Serialize)]
 struct Outcome {
     verdict: Verdict,
-    /// What the two values say; the verdict needs their ranges.
+    /// The verdict by the two values alone, without their ranges.
     direction: Verdict,
     points: u64,
     /// The smallest and the largest quotient, of the larger value over the smaller one.
     quotients: (f64, f64),
-    /// The first points.
+    /// Names of the first points.
     named: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl Against {
         self.outcomes().any(|outcome| outcome.verdict == Verdict::TooFew)
     }
 
-    /// Whether values of any point have ranges.
+    /// Whether the values of at least one point have ranges.
     pub(super) fn has_ranges(&self) -> bool {
         self.outcomes().any(|outcome| outcome.verdict != Verdict::TooFew)
     }
@@ -134,7 +134,7 @@ fn value_of(cell: &SweepCell, metric: usize) -> Option<&Interval> {
 }
 
 impl Outcome {
-    /// Returns the verdict, or what values without a range say.
+    /// Returns the verdict, or the direction of the values if they have no range.
     fn told(&self) -> Verdict {
         if self.verdict == Verdict::TooFew { self.direction } else { self.verdict }
     }

@@ -36,13 +36,13 @@ pub struct SweepOutcome {
 
 /// Cells in each ranking.
 const LISTED: usize = 10;
-/// Most failed cells that are listed.
+/// Maximum number of failed cells in the list.
 const FAILURES: usize = 10;
-/// Most variants with a sentence.
+/// Maximum number of variants with a sentence.
 const MOST_VARIANTS: usize = 12;
-/// Most axes with a plot.
+/// Maximum number of axes with a plot.
 const MOST_AXES: usize = 8;
-/// Most metrics in a table beside the ranking one.
+/// Maximum number of metrics in a table beside the ranking one.
 const MORE_METRICS: usize = 3;
 /// Widest value of an axis in a table, characters.
 const WIDEST: usize = 32;

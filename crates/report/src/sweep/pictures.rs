@@ -10,7 +10,7 @@ use underload_store::sweep::{SweepCell, SweepPlot};
 use crate::plot::{CellNumber, CellNumbers, Place, Plot, cells_plot};
 use crate::words::thousands;
 
-/// Most values of a box, and most points of a plot; of more a random selection is drawn.
+/// Maximum number of values of a box, and of points of a plot; of more a random selection is drawn.
 const MOST_VALUES: usize = 1_000;
 
 /// The data of a plot.

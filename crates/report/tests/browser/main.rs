@@ -207,7 +207,7 @@ fn the_page_is_complete_without_a_script_and_unfolded_on_paper() {
     assert_eq!(browser.value(folded), 0, "and on paper they are not");
 }
 
-/// Words that would do something if they were ever markup or a script.
+/// A text that would change the page if it were interpreted as markup or as a script.
 const HOSTILE: &str = "</metadata><img src=x onerror=\"document.title='owned'\">/<b>";
 
 #[test]

@@ -124,8 +124,8 @@ fn unknown_metric_names_have_no_value() {
     }
 }
 
-/// A request-response probe that asks again as soon as it is answered: 1 ms while the line is idle,
-/// 100 ms in the second half of the load phase.
+/// A request-response probe that sends the next request as soon as the answer arrives: 1 ms while
+/// the line is idle, 100 ms in the second half of the load phase.
 fn closed_loop(trial: u32, flow: u16, from_ns: u64, to_ns: u64) -> Vec<Sample> {
     let middle_ns = from_ns.midpoint(to_ns);
     let mut samples: Vec<Sample> = Vec::new();

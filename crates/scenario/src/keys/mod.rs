@@ -169,7 +169,7 @@ pub fn schema<S: Section>() -> Json {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub key: &'static str,
-    /// As written, or the default; `None` if the key is absent and its default is no value.
+    /// The value as written, or the default; `None` if the key is absent and has no default value.
     pub value: Option<String>,
     /// The description of the default; `None` if the default is a value, or if the key has none.
     pub default: Option<&'static str>,

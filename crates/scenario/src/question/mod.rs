@@ -83,7 +83,7 @@ impl Default for Question {
 
 /// The queue that most lines have.
 const PLAIN: &str = "fifo";
-/// It, and the usual cure.
+/// That queue, and the usual improvement.
 const QUEUES: [&str; 2] = [PLAIN, "cake"];
 /// The queues that the line has, in place of one for both directions.
 pub const INSTALLED: &str = "as-installed";

@@ -53,7 +53,7 @@ impl Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast;
 
-/// Probes get one part in this many of the higher granted rate.
+/// Divisor of the higher granted rate: probes get this fraction of it.
 const PROBES_SHARE: u64 = 8;
 /// Lowest and highest rate of probes, bit/s: six to twenty-five classes of 1 ms probes.
 const PROBES_BIT_PER_S: (u64, u64) = (4_000_000, 16_000_000);

@@ -31,7 +31,7 @@ struct Used {
     at_ns: u64,
 }
 
-/// Most payers in memory. Above that, new payers get no session until one has drained.
+/// Maximum number of payers in memory. Above that, new payers get no session until one has drained.
 const PAYERS_MAX: usize = 100_000;
 const SWEEP_INTERVAL_NS: u64 = 10_000_000_000;
 const HOUR_NS: u128 = 3_600_000_000_000;

@@ -17,7 +17,7 @@ pub(crate) struct SessionRate {
 
 /// A rate that went unused for this long is lent to others when they need it.
 pub(crate) const UNUSED_MAX_NS: u64 = 15_000_000_000;
-/// A session keeps at least one part in this many of its granted rate.
+/// Divisor of the granted rate: a session keeps at least this fraction of its rate.
 pub(crate) const KEPT_SHARE: u64 = 16;
 
 impl SessionRate {

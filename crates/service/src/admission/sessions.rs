@@ -56,7 +56,7 @@ pub(crate) struct Granted {
     sessions: Arc<Sessions>,
 }
 
-/// Most UDP addresses of one session: an address translator has a few.
+/// Maximum number of UDP addresses of one session: an address translator has a few.
 const JOINED_MAX: usize = 4;
 const FLOWS_PER_NETWORK_MAX: usize = 128;
 /// IP and UDP headers of a probe, bytes: the rates count whole packets.

@@ -16,7 +16,8 @@ use super::host::Host;
 use super::strangers::STRANGERS_PER_NETWORK_MAX;
 use crate::admission::LineMeter;
 
-/// Most connections without a session from a network with a session: its flows arrive all at once.
+/// Maximum number of connections without a session from a network with a session: its flows arrive
+/// all at once.
 const GUESTS_PER_NETWORK_MAX: usize = 96;
 
 const FIRST_BYTES_MAX: Duration = Duration::from_secs(5);

@@ -272,7 +272,7 @@ impl Drop for Service {
 }
 
 const FLOWS_MAX: usize = 512;
-/// Most answers per second at each address, all sessions together.
+/// Maximum number of answers per second at each address, all sessions together.
 const ANSWERS_PER_SECOND: u32 = 200_000;
 const BACKLOG: i32 = 256;
 

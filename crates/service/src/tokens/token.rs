@@ -32,7 +32,7 @@ pub struct TokenTerms {
     pub duration: Option<Duration>,
 }
 
-/// Most messages that wait for the operator.
+/// Maximum number of messages that wait for the operator.
 const NEWS_MAX: usize = 16;
 
 #[derive(Clone)]

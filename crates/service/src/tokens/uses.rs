@@ -10,7 +10,7 @@
 //! - Any other malformed line may have been a use of any token: all tokens issued until then are
 //!   void.
 //! - An expired token is removed from memory. Every token that expires no later then counts as
-//!   expired, so that a clock that steps forward and back makes none valid again.
+//!   expired, so that a clock that steps forward and back makes no token valid again.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -54,7 +54,7 @@ enum Line {
 }
 
 const NAME: &str = "token-uses";
-/// Most tokens in memory; above that, new tokens are refused until one expires.
+/// Maximum number of tokens in memory; above that, new tokens are refused until one expires.
 const REMEMBERED_MAX: usize = 100_000;
 /// A longer record is rejected.
 const RECORD_BYTES_MAX: u64 = 64 << 20;

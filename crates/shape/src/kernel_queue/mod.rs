@@ -1,7 +1,7 @@
 //! Queues that Linux lacks, as BPF programs: BoDe and DOCSIS-PIE.
 //!
-//! The C files in `queues` have the laws; this module has what a user asks for, and the settings as
-//! the C files lay them out: 64-bit numbers without gaps.
+//! The C files in `queues` have the laws; this module has the request of the user, and the settings
+//! as the C files lay them out: 64-bit numbers without gaps.
 
 mod maps;
 
@@ -204,7 +204,7 @@ impl fmt::Display for KernelQueue {
     }
 }
 
-/// Packets for which a queue of the kernel has places: `RING` in `kernel.h`.
+/// Maximum number of packets in a queue of the kernel: `RING` in `kernel.h`.
 const PACKETS_MAX: u64 = 16_384;
 /// Queues of one law that the kernel can have, in all network namespaces: as in `kernel.h`.
 pub const QUEUES_MAX: usize = 32;

@@ -173,7 +173,7 @@ impl Hours {
         }
     }
 
-    /// Shapes the line for an hour if its lot says so, and measures it once.
+    /// Shapes the line for an hour if the plan says so, and measures the line once.
     fn hour(
         &mut self,
         slot: u32,
@@ -189,7 +189,7 @@ impl Hours {
             let starts_s = plan.measured_at_s(slot);
             wait(|| now_s() >= starts_s || !self.is_in(slot) || is_stopped());
             if let Some(hour) = measure(self, slot).map_err(HoursError::Measure)? {
-                // An hour whose shaper another command removed shows nothing.
+                // An hour whose shaper another command removed is not evidence for either side.
                 change.as_ref().map_or(Ok(()), Temporary::check)?;
                 let error = |source| HoursError::File { path: self.path.clone(), source };
                 append(&mut self.journal, &hour).map_err(error)?;

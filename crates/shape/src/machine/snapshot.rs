@@ -75,7 +75,7 @@ impl Snapshot {
         Ok(Self { device, devices, queues, ingress, filters })
     }
 
-    /// Returns what is there of our shaping.
+    /// Returns the parts of our shaping that exist.
     pub fn remains(&self) -> Remains {
         let root = self.queues.first().map(|root| root.qdisc.handle.as_str());
         let ifb = ifb_name(self.device.index);

@@ -1,8 +1,8 @@
 //! The process that undoes an unconfirmed change.
 //!
-//! The watcher is this program again, in a session of its own, so that neither a closed terminal
-//! nor a killed shell ends it. Its standard input is a pipe from the process that applies the
-//! change: an end of file shows that this process was killed.
+//! The watcher is a second process of this program in a separate session, so that neither a closed
+//! terminal nor a killed shell ends it. Its standard input is a pipe from the process that applies
+//! the change: an end of file shows that this process was killed.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Trials of shapers in virtual time: the plan by lot, and what a trial of weeks calls an effect.
+//! Trials of shapers in virtual time: the random plan, and the effects that a trial of weeks
+//! reports.
 
 use underload_aqm::rng::Rng;
 use underload_record::comparison::Verdict;
@@ -51,7 +52,7 @@ fn a_plan_has_a_measurement_in_each_hour_and_knows_a_clock_that_was_set_back() {
 enum Hours {
     /// A daily course of threefold height, and noise whose hours resemble their neighbours.
     Alike,
-    /// Nothing but noise that begins anew each hour: what the test's formula assumes.
+    /// Noise that is independent in each hour, as the test's formula assumes.
     Independent,
 }
 
@@ -93,7 +94,7 @@ fn a_trial_of_no_difference_calls_an_effect_in_at_most_one_of_twenty() {
     for slots in [48, WEEK, 3 * WEEK] {
         let (alike, independent) = (calls(slots, Hours::Alike), calls(slots, Hours::Independent));
         assert!(alike <= 10 && independent <= 10, "{slots}: {alike} and {independent} of 200");
-        // A test that never calls anything could not find anything either.
+        // A test that never reports an effect could not find a real one either.
         assert!(independent > 0, "{slots}");
     }
 }

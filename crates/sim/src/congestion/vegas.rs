@@ -63,7 +63,7 @@ impl CongestionControl for Vegas {
             self.samples += 1;
         }
         if !matches!(ack.state, State::Open | State::Timeout) {
-            // Round trips of a repair say nothing about the queue.
+            // Round trips during a recovery do not show the queue.
             self.begin_round(ack);
         } else if ack.first_outstanding > self.round_end {
             if self.samples > FEWEST_SAMPLES {

@@ -21,12 +21,12 @@
 //!
 //! * Data flows in one direction. The receiver sends each forecast in a separate packet every tick;
 //!   the authors' program sends data in both directions and adds forecasts to data packets.
-//! * The gap after the end of a flight says nothing about the link up to its announced length, so
-//!   the receiver excludes it from the observed time and treats the packet that ends it only as a
-//!   sign that the link works. The program counts the whole tick if anything arrived in it. With
-//!   data in one direction and a forecast every tick, that would have an equilibrium in which a
-//!   packet per tick is sent because a packet per tick arrives; the program's flights, one per
-//!   round trip, are large enough to escape it.
+//! * The gap after the end of a flight carries no information about the link up to its announced
+//!   length, so the receiver excludes it from the observed time and treats the packet that ends it
+//!   only as a sign that the link works. The program counts the whole tick if anything arrived in
+//!   it. With data in one direction and a forecast every tick, that would have an equilibrium in
+//!   which a packet per tick is sent because a packet per tick arrives; the program's flights, one
+//!   per round trip, are large enough to escape it.
 //! * 256 rates from 0 to 1000 inclusive; the program uses the middles of 257 bins.
 //! * Whether an outage ends is decided first (with probability 1 - exp(-20 ms x 1/s)), then the new
 //!   rate; the program scales the two sides of the normal distribution instead, which is nearly

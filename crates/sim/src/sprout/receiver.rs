@@ -54,7 +54,7 @@ impl Receiver {
         }
     }
 
-    /// Ends the tick if it is over, and returns the forecast.
+    /// If the tick has ended, updates the model and returns the forecast.
     pub(super) fn on_timer(&mut self, now: Time) -> Option<Forecast> {
         if now < self.tick_end {
             return None;

@@ -208,7 +208,7 @@ impl Endpoint for Tcp {
         self.receiver.received_bytes
     }
 
-    /// Returns the delivery delays if the configuration asks for them.
+    /// Returns the delivery delays if the configuration requests them.
     fn metrics(&self) -> Vec<Metric> {
         let Some(delivery) = &self.delivery else { return Vec::new() };
         let stats = self.stats();

@@ -115,7 +115,7 @@ impl Receiver {
         joins
     }
 
-    /// Sends the next acknowledgements without delay if the sender seems to begin anew: after a
+    /// Sends the next acknowledgements without delay if the sender seems to restart: after a
     /// timeout without progress (Linux `tcp_event_data_recv`), or if it sends again what has
     /// arrived (`tcp_enter_quickack_mode`).
     fn note_progress(&mut self, now: Time, sequence: u32) {

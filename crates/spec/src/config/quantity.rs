@@ -165,7 +165,8 @@ impl Value {
         core::mem::discriminant(self) == core::mem::discriminant(other)
     }
 
-    /// Formats different values differently; elsewhere probabilities are printed rounded.
+    /// Formats the value exactly, so that different values have different texts. `Display` rounds
+    /// probabilities.
     pub(super) fn exact(&self) -> String {
         match self {
             Self::Probability(q32) => format!("{q32}/2^32"),

@@ -1,9 +1,9 @@
-//! Directories to which runs are added one by one, and from which old runs are removed safely.
+//! Directories to which runs are added, and from which old runs are removed safely.
 //!
 //! `series.json` in the directory has the unique name of the series. A finished run gets
 //! `made.json`, with the series, the original name of the run's directory, and each written file.
 //! Only a run whose `made.json` matches is removed, file by file as listed; links are not followed,
-//! and a directory with any other file stays as it is.
+//! and a directory with any other file is not changed.
 //!
 //! [`Series::remove`] may be killed at any step: pages that can be drawn again are removed first,
 //! then `run.json`, then the tables, and `made.json` at last, so that a partial removal is

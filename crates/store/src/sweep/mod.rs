@@ -187,7 +187,7 @@ impl SweepDir {
         if self.is_complete() {
             return self.manifest.units();
         }
-        // A journal that somebody removed or cut has less than was written.
+        // A journal that was removed or truncated has fewer lines than were written.
         let journal = fs::metadata(self.path.join(JOURNAL));
         let bytes = journal.map_or(0, |journal| journal.len()).min(self.written_bytes());
         self.units.values().filter(|offset| **offset < bytes).count() as u64

@@ -117,7 +117,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Appends that CAKE has no rate, and what it charges on top of an IP packet.
+    /// Appends `unlimited` if CAKE has no rate, and the bytes that it charges on top of an IP
+    /// packet.
     fn write_cake(&self, of_link: Option<u32>, words: &mut Vec<String>) {
         if self.values.value("rate").is_none() {
             words.push("unlimited".to_string());

@@ -51,7 +51,7 @@ pub(super) enum Form {
     Flag { on: &'static str, off: &'static str },
     /// The only value that `tc` supports. It is not written as an argument.
     Fixed(&'static str),
-    /// No row writes it: `arguments`, `write_cake` and `red::write` do.
+    /// `arguments`, `write_cake` or `red::write` writes the value, because no row of a table can.
     Set,
 }
 

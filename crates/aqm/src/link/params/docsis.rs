@@ -61,7 +61,7 @@ enum Outstanding {}
 
 choices!(Outstanding => bool { "many" => false, "one" => true, });
 
-/// Whether TCP acknowledgements have a queue of their own.
+/// Whether TCP acknowledgements have a separate queue.
 enum Acks {}
 
 choices!(Acks => bool { "with-data" => false, "apart" => true, });
@@ -122,7 +122,7 @@ pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     })
 }
 
-/// Rejects values that would have no effect, or one that their key does not say.
+/// Rejects values that would have no effect, or an effect that their key does not describe.
 fn refuse_contradictions(values: &Values) -> Result<(), ConfigError> {
     let is_given = [
         values.is_given(REQUEST),

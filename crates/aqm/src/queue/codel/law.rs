@@ -21,7 +21,7 @@ pub trait Arithmetic {
     fn since(now: Self::Instant, earlier: Self::Instant) -> Self::Length;
     fn after(from: Self::Instant, length: Self::Length) -> Self::Instant;
     fn is_shorter(a: Self::Length, b: Self::Length) -> bool;
-    /// Whether the interval that ends at `end` is over.
+    /// Whether the interval that ends at `end` has ended.
     fn is_over(now: Self::Instant, end: Self::Instant) -> bool;
     /// Whether a drop at `next` is due.
     fn is_due(now: Self::Instant, next: Self::Instant) -> bool;

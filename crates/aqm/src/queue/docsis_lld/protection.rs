@@ -26,7 +26,7 @@ struct Bucket {
     expires: Time,
 }
 
-/// `2^BI_SIZE`; one more bucket is for all flows that find none.
+/// `2^BI_SIZE`; an additional bucket is shared by all flows that find no free bucket.
 const BUCKETS: usize = 32;
 const INDEX_BITS: u32 = 5;
 /// Buckets that a flow may try (`ATTEMPTS`).

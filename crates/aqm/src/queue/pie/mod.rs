@@ -70,7 +70,7 @@ from_values! {
         pub alpha_microhertz: u64 = values.get(ALPHA),
         /// Weight of the delay's change, in millionths of a hertz (section 4.2).
         pub beta_microhertz: u64 = values.get(BETA),
-        /// Size of an average packet: while two or fewer are stored, nothing is dropped (section
+        /// Size of an average packet: no packet is dropped while two or fewer are stored (section
         /// 4.1).
         pub mean_packet_bytes: u32 = values.get(MTU) as u32,
         /// Whether ECN-capable packets are marked instead of dropped (section 5.1).

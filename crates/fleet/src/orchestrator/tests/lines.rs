@@ -3,7 +3,7 @@
 use super::*;
 
 impl Fleet {
-    /// A device that claims these attributes, with a code that has none.
+    /// A device that claims these attributes, with a code without attributes.
     fn claiming(&mut self, seed: u8, claimed: Attributes) -> DeviceId {
         let code = self.code(CodeFor::Device, seed, Attributes::default());
         self.enrol_as(seed, &code, claimed, None).expect("the code is good").device
@@ -14,7 +14,7 @@ impl Fleet {
         self.claiming(seed, Attributes { segment, ..Attributes::default() })
     }
 
-    /// The run that a device is assigned now, or why it is assigned none.
+    /// The run that is assigned to a device now, or the reason why no run is assigned.
     fn run_or_refusal(&mut self, id: DeviceId) -> Result<Assignment, Option<Refusal>> {
         let mut schedule = self.device(id);
         schedule.schedules[0].due_ms = self.now;

@@ -530,7 +530,7 @@ fn a_delayed_run_is_retried_and_ends_with_its_reason() {
     assert_eq!(fleet.outcomes(), outcomes);
     assert!(refused > 2 && last_asked <= due + 20 * MINUTE, "{refused}");
     assert_eq!(fleet.orchestrator.held_back()[2], (Reason::Refused(Refusal::SegmentBusy), refused));
-    // The home is busy until the time to begin the run is over.
+    // The home is busy until the time to begin the run has passed.
     fleet.until_due(second);
     while fleet.schedule(second).run == 2 {
         let answer = fleet.next_as(second, true, 0);
@@ -721,7 +721,7 @@ fn after_the_clock_is_set_back_a_server_is_silent_until_its_next_report() {
     assert_eq!(fleet.server("east").heard_ms, due);
 }
 
-/// A machine whose clock stood while it was off starts with a wrong time until the network sets it.
+/// A machine whose clock stops while it is off starts with a wrong time until the network sets it.
 #[test]
 fn a_time_that_the_clock_skipped_makes_no_missed_runs() {
     const DAY: u64 = 24 * 60 * MINUTE;

@@ -52,7 +52,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Returns the coarsest level that has all dimensions; `None` if none has.
+    /// Returns the coarsest level that has all dimensions; `None` if no level has them.
     pub(crate) fn level(&self) -> Option<Level> {
         let by = self.by.iter().filter_map(Dimension::attribute);
         let mut names = self.filter.attributes.keys().map(String::as_str).chain(by).peekable();

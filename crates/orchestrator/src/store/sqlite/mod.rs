@@ -87,7 +87,7 @@ impl Sqlite {
         if self.number("user_version")? == NEW {
             self.create()?;
         }
-        // First: another version's file, or another program's, stays as it is.
+        // Checked first, so that the file of another version or program is not changed.
         self.check_version()?;
         self.connection.execute_batch(SETTINGS).map_err(failed)
     }
@@ -238,7 +238,7 @@ impl Database for Sqlite {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        // Does what is possible now: writers do not wait for a page that reads.
+        // Moves as much as possible now: writers do not wait for a page that reads.
         self.connection.busy_timeout(Duration::ZERO).map_err(failed)?;
         let outcome = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         self.connection.busy_timeout(PATIENCE).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Plots that a scenario asks for, in the form of a published figure and with its numbers.
+//! Plots that a scenario declares, in the form of a published figure and with its numbers.
 
 mod bars;
 mod boxes;

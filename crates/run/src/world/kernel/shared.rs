@@ -20,7 +20,7 @@ impl Shared {
     pub(super) fn create() -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
         let lock = File::open(directory.path())?;
-        // A file system without locks keeps what a killed run leaves.
+        // On a file system without locks, the directory of a killed run remains.
         let _ = lock.try_lock();
         Ok(Self { directory, _lock: lock })
     }

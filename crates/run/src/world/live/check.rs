@@ -6,7 +6,7 @@ use underload_scenario::{FlowKind, Scenario, Variant};
 use super::browser;
 use crate::error::RunError;
 
-/// Rejects a scenario that the live world can run on no machine.
+/// Rejects a scenario that the live world cannot run on any machine.
 pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
     let Some(problem) = scenario.live_problem() else { return Ok(()) };
     let other = if scenario.sim_problem().is_none() { "; --world sim runs it" } else { "" };

@@ -6,7 +6,7 @@
 //! - [`mod@check`]: rejects what this machine or this world cannot run.
 //! - [`plan`]: configures the lab, the gateway and the measurement.
 //! - [`trial`]: runs one trial.
-//! - [`mod@between`]: what is between client and server, our gateway or Linux's routers.
+//! - [`mod@between`]: the gateway or the Linux routers between client and server.
 //! - [`linux`]: what Linux's routers are to do.
 //! - [`tasks`]: starts and stops the programs of flows.
 //! - [`exec`]: commands inside the lab.

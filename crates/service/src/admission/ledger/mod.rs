@@ -16,7 +16,7 @@ use super::session_rate::{SessionRate, UNUSED_MAX_NS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub sessions_max: usize,
-    /// Most sessions at once from one network: a /24 of IPv4, a /56 of IPv6.
+    /// Maximum number of sessions at once from one network: a /24 of IPv4, a /56 of IPv6.
     pub sessions_per_network_max: usize,
     /// Largest sum of the granted rates towards the server.
     pub up_bit_per_s: u64,
@@ -86,7 +86,8 @@ impl Limits {
 struct Wanted {
     most: u64,
     network: Payer,
-    /// True for a lease: all of the rate or none, whatever the network's other sessions have.
+    /// True for a lease: it gets its whole rate or is refused, whatever rates the network's other
+    /// sessions have.
     is_reserved: bool,
 }
 
@@ -119,12 +120,12 @@ pub(crate) struct Ledger {
 pub(crate) const VOLUME_MARGIN_BYTES: u64 = 16 << 20;
 /// A payer with less than this left of its quota has to wait.
 const VOLUME_MIN_BYTES: u64 = 32 << 20;
-/// A client that asks for no rate gets at least one part in this many of a session's rate.
+/// Divisor of a session's rate: a client that requests no rate gets at least this fraction of it.
 const SHARE_MIN: u64 = 16;
 /// A network gets at most three quarters of what other networks leave, so that the next network
 /// finds some.
 const NETWORK_SHARE: (u64, u64) = (3, 4);
-/// Most clients of other tools at once, in all and of one network.
+/// Maximum numbers of clients of other tools at once: in total, and from one network.
 const COMPAT_MAX: (usize, usize) = (128, 32);
 /// Smallest remaining quota with which a client of another tool is admitted.
 const COMPAT_VOLUME_MIN: u64 = 1 << 20;
@@ -357,7 +358,7 @@ impl Ledger {
         let free = self.free(direction).saturating_add(self.spare(now_ns, network, direction));
         let room = if is_reserved { free } else { self.network_room(network, direction, free) };
         let line = self.line_room(direction);
-        // A client that asks for a rate asks for a generous one: half of it is still useful.
+        // Clients that request a rate request a generous one, so half of it is still useful.
         let (given, least, line_needed) = match asked {
             Some(asked) => {
                 let given = asked.min(session).min(room);

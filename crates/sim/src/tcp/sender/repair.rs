@@ -25,7 +25,7 @@ impl Sender {
         self.judge_probe(now, ack, delivery);
         let ended = ack.cumulative >= self.recover;
         match self.state {
-            // What announces the reduction has to be acknowledged, too.
+            // The segment that announces the reduction (CWR) must be acknowledged, too.
             State::Reducing if ack.cumulative > self.recover => self.end_reduction(),
             State::Open | State::Reducing => {}
             State::Recovery if ended => self.end_recovery(ack),

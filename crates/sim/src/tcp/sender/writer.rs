@@ -11,9 +11,9 @@ use super::{Scoreboard, Window};
 /// 256 KiB, ends within a segment that the next one continues.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// Which of the segments that wait end a write, the next one first.
+    /// Bit `n` is set if the `n`th waiting segment ends a write; the next segment is bit 0.
     ends: u128,
-    /// Segments that wait.
+    /// Segments written and not sent.
     unsent: u32,
     buffer: u32,
     writes: u32,

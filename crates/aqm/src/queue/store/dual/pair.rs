@@ -36,7 +36,8 @@ impl<P> Pair<P> {
         self.low_latency.stats() + self.classic.stats()
     }
 
-    /// Returns how long the older of the two heads has waited at `now`; zero without one.
+    /// Returns how long the older of the two heads has waited at `now`; zero if both queues are
+    /// empty.
     pub fn waiting_time(&self, now: Time) -> Span {
         let wait = |ring: &Ring<P>| ring.head().map_or(Span::ZERO, |head| now.since(head.arrived));
         wait(&self.low_latency).max(wait(&self.classic))

@@ -55,7 +55,7 @@ impl Caddy {
                 } },
                 "http": { "servers": { "page": {
                     "listen": [address],
-                    // HTTP/1.1 shows below that the server is there.
+                    // HTTP/1.1 is for the readiness check below.
                     "protocols": ["h1", "h3"],
                     "automatic_https": { "disable": true },
                     // A browser names no host by its address.

@@ -15,15 +15,15 @@ use crate::error::{Doing as _, RunError, chain};
 pub(super) struct Controlled<T> {
     pub version: String,
     processes: Vec<Process>,
-    /// Begins the thread's work, and by closing asks it to end; `None` once asked.
+    /// A message begins the thread's work; closing the channel ends it. `None` once closed.
     begin: Option<Sender<()>>,
     thread: Option<JoinHandle<Result<T, DevToolsError>>>,
 }
 
-/// How the thread learns when to work.
+/// The thread's side of the signals between it and its owner.
 pub(super) struct Signals {
     ready: Sender<()>,
-    /// One message to begin; closed to end.
+    /// Receives one message when the work begins; closed when it must end.
     pub begin: Receiver<()>,
 }
 
@@ -93,7 +93,7 @@ impl<T: Send + 'static> Controlled<T> {
         let _ = self.begin.as_ref().map(|begin| begin.send(()));
     }
 
-    /// Asks the thread to end.
+    /// Signals the thread to end.
     pub(super) fn close(&mut self) {
         self.begin = None;
     }

@@ -88,7 +88,7 @@ fn initialization() -> Vec<u8> {
     let tracks = element(0xae, &track.concat());
     let mut file = element(0x1a45_dfa3, &form.concat());
     file.extend(SEGMENT.to_be_bytes());
-    // The chunks follow in files of their own, so the length is unknown: all ones.
+    // The chunks are in separate files, so the length is unknown: all bits are one.
     file.extend([0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     file.extend(element(0x1549_a966, &info.concat()));
     file.extend(element(0x1654_ae6b, &tracks));

@@ -1,4 +1,4 @@
-//! The thread that has a browser load a page again and again.
+//! The thread that makes a browser load a page repeatedly.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,8 @@ pub(super) struct Loads {
     pub unfinished: Option<Span>,
 }
 
-/// An open page in a context of its own: no connection, cache or TLS session of an earlier load.
+/// An open page in a new browser context, without connections, cache or TLS sessions of earlier
+/// loads.
 struct Page {
     context: String,
     session: String,

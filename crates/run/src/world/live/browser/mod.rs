@@ -1,7 +1,7 @@
 //! Real browsers inside the lab: pages and films that a browser loads, and calls between two
 //! browsers.
 //!
-//! Each flow has browsers of its own. They start before the trial, so that their start does not
+//! Each flow has separate browsers. They start before the trial, so that their start does not
 //! disturb the measurement, and a thread controls them ([`control`]). Their profiles are in memory
 //! that ends with their processes, which end with the namespaces at the latest: also a killed run
 //! leaves neither.
