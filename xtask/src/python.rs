@@ -50,7 +50,7 @@ pub fn where_possible() -> anyhow::Result<()> {
 /// The build of a wheel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
-    /// Not optimised, and quick to build.
+    /// A build without optimisation, which is quick.
     Test,
     /// As `Test`, from the artefacts of the workspace tests.
     AfterTests,

@@ -116,7 +116,8 @@ impl Trials {
         } else {
             format!(" INVALID: {}", trial.validity.reasons_in_words().join("; "))
         };
-        // Not the trial's number, which starts higher in a resumed run.
+        // Counts done trials instead of using the trial's number, which starts higher in a resumed
+        // run.
         let (done, all, repeat) = (self.done, self.all, repeat + 1);
         print_line(&self.bar, &format!("[{done}/{all}] {variant} #{repeat}{latency}{verdict}"));
     }

@@ -137,7 +137,7 @@ fn clients_beyond_loopback_need_a_token() {
 
     let run = |arguments: &[&str]| underload(home.path()).args(arguments).output().unwrap();
     assert!(run(&["serve", "token", "rotate", "--keys", "keys"]).status.success());
-    // Such tokens could never be used.
+    // Tokens with such limits could never be used.
     for never in [["--uses", "0"], ["--lifetime", "0s"], ["--session-time", "999ms"]] {
         let output = run(&[&["serve", "token", "new", "--keys", "keys"], &never[..]].concat());
         assert_eq!((output.status.code(), words(&output.stdout).as_str()), (Some(2), ""));

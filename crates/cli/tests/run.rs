@@ -570,7 +570,7 @@ fn a_cohort_is_recorded_resumed_from_the_cache_and_never_believes_a_damaged_entr
         record.host = underload_record::schema::HostFacts::default();
         serde_json::to_string(&record.trials).expect("JSON") + &format!("{:?}", record.summaries)
     };
-    // As if interrupted after 16 of the 20 repeats.
+    // The run directory has the state of an interruption after 16 of the 20 repeats.
     let part = simulate(folder.path(), "part", &["--repeat", "16"]);
     assert!(!stderr(&part).contains("cache"), "{}", stderr(&part));
     let whole = simulate(folder.path(), "whole", &[]);

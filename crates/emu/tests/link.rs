@@ -303,7 +303,7 @@ fn a_firewall_that_drops_the_commands_packets_is_named() {
         host.run(nft, &format!("flush ruleset\n{script}")).expect("nft")
     };
     assert_eq!(notes(&host, &program), "");
-    // As Tailscale on every machine.
+    // The rules that Tailscale adds on every machine.
     rules(
         "table ip ts { chain i { type filter hook input priority 0; ip saddr 100.64.0.0/10 drop; }; }",
     );
@@ -311,7 +311,7 @@ fn a_firewall_that_drops_the_commands_packets_is_named() {
     let (out, back) = ("the command sends to", "to the command");
     let beyond = "hosts beyond this machine";
     for (family, hook, rule, what) in [
-        // As Docker, and as ufw.
+        // Policies as Docker and ufw set them.
         ("ip", "forward", "policy drop;", &*format!("{out} {beyond}")),
         ("ip", "input", "policy drop;", &*format!("{out} this machine")),
         ("ip6", "forward", "policy drop;", &*format!("{out} {beyond}")),

@@ -262,7 +262,7 @@ pub(crate) fn render(rows: &[Row]) -> String {
 
 /// Wraps a title. Further lines are indented, and its count, such as `1 trial`, is not broken.
 fn title_lines(title: &str) -> Vec<String> {
-    // As `wrap` joins its words, so that the first line is the beginning of the text.
+    // Joins the words as `wrap` does, so that the first line is the beginning of the text.
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut lines = wrap(&title, COLUMNS);
     if lines.len() < 2 {

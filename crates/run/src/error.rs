@@ -72,7 +72,7 @@ pub(crate) trait Doing<T> {
     /// Adds the step that failed to the error.
     fn doing(self, step: impl Into<String>) -> Result<T>;
 
-    /// Keeps the error's message as it is.
+    /// Wraps the error without changing its message.
     fn of_world(self) -> Result<T>;
 }
 

@@ -203,7 +203,7 @@ fn a_remote_worker_computes_equal_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let (tables, cells) = whole(&sweep, &folder.path().join("here"), 2);
     let path = folder.path().join("there");
-    // As another process would: the sweep from its texts, units as bytes.
+    // Computes as another process does: from the texts of the sweep, with units as bytes.
     let mut parcels: Vec<Vec<u8>> = Vec::new();
     for start in (0..sweep.manifest.units()).rev().filter(|unit| unit % 5 == 0) {
         let worker = sweep_of(GRID, SCENARIO);

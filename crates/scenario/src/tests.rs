@@ -656,7 +656,7 @@ proptest! {
         let _ = parse(&text.join("\n"));
     }
 
-    /// A value that is read comes back as it was given.
+    /// Reading a value and writing it again gives the same value.
     #[test]
     fn rates_and_delays_are_kept_exactly(
         kbit in 1_u64..1_000_000, delay_us in 0_u64..1_000_000, count in 0_u32..100,

@@ -42,7 +42,7 @@ fn main() {
     let identity = Identity::generate().unwrap();
     let config = ServiceConfig { tcp_port: 0, udp_port: 0, ..ServiceConfig::on_loopback(identity) };
     let service = Service::start(config).unwrap();
-    // Warm, so that what is counted afterwards is growth.
+    // Sessions before the first count, so that later counts show only growth.
     for _ in 0..100 {
         drop(Remote::connect("soak", &[service.address()], &options(&service)).unwrap());
     }

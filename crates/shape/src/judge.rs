@@ -32,7 +32,7 @@ pub enum Refusal {
     Filter { device: String, what: String, owner: String },
 }
 
-/// A device as it is before it is shaped.
+/// The state of a device before it is shaped.
 #[derive(Debug, Clone, Copy)]
 pub struct Present<'a> {
     pub device: &'a str,

@@ -250,7 +250,7 @@ fn openwrt(request: &Request) -> Result<String, FormatError> {
     for (direction, rate) in request.shaped() {
         let words = request.queue_words(direction, rate)?;
         rates[direction] = kilobits(rate);
-        // Without the kind; CAKE's rate is that of the section.
+        // Omits the kind; the section has CAKE's rate.
         options[direction] = words[if is_cake { 3 } else { 1 }..].join(" ");
         options[direction] += if is_without_nat(request.queue(direction)) { " nonat" } else { "" };
     }

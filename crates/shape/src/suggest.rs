@@ -157,7 +157,7 @@ pub enum Next {
 /// The answer of a search, from all of its measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
-    /// The line is good as it is.
+    /// The line is good without a shaper.
     NothingToMend,
     Shape(Choice),
     /// No fixed rate is good: the line carried less during the trials than before.
@@ -196,7 +196,7 @@ enum OfQueue {
 }
 
 impl Search {
-    /// Begins with the measurement of the line as it is, for a list of `queues` queues.
+    /// Begins with the measurement of the line without a shaper, for a list of `queues` queues.
     pub fn new(before: PerDirection<Option<Reading>>, limit: Limit, queues: usize) -> Self {
         Self { limit, queues, before, trials: Vec::new() }
     }

@@ -35,7 +35,7 @@ const CHANGES: [(&str, &str, &str); 2] = [
     ("arch/um/Kconfig", "config HZ\n\tint\n\tdefault 100", "config HZ\n\tint\n\tdefault 250"),
     ("arch/um/os-Linux/util.c", "\treturn getrandom(buf, len, flags);\n", SEEDED),
 ];
-/// Bytes of the generator of the C library where UML_SEED is set, else of the host.
+/// Random bytes: from the C library's generator if UML_SEED is set, otherwise from the host.
 const SEEDED: &str = "\
 	static int is_seeded;
 	const char *seed = getenv(\"UML_SEED\");

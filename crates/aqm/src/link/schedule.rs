@@ -80,7 +80,8 @@ impl Schedule {
         Ok(Self { cursor, transmitter: Transmitter::default() })
     }
 
-    /// Returns the mean rate of a repeat, else the first one above zero; for defaults of queues.
+    /// Returns the mean rate of a schedule that repeats, otherwise its first rate above zero. The
+    /// defaults of queues depend on this rate.
     pub fn nominal_rate(&self) -> Rate {
         match self.cursor.period {
             Some(period) => {

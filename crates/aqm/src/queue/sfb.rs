@@ -52,7 +52,8 @@ use crate::rng::{Rng, mix};
 use crate::time::{Span, Time};
 
 from_values! {
-    /// Parameters of [`Sfb`]; the table of `sfb` below explains them. A `rehash` of 0 is never.
+    /// Parameters of [`Sfb`]; the table of `sfb` below explains them. With a `rehash` of 0 the hash
+    /// never changes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SfbConfig(values) {
         pub max_packets: u32 = values.get(MAX),

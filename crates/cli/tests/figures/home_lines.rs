@@ -52,7 +52,7 @@ fn row((title, name, managed): (&str, &str, &str)) -> String {
     format!("| {title} |{}\n", COLUMNS.map(cell).concat())
 }
 
-/// Returns the page as it is, and with the rows that its scenarios give.
+/// Returns the stored page, and the page with the rows that its scenarios produce.
 fn pages() -> (String, String) {
     let page = std::fs::read_to_string(path()).expect("the page");
     let (before, rest) = page.split_once(HEAD).expect("the table's head");

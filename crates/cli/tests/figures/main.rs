@@ -42,7 +42,7 @@ fn scenarios() -> Vec<Scenario> {
     builtin::scenarios().map(scenario).filter(is_judged).collect()
 }
 
-/// Returns the results of a scenario: of the metrics that are published or plotted.
+/// Returns the values of a scenario's published or plotted metrics.
 fn compute(scenario: &Scenario) -> Results {
     let run = underload_run::run(scenario, &Settings::default(), &mut ()).expect("a run");
     let published = scenario.published.iter().map(|number| &number.metric);

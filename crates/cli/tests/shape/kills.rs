@@ -121,7 +121,8 @@ impl World {
         self.namespace.spawn(command).expect("a program that starts")
     }
 
-    /// Waits at most five seconds until the queues are as they were. Returns whether they are.
+    /// Waits at most five seconds until the queues are as before the command. Returns whether they
+    /// are.
     fn is_restored(&self, before: &str) -> bool {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) {

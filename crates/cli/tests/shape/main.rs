@@ -121,7 +121,7 @@ impl World {
         state.contains("756c:") || state.contains("ul-up")
     }
 
-    /// Waits until the network is as it was.
+    /// Waits until the network has the state `state` again.
     fn wait_for(&self, state: &str, what: &str) {
         let start = Instant::now();
         while self.state() != state {
@@ -316,7 +316,7 @@ fn a_device_that_vanishes_leaves_nothing_behind() {
     world.shell("ip link del v0 && ip link add v0 type veth peer name v1 && ip link set v0 up");
     let output = world.apply(&["--yes"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // As a line of PPP that was dialled anew.
+    // The device is replaced, as when a PPP connection is established again.
     world.shell("ip link del v0 && ip link add v0 type veth peer name v1 && ip link set v0 up");
     let off = world.shape(&["off"]);
     assert!(off.status.success(), "{}", text(&off.stderr));
@@ -411,7 +411,7 @@ fn the_rates_of_a_followed_line_change_and_its_end_restores_the_queues() {
     let before = world.state();
     let mut following = start_following(&world);
     assert_fails(&world.apply(&["--yes"]), 2, "v0 is already shaped by underload");
-    // Load that grows until the rates follow, whatever the machine does besides.
+    // The load grows until the rates follow, even on a busy machine.
     let rate = || world.shell("tc qdisc show dev v0 | grep -o 'rate [0-9A-Za-z]*'");
     let (first, start, mut loads) = (rate(), Instant::now(), Vec::new());
     while rate() == first {

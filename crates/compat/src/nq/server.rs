@@ -376,7 +376,8 @@ impl Host {
         if lease.is_over() { Err(LEASE_IS_OVER) } else { Ok(()) }
     }
 
-    /// Not for a network without free places: a client without a configuration does not test.
+    /// The configuration is refused to networks without free places, because a client without a
+    /// configuration does not test.
     fn configuration(&self, request: &Request<Incoming>, from: IpAddr) -> Response<Content> {
         if self.places.is_full_for(&CustomerNetwork::of(from)) {
             return busy("all places are taken");

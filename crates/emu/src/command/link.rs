@@ -116,7 +116,7 @@ impl LinkCommand {
     /// main thread, before other threads start.
     ///
     /// # Errors
-    /// After an error the system is as it was before.
+    /// After an error the system has its former state.
     pub fn run(
         &self,
         privilege: Privilege,

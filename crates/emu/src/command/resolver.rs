@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_file_of_loopback_servers_needs_help() {
+    fn a_file_with_only_loopback_servers_needs_a_relay() {
         let v4 = |text: &str| loopback_resolver(text);
         assert_eq!(v4("nameserver 127.0.0.53\noptions edns0\n"), "127.0.0.53".parse().ok());
         assert_eq!(v4("nameserver ::1\n"), "::1".parse().ok());

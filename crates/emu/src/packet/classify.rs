@@ -51,7 +51,7 @@ pub enum NotAPacket {
     HeaderLength,
 }
 
-/// More extension headers than any sane packet carries.
+/// The packet has more extension headers than are accepted.
 pub const EXTENSION_HEADERS_MAX: usize = 8;
 
 const ICMP: u8 = 1;
@@ -79,7 +79,7 @@ fn classify_v4(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let packet = bytes.get(..length).ok_or(NotAPacket::Truncated)?;
     let body = packet.get(transport..).ok_or(NotAPacket::Truncated)?;
-    // More fragments, or an offset (RFC 791 section 3.1).
+    // The flag "more fragments" or a fragment offset is set (RFC 791 section 3.1).
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     let protocol = header[9];
     let selecting = if is_fragment { &[] } else { body };
@@ -262,7 +262,7 @@ mod tests {
     fn ports_distinguish_flows_but_fragments_stay_together() {
         let flow = |packet: &[u8]| classify(packet, KEY).unwrap().meta.flow;
         assert_ne!(flow(&udp4(1000, 0)), flow(&udp4(1001, 0)));
-        // More fragments set, then the last fragment.
+        // A fragment with the flag "more fragments", then the last fragment.
         assert_eq!(flow(&udp4(1000, 0x2000)), flow(&udp4(1001, 0x0005)));
         // The flag "do not fragment" does not make a fragment.
         assert_eq!(flow(&udp4(1000, 0x4000)), flow(&udp4(1000, 0)));

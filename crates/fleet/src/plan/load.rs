@@ -203,7 +203,7 @@ fn blocked_percent(plan: &Plan, erlang: f64) -> f64 {
         let (pool, unit) = (pool_bit_per_s(plan), pool_unit(plan, &rates));
         let class = |(tier, rate): (&Tier, &f64)| {
             let units = (rate / unit).round().max(1.0);
-            // Rounding to units leaves the total traffic as it is.
+            // Rounding to units does not change the total traffic.
             let erlang = erlang * tier.share * rate / (units * unit);
             Class { erlang, units: units as usize }
         };
@@ -330,7 +330,7 @@ mod tests {
         let mut plan = plan("kind = \"latency\"\nduration = \"11s\"", TIER);
         plan.servers.capacity = Rate::from_megabits_per_second(1_000);
         assert_eq!(servers_for(&plan, 0.01), Some(1));
-        // As many slots as runs fit, for any size of the pool: Erlang's formula.
+        // The pool has a slot for each run that fits, so Erlang's formula applies for any size.
         let mut plan = self::plan("kind = \"upload\"\nduration = \"10s\"", TIER);
         for (lines, servers) in [(10_000_000, 3), (10_000, 1), (20_000_000, 6)] {
             plan.lines.sample = lines;

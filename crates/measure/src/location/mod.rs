@@ -129,7 +129,7 @@ pub fn locate(probes: &PathProbes<'_>) -> Location {
     }
 }
 
-/// A hop as it was judged.
+/// A hop with the delay that the load adds up to it.
 struct Node {
     hop: PathHop,
     readings: HopReadings,

@@ -70,7 +70,8 @@ impl Collector {
                 is_inside: false,
             })
         });
-        // After all series of probes: the headline is of the first series of a load.
+        // These series follow all series of probes, because the headline is about the first series
+        // of a load.
         let loaded = plan.steps.iter().filter(|step| step.kind != Kind::Latency);
         let inside = loaded.map(|step| SeriesName {
             step: step.name.clone(),

@@ -302,7 +302,7 @@ pub fn compare(run: &RunRecord) -> Vec<Comparison> {
     all
 }
 
-/// Compares one variant of a run with a variant of another run, or of the same.
+/// Compares a variant of a run with a variant of another run or of the same run.
 pub fn compare_two(
     (run, variant): (&RunRecord, &str),
     (other, baseline): (&RunRecord, &str),

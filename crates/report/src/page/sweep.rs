@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(captions(&plots[..1]).len(), 0);
         let many: Vec<SweepPlot> = vec![picture(PlotKind::Scatter, VARIANT)];
         let many = with_plots(6_000, many).plots().0.remove(0);
-        assert!(many.caption.contains("of 5880 cells, drawn by lot"), "{}", many.caption);
+        assert!(many.caption.contains("of 5880 cells, drawn at random"), "{}", many.caption);
         assert!(many.inline().matches("<circle").count() <= 1_000);
     }
 

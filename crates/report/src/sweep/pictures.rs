@@ -150,7 +150,7 @@ impl Gathered {
                     format!("{} to {}", thousands(least), thousands(most))
                 };
                 let by_lot = spreads.values().any(|spread| !spread.values.is_whole());
-                let lot = if by_lot { " (of some, drawn by lot)" } else { "" };
+                let lot = if by_lot { " (of some, drawn at random)" } else { "" };
                 let caption = format!(
                     "Each box is of {of} cells: median, quartiles{lot}, smallest and largest."
                 );
@@ -163,7 +163,7 @@ impl Gathered {
                 let caption = if points.is_whole() {
                     "A ring for each cell.".to_owned()
                 } else {
-                    format!("A ring for each of {kept} of {all} cells, drawn by lot.")
+                    format!("A ring for each of {kept} of {all} cells, drawn at random.")
                 };
                 (dots.collect(), caption)
             }

@@ -17,7 +17,7 @@ const SHAPED_PERCENT: u64 = 95;
 pub const NO_ROUTER: &str = "no-router";
 
 /// Returns a number with the unit that people mean: `40` of a rate is `40mbit`, `20` of a round trip
-/// `20ms`. Anything else is left as it is.
+/// `20ms`. Any other text is unchanged.
 pub fn with_unit(text: &str, unit: &str) -> String {
     let is_number = text.parse::<f64>().is_ok() && text.ends_with(|c: char| c.is_ascii_digit());
     if is_number { format!("{text}{unit}") } else { text.to_owned() }
@@ -62,7 +62,8 @@ impl Question {
         true
     }
 
-    /// Returns the hops of the path, from the client to the line; none if nothing stands before it.
+    /// Returns the hops of the path, from the client to the line; empty if the line is the first
+    /// hop.
     pub(super) fn hops(&self) -> Vec<Value> {
         let hop = |name: &str, links: &PerDirection<String>, queues: &PerDirection<String>| {
             let keys = Keys::new().set("name", name).then(each("", "", links));

@@ -101,7 +101,7 @@ fn first_bytes(socket: &TcpStream, is_stopped: impl Fn() -> bool) -> Option<[u8;
         match socket.peek(&mut bytes) {
             Ok(4) => return Some(bytes),
             Ok(0) => return None,
-            // Not enough bytes yet: peeking again would not wait for more.
+            // Too few bytes have arrived, and another peek would return at once.
             Ok(_) => std::thread::sleep(Duration::from_millis(5)),
             Err(error) if is_temporary(&error) => {}
             Err(_) => return None,

@@ -38,7 +38,7 @@ pub struct Place {
     pub device: u32,
 }
 
-/// A queue as it is now, with counts since it was added.
+/// The present state of a queue, with counts since it was added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub device: String,

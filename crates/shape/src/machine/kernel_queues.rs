@@ -154,7 +154,7 @@ impl Kernel {
         check_root(device, root(&snapshot), may_replace)?;
         let place = self.place(snapshot.device.index);
         let maps = load(queue)?;
-        // The limit and its record come first, so that an error leaves the device's queue as it is.
+        // The limit and its record come first, so that an error does not change the device's queue.
         let attached = limit(&folder, &snapshot, queue).and_then(|limited| {
             set(&maps, place, queue)?;
             attach(device, queue.law).run()?;

@@ -129,7 +129,8 @@ mod tests {
         assert_eq!(limit(&folder, device, mbit(100)).expect("limited"), Some(8));
         assert_eq!(segments("gso0").expect("a limit"), 8);
         assert_eq!(warning("gso0", mbit(100), 20_000_000), None);
-        // As after a kill: the record remains, and another rate does not record our own limit.
+        // After a kill the record remains, and a change of the rate does not record our own limit
+        // as the former one.
         assert_eq!(limit(&folder, device, mbit(20)).expect("limited"), Some(1));
         restore(&folder, device).expect("restored");
         assert_eq!(segments("gso0").expect("a limit"), before);

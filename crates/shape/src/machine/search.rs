@@ -30,7 +30,8 @@ pub struct LineSearch<'a> {
     pub may_replace: bool,
 }
 
-/// A measurement of the line as it is at present: the loads, a label and the bytes that it may move.
+/// A measurement of the line in its present state: the loads, a label and the bytes that it may
+/// move.
 pub type Measure<'a, E> = dyn FnMut(PerDirection<bool>, &str, u64) -> Result<Vec<Finding>, E> + 'a;
 
 /// Why a search has no outcome.

@@ -136,7 +136,7 @@ impl UndoError {
     }
 }
 
-/// A device that underload shapes, as it is now.
+/// The present state of a device that underload shapes.
 #[derive(Debug, Clone)]
 pub struct Shaped {
     pub record: Record,
@@ -158,7 +158,7 @@ pub enum Standing {
     Late,
     /// The change stays until it is undone.
     Confirmed,
-    /// Something else replaced or removed our queues.
+    /// Another program replaced or removed our queues.
     Lost,
     /// The queues are as before the change.
     Undone,

@@ -1,4 +1,4 @@
-//! A device and its queues as they are now.
+//! The present state of a device and its queues.
 
 use nix::errno::Errno;
 use nix::net::if_::{if_nameindex, if_nametoindex};

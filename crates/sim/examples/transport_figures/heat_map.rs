@@ -165,7 +165,7 @@ svg.heat .s { font-size: 10px; }
 .n { stroke: #1c2024; stroke-width: 1.5; }
 ";
 
-/// Writes a ratio with as many digits as it is known to.
+/// Formats a ratio with its significant digits.
 pub fn share(ratio: Option<f64>) -> String {
     match ratio {
         None => "-".to_owned(),

@@ -86,7 +86,8 @@ impl HyStart {
     }
 
     fn linux(&mut self, ack: &Ack, rtt: Span, window: &mut Window) {
-        // Also of smaller windows: a round that began in mid-train would not see the train end.
+        // Rounds are also tracked in smaller windows: a round that began in the middle of a train
+        // would miss the end of the train.
         if !self.round_started || ack.first_outstanding > self.round_end {
             self.begin_round(ack);
         }

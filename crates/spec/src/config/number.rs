@@ -46,7 +46,7 @@ pub(super) fn scaled(text: &str, scale: u64) -> Option<u64> {
 pub(super) fn probability(text: &str) -> Option<u64> {
     const ONE_Q32: u64 = 1 << 32;
     let (number, divisor) = text.strip_suffix('%').map_or((text, 1), |number| (number, 100));
-    // Nearest rather than down: 0.1 % of 2^32 should print back as 0.1 %.
+    // Rounds to the nearest number, because 0.1 % of 2^32 should be printed as 0.1 %.
     let twice = scaled(number, 2 * ONE_Q32)?;
     Some((twice / divisor).div_ceil(2)).filter(|value| *value <= ONE_Q32)
 }

@@ -247,7 +247,7 @@ impl RunDir {
         if !run.record.complete {
             return directory.sync();
         }
-        // Without new summaries, as the samples of a large run are not stored.
+        // Computes no new summaries, because the samples of a large run are not stored.
         directory.record = run.record.clone();
         if directory.conclusion.is_some() {
             directory.record.trials.clear();

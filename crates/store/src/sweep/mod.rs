@@ -234,7 +234,8 @@ impl SweepDir {
         {
             let path = self.path.join(JOURNAL);
             let written = journal.append_synced(&self.pending);
-            // Without its name the file would take units that cannot be read again.
+            // If the file was removed, units would be appended to a file that cannot be opened
+            // again.
             let written = written.and_then(|()| fs::metadata(&path).map(drop));
             written.map_err(StoreError::io(&path, "write"))?;
             self.pending.clear();

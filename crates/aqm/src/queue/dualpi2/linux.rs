@@ -47,7 +47,7 @@ pub struct DualPi2Linux {
     config: DualPi2LinuxConfig,
     alpha: u32,
     beta: u32,
-    /// As a fraction of `u32::MAX`.
+    /// The probability as a fraction of `u32::MAX`.
     probability: u32,
     /// The largest value of the probability.
     most: u32,

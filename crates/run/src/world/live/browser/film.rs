@@ -24,7 +24,7 @@ const BLOCK_GROUP: u32 = 0xa0;
 const BLOCK: u32 = 0xa1;
 const BLOCK_DURATION: u32 = 0x9b;
 const VOID: u32 = 0xec;
-/// Bytes of an identifier of one byte and a length.
+/// Size of an element's header: an identifier of one byte, and its length in four bytes.
 const HEADER_BYTES: usize = 5;
 
 impl Content for Film {
