@@ -25,12 +25,12 @@ pub struct Outcome {
     pub refusals: BTreeMap<String, u64>,
     /// Mean over the days.
     pub requests_per_s: f64,
-    /// The 99.9th percentile over seconds.
+    /// The 99.9th percentile of the requests in each second.
     pub requests_per_s_p999: u32,
     pub requests_per_s_max: u32,
     /// Reserved share of all servers in the fuller direction, mean over the days, percent.
     pub servers_reserved_percent: f64,
-    /// Highest value of the same share.
+    /// Highest value of the reserved share, percent.
     pub servers_reserved_max_percent: f64,
     /// Runs that found the servers full at their first request, percent.
     pub blocked_percent: f64,

@@ -82,7 +82,7 @@ impl TrialLog {
         let captures = points.iter().map(capture).collect::<Result<_, RunError>>()?;
         let flows = config.flows.iter().map(|flow| match &flow.kind {
             FlowKind::Tcp(tcp) => TcpFacts::from(tcp),
-            // Applications open connections with the default.
+            // Applications open connections with the default configuration of TCP.
             _ => TcpFacts::from(&TcpConfig::default()),
         });
         Ok(Self {

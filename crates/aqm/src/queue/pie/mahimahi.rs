@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn catch_up_is_strict_and_sees_the_current_queue() {
+    fn a_late_update_is_computed_with_the_current_queue_and_not_before_it_is_due() {
         let mut late = pie();
         late.state.rate_bytes_per_ms = 1_500;
         late.catch_up(30, 45_000);
