@@ -36,7 +36,7 @@ def line(**path: Any) -> ul.Scenario:
 
 @QUIETLY
 @given(key=some.sampled_from(["up", "rtt", "up_queue", "up_delay", "up_loss"]), value=VALUES)
-def test_a_value_of_the_path_is_taken_or_named(key: str, value: Any) -> None:
+def test_a_value_of_the_path_is_accepted_or_named(key: str, value: Any) -> None:
     scenario = line(**{key: value})
     try:
         scenario.check()
@@ -118,7 +118,7 @@ COLUMNS = some.one_of(
         some.sampled_from(["time_ns", "len", "flow", "dscp", "ecn", "rate", "id"]), COLUMNS
     )
 )
-def test_foreign_columns_are_taken_or_named(packets: dict[str, Any]) -> None:
+def test_foreign_columns_are_accepted_or_named(packets: dict[str, Any]) -> None:
     try:
         fates = ul.replay(packets, queue="codel", link="10mbit")
     except ul.PacketsError as error:

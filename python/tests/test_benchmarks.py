@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[1] / "bench" / "compare.py"
 pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="SKIPPED benchmarks: not in a clone")
 
 
-def test_they_find_the_installed_package_and_name_their_parts(tmp_path: Path) -> None:
+def test_benchmarks_find_the_installed_package_and_name_their_parts(tmp_path: Path) -> None:
     # Python imports from a script's folder first, so the package's sources must not be in that
     # folder.
     command = [sys.executable, str(SCRIPT), "underload", "replay", "nothing"]

@@ -283,7 +283,7 @@ def test_damaged_units_end_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert swept_by(monkeypatch, lambda raw: Threads(raw, 2), tmp_path / "sweep").complete
 
 
-def test_errors_of_a_cluster_name_it(
+def test_an_invalid_or_unreachable_cluster_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swept(on: str, **more: Any) -> None:

@@ -93,7 +93,7 @@ def test_actions_out_of_range_are_clamped_and_nan_is_refused() -> None:
         environment.step([float("nan")])
 
 
-def test_environments_side_by_side() -> None:
+def test_several_environments_run_in_one_vector() -> None:
     several = gymnasium.vector.SyncVectorEnv([lambda: ul.env("queue", steps=20)] * 3)
     several.reset(seed=3)
     seen, rewards, *_ = several.step(numpy.zeros((3, 1), "f4"))

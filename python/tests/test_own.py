@@ -84,7 +84,7 @@ def test_a_wrong_bode_is_noticed() -> None:
     assert numbers(runs[0], "own") != numbers(runs[1], "own")
 
 
-def test_its_random_numbers_are_the_seeds_own() -> None:
+def test_random_numbers_of_a_custom_queue_follow_from_the_seed() -> None:
     runs = [ul.run(scenario(ul.own(Coin)), seed=seed, cache=False) for seed in (1, 1, 2)]
     one, again, other = [run.samples.to_dict()["rtt_ns"] for run in runs]
     assert one == again != other
@@ -156,7 +156,7 @@ class Failing(ul.Aqm):
         ("leaves", "SystemExit: 3"),
     ],
 )
-def test_the_error_of_a_failing_class_names_it(how: str, said: str) -> None:
+def test_the_error_of_a_failing_class_names_the_class(how: str, said: str) -> None:
     failing = scenario(ul.own(Failing, how=how))
     place = r"^Failing.on_dequeue, variant own, trial 0 \(repeat 0\): "
     with pytest.raises(ul.OwnCodeError, match=place + said) as caught:
@@ -173,7 +173,7 @@ def test_the_error_of_a_failing_class_names_it(how: str, said: str) -> None:
         queue.dequeue(1)
 
 
-def test_what_was_finished_before_a_failure_is_kept() -> None:
+def test_trials_finished_before_a_failure_are_stored() -> None:
     made: list[int] = []
 
     class Second(ul.Aqm):

@@ -53,7 +53,7 @@ def goodput(run: ul.Run) -> float:
     return value
 
 
-def test_a_window_is_kept_to() -> None:
+def test_a_custom_window_is_respected() -> None:
     """12 Mbit/s are 1000 packets a second, 40 in a round trip of 40 ms."""
     rates = {it: goodput(ul.run(scenario(ul.own(Fixed, segments=it)))) for it in (10, 20, 80)}
     full = 1_448 * 8 / 1_000
@@ -62,7 +62,7 @@ def test_a_window_is_kept_to() -> None:
     assert rates[80] == pytest.approx(full, rel=0.02)
 
 
-def test_a_pacing_rate_is_kept_to() -> None:
+def test_a_custom_pacing_rate_is_respected() -> None:
     class Paced(Fixed):
         def __init__(self) -> None:
             self.cwnd, self.pacing_rate = 80, 500_000
@@ -173,7 +173,7 @@ def test_a_class_without_window_or_methods_is_refused() -> None:
         ul.run(scenario(ul.own(odd)))
 
 
-def test_huge_and_tiny_windows_end() -> None:
+def test_trials_with_huge_or_tiny_windows_end() -> None:
     for segments in (0, 0.5, 1e18):
         assert goodput(ul.run(scenario(ul.own(Fixed, name="edge", segments=segments)))) > 0
 

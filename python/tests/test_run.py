@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not(run: ul.Run) 
     assert one.record["summaries"] != other.record["summaries"]
 
 
-def test_published_numbers_stand_beside_those_of_the_run(run: ul.Run) -> None:
+def test_published_numbers_are_listed_beside_those_of_the_run(run: ul.Run) -> None:
     call = ul.run("bode/figure-01-call", short=True)
     lines = call.published().splitlines()
     told = call.record["expectations"]
@@ -87,7 +87,7 @@ def test_a_run_is_saved_loaded_and_pickled_whole(run: ul.Run, tmp_path: Path) ->
         run.save(saved)
 
 
-def test_a_run_that_goes_to_a_directory_is_the_same(run: ul.Run, tmp_path: Path) -> None:
+def test_a_run_in_a_directory_equals_one_in_memory(run: ul.Run, tmp_path: Path) -> None:
     written = ul.run(two_queues(), repeats=2, out=tmp_path / "out")
     assert written.record["summaries"] == run.record["summaries"]
     assert written.samples.to_dict() == run.samples.to_dict()
@@ -142,7 +142,7 @@ def long() -> ul.Scenario:
     return two_queues().set(repeats=50_000)
 
 
-def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_trials(tmp_path: Path) -> None:
     threading.Timer(1.0, _thread.interrupt_main).start()
     with pytest.raises(ul.Interrupted) as caught:
         ul.run(long(), out=tmp_path / "out", cache=False)
@@ -155,7 +155,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("repeats", [1_000, 50_000])
-def test_ctrl_c_keeps_what_is_finished_in_memory(repeats: int) -> None:
+def test_ctrl_c_keeps_finished_trials_in_memory(repeats: int) -> None:
     threading.Timer(1.0, _thread.interrupt_main).start()
     with pytest.raises(ul.Interrupted) as caught:
         ul.run(two_queues().set(repeats=repeats), cache=False, threads=1)
@@ -278,7 +278,7 @@ def test_invalid_keys_and_values_are_refused_at_once() -> None:
         ul.Tcp("bbr9")
 
 
-def test_queues_are_known_by_the_names_that_others_give_them() -> None:
+def test_queues_are_found_by_their_names_in_other_tools() -> None:
     scenario = two_queues().variant("sqm", up_queue="fq_codel")
     assert scenario.variants["sqm"].startswith("fq-codel:")
     assert ul.queue("fq_codel").gauges == ul.queue("fq-codel").gauges
@@ -334,7 +334,7 @@ def test_a_full_disk_is_reported_and_no_file_is_left(run: ul.Run, tmp_path: Path
     assert not full.exists() or not list(full.iterdir())
 
 
-def test_a_folder_that_takes_no_file_is_named() -> None:
+def test_an_unwritable_folder_is_named() -> None:
     with pytest.raises(ul.StoreError, match="/proc/no"):
         ul.run(two_queues(), out="/proc/no/such")
 

@@ -117,6 +117,6 @@ def test_lists_and_arrays_of_any_kind_give_the_same() -> None:
         (lambda: stats.cluster_quantiles([1.0], [0, 0]), "cluster"),
     ],
 )
-def test_what_has_no_statistic_is_refused_in_words(call: object, words: str) -> None:
+def test_values_without_a_statistic_are_refused_with_a_reason(call: object, words: str) -> None:
     with pytest.raises(ul.StatisticsError, match=words):
         call()  # type: ignore[operator]

@@ -68,7 +68,7 @@ def test_a_sweep_continues_from_the_stored_trials(tmp_path: Path) -> None:
         assert (done.directory / table).read_bytes() == (whole.directory / table).read_bytes()
 
 
-def test_ctrl_c_again_while_it_stops_loses_nothing(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_during_the_stop_loses_nothing(tmp_path: Path) -> None:
     class Bar:
         def __init__(self, **_: object) -> None:
             self.updates = 0
@@ -94,7 +94,7 @@ def cells_of(sweep: ul.Sweep) -> dict[str, list[object]]:
     return sweep.cells.to_dict()
 
 
-def test_a_sweep_goes_to_another_process(
+def test_a_sweep_can_be_pickled_for_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -178,7 +178,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_disk_that_is_full_keeps_what_was_finished(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_finished_trials(tmp_path: Path) -> None:
     place = tmp_path / "disk"
     place.mkdir()
 

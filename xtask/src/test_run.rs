@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_programs_of_tests_print() {
+    fn the_counts_that_test_programs_print_are_read() {
         let mut count = Count::default();
         for line in [
             "test result: ok. 16 passed; 0 failed; 2 ignored; 0 measured; finished in 0.10s",
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_tests_are_found_among_what_cargo_builds() {
+    fn test_programs_are_found_among_the_outputs_of_cargo() {
         let message = |test: bool, executable: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml",

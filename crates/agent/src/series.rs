@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_probes_are_longer_than_all_others() {
+    fn lost_probes_count_as_longer_than_all_answers_of_a_series() {
         let mut samples: Vec<Sample> =
             (1..=99).map(|rtt| sample(1, Phase::Load, Some(rtt))).collect();
         samples.push(sample(1, Phase::Load, None));

@@ -89,7 +89,7 @@ fn rfc_drops_when_the_pseudo_code_does() {
 
 /// Mahimahi's time stamps are whole milliseconds, rounded up when these facts were measured.
 #[test]
-fn mahimahi_loses_the_follower() {
+fn mahimahi_drops_in_pairs() {
     let signals = at_twice_the_rate("codel:profile=mahimahi,limit=100000p", Ecn::NotEct, 1_000);
     let first = [(109, 109), (210, 209), (281, 279), (339, 336)];
     assert_eq!(signals.drops[..4], first);

@@ -130,7 +130,7 @@ fn outcome_by_events(spec: &str, script: &[(u64, u32)]) -> Vec<Arrival> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
     #[test]
-    fn events_are_never_named_too_late(
+    fn the_next_event_is_never_reported_too_late(
         script in prop::collection::vec((0_u64..3_000, 40_u32..1_400), 1..150),
     ) {
         for spec in LINKS {

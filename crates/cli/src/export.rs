@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_file_of_the_name_stays() {
+    fn an_export_does_not_overwrite_a_different_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trial.flent.gz");
         write(&path, b"ours").expect("written");

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_other_tools_lead_to_ours() {
+    fn options_and_names_of_other_tools_suggest_ours() {
         for (line, tip) in [
             ("underload speedtest", "measure ndt7"),
             ("underload measure", "measure ndt7"),

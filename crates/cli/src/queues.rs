@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_name_the_profiles_that_there_are() {
+    fn defaults_name_every_existing_profile() {
         let profile = |name| Profile { name, doc: "" };
         let texts = [("mahimahi", "1504B"), ("", "1514B")];
         let of = |names: &[&'static str]| {

@@ -24,7 +24,7 @@ fn underload(folder: &Path, path: &Path, words: &[&str]) -> Output {
 }
 
 #[test]
-fn the_program_beside_ours_comes_before_the_path_and_its_status_is_returned() {
+fn the_fleet_program_in_our_folder_precedes_the_path_and_its_status_is_returned() {
     let folder = tempfile::tempdir().expect("a folder");
     let (here, there) = (folder.path().join("here"), folder.path().join("there"));
     fs::create_dir(&here).expect("a folder");

@@ -230,7 +230,7 @@ fn every_queue_of_linux_carries_the_load_and_is_counted() {
 }
 
 #[test]
-fn a_queue_or_link_that_linux_has_not_is_refused_by_name() {
+fn a_queue_or_link_that_linux_lacks_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a directory");
     let missing = folder.path().join("missing");
     for (from, to, expected) in [

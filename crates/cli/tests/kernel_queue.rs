@@ -21,7 +21,7 @@ fn traces() -> String {
 }
 
 #[test]
-fn a_queue_that_no_bpf_program_can_be_is_refused_before_all_else() {
+fn a_queue_without_a_bpf_program_is_refused_first() {
     for (spec, expected) in [
         ("bode:ecn=on", "ecn=on: a BPF queue cannot mark packets"),
         ("fq_codel", "expected bode or docsis-pie"),

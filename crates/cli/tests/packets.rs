@@ -147,7 +147,7 @@ fn packets_are_recorded_as_they_were_counted() {
 }
 
 #[test]
-fn points_that_are_not_there_are_refused_by_name() {
+fn unknown_capture_points_are_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     std::fs::write(folder.path().join("case.toml"), SCENARIO).expect("writing the scenario");
     let cases: [(&[&str], &str); 4] = [

@@ -279,7 +279,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
 }
 
 #[test]
-fn what_a_world_cannot_run_is_refused_before_it_starts() {
+fn scenarios_that_a_world_cannot_run_are_refused_before_the_run() {
     let cases: [(&[&str], &str); 5] = [
         (
             &["run", "page/browser", "--world", "sim"],

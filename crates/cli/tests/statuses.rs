@@ -59,7 +59,7 @@ path.up_queue = "docsis-pie"
 }
 
 #[test]
-fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
+fn a_missed_comparison_fails_and_an_empty_one_is_bad_input() {
     let folder = folder();
     run(folder.path(), "ten", "10mbit", &[]);
     run(folder.path(), "five", "5mbit", &[]);

@@ -144,7 +144,7 @@ fn pings_of_a_server_that_reads_no_answer_end_the_test() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_left_after_ten_seconds() {
+fn a_server_that_never_answers_is_abandoned_after_ten_seconds() {
     let start = Instant::now();
     let error = run(Manner::Stalls, Direction::Down, Duration::from_secs(1)).unwrap_err();
     assert!(matches!(error, Ndt7Error::Connect { step: "opening", .. }), "{error}");

@@ -694,8 +694,8 @@ const SHARED: &str = "#result=148,0,0,10,11,12,,13,12,,0,0,,,,,1,1,1,,,,,,,\
     _0,10,11_12,40,,41______1,1795492183";
 
 #[test]
-fn links_show_their_numbers_or_say_why_not_and_the_history_is_bounded() {
-    let test = "links_show_their_numbers_or_say_why_not_and_the_history_is_bounded";
+fn shared_links_show_their_numbers_or_the_reason_and_the_history_is_bounded() {
+    let test = "shared_links_show_their_numbers_or_the_reason_and_the_history_is_bounded";
     let Some(mut browser) = browser(test) else { return };
     let (server, _) = server(CompatLedger::unlimited());
     let page = format!("https://{}/", server.address());

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_of_our_own_are_believed_in_order_only() {
+    fn phases_that_underload_wrote_are_accepted_only_in_order() {
         let with = |phases: &str| {
             let own = format!(r#""UNDERLOAD": {{"PHASES": [{phases}]}}, "LENGTH""#);
             read(FILE.replacen(r#""LENGTH""#, &own, 1).as_bytes()).map(|run| run.phases.len())

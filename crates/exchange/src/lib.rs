@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_file_cannot_drive_a_terminal() {
+    fn text_of_a_file_cannot_control_the_terminal() {
         let text = r#"{"metadata":{"NAME":"a\nb","TITLE":"\u001b]0;own\u0007\u009b2J","LENGTH":1,
             "TOTAL_LENGTH":1},"x_values":[0.0],"results":{"Ping (ms) \u001b[2J":[1.0]}}"#;
         let run = import(text.as_bytes()).unwrap();

@@ -129,8 +129,8 @@ fn opened(test: &str) -> Option<(Browser, SocketAddr)> {
 }
 
 #[test]
-fn the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
-    let test = "the_playground_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
+fn the_playground_has_no_faults_on_desktops_and_phones_in_light_and_dark_mode() {
+    let test = "the_playground_has_no_faults_on_desktops_and_phones_in_light_and_dark_mode";
     let Some((mut browser, address)) = opened(test) else { return };
     let axe = chromium::axe(test);
     let mut faults = Vec::new();

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_studies_shapes_are_presets() {
+    fn presets_have_the_flows_and_probes_of_the_studies() {
         let knobs = Knobs::default();
         assert_eq!(
             shape(Preset::NpmsLul, &knobs),

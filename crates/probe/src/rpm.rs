@@ -115,7 +115,7 @@ mod tests {
 
     #[expect(clippy::float_cmp, reason = "golden numbers")]
     #[test]
-    fn the_formulas_disagree_as_they_do_in_the_field() {
+    fn both_rpm_formulas_give_the_values_seen_in_the_field() {
         let trips = RoundTrips::of_packets(&[20 * MS; 40], &[60 * MS; 40]);
         let rpm = trips.responsiveness().unwrap();
         assert_eq!(rpm.draft_09, 2_000.0);
@@ -125,7 +125,7 @@ mod tests {
 
     #[expect(clippy::float_cmp, reason = "golden numbers")]
     #[test]
-    fn the_worst_twentieth_is_left_out_and_the_90th_percentile_is_not_the_mean() {
+    fn rpm_formulas_trim_the_worst_twentieth_or_use_the_90th_percentile() {
         // 1 ms to 20 ms on the loaded connections, of which 20 ms is left out: mean 10 ms. The
         // element at 0.9 n is 19 ms.
         let loaded: Vec<u64> = (1..=20).map(|ms| ms * MS).collect();

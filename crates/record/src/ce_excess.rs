@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn one_window_is_enough_on_an_idle_path() {
+    fn on_an_idle_path_one_window_raises_an_alarm() {
         let found = alarms(&[11], LOW);
         let [alarm] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((alarm.rule, alarm.ce_packets), (CeRule::Idle, 11));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn three_loaded_windows_in_a_row_and_no_fewer() {
+    fn an_alarm_under_load_needs_three_windows_in_a_row() {
         assert_eq!(alarms(&[0, 501, 501, 500, 501, 501], LOW), []);
         let found = alarms(&[0, 0, 501, 601, 701, 501, 0, 999, 999, 999], LOW);
         let [alarm] = found.as_slice() else { panic!("{found:?}") };

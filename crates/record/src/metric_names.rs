@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_name_is_recognised() {
+    fn part_of_a_metric_name_suggests_the_metric() {
         let names = metric_names();
         let known = names.iter().map(|(name, _)| name.as_str()).chain(["call/mos"]);
         for (name, meant) in [

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_comes_back_in_its_new_place() {
+    fn a_cached_trial_is_returned_with_its_new_index() {
         let folder = tempfile::tempdir().expect("a folder");
         let variant = variant(SCENARIO);
         let trial = trial(&variant, 5);

@@ -141,7 +141,7 @@ mod games {
     }
 
     #[test]
-    fn a_game_alone_sees_the_bare_path() {
+    fn a_game_without_other_traffic_has_the_delay_of_the_path() {
         let record = play("game", "fifo:limit=256KiB", 0);
         let median = value(&record, "play", "round_trip_p50");
         // 30 ms of path, 0.25 ms to send 156 bytes up and 0.08 ms to send 478 down.
@@ -197,7 +197,7 @@ mod games {
     }
 
     #[test]
-    fn keys_of_a_marking_that_is_not_asked_for_are_refused_by_place() {
+    fn keys_of_a_marking_that_is_not_set_are_refused_by_place() {
         for (key, wrong) in [
             ("flow.play.marking", "marking = \"l4\""),
             ("flow.play.min_rate", "min_rate = \"1mbit\""),

@@ -66,7 +66,7 @@ fn sojourn_p50_ms(link: &BottleneckSummary) -> f64 {
 }
 
 #[test]
-fn hops_are_passed_in_the_order_of_the_way() {
+fn packets_pass_hops_in_the_order_of_the_path() {
     let scenario = parse(CHAIN).expect("a valid scenario");
     let path = &scenario.variants[0].path;
     assert_eq!(names(path, Direction::Up), ["wifi", "modem"]);

@@ -59,7 +59,7 @@ fn behind_a_queue_per_flow_a_probe_sees_nothing_of_what_the_load_suffers() {
 }
 
 #[test]
-fn a_policer_delays_neither() {
+fn a_policer_delays_neither_probe_nor_load() {
     // Drops what exceeds the rate: a queue of four packets waits 2.4 ms at most.
     let trial = download("fifo:limit=4p");
     let (beside, inside) = beside_and_inside(&trial, Quantile::P50);

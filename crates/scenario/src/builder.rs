@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_what_its_text_says() {
+    fn a_built_scenario_equals_its_text() {
         let built = two_queues().finish().expect("a scenario");
         let read = Scenario::parse(&built.text, "two queues").expect("its text is a scenario");
         assert_eq!(built.variants.len(), 4);

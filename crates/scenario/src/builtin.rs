@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_is_answered_with_what_was_meant() {
+    fn a_misspelt_scenario_name_suggests_the_nearest_one() {
         let known = ["bode/step", "bode/trace", "comcast/study", "comcast/upstream"];
         for (name, answer) in [
             ("comcast/upsteam", "did you mean `comcast/upstream`?"),

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_may_rename_flows_that_the_file_speaks_of() {
+    fn a_command_line_may_rename_flows_that_the_file_refers_to() {
         let published = "[[published]]\nmetric = \"udp/delay_p99\"\nunit = \"ms\"\nhigh = 1\n\
                          variant = \"default\"\nsource = \"s\"\n";
         let set = vec!["flow.udp.count=2".to_owned()];

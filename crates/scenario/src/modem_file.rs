@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_becomes_the_parameters_that_it_stands_for() {
+    fn the_settings_of_a_modem_file_become_parameters() {
         let [link, queue] =
             parsed("docsis:config=modem.bin,map=2ms", "docsis-lld:config=modem.bin").expect("both");
         assert_eq!(link, "docsis:map=2ms,rate=20mbit,peak=24mbit,burst=40KiB");

@@ -140,7 +140,7 @@ phases.load = "1s"
 }
 
 #[test]
-fn a_key_that_only_other_variants_override_can_be_set_and_a_chosen_variant_gives_way() {
+fn an_option_may_set_a_key_that_other_variants_override() {
     let text = format!(
         "{GOOD}{}",
         r#"
@@ -201,7 +201,7 @@ source = "arithmetic"
 "#;
 
 #[test]
-fn other_links_take_the_place_of_those_swept_over() {
+fn links_given_as_options_replace_the_swept_links() {
     let text = format!("{GOOD}{LINKS}");
     let own = parse(&text).expect("a star stands for both links");
     assert_eq!((own.variants.len(), own.published.len()), (4, 2));
@@ -287,7 +287,7 @@ source = "a table"
 }
 
 #[test]
-fn published_values_stand_in_the_order_of_their_numbers() {
+fn published_values_are_sorted_by_the_numbers_in_variant_names() {
     let variants = r#"
 [[sweep]]
 key = "path.up"
@@ -305,7 +305,7 @@ source = "arithmetic"
 }
 
 #[test]
-fn published_numbers_may_speak_of_several_variants() {
+fn published_numbers_may_refer_to_several_variants() {
     let variants = r#"
 [[sweep]]
 key = "path.up"
@@ -422,7 +422,7 @@ fn a_cohort_draws_every_trial_and_pairs_the_variants() {
 }
 
 #[test]
-fn one_more_draw_leaves_the_others_as_they_are() {
+fn an_added_draw_does_not_change_the_others() {
     let scenario = parse(&cohort_text()).expect("the scenario is right");
     let more = cohort_text().replace(
         "[[cohort.draw]]\nname = \"rtt\"",
@@ -629,7 +629,7 @@ fn too_large_a_grid_is_refused_before_it_is_made() {
 }
 
 #[test]
-fn every_built_in_scenario_is_right() {
+fn every_built_in_scenario_is_valid() {
     let mut count = 0;
     for scenario in builtin::scenarios() {
         let parsed = Scenario::parse(scenario.text, scenario.name);
@@ -644,13 +644,13 @@ fn every_built_in_scenario_is_right() {
 proptest! {
     /// Any file gives a scenario or an error, without a panic or endless work.
     #[test]
-    fn any_text_is_answered(text in "\\PC{0,200}") {
+    fn any_text_is_accepted_or_refused_without_a_panic(text in "\\PC{0,200}") {
         let _ = parse(&text);
     }
 
     /// Checks files that are nearly right: lines of a good file removed, doubled or swapped.
     #[test]
-    fn any_shuffle_of_lines_is_answered(order in prop::collection::vec(0_usize..24, 0..40)) {
+    fn shuffled_lines_are_accepted_or_refused_without_a_panic(order in prop::collection::vec(0_usize..24, 0..40)) {
         let lines: Vec<&str> = GOOD.lines().collect();
         let text: Vec<&str> = order.iter().filter_map(|n| lines.get(*n).copied()).collect();
         let _ = parse(&text.join("\n"));

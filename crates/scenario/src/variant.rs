@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_queues_in_other_words_have_one_identity_and_separate_records() {
+    fn equal_queues_written_differently_have_one_identity_and_separate_records() {
         let queue = |text: &str| {
             let variants = of_two("path.up = \"1mbit\"", &format!("path.up_queue = \"{text}\""));
             variants.expect("two variants").variants.remove(1)

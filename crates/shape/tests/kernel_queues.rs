@@ -301,7 +301,7 @@ fn shaping_in_c_has_the_times_of_a_link() {
 
 /// After a flood, 63 quiet updates put DOCSIS-PIE to sleep, in C at the same one.
 #[test]
-fn docsis_pie_in_c_sleeps_after_the_same_quiet_second() {
+fn docsis_pie_in_c_becomes_inactive_after_the_same_quiet_second() {
     let setup = QueueSetup::parse("docsis-pie:rate=10mbit,limit=60KB", &LinkFacts::default());
     let setup = setup.expect("a queue");
     let (mut logged, log) = Logged::new(&setup, None);
@@ -397,7 +397,7 @@ fn output(script: &str, folder: &Path) -> String {
 
 /// The program includes objects that were compiled from these sources and not changed since.
 #[test]
-fn the_objects_are_of_these_sources() {
+fn the_objects_were_built_from_these_sources() {
     let listed = std::fs::read_to_string(queues().join("objects.txt")).expect("objects.txt");
     let actual = output(
         "cat law.h queue.h kernel.h bode.c docsis_pie.c | cksum; cksum < bode.bpf.o; \
@@ -410,7 +410,7 @@ fn the_objects_are_of_these_sources() {
 
 /// Compiling the sources gives the objects again, byte by byte.
 #[test]
-fn compiling_gives_the_objects_again() {
+fn compiling_reproduces_the_objects() {
     let listed = std::fs::read_to_string(queues().join("objects.txt")).expect("objects.txt");
     let compilers = listed.lines().take(3).collect::<Vec<_>>().join("\n");
     let versions = Command::new("sh")
@@ -420,7 +420,7 @@ fn compiling_gives_the_objects_again() {
         .expect("a shell");
     if versions.stdout.trim_ascii() != compilers.as_bytes() {
         let needs = compilers.replace('\n', ", ");
-        eprintln!("SKIPPED compiling_gives_the_objects_again: needs {needs}");
+        eprintln!("SKIPPED compiling_reproduces_the_objects: needs {needs}");
         return;
     }
     let name = format!("objects-{}", std::process::id());

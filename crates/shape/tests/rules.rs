@@ -505,7 +505,7 @@ fn names_that_a_shell_interprets_are_quoted_or_refused() {
 }
 
 #[test]
-fn a_request_is_the_command_that_makes_it() {
+fn a_request_prints_the_command_that_repeats_it() {
     let request = request(None, Some(18), "cake:tins=diffserv4", "docsis");
     assert_eq!(
         request.apply_command(),

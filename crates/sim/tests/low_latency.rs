@@ -84,7 +84,7 @@ fn a_sparse_marked_flow_does_not_feel_classic_uploads() {
 }
 
 #[test]
-fn a_scalable_upload_beside_classic_ones_starves_none_and_fills_the_link() {
+fn a_scalable_upload_starves_no_classic_one_and_the_link_is_full() {
     let uploads = [Algorithm::Cubic, Algorithm::Cubic, Algorithm::Prague];
     let one_queue = trial("docsis-pie", &uploads);
     for queue in ["docsis-lld", PROACTIVE] {
@@ -180,7 +180,7 @@ fn queue_protection_redirects_a_greedy_flow_but_no_game() {
 /// A drop empties the classic queue for over a second, DOCSIS-PIE becomes inactive, and the
 /// coupling continues: `docs/contributing/queues.md`. CableLabs' simulator behaves alike.
 #[test]
-fn the_coupling_holds_a_scalable_flow_down_while_pie_sleeps() {
+fn the_coupling_limits_a_scalable_flow_while_pie_is_inactive() {
     for (queue, low, high) in [
         ("docsis-lld", 0.0, 0.5),
         ("docsis-lld:coupled-while=awake", 0.9, 3.5),

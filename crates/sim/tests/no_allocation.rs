@@ -72,7 +72,7 @@ fn cost(queue: &str, seconds: u64) -> (u64, u64) {
 }
 
 #[test]
-fn forty_more_seconds_allocate_nothing() {
+fn a_longer_trial_allocates_no_more() {
     let _turn = TURN.lock();
     for queue in ["fifo:limit=300p", "codel:profile=linux", "pie:profile=linux", "fq-codel"] {
         let (short, packets_short) = cost(queue, 20);

@@ -55,7 +55,7 @@ fn random_marks_give_pragues_rate_law() {
 }
 
 #[test]
-fn without_a_target_the_rate_follows_the_own_round_trip() {
+fn without_a_target_the_rate_follows_the_flows_round_trip() {
     let own = PragueConfig { rtt_target: Span::ZERO, ..PragueConfig::default() };
     let ratio = prague("mark=5%", 10, own) / (19.0 * 2.5);
     assert!((0.9..=1.45).contains(&ratio), "{ratio:.3}");

@@ -26,7 +26,7 @@ fn check_seeds(seeds: u64, contest: Contest, low: f64, high: f64) {
 /// P. Heist, L4S tests, scenario 1: dualpi2 at 50 Mbit/s, each within a quarter. Prague of 2020
 /// had no reduced dependence on the round trip.
 #[test]
-fn beside_cubic_through_dualpi2_at_50_mbit() {
+fn prague_shares_with_cubic_through_dualpi2_at_50_mbit() {
     for (rtt_ms, published) in [(10, 2.73), (20, 2.17), (80, 1.66)] {
         let contest = Contest::new(DUALPI2, 50, rtt_ms).dependent();
         check(contest, published * 0.75, published * 1.25);
@@ -35,14 +35,14 @@ fn beside_cubic_through_dualpi2_at_50_mbit() {
 
 /// arXiv 2603.20166, the Linux testbed: 54 : 41 Mbit/s, and 2.25 : 7.2.
 #[test]
-fn beside_cubic_through_dualpi2_at_100_and_10_mbit() {
+fn prague_shares_with_cubic_through_dualpi2_at_100_and_10_mbit() {
     check(Contest::new(DUALPI2, 100, 5), 1.02, 1.62);
     check(Contest::new(DUALPI2, 10, 30), 0.25, 0.37);
 }
 
 /// L4STeam's Linux, issue 21: 63.4 : 28.6 Mbit/s. Between seeds the ratio varies by a fifth.
 #[test]
-fn beside_cubic_through_dualpi2_at_60_ms() {
+fn prague_shares_with_cubic_through_dualpi2_at_60_ms() {
     check_seeds(24, Contest::new(DUALPI2, 100, 60), 1.7, 2.7);
 }
 

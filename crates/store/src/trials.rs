@@ -123,7 +123,7 @@ mod tests {
     use crate::table::Column;
 
     #[test]
-    fn a_row_is_the_same_in_both_forms() {
+    fn a_trial_has_equal_columns_and_csv_fields() {
         let trial = TrialRecord { index: 3, seed: u64::MAX, ..TrialRecord::default() };
         let columns = Trials::columns([&trial, &trial].into_iter());
         assert_eq!(columns[0], Column::Long(vec![3, 3]));

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_words_are_painted() {
+    fn only_whole_words_are_coloured() {
         assert_eq!(
             paint("2 missed, 3 met", true),
             "2 \u{1b}[31mmissed\u{1b}[0m, 3 \u{1b}[32mmet\u{1b}[0m"

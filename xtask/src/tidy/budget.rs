@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn a_star_matches_any_text() {
         assert!(matches("fn a() -> Result<Vec<u8>, String> {", "Result<*, String>"));
         assert!(!matches("fn a() -> Result<Vec<u8>, Error> {", "Result<*, String>"));
     }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_window_of_a_changing_link_has_its_own_offer() {
+    fn the_offered_bytes_of_a_window_follow_the_rate_within_it() {
         let setup = LinkSetup::parse("steps:0s=6mbit,10s=600kbit").expect("a link");
         let mut offer = setup.rate.started(&Rng::new(1));
         let mut window = |from, to| offer.offered_bytes(Time::from_secs(from), Time::from_secs(to));

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn distant_times_are_found_without_stepping_also_at_the_wrap() {
+    fn distant_times_are_found_without_stepping_through_the_trace_also_at_its_wrap() {
         let mut link = link("0\n5\n10\n");
         let day = Time::from_secs(86_400);
         assert_eq!(link.next_start(day), day);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_spreads_a_millisecond_and_merges_equal_ones() {
+    fn a_trace_becomes_a_schedule_that_spreads_each_millisecond_and_merges_equal_ones() {
         // 12.032 Mbit/s in the second to fourth millisecond, none in the first and fifth.
         let trace = Trace::parse(b"2\n3\n4\n6\n6\n").unwrap();
         let mut schedule = trace.to_schedule(1_504);

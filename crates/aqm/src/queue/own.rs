@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_names_an_own_queue_and_the_registry_does_not_build_it() {
+    fn a_spec_names_a_custom_queue_and_the_registry_does_not_build_it() {
         let read = |text: &str| OwnSpec::read(&Spec::parse(text).expect("a SPEC"));
         assert!(read("codel").expect("no fault").is_none());
         let own = read("own:BoDe,bound_ns=1,limit=64KiB").expect("a SPEC").expect("own");

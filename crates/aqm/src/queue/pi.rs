@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_one_queue_are_added_at_once() {
+    fn updates_with_an_unchanged_queue_are_added_in_one_step() {
         for packets in [0, 210, 4_000] {
             let (mut stepped, mut skipped) = (pi("pi"), pi("pi"));
             for pi in [&mut stepped, &mut skipped] {

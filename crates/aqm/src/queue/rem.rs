@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_all_add_the_same_are_added_at_once() {
+    fn updates_with_equal_steps_are_added_in_one_step() {
         for packets in [0, 400] {
             for spec in ["rem", "rem:weight=0.3", "rem:interval=3ms"] {
                 let (mut stepped, mut skipped) = (rem(spec), rem(spec));
@@ -309,7 +309,7 @@ mod tests {
 
     /// A price that is too small to fall further does not prevent skipping.
     #[test]
-    fn an_idle_year_after_a_packet_is_skipped() {
+    fn updates_of_an_idle_year_after_a_packet_are_skipped() {
         let mut rem = rem("rem:weight=0.5,interval=100us");
         rem.on_enqueue(ms(1), &Meta::new(1_000, 0), stored(0));
         rem.advance(Time::from_secs(3_600 * 24 * 365), stored(0));

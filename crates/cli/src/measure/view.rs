@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_second_is_not_zero() {
+    fn seconds_print_with_a_decimal_where_it_matters() {
         let values = [0.1, 0.5, 1.5, 2.0, 60.0, 7.02].map(seconds);
         assert_eq!(values, ["0.1", "0.5", "1.5", "2", "60", "7"]);
     }

@@ -44,8 +44,8 @@ fn other_devices_and_records_do_not_stop_undoing() {
 }
 
 #[test]
-fn a_tool_whose_child_keeps_its_output_open_is_left_after_ten_seconds() {
-    let name = "a_tool_whose_child_keeps_its_output_open_is_left_after_ten_seconds";
+fn a_tool_whose_child_keeps_its_output_open_is_abandoned_after_ten_seconds() {
+    let name = "a_tool_whose_child_keeps_its_output_open_is_abandoned_after_ten_seconds";
     let Some(world) = World::new(name) else { return };
     let folder = tempfile::tempdir().expect("a directory");
     let real = world.shell("PATH=$PATH:/usr/sbin:/sbin command -v tc");

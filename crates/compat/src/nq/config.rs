@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_read_and_others_refused() {
+    fn https_urls_are_parsed_and_other_texts_refused() {
         for (url, host, port, path) in [
             ("https://a.example", "a.example", 443, "/"),
             ("https://a.example:4043/x?y=1", "a.example", 4043, "/x?y=1"),

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_others_load_nothing_here() {
+    fn requests_from_pages_of_other_origins_are_recognised() {
         let request = |path: &str, site: Option<&str>| {
             let mut request = Request::builder().uri(path);
             if let Some(site) = site {

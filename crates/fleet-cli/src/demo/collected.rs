@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_probe_is_longer_than_all_others() {
+    fn a_lost_probe_counts_as_longer_than_all_answers() {
         let mut bins = Bins::default();
         (0..99).for_each(|_| bins.add(20_000.0));
         assert!(p99_ms(&bins, 1).expect("answered").starts_with("20"), "{:?}", p99_ms(&bins, 1));

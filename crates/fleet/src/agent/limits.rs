@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_counted_by_the_day_and_come_back() {
+    fn the_limit_of_runs_per_day_is_lifted_after_a_day() {
         let limits = Limits { runs_per_day: 3, ..Limits::default() };
         let mut usage = Usage::default();
         for _ in 0..3 {

@@ -164,7 +164,7 @@ fn an_agent_polls_measures_spools_releases_and_uploads() {
 }
 
 #[test]
-fn alone_it_measures_latency_only_and_without_a_lease() {
+fn an_agent_without_an_orchestrator_measures_only_latency_and_without_a_lease() {
     let mut driven = Driven::begin(Memory { alone: Some(alone()), ..Memory::default() });
     let (mut runs, mut asked) = (0, [0; 2]);
     while driven.now < Time::ZERO + SECOND * 86_400 * 20 {
@@ -197,7 +197,7 @@ fn alone_it_measures_latency_only_and_without_a_lease() {
 }
 
 #[test]
-fn a_server_that_refuses_is_followed_by_the_next_one() {
+fn after_a_refusal_the_run_moves_to_the_next_server() {
     let mut driven = Driven::with_run();
     driven.hear(turned_away());
     let Task::Move { request, .. } = driven.next(&IDLE) else { panic!() };
@@ -357,7 +357,7 @@ fn a_rejected_result_does_not_block_the_others() {
 }
 
 #[test]
-fn an_interrupted_run_failed_and_is_not_repeated() {
+fn an_interrupted_run_counts_as_failed_and_is_not_repeated() {
     let began = Began {
         request: 5,
         plan: "a-plan".to_owned(),

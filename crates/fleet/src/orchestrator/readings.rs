@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_on_counts_all_runs() {
+    fn without_a_clock_step_all_runs_are_counted() {
         let first = 9 * DAY;
         assert_eq!(after(&[first, first + 5_000, first + DAY]).counted_from_ms, first);
         // Two orchestrators, and two threads of one, differ a little.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_step_runs_are_counted_from_then_on() {
+    fn after_a_clock_step_only_later_runs_are_counted() {
         let first = 900 * DAY;
         assert_eq!(after(&[first, first - 60 * DAY]).counted_from_ms, first - 60 * DAY);
         let back = first + 12_000;

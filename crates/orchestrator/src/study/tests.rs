@@ -225,7 +225,7 @@ fn results_up_to_two_days_late_count_and_later_ones_are_reported() {
 }
 
 #[test]
-fn lost_probes_are_longer_than_all() {
+fn lost_probes_count_as_longer_than_all_answers() {
     let mut lossy = run(2, 0, 35, &[20.0; 50], &[20.0; 50]);
     let up = &mut lossy.result.steps[1].series[0];
     (up.lost, up.sent) = (2, 52);

@@ -47,8 +47,8 @@ fn pages() -> [(&'static str, String); 8] {
 }
 
 #[test]
-fn every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
-    let test = "every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
+fn every_page_has_no_faults_on_desktops_and_phones_in_light_and_dark_mode() {
+    let test = "every_page_has_no_faults_on_desktops_and_phones_in_light_and_dark_mode";
     let Some(mut browser) = Browser::launch(test) else { return };
     let (served, _) = served(SIZE);
     let axe = chromium::axe(test);

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_are_read_however_they_arrive() {
+    fn notices_are_parsed_however_their_bytes_are_split() {
         let ended = Notice::Ended { reason: "its time is up".to_owned() };
         let throttled = Notice::Throttled { up: true, down: false };
         let mut stream = encode(&throttled).unwrap();

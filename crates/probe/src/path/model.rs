@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_that_is_missing_decides_nothing() {
+    fn a_missing_feature_does_not_change_the_probabilities() {
         let model = learn(cases());
         let (_, _, _, mut vector) = cases()[0];
         vector[2] = None;

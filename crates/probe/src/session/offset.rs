@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_exchange_decides() {
+    fn the_shortest_exchange_gives_the_clock_offset() {
         let packet = |sequence, sent_ns| SentRecord { sequence, sent_ns, ..SentRecord::default() };
         let answer = |sequence, far_received, far_sent, received_ns| ReplyRecord {
             sequence,

@@ -71,7 +71,7 @@ fn ms<const N: usize>(values: [f64; N]) -> [Option<f64>; N] {
 }
 
 #[test]
-fn a_range_decides_and_a_floor_that_a_person_feels() {
+fn a_verdict_needs_a_clear_range_and_a_noticeable_difference() {
     let fifo = ms([100.0, 104.0, 99.0, 101.0, 103.0, 97.0]);
     for (cake, verdict_of_it) in [
         (ms([20.0, 21.0, 22.0, 20.5, 21.5, 20.1]), Verdict::Lower),
@@ -95,7 +95,7 @@ fn a_range_decides_and_a_floor_that_a_person_feels() {
 }
 
 #[test]
-fn a_lost_trial_is_longer_than_any_answer() {
+fn a_lost_trial_counts_as_longer_than_any_answer() {
     let fifo = ms([100.0, 104.0, 99.0, 101.0, 103.0, 97.0]);
     let mut cake = ms([20.0, 21.0, 22.0, 20.5, 21.5, 20.1]);
     cake[3] = None;
@@ -140,7 +140,7 @@ fn a_queue_is_compared_on_its_line_and_a_line_behind_its_queue() {
 }
 
 #[test]
-fn what_a_scenario_declares_comes_first() {
+fn the_declared_comparison_comes_first() {
     let headline = Headline {
         metric: "load.rtt.p99".to_owned(),
         variant: "pie".to_owned(),
@@ -168,7 +168,7 @@ fn the_first_variant_replaces_a_baseline_that_the_run_left_out() {
 }
 
 #[test]
-fn trials_in_which_the_queue_slept_are_distinguished() {
+fn trials_with_an_inactive_queue_are_distinguished() {
     let fifo = ms([100.0, 101.0, 102.0, 103.0, 104.0, 105.0]);
     let pie = ms([58.0, 57.0, 73.0, 58.5, 59.0, 57.5]);
     let mut run = run(&[("fifo", FIFO, &fifo), ("cake", CAKE, &pie)], None);

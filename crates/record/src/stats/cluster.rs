@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_values_are_longer_than_all_bins() {
+    fn lost_values_count_as_longer_than_all_bins() {
         let mut bins = BinnedClusters::new(RATIO, 932, 50);
         for cluster in 0..50 {
             bins.add(cluster, 500, 98);

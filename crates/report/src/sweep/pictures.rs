@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lot_is_a_bounded_even_selection() {
+    fn a_random_selection_is_bounded_and_even() {
         let mut lot = Lot::default();
         (0..100_000_u64).for_each(|number| lot.push(number, number));
         assert!(!lot.is_whole() && lot.all == 100_000);

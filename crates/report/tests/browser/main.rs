@@ -80,8 +80,8 @@ fn written(run: RunData) -> (TempDir, String) {
 }
 
 #[test]
-fn reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
-    let test = "reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
+fn reports_have_no_faults_on_desktops_and_phones_in_light_and_dark_mode() {
+    let test = "reports_have_no_faults_on_desktops_and_phones_in_light_and_dark_mode";
     let Some(mut browser) = Browser::launch(test) else { return };
     let axe = chromium::axe(test);
     let mut faults = Vec::new();

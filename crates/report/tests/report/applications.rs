@@ -81,7 +81,7 @@ fn a_call_without_frames_has_no_delay() {
 }
 
 #[test]
-fn the_page_has_them_below_the_latency_and_a_row_per_variant_where_variants_are_many()
+fn the_page_has_application_numbers_below_the_latency_and_a_row_per_variant_of_many()
 -> Result<(), Box<dyn Error>> {
     let few = render(&[with_calls(&[BUFFER_CONTROL, DOCSIS_PIE])])?;
     let row = "<td class=\"text\" colspan=\"10\"><div class=\"fit\"><b>mos ";

@@ -63,7 +63,7 @@ fn variants_that_differ_in_several_settings_are_compared_without_a_cause() {
 }
 
 #[test]
-fn another_line_is_compared_too() {
+fn variants_with_different_lines_are_compared() {
     let lines = lines([&[("path.up", "10mbit")], &[("path.up", "20mbit")]]);
     let told =
         "With docsis-pie (up link: 20mbit instead of 10mbit) the latency under load is 30.1 ms";

@@ -61,7 +61,7 @@ fn a_quantile_of_too_few_samples_becomes_a_lower_one() {
 }
 
 #[test]
-fn another_number_of_the_same_variant_may_be_the_baseline() {
+fn another_metric_of_the_same_variant_may_be_the_baseline() {
     let declared = Headline {
         baseline_metric: "idle.rtt.p99".to_owned(),
         baseline_says: "an idle line".to_owned(),

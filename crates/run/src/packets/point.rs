@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_read_as_they_are_written() {
+    fn capture_points_parse_as_they_print() {
         for text in ["client", "server", "up.arrival", "down.2.drop", "up.wi-fi 2.4.delivery"] {
             assert_eq!(text.parse::<Point>().map(|point| point.to_string()), Ok(text.to_owned()));
         }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_segments_shift_what_follows() {
+    fn short_segments_shift_the_offsets_of_later_ones() {
         let half = half(3, 0, Direction::Up);
         let mut offsets = Offsets::default();
         for (sequence, len) in [(0, 1000), (1, 300), (2, 1000), (3, 50), (4, 1000), (1, 300)] {

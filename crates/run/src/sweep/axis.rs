@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_the_way_meet_every_value_alike() {
+    fn equal_parts_of_an_axis_belong_to_each_value() {
         let listed =
             axis("key = \"k\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]", false).expect("right");
         let met: Vec<String> =

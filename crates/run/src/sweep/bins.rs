@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_by_themselves_and_many_together() {
+    fn few_values_get_a_bin_each_and_many_values_share_bins() {
         let few = bins("key = \"k\"\nvalues = [\"a\", \"b\", \"c\"]", 4);
         assert_eq!(few.labels, ["a", "b", "c"]);
         assert_eq!(few.place(&value("c", 0.0)), Some(2));

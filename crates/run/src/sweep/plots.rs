@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_names_axes_and_values_that_are_there() {
+    fn a_plot_must_name_existing_axes_and_values() {
         assert_eq!(told("kind = \"sweep\"\nx = \"path.up\""), "");
         assert_eq!(told("kind = \"box\"\nx = \"variant\""), "");
         assert_eq!(told("kind = \"heat\"\nx = \"path.up\"\nline = \"path.rtt\""), "");

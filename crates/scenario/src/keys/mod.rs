@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_defaults_and_other_names_and_those_of_a_flat_section_are_beside_them() {
+    fn keys_have_defaults_and_aliases_and_keys_of_a_flat_section_are_in_the_outer_table() {
         let outer: Outer =
             from_text("inner = [{ on = true, axis = \"x\" }]\nwait = \"7ms\"").expect("right");
         let inner = vec![Inner { on: true, axis: PlotAxis::X }];
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_has_the_name_that_the_file_has() {
+    fn a_fault_has_the_name_of_the_key_in_the_file() {
         assert_eq!(
             faults("inner = []\nwait = 7"),
             ["wait: `7` has no unit; expected a time such as 5ms (ns, us, ms, s, min, h)"]

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_get_the_unit_that_people_mean() {
+    fn numbers_without_a_unit_get_the_usual_unit() {
         for (typed, unit, meant) in [
             ("40", "mbit", "40mbit"),
             ("9.5", "mbit", "9.5mbit"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_home_can_be_asked_for_by_its_name() {
+    fn every_home_line_can_be_selected_by_its_name() {
         let names: Vec<&str> = lines().collect();
         for name in ["cable", "vdsl", "lte", "5g", "low-orbit"] {
             assert!(names.contains(&name), "{name} is not among {names:?}");

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_revives_no_token() {
+    fn a_clock_step_revives_no_expired_token() {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let mut uses = open(directory.path());
         uses.note(ID, SOON).unwrap();

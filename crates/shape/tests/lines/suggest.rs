@@ -135,7 +135,7 @@ fn a_direction_that_is_good_is_left_as_it_is() {
 }
 
 #[test]
-fn a_good_line_has_nothing_to_mend() {
+fn a_good_line_gets_no_suggestion() {
     let line = Line { queues: ["fq-codel", "cake"], mbit: &[[5, 20]] };
     assert_eq!(line.suggest(), (Outcome::NothingToMend, Vec::new()));
 }
@@ -163,7 +163,7 @@ fn a_line_that_carries_less_each_time_is_left_to_shape_auto() {
 
 /// At 17 Mbit/s the shares of 20 down to 90 % are not good any more, whatever was measured before.
 #[test]
-fn one_lucky_measurement_chooses_nothing() {
+fn one_lucky_measurement_selects_no_rate() {
     let queues = ["fifo:limit=250000B", "fifo:limit=1000000B"];
     let line = Line { queues, mbit: &[[5, 20], [5, 20], [5, 17]] };
     let choice = shaped(line.suggest().0);

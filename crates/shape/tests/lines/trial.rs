@@ -86,7 +86,7 @@ fn trial(seed: u64, slots: u32, factor: f64, hours: Hours) -> Contrast {
 
 /// Trials of two equal sides: 200 seeds of up to three weeks each.
 #[test]
-fn a_trial_of_no_difference_calls_an_effect_in_at_most_one_of_twenty() {
+fn without_a_difference_at_most_one_trial_in_twenty_reports_an_effect() {
     let calls = |slots: u32, hours: Hours| {
         let contrasts = (0..200).map(|seed| trial(seed, slots, 1.0, hours));
         contrasts.filter(|it| matches!(it.verdict("ms"), Verdict::Lower | Verdict::Higher)).count()

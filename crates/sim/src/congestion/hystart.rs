@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_samples_are_needed() {
+    fn hystart_needs_eight_samples_per_round() {
         let mut rounds = Rounds::new();
         rounds.round(100);
         rounds.round(100);

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_decides_and_nothing_else() {
+    fn the_rate_depends_on_the_random_stream_alone() {
         let ends = |seed: u64, step: Span| {
             let mut link = Cellular::new(config(), &Rng::new(seed));
             let mut asked = Time::ZERO;

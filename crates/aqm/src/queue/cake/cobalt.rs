@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_falls_in_the_steps_in_which_it_rose() {
+    fn the_count_falls_in_the_same_steps_as_it_rises() {
         let mut cobalt = seasoned();
         (0..400).for_each(|ms| {
             judge(&mut cobalt, at(ms), LATE, false);

@@ -27,7 +27,7 @@ mod tests {
     use crate::queue::control::ratio_q56;
 
     #[test]
-    fn one_in_eight_is_every_eighth() {
+    fn a_probability_of_one_in_eight_signals_every_eighth_time() {
         let mut recur = Recur::default();
         let signals: alloc::vec::Vec<u32> =
             (1..=40).filter(|_| recur.signals(ratio_q56(1, 8))).collect();

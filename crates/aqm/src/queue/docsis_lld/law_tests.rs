@@ -53,7 +53,7 @@ fn punctual_and_late(prepare: impl Fn(&mut DocsisLld<()>), from_ms: u64, to_ms: 
 }
 
 #[test]
-fn late_and_punctual_polls_see_the_same_coupling() {
+fn late_and_punctual_polls_compute_equal_coupling() {
     let prepare = |queue: &mut DocsisLld<()>| {
         offer(queue, 0, 60, Ecn::NotEct);
         for at_ms in 0..160 {
@@ -83,7 +83,7 @@ fn late_polls_know_when_the_low_latency_flow_became_idle() {
 }
 
 #[test]
-fn an_idle_year_is_skipped() {
+fn updates_of_an_idle_year_are_skipped() {
     let mut queue = build(config());
     offer(&mut queue, 0, 1, Ecn::Ect1);
     take(&mut queue, 0, 1);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_year_is_skipped_and_ends_inactive() {
+    fn updates_of_an_idle_year_are_skipped_and_the_controller_is_inactive() {
         let mut pie = active(LIMIT_Q56);
         pie.advance(Time::from_secs(3_600 * 24 * 365), Backlog::default());
         assert_eq!(pie.controller.state.probability_q56, 0);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_year_of_standing_packets_is_skipped_and_ends_at_the_upper_bound() {
+    fn updates_of_a_year_with_a_constant_backlog_are_skipped_and_p_ends_at_its_bound() {
         let mut pie = active(0);
         let backlog = Backlog { packets: 300, bytes: 300_000 };
         pie.advance(Time::from_secs(3_600 * 24 * 365), backlog);

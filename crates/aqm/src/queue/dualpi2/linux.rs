@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn below_two_packets_only_the_step_signals() {
+    fn below_two_packets_only_the_step_threshold_signals() {
         let mut controller = DualPi2Linux::new(config(), Rng::new(1));
         controller.probability = u32::MAX;
         let short = Backlog { packets: 2, bytes: 3_027 };

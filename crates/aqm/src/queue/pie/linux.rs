@@ -243,20 +243,20 @@ mod tests {
     }
 
     #[test]
-    fn thirty_milliseconds_of_standing_delay_as_in_the_kernel() {
+    fn a_constant_delay_of_30_ms_raises_p_as_in_the_kernel() {
         let p = after_updates(standing_at(30), &[1, 10, 100, 500, 1_000, 4_000]);
         assert_eq!(p, ["9.155e-7", "8.606e-5", "4.205e-2", "7.339e-1", "1.671e0", "7.296e0"]);
     }
 
     #[test]
-    fn three_hundred_milliseconds_pass_one_as_in_the_kernel() {
+    fn a_constant_delay_of_300_ms_raises_p_above_one_as_in_the_kernel() {
         // The kernel's third value was printed as 3.97.
         let p = after_updates(standing_at(300), &[1, 10, 100, 2_000]);
         assert_eq!(p, ["2.002e-2", "3.735e-1", "3.973e0", "7.997e1"]);
     }
 
     #[test]
-    fn decay_of_an_idle_queue_as_in_the_kernel() {
+    fn p_of_an_idle_queue_decays_as_in_the_kernel() {
         let mut pie = standing_at(0);
         pie.state.probability_q56 = MAX_PROBABILITY / 2;
         for printed in [0.49034, 0.48084, 0.47148, 0.46226] {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn marking_latches_and_dropping_resets() {
+    fn marks_keep_the_accumulated_probability_and_a_drop_resets_it() {
         let mut capable = Meta::new(1_500, 0);
         capable.ecn = Ecn::Ect0;
         let mut pie = ready_to_signal(true);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_year_is_skipped() {
+    fn updates_of_an_idle_year_are_skipped() {
         let mut pie = standing_at(0);
         pie.state.probability_q56 = MAX_PROBABILITY;
         pie.advance(Time::from_secs(3_600 * 24 * 365), Backlog::default());

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_drops_come_once_per_silent_run_and_geometric_tail() {
+    fn the_interval_between_derandomised_drops_has_the_computed_mean() {
         // At p = 0.04, 21 arrivals pass, and then each signals with p: one signal in 21 + 1/p = 46
         // arrivals. The variance per signal is that of the second part, (1 - p) / p^2 = 600.
         let signals = f64::from(signals_among(&mut at_probability(4, true), 920_000));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_begins_at_85_percent_and_is_certain_at_850() {
+    fn drops_begin_at_an_accumulated_probability_of_85_percent_and_are_certain_at_850() {
         let one = ratio_q56(1, 100);
         let mut silent = at_probability(84, true);
         assert_eq!(signals_among(&mut silent, 1), 0);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_end_at_a_tenth_and_a_burst_is_granted_again_when_all_is_quiet() {
+    fn from_a_probability_of_a_tenth_packets_are_dropped_and_a_quiet_queue_gets_a_new_burst() {
         let verdict = |below_q56: u64| {
             let mut pie = at_probability(10, true);
             pie.state.probability_q56 = pie.ecn_threshold_q56 - below_q56;
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_updates_are_left_out_in_one_step() {
+    fn updates_of_an_idle_year_are_skipped_in_one_step() {
         let mut pie = at_probability(90, true);
         pie.state.delay = Span::ZERO;
         pie.advance(Time::from_secs(3_600 * 24 * 365));

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_follow_the_numbers_of_their_names() {
+    fn cells_of_a_grid_are_sorted_by_the_numbers_in_their_names() {
         let of = |names: &[&str]| {
             let at = places(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
             at.into_iter().map(|at| format!("{at:.3}")).collect::<Vec<_>>()

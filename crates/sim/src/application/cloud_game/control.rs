@@ -291,7 +291,7 @@ mod tests {
     const DEEP: Span = Span::from_millis(15);
 
     #[test]
-    fn without_marks_the_rate_doubles_up_to_the_most() {
+    fn without_marks_the_rate_doubles_up_to_the_maximum() {
         let mut session = Session::new();
         assert!((session.megabits() - 2.0).abs() < 1e-9);
         session.send(3, 0.0, 0.0, SHALLOW);

@@ -273,7 +273,7 @@ fn alpha_and_reductions_come_once_per_virtual_round_trip() {
 }
 
 #[test]
-fn a_target_of_zero_changes_nothing() {
+fn a_target_round_trip_of_zero_changes_nothing() {
     let mut flow = Flow::cruising(5, DEPENDENT);
     (0..10).for_each(|_| flow.round(1, 0));
     assert_eq!(flow.control.gain, SEGMENT);
