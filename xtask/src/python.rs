@@ -150,7 +150,8 @@ fn print_cost(wheel: &Path, python: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An environment with the packages that tests need, kept between runs, and a fresh one.
+/// The virtual environments of the tests: one with the packages that tests need, kept between runs,
+/// and an empty one for each run.
 struct Environments {
     /// Absolute, because programs run in other folders.
     folder: PathBuf,

@@ -268,7 +268,8 @@ impl Other {
     }
 }
 
-/// Prints our latency in `phase` and that of other programs, and whether ours is `near` ping's.
+/// Prints the latency in `phase` that underload and other programs measured, and whether
+/// underload's is `near` ping's.
 fn compare(
     case: &str,
     (ours, phase): (Started, &str),

@@ -17,7 +17,7 @@ use anyhow::{Context, bail};
 use crate::process::{build_program, fresh_folder, output, succeed, target};
 use outcome::{Numbers, Outcome};
 
-/// Scenarios, each with an override or none.
+/// Scenarios, each with an optional override.
 const CASES: [(&str, Option<&str>); 11] = [
     (TRANSPORTS, None),
     ("kernel/2mbit", None),
@@ -168,8 +168,9 @@ impl Worlds {
         Ok(())
     }
 
-    /// Runs all variants of a case in the simulator; their numbers, by name. Flows begin at the
-    /// same instant, as in the other worlds, and in the trials of the spread within a second.
+    /// Runs all variants of a case in the simulator and returns their numbers by name. Flows start
+    /// at the same instant, as in the other worlds; in the trials that measure the spread, within
+    /// one second.
     fn simulate(&self, case: usize) -> anyhow::Result<Vec<(String, Numbers)>> {
         let [out, seeds] = ["sim", "sim-seeds"].map(|name| self.folder(case).join(name));
         for (out, repeats) in [(&out, self.repeats.as_str()), (&seeds, SEEDS)] {

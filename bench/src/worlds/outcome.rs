@@ -111,7 +111,8 @@ fn values(trial: &Value) -> Values {
     let mut controls = flows.iter().filter_map(|flow| flow["congestion_control"].as_str());
     let first = controls.find_map(|control| rates.get(control));
     let queues: Vec<&Value> = list(&trial["bottlenecks"]).iter().filter(in_load).collect();
-    // Drops have bytes, too. The sum of no numbers is a negative zero.
+    // A count of drops is an object with packets and bytes. Adding zero turns the negative zero of
+    // an empty sum into zero.
     let packets = |key: &str| {
         let reasons = queues.iter().flat_map(|queue| queue[key].as_object().into_iter().flatten());
         let counts = reasons.filter_map(|(_, of)| of["packets"].as_f64().or(of.as_f64()));

@@ -92,7 +92,7 @@ fn row(
     let mut cells = Vec::new();
     for &metric in metrics {
         let goal = &GOALS[metric];
-        // The first world that has the number is the reference of those behind it.
+        // The first world that has the number is the reference for the worlds after it.
         let mut reference = None;
         let mut cell = |world: &&'static str| {
             let Some(numbers) = numbers(world) else { return "-".to_owned() };
@@ -135,7 +135,8 @@ fn is_within(value: f64, reference: f64, goal: &(&str, usize, f64, f64)) -> bool
     (value - reference).abs() <= f64::max(apart, reference * percent / 100.0)
 }
 
-/// Returns the scores: within the goals, and in parentheses with those in the spread of seeds.
+/// Returns the numbers within the goals and, in parentheses, that count plus the numbers within the
+/// spread of seeds.
 fn summary(worlds: &[&str], scores: &BTreeMap<&str, Score>) -> String {
     let names = GOALS.map(|(heading, ..)| heading.split(',').next().unwrap_or(heading));
     let mut text = format!("\n| world | within | {} |\n", names.join(" | "));

@@ -301,7 +301,7 @@ impl Device<'_> {
     }
 
     fn run(&mut self, task: &RunTask) -> Ran {
-        // If the beginning is not stored, the run could be made twice.
+        // If the start is not stored, the run could be repeated after a restart.
         if let Err(error) = self.spool.note_began(&task.began) {
             return Ran::Over {
                 outcome: Outcome::Failed,

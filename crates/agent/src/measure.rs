@@ -31,7 +31,7 @@ pub struct Measurer {
     pub network: Arc<dyn SocketSource>,
     /// Interfaces that carry the home's traffic.
     pub line: Line,
-    /// Traffic of the home besides a run above which the line is in use, bit/s.
+    /// Traffic besides that of a run, bit/s, above which the home counts as using its line.
     pub busy_bit_per_s: u64,
     /// Rates that the line is sold with, up and down, bit/s; 0 if unknown.
     pub tier_bit_per_s: (u64, u64),

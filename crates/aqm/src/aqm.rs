@@ -21,7 +21,8 @@ pub trait Aqm {
         store.pop()
     }
 
-    /// Called instead of `on_enqueue` for an arrival beyond a limit. `backlog` is its queue's.
+    /// Called instead of `on_enqueue` for an arrival beyond a limit. `backlog` is that of the
+    /// arrival's queue.
     fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
 
     /// Called after packets were dropped from the head because a limit was exceeded.

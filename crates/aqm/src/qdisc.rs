@@ -45,7 +45,8 @@ pub trait Qdisc<P> {
         None
     }
 
-    /// Returns the flows of a queue that waits for grants for each; `None` for one as a whole.
+    /// Returns the service flows of a queue whose flows wait for separate grants; `None` for a
+    /// queue that is one flow.
     fn service_flows(&mut self) -> Option<&mut dyn ServiceFlows<P>> {
         None
     }

@@ -33,7 +33,7 @@ impl<'a> Item<'a> {
         Self { number, section, state, shown, describes, missing }
     }
 
-    /// Returns the kind of what shows the item, and the rest.
+    /// Returns the kind of evidence for the item, and the rest of the text.
     fn shown(&self) -> (&'a str, &'a str) {
         self.shown.split_once(' ').unwrap_or((self.shown, ""))
     }

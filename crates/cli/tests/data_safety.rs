@@ -173,7 +173,8 @@ fn a_directory_with_other_files_is_refused_first() {
     let added: Vec<&PathBuf> = all.keys().filter(|path| !before.contains_key(*path)).collect();
     assert_eq!(added.len(), 2, "{added:?}");
     assert!(before.iter().all(|(path, content)| all.get(path) == Some(content)));
-    // An equal file is accepted; another file of the name is an error, and stays.
+    // An existing file with equal content is accepted; one with other content is an error, and is
+    // not replaced.
     assert!(run(at, &["export", "done", "--out", "foreign"]).status.success());
     std::fs::write(at.join("foreign").join(added[0]), "mine").expect("written");
     let again = run(at, &["export", "done", "--out", "foreign"]);

@@ -628,7 +628,7 @@ fn a_killed_sweep_resumes_and_repeats_nothing() {
     }
     child.kill().expect("it is killed");
     child.wait().expect("it ended");
-    // The entry that was being written when it was killed has another name and does not count.
+    // The entry that was being written at the kill has another name and does not count.
     let is_entry = |path: &&std::path::PathBuf| path.extension().is_some_and(|it| it == "trial");
     let kept = cache_entries(folder.path()).iter().filter(is_entry).count();
     assert!((1..160).contains(&kept), "the premise: killed in the middle, {kept} trials kept");

@@ -1,7 +1,7 @@
 //! Snapshots of the first sentences of built-in scenarios. Whenever one changes, a person checks
-//! that the sentence is true and compares like with like. Beside them what the sentences stand on:
-//! the results of every variant, so that a drift is seen in review though no published number is
-//! missed. `INSTA_UPDATE=always` writes both anew.
+//! that the sentence is true and compares like with like. The snapshots also contain the results of
+//! every variant, on which the sentences are based, so that a drift is seen in review even if no
+//! published number is missed. `INSTA_UPDATE=always` writes both anew.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -79,8 +79,8 @@ impl Listeners {
     fn stamp(&self, at: SocketAddr) -> Result<(Box<dyn Any>, SocketAddr), Cause> {
         let socket = bind::udp(at)?;
         let local = socket.local_addr()?;
-        // This server does not use the ledger: its longest answers use at most a quarter of the
-        // rate.
+        // This server does not use the ledger: the limit keeps even the longest answers below a
+        // quarter of the rate.
         let answers = (self.bit_per_s.max(1) / (4 * 8 * 1500)).clamp(20, 10_000) as u32;
         let config = StampConfig {
             packets_per_second_max: answers,

@@ -78,7 +78,7 @@ fn main() -> Result<()> {
     let link = LinkSetup::parse(&options.link)?;
     let queue = QueueSetup::parse("fifo:limit=1MiB", &link.facts())?;
     let lane = LaneConfig { link, queue };
-    println!("two processes that never sleep for each core are what keeps cores busy");
+    println!("two processes per core that never sleep keep all cores busy");
     println!(
         "{:<26} {:>34} {:>34} {:>6}",
         "variant", "ping ms p50/p99/p99.9/max", "late us p50/p99/p99.9/max", "spin %"

@@ -317,7 +317,7 @@ fn a_firewall_that_drops_the_commands_packets_is_named() {
         ("ip6", "forward", "policy drop;", &*format!("{out} {beyond}")),
         ("ip6", "input", "policy drop;", &*format!("{out} this machine")),
         ("inet", "forward", "policy drop;", &*format!("{out} {beyond}")),
-        // Only the way back.
+        // Only answers are dropped.
         ("ip", "output", r#"oifname "ul*" drop;"#, &*format!("this machine sends {back}")),
         ("ip", "forward", r#"oifname "ul*" drop;"#, &*format!("{beyond} send {back}")),
         ("ip6", "forward", r#"iifname "left" drop;"#, &*format!("{beyond} send {back}")),

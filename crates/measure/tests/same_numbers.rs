@@ -39,7 +39,7 @@ const CASES: [Case; 12] = [
     (late_and_broken, LOAD, RATES, &[LATE, CPU, BROKE]),
 ];
 
-/// Returns a number below `limit`, scattered over all of them.
+/// Returns a pseudorandom number below `limit`.
 fn scattered(number: u64, limit: u64) -> u64 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % limit
 }

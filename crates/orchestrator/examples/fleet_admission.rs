@@ -60,7 +60,7 @@ fn main() -> Result<(), Failure> {
     let (places, racers) = (10, 64);
     let got = race(&url, places, racers)?;
     println!("{got:>10}       of {racers} that raced for {places} places");
-    if got == places { Ok(()) } else { Err("not as many as there are places".into()) }
+    if got == places { Ok(()) } else { Err("admitted sessions and places differ".into()) }
 }
 
 /// Counts the pairs of transactions that the threads complete before `ends`.

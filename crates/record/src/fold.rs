@@ -327,8 +327,8 @@ pub(crate) struct ShareWithin {
     quantile: Quantile,
     low_ns: f64,
     high_ns: f64,
-    /// By probe: the trials within the range, and all. Which probe the share is of is known after the
-    /// last trial.
+    /// By probe: the number of trials within the range, and of all trials. Which probe is the
+    /// headline is known only after the last trial.
     probes: BTreeMap<String, (u64, u64)>,
 }
 

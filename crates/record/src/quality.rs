@@ -16,7 +16,8 @@ pub struct StepConditions {
     pub inside_p99_ms: Option<f64>,
     /// Probes that were lost, percent.
     pub loss_percent: f64,
-    /// The rate of each loaded direction, Mbit/s, and whether the line did not limit it.
+    /// The rate of each loaded direction, Mbit/s, and whether something other than the line limited
+    /// it.
     pub mbit_s: [Option<(f64, bool)>; 2],
 }
 

@@ -1,12 +1,12 @@
 //! Prints the synthetic cellular trace that `bode/trace` uses by default.
 //!
-//! Nobody's recording: a rate in Brownian motion, as the Sprout paper models a cellular link
-//! (Winstein, Sivaraman and Balakrishnan 2013, section 3.1), with outages. Every 20 ms the rate
-//! takes a normal step of sigma x sqrt(20 ms), reflected at zero and at the greatest rate; an
-//! outage begins with a given chance per second and lasts an exponentially distributed time. Within
-//! 20 ms, delivery opportunities (of 1500 bytes) are evenly spaced, the remainder carried, rather
-//! than Poisson: it is the slow movement that queues see. Integer arithmetic, so that the same seed
-//! gives the same bytes everywhere.
+//! The trace is not a recording: its rate is in Brownian motion, as the Sprout paper models a
+//! cellular link (Winstein, Sivaraman and Balakrishnan 2013, section 3.1), with outages. Every 20
+//! ms the rate takes a normal step of sigma x sqrt(20 ms), reflected at zero and at the greatest
+//! rate; an outage begins with a given chance per second and lasts an exponentially distributed
+//! time. Within 20 ms, delivery opportunities (of 1500 bytes) are evenly spaced, the remainder
+//! carried, rather than Poisson: it is the slow movement that queues see. Integer arithmetic, so
+//! that the same seed gives the same bytes everywhere.
 
 use std::fmt::Write as _;
 use std::io;

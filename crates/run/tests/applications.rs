@@ -170,7 +170,7 @@ mod games {
         assert!(value(&record, "play", "frames_late").abs() < f64::EPSILON);
         let loaded = play("cloud-game", "fifo:limit=256KiB", 1);
         assert!(value(&loaded, "play", "input_to_photon_p50") > median + 150.0);
-        // The way down is free.
+        // The frames travel down, where nothing else is sent.
         assert!(value(&loaded, "play", "frames_lost").abs() < f64::EPSILON);
     }
 

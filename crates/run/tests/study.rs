@@ -1,5 +1,5 @@
 //! The study of lines that are each measured several times a day, simulated: the cut is found, and
-//! it vanishes where the way to the modem takes the marking away.
+//! it vanishes on lines whose path to the modem removes the marking.
 
 use underload_record::schema::{StudyGroup, StudyRecord};
 use underload_run::{Settings, run};

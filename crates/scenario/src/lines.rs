@@ -143,7 +143,8 @@ impl Lines {
         Place { line, day: turn / self.runs_per_day, run: turn % self.runs_per_day }
     }
 
-    /// Returns the random streams of a line and of a run, and the conditions of [`OWN`].
+    /// Returns the random streams of a line and of its run, and the values of the conditions in
+    /// [`OWN`].
     pub(super) fn streams(&self, seed: u64, place: Place) -> (Rng, Rng, Conditions) {
         let line = line_stream(seed, place.line);
         let run = line.child(&format!("day {} run {}", place.day, place.run));

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::print_stderr,
-    reason = "a program without the options of a terminal: it prints only troubles"
+    reason = "a program without the options of a terminal: it prints only warnings and errors"
 )]
 
 use std::process::ExitCode;

@@ -410,7 +410,7 @@ impl Grants {
         }
     }
 
-    /// Takes what other modems use of this MAP interval from the aggregate's peak rate.
+    /// Subtracts the other modems' share of this MAP interval from the aggregate's peak rate.
     fn share_channel(&mut self) {
         let Busy { mean_q32, variation_q32 } = self.timing.busy;
         if mean_q32 == 0 {

@@ -55,8 +55,8 @@ pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
 ///   `send` for everything that arrived at `now` before `poll(now)`.
 pub struct Link<P> {
     parts: LinkParts<P>,
-    /// A packet that left the queue and is larger than the grants so far: that of a queue that does
-    /// not know its next packet, or that dropped it.
+    /// A packet that left the queue and is larger than the grants so far, because the queue does
+    /// not know the size of its next packet, or dropped the packet for which the grants were.
     staged: Option<Packet<P>>,
     /// When the link acts next, and what it does; [`Time::MAX`] if it waits for a packet.
     activity: Activity,

@@ -73,8 +73,8 @@ impl RateProcess {
     }
 
     /// Returns the bytes that a link which is never idle sends from `from` up to `to`, rounded
-    /// down; those of a token bucket without its burst. `None` without a limit. Only for a process
-    /// that transmits nothing, and for windows that do not go back.
+    /// down; for a token bucket, without its burst. `None` without a limit. Only for a process that
+    /// transmits nothing, and for windows that do not go back.
     pub fn offered_bytes(&mut self, from: Time, to: Time) -> Option<u64> {
         let steady =
             |rate: Rate| u128::from(rate.bits_per_second()) * u128::from(to.since(from).as_nanos());

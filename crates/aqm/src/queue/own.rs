@@ -6,9 +6,9 @@
 //! answers have the meaning that they have for every [`Aqm`].
 //!
 //! A SPEC names such a queue (`own:BoDe,limit=1000p,bound_ns=20000000`), but the registry cannot
-//! build it: the owner of the judge makes an [`OwnQueue`] of it and [`QueueSetup::own`] of that. A
-//! discipline in Rust implements [`Aqm`] itself, as `examples/own_queue.rs` does, and needs no
-//! indirection per packet.
+//! build it: the owner of the judge makes an [`OwnQueue`] from the SPEC, and passes it to
+//! [`QueueSetup::own`]. A discipline in Rust implements [`Aqm`] itself, as `examples/own_queue.rs`
+//! does, and needs no indirection per packet.
 //!
 //! [`QueueSetup::own`]: crate::registry::QueueSetup::own
 
@@ -81,7 +81,7 @@ impl OwnSpec {
             return Ok(None);
         }
         if spec.items.first().is_none_or(|item| item.key.is_some()) {
-            let expected = "own:NAME, the name that its owner gave it";
+            let expected = "own:NAME, the name under which the program provides the queue";
             return Err(ConfigError::missing(DEFINITION.name, NAME, expected));
         }
         let limit = fifo::limit(&DEFINITION.resolve(spec)?)?;

@@ -127,7 +127,7 @@ impl LinkSetup {
         Ok(Self { label: spec.clone(), ..Self::from_spec(&full)? })
     }
 
-    /// Returns a text that is equal for links of one meaning, if their files have equal contents.
+    /// Returns a text that is equal for equivalent links whose files have equal contents.
     pub fn meaning(&self) -> &str {
         &self.meaning
     }

@@ -139,7 +139,7 @@ impl QueueSetup {
         Self { meaning: label.to_string(), label, config: QueueConfig::Own(queue) }
     }
 
-    /// Returns a text that is equal for queues of one meaning in front of one link.
+    /// Returns a text that is equal for equivalent queues in front of one link.
     pub fn meaning(&self) -> &str {
         &self.meaning
     }

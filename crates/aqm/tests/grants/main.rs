@@ -415,7 +415,7 @@ fn the_maximum_traffic_burst_bounds_each_interval() {
     assert!((carried / 12.176 - 1.0).abs() < 0.01, "{carried}");
 }
 
-/// Requested bytes that a queue drops before their grant come to nothing.
+/// Grants for requested packets that the queue then drops are unused.
 #[test]
 fn grants_for_dropped_packets_are_counted_as_unused() {
     for queue in ["codel:target=1ms,interval=2ms", "bode:bound=8ms"] {
@@ -550,8 +550,9 @@ proptest! {
         }
     }
 
-    /// In a buffer without limit the place of the wait changes no delivery by more than the times
-    /// in which tokens are settled: a MAP interval, and a largest frame at the rate.
+    /// With an unlimited buffer, delivery times do not depend on where packets wait for grants,
+    /// except for the intervals at which tokens are settled: a MAP interval, and the time of a
+    /// largest frame.
     #[test]
     fn an_endless_buffer_delivers_as_if_packets_waited_behind_it(
         script in prop::collection::vec((0_u64..2_000, 40_u32..1_500), 1..200),

@@ -423,8 +423,9 @@ proptest! {
         }
     }
 
-    /// Where the wait is counted changes no delivery of an endless buffer by more than the interval
-    /// in which a request counts. Other modems take different shares of different intervals.
+    /// With an unlimited buffer, delivery times do not depend on where the wait is counted, except
+    /// for the interval in which a request counts. Other modems take different shares of different
+    /// intervals.
     #[test]
     fn an_endless_buffer_delivers_prepared_packets_as_others(
         modem in modem(),

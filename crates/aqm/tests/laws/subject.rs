@@ -118,7 +118,7 @@ fn subject(definition: &Definition, spec: &Spec) -> Result<Subject, String> {
     };
     let order = match definition.name {
         "docsis-lld" if given("protection") != Some("off") => Order::None,
-        // ECT(0) is in the other queue than packets without ECN.
+        // ECT(0) packets and packets without ECN wait in different queues.
         "dualpi2" if given("ecn") == Some("any") => Order::None,
         "docsis-lld" | "dualpi2" => Order::FlowAndScalability,
         _ => Order::Flow,

@@ -42,7 +42,8 @@ impl Terminal {
         }
     }
 
-    /// Returns such as `12 of 64 trials`, the units on the disk; `None` if the directory was not opened.
+    /// Returns the count of units on the disk, such as `12 of 64 trials`; `None` if the directory
+    /// was not opened.
     pub fn stored(&self) -> Option<String> {
         let units = thousands(self.units);
         self.stored.map(|stored| format!("{} of {units} {}s", thousands(stored), self.unit))
@@ -52,7 +53,7 @@ impl Terminal {
         self.stored.unwrap_or_default() + self.computed
     }
 
-    /// Formats such as `12 cells/s, 1234 trials/s, about 5 min left`.
+    /// Formats the speed, such as `12 cells/s, 1234 trials/s, about 5 min left`.
     fn pace(&self) -> String {
         let elapsed = self.start.elapsed();
         if self.computed == 0 || elapsed < Duration::from_secs(1) {

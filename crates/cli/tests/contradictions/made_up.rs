@@ -37,7 +37,7 @@ struct Course {
     /// Round trip under load, ms, and how far trials and samples are from it, as shares.
     level_ms: f64,
     spread: [f64; 2],
-    /// The second mode over the first; 1 without.
+    /// Ratio of the second mode to the first; 1 without a second mode.
     mode: f64,
     /// Share of the probes that is lost, and of the trials that lose all.
     loss: f64,

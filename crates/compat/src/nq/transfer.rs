@@ -34,9 +34,9 @@ struct Inside {
     start: Option<Instant>,
     /// Time since `start`, ms, and the round trip, us.
     readings: Vec<(u32, u32)>,
-    /// Time of all connections together.
+    /// Sum of the time of all connections.
     loaded: Duration,
-    /// The part of it in which they waited for the server's share.
+    /// The part of `loaded` in which connections waited for the server's share.
     waited: Duration,
 }
 

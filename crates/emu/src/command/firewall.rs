@@ -140,7 +140,8 @@ impl Way<'_> {
     }
 
     /// Sends a packet from the command to an address beyond, and returns whether a counter of the
-    /// uplink's rises. `counter` is that of IPv4, which that of IPv6 follows. `None` without a route.
+    /// uplink's rises. `counter` is the index of the IPv4 counter; the IPv6 counter is the next
+    /// one. `None` without a route.
     fn leaves(&self, counter: usize) -> Option<bool> {
         let somewhere_beyond = || somewhere_beyond(self.beyond);
         let (target, port) = self.uplink.host().enter(somewhere_beyond).ok()??;

@@ -125,7 +125,7 @@ mod tests {
     fn spinning_is_bounded_to_its_share() {
         let mut now = Time::ZERO;
         let mut waiter = Waiter::new(Span::from_micros(200), now);
-        // Deadlines every 150 us: without a bound the thread would never sleep.
+        // Deadlines every 150 us: without a bound on spinning the thread would never sleep.
         let mut deadline = Time::ZERO;
         let mut sleeps = 0;
         while now < Time::from_millis(600) {

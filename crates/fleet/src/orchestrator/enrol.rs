@@ -228,11 +228,11 @@ impl Orchestrator {
                     None
                 }
                 (CodeFor::Device, Some(_)) => {
-                    let message = "this code makes a device, not a server";
+                    let message = "this code enrols a device, not a server";
                     return reject(Kind::Forbidden, "for-a-device", message);
                 }
                 (CodeFor::Server, None) => {
-                    let message = "this code makes a server, not a device";
+                    let message = "this code enrols a server, not a device";
                     return reject(Kind::Forbidden, "for-a-server", message);
                 }
             };
@@ -368,7 +368,7 @@ fn enrol_server(
     }
     let old = servers.iter().find(|server| server.device == device);
     if old.is_some_and(|old| old.address.name != address.name) {
-        let message = "this key is of a server of another name";
+        let message = "this key belongs to a server with another name";
         return reject(Kind::Conflict, "another-name", message);
     }
     let of_name = servers.iter().find(|server| server.address.name == address.name);

@@ -58,7 +58,8 @@ fn one_hostile_device_in_ten_neither_blocks_nor_outweighs_the_others() {
     let due = 288 * (HOURS + 4) / 24;
     let probes_max = 2 * due * RunResult::PROBES_EXCESS * PROBES.iter().sum::<u64>();
     assert!((1..=probes_max).contains(&attacked.hostile_probes), "{attacked:?}");
-    // The premise: they handed in results of runs that they were assigned, which alone are looked at.
+    // The premise: hostile devices submitted results of runs that were assigned to them; only these
+    // results are checked.
     assert!(attacked.hostile_assigned > due / 10, "{attacked:?}");
     // Runs without an assignment are stored at up to twice the plan's rate, and are not in pooled
     // numbers.
@@ -98,6 +99,6 @@ fn promises_hold_under_faults() {
     assert!(all.made > 4 * fleets && all.outcomes > all.made + 20 * fleets, "{all:?}");
 }
 
-/// The hours without faults at the end are fewer than 4.
+/// Simulated hours with faults; fewer than 4 hours without faults follow.
 const HOURS: u64 = 24;
 const WORKERS: u64 = 2;

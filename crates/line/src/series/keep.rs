@@ -183,7 +183,7 @@ fn due<'a>(
     now_s: i64,
 ) -> Vec<(&'a Member, String)> {
     let Some((_, older)) = runs.split_last() else { return Vec::new() };
-    // Ages from the newest one on; runs that are to come are of a clock that was ahead.
+    // Ages count from the newest run; runs in the future are from a time when the clock was ahead.
     let mut ages =
         runs.iter().rev().filter_map(|run| age_s(run, now_s)).filter(|it| *it > -AHEAD_MAX_S);
     if let (Keep::Age(most), Some(newest_s), Some(before_s)) = (keep, ages.next(), ages.next())
@@ -294,7 +294,8 @@ mod tests {
         add(&keeper, "day-01", "1970-01-01T00:00:00Z");
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-01", "day-03"]);
-        // The newest run is of a clock that was two years ahead, which is right again.
+        // The newest run is from a time when the clock was two years ahead; the clock is right
+        // again.
         let directory = tempfile::tempdir().unwrap();
         let keeper = series(directory.path(), &[1, 2, 3], Keep::Age(SHORTEST_AGE));
         for (name, started) in

@@ -285,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts transactions, and delays the begin of each until the test opens the gate.
+    /// Counts transactions, and delays the start of each until the test opens the gate.
     struct Counted {
         memory: Memory,
         come: channel::Sender<()>,

@@ -46,8 +46,8 @@ impl Reach {
         Self::from_ip(ip).is_some_and(|kind| kind == Self::Global || kind == self)
     }
 
-    /// Whether a host with the addresses `by` may name this one: a global address, or one in the
-    /// network that all of `by` are in. Without `by`, the user named it.
+    /// Whether a host with the addresses `by` may refer a client to `ip`: `ip` is global, or in the
+    /// same private network as all of `by`. An empty `by` means that the user named `ip`.
     pub fn may_be_named(ip: IpAddr, by: &[IpAddr]) -> bool {
         let kind = Self::from_ip(ip);
         // Two addresses of no kind, as link-local ones, need not be in one network.

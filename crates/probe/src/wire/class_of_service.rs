@@ -42,7 +42,6 @@ pub enum EcnReply {
 pub struct MarkingPolicy {
     /// Bit `n` is set if DSCP `n` may be sent.
     pub dscp_allowed: u64,
-    /// Whether an answer may carry CE, which says that this host saw congestion.
     /// Whether an answer may carry CE, which claims that this host saw congestion.
     pub congestion_experienced_allowed: bool,
 }

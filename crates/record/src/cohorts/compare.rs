@@ -34,8 +34,9 @@ pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
     Some(found)
 }
 
-/// Returns the effect of the cohort on the reference's values: `invert` turns the estimate, whose
-/// lost probes are ends without a bound, around.
+/// Returns the effect of the cohort relative to the reference, from the estimate of the reference
+/// relative to the cohort. `invert` inverts a ratio or a difference. An end that lost probes leave
+/// without a bound has none here either.
 fn effect(of_reference: Estimate, least: f64, invert: fn(f64) -> f64) -> EffectRange {
     EffectRange {
         low: of_reference.high.map_or(least, invert),
@@ -45,7 +46,8 @@ fn effect(of_reference: Estimate, least: f64, invert: fn(f64) -> f64) -> EffectR
     }
 }
 
-/// An estimate without ends outside of `range`, due to lost probes; `None` if it is outside.
+/// Returns the estimate without the ends that lost probes put outside of `range`; `None` if its
+/// value is outside.
 fn answered(estimate: Estimate, range: Range<f64>) -> Option<Estimate> {
     let Estimate { value, low, high } = estimate;
     let within = |value: &f64| range.contains(value);

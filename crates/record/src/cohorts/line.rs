@@ -137,5 +137,5 @@ impl LineSeries {
 /// A lost probe as a round trip: longer than any answer, and finite, so that ratios rank well.
 pub(super) const LOST_MS: f64 = 1e24;
 
-/// The load of a step without one.
+/// Name of the load of a step that loads nothing.
 pub(super) const IDLE: &str = "latency";

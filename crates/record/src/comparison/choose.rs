@@ -193,7 +193,8 @@ impl<'a> Statistic<'a> {
             of(name(stem), name(baseline_stem))
         };
         let (mut candidates, median) = (lower.map(at), at(Quantile::P50));
-        // Of a variant whose median probe was lost no quantile is known: it does not lower the others'.
+        // A variant whose median probe was lost has no known quantile, and does not lower the
+        // quantile of the others.
         let compared = partners.pairs.iter().filter(|(own, base)| median.knows(own, base));
         let compared: Vec<&(&str, &str)> = compared.collect();
         let known = candidates
@@ -293,7 +294,8 @@ pub struct DeclaredValues {
     pub missing: Vec<String>,
 }
 
-/// Returns the values of the scenario's metric; `None` if it declares none, or compares it.
+/// Returns the values of the scenario's metric; `None` if the scenario declares none, or compares
+/// variants by it.
 pub fn declared_values(run: &RunRecord) -> Option<DeclaredValues> {
     let headline = run.scenario.headline.as_ref().filter(|it| !it.metric.is_empty())?;
     let names: Vec<&str> = run.variants.iter().map(|variant| variant.name.as_str()).collect();

@@ -266,8 +266,8 @@ const FLOORS: [(&str, f64, f64); 6] = [
 /// Units of values with a true zero, which have a ratio.
 const RATIO_UNITS: [&str; 4] = ["ms", "s", "Mbit/s", "Mbit/s/s"];
 
-/// A ratio beyond which a comparison is suspicious: ten times what a second of bufferbloat is to a
-/// queue of 5 ms.
+/// A ratio beyond which a comparison is suspicious: ten times the ratio of a second of bufferbloat
+/// to a queue of 5 ms.
 const SUSPICIOUS: f64 = 2_000.0;
 
 /// Whether a person notices the difference of two values.
@@ -325,7 +325,7 @@ pub struct OfRun<'a> {
 }
 
 /// Compares variants of different runs with baselines, all by one metric: a latency by the highest
-/// quantile that every pair has. Leaves out pairs of which a run does not have the variant. The
+/// quantile that every pair has. Omits pairs with a variant that its run lacks. The
 /// comparisons have no claims: see [`number_claims`].
 pub fn compare_runs(
     runs: &[&RunRecord],
@@ -343,7 +343,8 @@ pub fn compare_runs(
         pairs.iter().filter_map(one).collect()
     };
     let mut all = compare(metric);
-    // A pair of which one lost its median probe has no quantile: it does not lower the others'.
+    // A pair in which one variant lost its median probe has no quantile, and does not lower the
+    // quantile of the other pairs.
     let told = all.iter().filter(|it| it.value.is_some() && it.baseline_value.is_some());
     let lowest = told.min_by_key(|it| statistic(&it.metric).1).map(|it| it.metric.clone());
     if let Some(lowest) = lowest.filter(|lowest| all.iter().any(|it| it.metric != *lowest)) {

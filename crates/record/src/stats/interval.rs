@@ -10,10 +10,10 @@ const MOST_ORDERED: usize = 30;
 
 /// Returns the mean of the values, with an interval.
 ///
-/// Of at most 30 values the interval is that of [`median_interval`]: it holds the median of what
-/// further repeats would give, also where these have two modes, and its `confidence` is what so few
-/// values reach. Of more values it is Student's, about the mean. `None` without values, or if one is
-/// not finite. The ends are `None` with fewer than [`super::FEWEST_FOR_INTERVAL`] values, or if
+/// For at most 30 values the interval is that of [`median_interval`]: it contains the median of
+/// further repeats, even if these have two modes, and its `confidence` is what so few values reach.
+/// For more values it is Student's interval about the mean. `None` without values, or if one is not
+/// finite. The ends are `None` with fewer than [`super::FEWEST_FOR_INTERVAL`] values, or if
 /// `confidence` is not strictly between 0 and 1.
 pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.iter().any(|value| !value.is_finite()) {

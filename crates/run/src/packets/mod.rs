@@ -116,7 +116,7 @@ impl TrialLog {
     fn record(&mut self, sighting: &Sighting<'_>) -> Result<(), RunError> {
         let segment = &sighting.packet.payload;
         let Some(facts) = self.flows.get(usize::from(segment.flow)) else {
-            let problem = format!("a packet of flow {}, which the trial has not", segment.flow);
+            let problem = format!("a packet of flow {}, unknown to the trial", segment.flow);
             return Err(problem).of_world();
         };
         if let (Event::Sent, Body::Data(data)) = (sighting.event, &segment.body) {

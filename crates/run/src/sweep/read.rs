@@ -360,7 +360,7 @@ fn fill(file: &mut SweepFile, plots: &[(String, PlotKeys)], scenario: &Scenario)
     if file.best.is_none() {
         let stop = file.stop.as_ref().map(|stop| stop.metric.clone());
         let headline = scenario.headline.as_ref().map(|headline| headline.metric.clone());
-        // The numbers of a study are not those of single trials.
+        // `cut` and its parts are metrics of a study of lines; a sweep's cells have only trials.
         let headline = headline
             .filter(|metric| !metric.is_empty() && *metric != "cut" && !metric.starts_with("cut."));
         let metric = stop.or(headline).unwrap_or_else(|| "load.rtt.p99".to_owned());

@@ -33,7 +33,7 @@ pub(crate) struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// Returns a link whose queue knows nothing but its long-term rate.
+    /// Returns a link of which queues know only the long-term rate.
     pub(in crate::link) const fn of_rate(rate: RateProcess, nominal: Rate) -> Self {
         Self { rate, facts: LinkFacts::of_rate(nominal), requests: None, acks: None }
     }

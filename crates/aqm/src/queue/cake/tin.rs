@@ -351,7 +351,8 @@ fn quantum_bytes(bytes_per_second: u64) -> u32 {
     }
 }
 
-/// Returns the law of a tin: at least one and a half largest packets of delay at its rate.
+/// Returns the control law of a tin, whose target is at least the time of one and a half largest
+/// packets at the tin's rate.
 pub(super) fn law_of(bytes_per_second: u64, mtu_bytes: u32, target: Span, rtt: Span) -> Law {
     let mtu_time = match bytes_per_second {
         0 => Span::ZERO,

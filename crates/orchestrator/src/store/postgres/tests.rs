@@ -541,7 +541,8 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
     scope(|threads| {
         for device in 0..3_u64 {
             let (is_over, acknowledged) = (&is_over, &acknowledged);
-            // Before the kill, which may come before a thread's first step on a busy machine.
+            // Connects before the database is killed: on a busy machine that may be before the
+            // thread's first step.
             let mut store = SqlStore::postgres(&url).expect("it connects");
             threads.spawn(move || {
                 let mut sequence = 0;

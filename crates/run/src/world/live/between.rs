@@ -38,7 +38,7 @@ impl Between {
             Queues::Ours => {
                 let lab = Lab::create(&lab).doing("setting up the namespaces")?;
                 let config: Option<GatewayConfig> = plan::gateway(path, trial.seed, time);
-                let config = config.ok_or("an own queue in the live world").of_world()?;
+                let config = config.ok_or("a custom queue in the live world").of_world()?;
                 let gateway = Gateway::start(config, lab.devices(), clock).of_world()?;
                 Ok(Self::Ours(Box::new((lab, gateway))))
             }
