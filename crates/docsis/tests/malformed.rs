@@ -115,7 +115,8 @@ fn values_that_do_not_fit_their_length_are_not_encoded() {
 #[test]
 fn telephone_adapter_files_are_rejected() {
     assert!(refusal("fe0101 ff").contains("PacketCable"));
-    // The text form of the open encoder leaves pads and MICs out, and would start with 254.
+    // The text form leaves pads and MICs out, so the bytes encoded from it would start with 254, as
+    // an adapter's file does.
     assert!(refusal("00 fe0101").contains("PacketCable"));
     assert!(refusal(&format!("0610{0} 00 fe0101 ff", "00".repeat(16))).contains("PacketCable"));
     assert!(Config::decode(&bytes(&["030101 fe0101 ff"])).is_ok());

@@ -222,7 +222,8 @@ const OF_KERNEL: [(&str, &str, &str); 4] = [
     ("ack-filter", "aggressive", "ack-filter-aggressive"),
 ];
 
-/// Removes the options that only the kernel's CAKE has from a SPEC, and returns their words.
+/// Removes from a SPEC the options that only the kernel's CAKE has, and returns them as words of
+/// `tc`.
 fn of_kernel(spec: &mut Spec) -> Result<Vec<String>, ConfigError> {
     let mut words = Vec::new();
     for item in &spec.items {

@@ -324,7 +324,8 @@ fn docsis_pie_in_c_becomes_inactive_after_the_same_quiet_second() {
     check(Law::DocsisPie, &log, "a quiet second");
 }
 
-/// Settings over their ranges, as a SPEC; times are short enough for drops.
+/// Any settings of BoDe or DOCSIS-PIE, as a SPEC. Their times are so short that packets are
+/// dropped.
 fn any_queue() -> impl Strategy<Value = String> {
     let bode = (any::<bool>(), 1_000_u64..30_000, 0_u32..6, 1_u32..60).prop_map(
         |(is_patch, bound_us, exempt, limit)| {

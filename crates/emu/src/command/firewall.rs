@@ -21,7 +21,8 @@ const ARRIVAL_MAX: Duration = Duration::from_millis(200);
 const TRIES: u32 = 3;
 /// Chains that a message names.
 const NAMED_MAX: usize = 3;
-/// Addresses of documentation (RFC 5737, RFC 3849), for packets that end at the first router.
+/// Addresses reserved for documentation (RFC 5737, RFC 3849): packets to them end at the first
+/// router.
 const BEYOND_V4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const BEYOND_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// The UDP port that discards (RFC 863).

@@ -102,8 +102,8 @@ fn advice(errno: Errno) -> String {
         .to_owned()
 }
 
-/// Set for a process that `pasta` started, so that it does not start `pasta` again; removed for
-/// its own commands.
+/// Environment variable of a process that `pasta` started, so that it does not start `pasta` again.
+/// Commands that this process runs do not get it.
 pub(crate) const INSIDE_PASTA: &str = "UNDERLOAD_INSIDE_PASTA";
 
 /// Like [`enter`], but if that would put the host's network out of reach and `pasta` is installed,

@@ -75,7 +75,7 @@ impl Limits {
                 let expected = "expected 1 to 64 of DSCP 0 to 63";
                 return Some(format!("{series} series of probes; {expected}"));
             } else if step.interval_ms == 0 || step.probe_bytes > PROBE_BYTES_MAX {
-                let expected = "expected an interval from 1 ms, at most 1500 bytes";
+                let expected = "expected an interval of 1 ms or more, and 1500 bytes or fewer";
                 return Some(format!("probes; {expected}"));
             }
             let step_ms = step.warm_up_ms.saturating_add(step.duration_ms);

@@ -157,7 +157,8 @@ impl<F: DeserializeOwned> Reading<F> {
         true
     }
 
-    /// Returns the text with a line emptied, or with a whole section if the line is its header.
+    /// Returns the text with line `line` emptied; if this is the header of a section, with the
+    /// whole section emptied.
     fn without(&self, line: usize) -> (String, Vec<usize>) {
         let lines: Vec<&str> = self.text.lines().collect();
         let is_header = |line: &&str| line.trim_start().starts_with('[');

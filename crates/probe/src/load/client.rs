@@ -33,7 +33,7 @@ pub struct FlowHandle {
 /// Starts `flow` to the load server at `server`, with sockets from `network`. Checks the parameters
 /// and opens the socket; the flow's thread then connects.
 ///
-/// The server ends the flow after `duration_max`, even if this end fails.
+/// The server ends the flow after `duration_max`, even if this client fails.
 ///
 /// # Errors
 /// Returns an error if the kernel lacks the congestion control, a parameter is out of range, or the

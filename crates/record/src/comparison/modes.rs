@@ -28,7 +28,8 @@ pub struct Mode {
     pub value: f64,
 }
 
-/// An AQM that lets this share of the packets pass because it sleeps makes its own mode.
+/// A trial counts as one with a sleeping AQM if the AQM passed at least this share of the packets
+/// while it slept.
 const ASLEEP: f64 = 0.25;
 
 /// Returns the variants of a run's comparisons whose trials have two modes that a person notices.

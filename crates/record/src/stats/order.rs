@@ -90,8 +90,8 @@ mod tests {
 
     type Inverse = fn(f64) -> f64;
 
-    /// For a distribution with one mode, and for one with two of which one is rare, the interval
-    /// contains the median as often as it states, in 20,000 draws of each.
+    /// Draws 20,000 samples from a distribution with one mode, and as many from one with a common
+    /// and a rare mode: the interval contains the median as often as it states.
     #[test]
     fn the_interval_holds_the_median_of_any_distribution() {
         let mut random = Rng::new(20);

@@ -35,7 +35,8 @@ pub struct Recording {
     newest: Time,
     /// Time in the input of the last returned packet.
     emitted: Option<Time>,
-    /// Returned times count from this one. `None` until the first packet of a capture sets it.
+    /// The time from which returned times count; `None` until the first packet of a capture sets
+    /// it.
     origin: Option<Time>,
     /// The result of reading, once it has ended.
     end: Option<Result<(), RecordingError>>,

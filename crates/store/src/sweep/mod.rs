@@ -271,7 +271,8 @@ impl SweepDir {
     ///
     /// # Errors
     /// Returns [`StoreError::Inconsistent`] if units are missing, and [`StoreError::Damaged`] if the
-    /// journal was damaged since [`SweepDir::open`], which then finds the units that are left.
+    /// journal was damaged since [`SweepDir::open`]. Opening the directory again finds the units
+    /// that are left.
     pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool> {
         self.flush()?;
         if self.is_complete() {

@@ -1,4 +1,4 @@
-//! The weight of RED's average, which `tc` takes as a number of packets.
+//! The weight of RED's average, which the option `burst` of `tc` states as a number of packets.
 
 use underload_aqm::config::{ConfigError, LinkFacts, Value};
 

@@ -261,7 +261,7 @@ mod tests {
         controller.update(Span::from_millis(20));
         assert_eq!(controller.probability, 278_125_000 + 3_437_500);
         controller.update(Span::ZERO);
-        // (-15e6 * 44 - 20e6 * 879) / 64 = -285,000,000, and no lower than zero.
+        // (-15e6 * 44 - 20e6 * 879) / 64 = -285,000,000: more than p, which ends at zero.
         assert_eq!(controller.probability, 0);
     }
 
