@@ -52,7 +52,7 @@ pub trait Carrier: Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     pub packets: u64,
-    /// Packets delivered later than the line would have, by more than the default of
+    /// Packets delivered later than by the line that is emulated, by more than the default of
     /// [`ValidityLimits::lateness_p99_ns`].
     pub late: u64,
     /// Packets lost outside of the line's own queues.

@@ -68,7 +68,8 @@ pub enum Admit {
 pub enum Dequeue<P> {
     Packet(Packet<P>),
     Empty,
-    /// The queue shapes: a stored packet may leave at this time. Calling earlier is harmless.
+    /// The queue limits its rate: a stored packet may leave at this time. Calling earlier is
+    /// harmless.
     NotBefore(Time),
 }
 

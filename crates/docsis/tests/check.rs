@@ -240,7 +240,7 @@ fn structure() {
     assert_eq!(added(Tlv::bytes(200, [1; 255])), ["D108", "D107"]);
     assert_eq!(added(Tlv::bytes(103, [1; 9000])), ["D109", "D107"]);
     assert_eq!(added(Tlv::nested(4, [])), ["D111", "D205"]);
-    // A vendor's field as modems of the field have it: no list of settings.
+    // A vendor's field as deployed modems have it: its bytes are no list of settings.
     let of_vendor = bytes(&["0803 0000ca 3010 0108 0000"]);
     assert_eq!(added(Tlv::bytes(43, of_vendor.clone())), ["D113"]);
     let of_nobody = [&[8, 3, 0xff, 0xff, 0xff], &of_vendor[5..]].concat();

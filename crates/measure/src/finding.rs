@@ -481,7 +481,7 @@ mod tests {
         let delays = found(measured(|_| Some(22)));
         let grade = |step: &Step| LoadedStep::from(&step.finding).judge().grade;
         assert_eq!((grade(&delays), grade(&drops)), (Some(Grade::A), Some(Grade::C)));
-        // The table of the answered probes has no trace of it but the loss.
+        // The quantiles of the answered probes do not show the drops; only the loss does.
         let load = drops.finding.headline(Phase::Load).unwrap();
         let answered = Judged::Answered(12 * MS as i64);
         assert_eq!(load.told_ns(Quantile::P99), answered.answered_ns());

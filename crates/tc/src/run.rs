@@ -89,7 +89,7 @@ fn package(kind: &str) -> &'static str {
     if kind.starts_with("cake") { "kmod-sched-cake" } else { "kmod-sched" }
 }
 
-/// Returns a queue that works without a kind of queue.
+/// Returns an option of `shape` for a kernel that lacks this kind of queue.
 fn without(kind: &str) -> &'static str {
     match kind {
         // `tbf` limits the rate of every queue but `cake`.

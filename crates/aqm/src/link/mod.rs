@@ -393,8 +393,9 @@ impl<P> Link<P> {
     }
 
     /// Begins to transmit the last `bytes` of `packet` and settles its way to the far end.
-    // Not inlined, so that the packet is passed in memory and moved as a whole. Inlined, it is
-    // moved in pieces, and reading several pieces at once that were just written stalls.
+    // Not inlined, so that the packet is passed in memory and moved as a whole. If this function is
+    // inlined, the packet is moved in pieces, and a read of several pieces at once that were just
+    // written stalls.
     #[inline(never)]
     fn transmit(
         &mut self,

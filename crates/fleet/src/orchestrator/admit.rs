@@ -132,7 +132,8 @@ impl Orchestrator {
         for lease in tx.leases(Leases::ExpiredAt(now_ms), ENDED_MAX)? {
             pool.end(tx, &lease)?;
         }
-        // The silent server has ended its runs, at the latest after the difference of the clocks.
+        // A server ends its runs if its heartbeats have no answer for this time; the allowed
+        // difference of the clocks is added.
         let timeout = self.settings.rules.heartbeat_timeout + Span::from_millis(SKEW_MS);
         let is_silent = |server: &Server| {
             let holds = server.reserved_up_bit_per_s > 0 || server.reserved_down_bit_per_s > 0;
@@ -395,7 +396,8 @@ impl Pool {
             let message = format!("this key is of the server `{}`", server.address.name);
             return reject(Kind::Forbidden, "another-name", message);
         }
-        // The address stays: a server could send all of its agents to a foreign address.
+        // The host in the address stays as stored: a server could otherwise send all of its agents
+        // to a foreign one.
         server.address.fingerprint.clone_from(&heartbeat.address.fingerprint);
         (server.up_bit_per_s, server.down_bit_per_s) =
             (heartbeat.up_bit_per_s, heartbeat.down_bit_per_s);
@@ -403,7 +405,7 @@ impl Pool {
         server.carried_down_bit_per_s = heartbeat.carried_down_bit_per_s;
         server.sessions = heartbeat.sessions;
         // The last time may be later, after heartbeats that overtook each other. A time that is
-        // further ahead is of a clock that has been set back.
+        // further ahead is from a clock that has been set back.
         let is_plausible = server.heard_ms <= now_ms.saturating_add(2 * SKEW_MS);
         let heard_ms = if is_plausible { server.heard_ms.max(now_ms) } else { now_ms };
         server.heard_ms = if heartbeat.is_leaving { 0 } else { heard_ms };

@@ -116,7 +116,7 @@ impl LineRecord {
     fn change(&mut self, today: u64) -> bool {
         let earned = today.saturating_sub(self.day);
         self.changes_left = self.changes_left.saturating_add(earned).min(CHANGES_MAX);
-        // A day after tomorrow is of a clock that was ahead and has been set back.
+        // A stored day after tomorrow is from a clock that was ahead and has been set back.
         self.day = if self.day > today + 1 { today } else { self.day.max(today) };
         let may_change = self.changes_left > 0;
         self.changes_left = self.changes_left.saturating_sub(1);

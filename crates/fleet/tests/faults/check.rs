@@ -138,7 +138,7 @@ impl World {
                 alone.contains(&(*epoch, *sequence))
             } else {
                 let stored = of_run.get(run);
-                // A result that was sent before the disk was lost need not be the first.
+                // If the device has lost its disk, another result of the run may be the stored one.
                 stored == Some(&(*epoch, *sequence)) || device.has_forgotten && stored.is_some()
             };
             if !is_stored {

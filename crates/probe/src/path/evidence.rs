@@ -156,7 +156,7 @@ const BUSIEST_STEPS: usize = 10;
 const RATE_STEPS: usize = 80;
 /// 1 s: the longest time for which a receiver holds back data behind a lost segment.
 const HELD_BACK_STEPS: usize = 20;
-/// Share of an overload that is lost at least if it overran the bottleneck.
+/// An overload that lost at least this share of its packets overran the bottleneck.
 const OVERRUN_LOST_MIN: f64 = 0.1;
 /// If TCP reached more than this multiple of UDP's rate, the path limits UDP.
 const UDP_HELD_BACK: f64 = 1.05;

@@ -143,7 +143,7 @@ pub struct EffectRange {
 }
 
 impl EffectRange {
-    /// Returns the smallest ratio that as many trials would have shown.
+    /// Returns the smallest ratio that a comparison with this range would have shown.
     pub fn smallest_shown(&self) -> Option<f64> {
         let (high, middle) = (self.high?, self.middle?);
         Some((high / middle).max(middle / self.low)).filter(|ratio| ratio.is_finite())

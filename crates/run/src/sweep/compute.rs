@@ -31,7 +31,8 @@ const LAYOUT: u32 = 1;
 impl Sweep {
     /// Computes units, in order, until `stop` is set. They depend on the sweep and the numbers alone.
     ///
-    /// A trial that fails has a row with the error; so has each of a cell without a valid variant.
+    /// A trial that fails has a row with the error, as has each trial of a cell whose variant is
+    /// invalid.
     pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> impl Iterator<Item = SweepUnit> {
         let repeats = self.manifest.repeats;
         let mut open: Option<Cell<'_>> = None;

@@ -14,7 +14,7 @@ pub struct LinkFacts {
     /// The time from a request to its grant, on links where packets wait for grants: up to a MAP
     /// interval until the request is sent, and the delay of the grant.
     pub request_loop: Option<Span>,
-    /// Whether TCP acknowledgements without data wait in a queue of the link, not in the queue.
+    /// Whether TCP acknowledgements without data wait in a separate queue of the link.
     pub acks_apart: bool,
 }
 
