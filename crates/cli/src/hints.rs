@@ -30,7 +30,11 @@ const VALUES: [(&str, &[&str], &str); 3] = [
         &["--up", "--down"],
         "--up and --down take no value; the rates of the contract are --tier 40mbit/10mbit",
     ),
-    ("try", &["--upload", "--download"], "a number of transfers follows `=`: --upload=4"),
+    (
+        "try",
+        &["--upload", "--download"],
+        "a number of transfers follows `=`: --upload=4; the line's rates are `try 100/20`",
+    ),
     ("link", &[], "--up 10mbit --down 10mbit; the command follows `--`"),
 ];
 
@@ -92,6 +96,12 @@ const NO_HOST: &str = "`measure ndt7` needs no server of yours; \
                        `measure HOST` measures to `underload serve` on another machine";
 
 fn of_command(word: &str, program: &Command) -> Option<String> {
+    if word.parse::<std::net::IpAddr>().is_ok() {
+        return Some(format!("`underload measure {word}` measures to `underload serve` there"));
+    }
+    if word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('/') {
+        return Some(format!("`underload try {word}` simulates such a line"));
+    }
     let command = replacement("-", word)?;
     let name = command.split(' ').next()?;
     program.find_subcommand(name)?;
@@ -126,6 +136,10 @@ mod tests {
     fn options_and_names_of_other_tools_suggest_ours() {
         for (line, tip) in [
             ("underload speedtest", "measure ndt7"),
+            ("underload 192.0.2.7", "`underload measure 192.0.2.7`"),
+            ("underload 100/20", "`underload try 100/20`"),
+            ("underload game", "here that is `underload try`"),
+            ("underload try --upload 20mbit", "`try 100/20`"),
             ("underload measure", "measure ndt7"),
             ("underload measure -c host -t 30", "`measure HOST`"),
             ("underload measure host -t 30", "--duration 30s"),
@@ -157,7 +171,7 @@ mod tests {
         let has = |of: &Command, option: &str| {
             of.get_arguments().any(|known| known.get_long() == option.strip_prefix("--"))
         };
-        assert_eq!(replacements().count(), 43, "no row is left out");
+        assert_eq!(replacements().count(), 49, "no row is left out");
         for (command, words, tip) in replacements() {
             let words: Vec<&str> = words.split(' ').collect();
             if command == "-" {

@@ -25,14 +25,16 @@ Without options: does CAKE help a video call beside an upload, compared with a p
 
 Examples:
   underload try
-  underload try 100/20 --rtt 30 --queue fifo --queue cake --upload --call --game
+  underload try cable 200/20 cake upload game
+  underload try 100/20 --rtt 30 --queue fifo --queue pie --upload=4 --call --game
   underload try cable --router cake --router fq_codel@90/9 --upload --download --call
   underload try 40/10 --up-queue docsis-pie --wifi 60 --router cake --backup 5 --video
   underload try --queue codel --congestion-control cubic --congestion-control bbr
   underload try --call --save mine.toml")]
 pub struct Arguments {
-    /// DOWN/UP in Mbit/s, or a line by name with its own queues, such as cable [default: 100/20].
-    line: Option<String>,
+    /// DOWN/UP in Mbit/s, a line by name, the router's queue, what is sent [default: 100/20].
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
     /// The link up: a rate, or a link of `underload queues` [default: 20mbit].
     #[arg(long, value_name = "RATE", hide_short_help = true)]
     up: Option<String>,
@@ -161,15 +163,13 @@ impl Arguments {
 
     fn question(&self) -> anyhow::Result<Question> {
         let mut question = Question { seed: self.seed, is_live: self.live, ..Question::default() };
-        if let Some(line) = &self.line
-            && !question.of_line(line)
+        if let Some(line) =
+            self.up_queue.as_ref().filter(|it| home::lines().any(|line| line == *it))
         {
-            if !line.starts_with(|c: char| c.is_ascii_digit()) {
-                let names = home::lines().collect::<Vec<_>>().join(", ");
-                refuse!("{line}: expected DOWN/UP in Mbit/s, such as 100/20, or one of {names}");
-            }
-            question.links = home::down_and_up(line);
+            refuse!("--up-queue {line}: this is a line, `underload try {line}`; expected a queue");
         }
+        let said = question.of_words(&self.words).map_err(|words| bad_input(anyhow!(words)))?;
+        let has_said = |name: &str| said.iter().any(|(option, _)| *option == name);
         for (typed, unit, part) in [
             (&self.up, "mbit", &mut question.links.up),
             (&self.down, "mbit", &mut question.links.down),
@@ -187,16 +187,24 @@ impl Arguments {
         question.wifi = self.wifi.as_ref().map(|rate| home::with_unit(rate, "mbit"));
         question.backup = self.backup.as_ref().map(|rate| home::with_unit(rate, "mbit"));
         question.load = home::with_unit(&self.load, "s");
-        question.routers.clone_from(&self.routers);
+        let routers = said.iter().filter(|(option, _)| *option == "router");
+        question.routers = routers.map(|(_, queue)| queue.clone()).collect();
+        question.routers.extend(self.routers.iter().cloned());
         question.congestion_controls.clone_from(&self.congestion_controls);
         question.set_queues(&self.queues);
         let asked = [self.call, self.game, self.page, self.video];
-        let uses = Use::ALL.into_iter().zip(asked).filter(|(_, is_asked)| *is_asked);
-        let has_transfer = self.upload.is_some() || self.download.is_some();
-        if has_transfer || self.backup.is_some() || self.has_uses() {
-            question.uploads = self.upload.unwrap_or(0);
-            question.downloads = self.download.unwrap_or(0);
-            question.uses = uses.map(|(it, _)| it).collect();
+        let uses = Use::ALL.into_iter().zip(asked);
+        let uses: Vec<Use> = uses
+            .filter(|(it, is_asked)| *is_asked || has_said(it.name()))
+            .map(|(it, _)| it)
+            .collect();
+        let upload = self.upload.or_else(|| has_said("upload").then_some(1));
+        let download = self.download.or_else(|| has_said("download").then_some(1));
+        let sends = upload.or(download).is_some() || self.backup.is_some();
+        if sends || !uses.is_empty() {
+            question.uploads = upload.unwrap_or(0);
+            question.downloads = download.unwrap_or(0);
+            question.uses = uses;
         } else if self.live {
             question.uses.clear();
         }

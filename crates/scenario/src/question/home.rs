@@ -17,16 +17,28 @@ const SHAPED_PERCENT: u64 = 95;
 pub const NO_ROUTER: &str = "no-router";
 
 /// Returns a number with the unit that people mean: `40` of a rate is `40mbit`, `20` of a round trip
-/// `20ms`. Any other text is unchanged.
+/// `20ms`, `40M` is `40mbit`. Any other text is unchanged.
 pub fn with_unit(text: &str, unit: &str) -> String {
-    let is_number = text.parse::<f64>().is_ok() && text.ends_with(|c: char| c.is_ascii_digit());
-    if is_number { format!("{text}{unit}") } else { text.to_owned() }
+    let is_number =
+        |text: &str| text.parse::<f64>().is_ok() && text.ends_with(|c: char| c.is_ascii_digit());
+    match text.strip_suffix(['M', 'm', 'G', 'g']) {
+        Some(number) if unit == "mbit" && is_number(number) => format!("{text}bit").to_lowercase(),
+        _ if is_number(text) => format!("{text}{unit}"),
+        _ => text.to_owned(),
+    }
 }
 
-/// Splits `DOWN/UP` as providers write it, in Mbit/s if there is no unit. One rate is both.
+/// Splits `DOWN/UP` as providers write it, in Mbit/s, or in the unit of the second if only that has
+/// one. One rate is both.
 pub fn down_and_up(text: &str) -> PerDirection<String> {
-    let (down, up) = text.split_once('/').unwrap_or((text, text));
-    PerDirection::new(up, down).map(|rate| with_unit(rate.trim(), "mbit"))
+    let text = text.replace("bit/s", "bit");
+    let (down, up) = text.split_once('/').unwrap_or((&text, &text));
+    let unit = up.trim().trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').trim();
+    let unit = if unit.is_empty() { "mbit" } else { unit };
+    PerDirection::new(up, down).map(|rate| {
+        let rate = with_unit(rate.trim(), unit);
+        with_unit(&rate, "mbit")
+    })
 }
 
 /// Returns the names of the lines that [`Question::of_line`] knows: those of the scenarios `home/*`.
@@ -38,12 +50,17 @@ pub fn lines() -> impl Iterator<Item = &'static str> + Clone {
     homes.collect::<Vec<_>>().into_iter()
 }
 
-/// Returns the round trip and the hop named `line` of a scenario.
+/// Returns the round trip and the hop named `line` of a scenario; `None` if the home is about its
+/// Wi-Fi, which has a queue of its own.
 fn line_of(text: &str) -> Option<(String, Table)> {
     let table: Table = text.parse().ok()?;
     let path = table.get("path")?.as_table()?;
     let hops = path.get("hop")?.as_array()?.iter().filter_map(Value::as_table);
-    let line = hops.clone().find(|hop| hop.get("name").and_then(Value::as_str) == Some("line"))?;
+    let is =
+        |hop: &Table, key: &str, value: &str| hop.get(key).and_then(Value::as_str) == Some(value);
+    let mut wifi = hops.clone().filter(|hop| is(hop, "name", "wifi"));
+    let line = hops.clone().find(|hop| is(hop, "name", "line"))?;
+    wifi.all(|hop| is(hop, "up_queue", "fq-codel")).then_some(())?;
     Some((path.get("rtt")?.as_str()?.to_owned(), line.clone()))
 }
 
@@ -83,32 +100,68 @@ impl Question {
         hops
     }
 
-    /// Returns the keys of a variant whose router shapes: `SPEC`, or `SPEC@DOWN/UP` with its rates.
+    /// Returns the keys of a variant whose router shapes: `SPEC`, or `SPEC@DOWN/UP` with its rates, or
+    /// `SPEC@90%` with a part of the line's.
     ///
     /// # Errors
-    /// Returns what is missing if the router has no rates and a link has none either.
+    /// Returns what is missing if the router has no rate for each direction.
     pub(super) fn router(&self, text: &str) -> Result<Keys, QuestionFault> {
-        let (queue, rates) = match text.split_once('@') {
-            Some((queue, rates)) => (queue, Some(down_and_up(rates))),
-            None => (text, None),
-        };
-        self.links.iter().try_fold(Keys::new(), |keys, (direction, link)| {
-            let own = || {
-                let line = LinkSetup::parse(link).ok()?.facts().rate?;
-                let shaped = line.bits_per_second() / 100 * SHAPED_PERCENT;
-                Some(Rate::from_bits_per_second(shaped).to_string())
-            };
-            let rate = rates.as_ref().map(|rates| rates[direction].clone()).or_else(own);
-            let rate = rate.ok_or_else(|| QuestionFault {
-                part: Some(Part::Router),
-                key: String::new(),
-                problem: format!("`{text}`: `{link}` has no rate; expected one, as {queue}@40/10"),
-            })?;
-            let (link, queue) = shaper(queue, &rate);
+        let (queue, rates) = self.shaped(text)?;
+        Ok(rates.iter().fold(Keys::new(), |keys, (direction, rate)| {
+            let (link, queue) = shaper(queue, rate);
             let name = format!("path.hop.router.{}", direction.name());
-            Ok(keys.set(&name, link).set(&format!("{name}_queue"), queue))
+            keys.set(&name, link).set(&format!("{name}_queue"), queue)
+        }))
+    }
+
+    /// Returns the queue of a router and its rates.
+    fn shaped<'a>(&self, text: &'a str) -> Result<(&'a str, PerDirection<String>), QuestionFault> {
+        let fault = |problem: String| QuestionFault {
+            part: Some(Part::Router),
+            key: String::new(),
+            problem: format!("`{text}`: {problem}"),
+        };
+        let (queue, rates) = text.split_once('@').unwrap_or((text, ""));
+        let percent = match rates.strip_suffix('%').map(str::parse) {
+            Some(Ok(percent @ 1..=1_000)) => percent,
+            Some(_) => return Err(fault(format!("`{rates}`: expected a percentage from 1% on"))),
+            None if rates.is_empty() => SHAPED_PERCENT,
+            None if rates.contains('/') || self.links.up == self.links.down => {
+                return Ok((queue, down_and_up(rates)));
+            }
+            None => {
+                let expected = "expected DOWN/UP or a part of the line's rates";
+                return Err(fault(format!("{expected}, such as {queue}@90/18 or {queue}@90%")));
+            }
+        };
+        let part = |link: &String| {
+            let rate = rate_of(link).ok_or_else(|| {
+                fault(format!("`{link}` has no rate; expected one, as {queue}@40/10"))
+            })?;
+            Ok(Rate::from_bits_per_second(rate.bits_per_second() / 100 * percent).to_string())
+        };
+        Ok((queue, PerDirection::new(part(&self.links.up)?, part(&self.links.down)?)))
+    }
+
+    /// Says which router shapes to more than the line has, where it changes nothing.
+    pub(super) fn too_fast(&self) -> Option<String> {
+        self.routers.iter().find_map(|text| {
+            let (_, rates) = self.shaped(text).ok()?;
+            rates.iter().find_map(|(direction, rate)| {
+                let (rate, link) = (rate_of(rate)?, &self.links[direction]);
+                let is_too_fast = rate >= rate_of(link)?;
+                is_too_fast.then(|| {
+                    let direction = direction.name();
+                    format!("{text} shapes {direction} to no less than the line's {link}")
+                })
+            })
         })
     }
+}
+
+/// Returns the rate of a link, if it has one.
+pub(super) fn rate_of(link: &str) -> Option<Rate> {
+    LinkSetup::parse(link).ok()?.facts().rate
 }
 
 /// Returns the link and the queue of a shaper. CAKE shapes by itself, other queues behind a link.
@@ -132,7 +185,9 @@ mod tests {
             ("40", "mbit", "40mbit"),
             ("9.5", "mbit", "9.5mbit"),
             ("20", "ms", "20ms"),
-            ("40M", "mbit", "40M"),
+            ("40M", "mbit", "40mbit"),
+            ("1g", "mbit", "1gbit"),
+            ("20m", "ms", "20m"),
             ("20ms", "ms", "20ms"),
             ("cellular:preset=3g", "mbit", "cellular:preset=3g"),
             ("inf", "mbit", "inf"),
@@ -144,6 +199,9 @@ mod tests {
             ("40/10", "40mbit", "10mbit"),
             ("1gbit / 500", "1gbit", "500mbit"),
             ("40", "40mbit", "40mbit"),
+            ("100M/20M", "100mbit", "20mbit"),
+            ("6000/1000kbit", "6000kbit", "1000kbit"),
+            ("100 Mbit/s / 20 Mbit/s", "100 Mbit", "20 Mbit"),
         ] {
             assert_eq!(down_and_up(typed), PerDirection::new(up, down).map(str::to_owned));
         }
@@ -159,7 +217,7 @@ mod tests {
             let mut question = Question::default();
             assert!(question.of_line(name), "{name}");
             question.set_queues(&[]);
-            assert_eq!(question.queues, ["as-installed", "cake"], "{name}");
+            assert_eq!(question.routers, ["cake"], "{name}");
             let scenario = question.scenario("try").expect(name);
             assert!(scenario.text.contains(&question.installed.up), "{name}: {}", scenario.text);
         }

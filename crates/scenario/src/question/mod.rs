@@ -5,15 +5,17 @@
 //! causes them.
 
 pub mod home;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use toml::Value;
-use underload_aqm::config::LinkFacts;
+use underload_aqm::config::{LinkFacts, Spec};
+use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup, deployed, our_form};
 use underload_record::comparison::REPEATS;
-use underload_record::schema::PerDirection;
+use underload_record::schema::{Marking, PerDirection};
 
 use crate::keys::{alternatives, did_you_mean};
 use crate::source::load_file;
@@ -67,7 +69,7 @@ impl Default for Question {
             installed: PerDirection::from_fn(|_| PLAIN.to_owned()),
             wifi: None,
             routers: Vec::new(),
-            queues: QUEUES.map(str::to_owned).to_vec(),
+            queues: [PLAIN, CURE].map(str::to_owned).to_vec(),
             uploads: 1,
             downloads: 0,
             backup: None,
@@ -83,8 +85,8 @@ impl Default for Question {
 
 /// The queue that most lines have.
 const PLAIN: &str = "fifo";
-/// That queue, and the usual improvement.
-const QUEUES: [&str; 2] = [PLAIN, "cake"];
+/// The usual improvement.
+const CURE: &str = "cake";
 /// The queues that the line has, in place of one for both directions.
 pub const INSTALLED: &str = "as-installed";
 const DEFAULT_CONTROL: &str = "cubic";
@@ -257,12 +259,16 @@ impl Question {
         QuestionFault { part, key, problem }
     }
 
-    /// Sets the queues that are compared; without any, they are the line's own and CAKE.
+    /// Sets the queues that are compared. Without any, a line with queues of its own is compared
+    /// with CAKE where people can put it: in the router, which only the simulator has.
     pub fn set_queues(&mut self, queues: &[String]) {
+        let has_own = self.installed.iter().any(|(_, queue)| queue != PLAIN);
         if !queues.is_empty() {
             self.queues = queues.to_vec();
-        } else if self.installed.iter().any(|(_, queue)| queue != PLAIN) {
-            self.queues = [INSTALLED, "cake"].map(str::to_owned).to_vec();
+        } else if has_own && self.is_live {
+            self.queues = [INSTALLED, CURE].map(str::to_owned).to_vec();
+        } else if has_own && self.routers.is_empty() {
+            self.routers.push(CURE.to_owned());
         }
     }
 
@@ -291,11 +297,29 @@ impl Question {
             }
         }
         if let Some(rate) = &self.backup {
+            let is_more = |line: Rate| home::rate_of(rate).is_some_and(|backup| backup >= line);
+            if home::rate_of(&self.links.up).is_some_and(is_more) {
+                return Err(QuestionFault {
+                    part: Some(Part::Backup),
+                    key: String::new(),
+                    problem: format!(
+                        "{rate} is not below the line's {}; a backup as fast as it can is --upload",
+                        self.links.up
+                    ),
+                });
+            }
             let keys = Keys::new().set("direction", "up").set("rate", rate.as_str());
             builder = builder.flow("backup", "udp", keys);
         }
-        for (name, kind) in self.uses.iter().map(|it| it.flow()) {
-            builder = builder.flow(name, kind, Keys::new());
+        for it in &self.uses {
+            let (name, kind) = it.flow();
+            let keys = match it {
+                Use::Game if self.has_low_latency_queue() => {
+                    Keys::new().set("dscp", i64::from(Marking::NQB))
+                }
+                _ => Keys::new(),
+            };
+            builder = builder.flow(name, kind, keys);
         }
         builder = builder.flow("probe", "probe", Keys::new().set("interval", PROBE_INTERVAL));
         for (name, overrides) in variants {
@@ -318,11 +342,18 @@ impl Question {
         if self.routers.is_empty() {
             let line = if self.hops().is_empty() { "path." } else { "path.hop.line." };
             let queues = self.queues.iter().map(|queue| our_form(queue));
-            let variant = |queue: String| {
-                let keys = each(line, "_queue", &self.before(&queue));
-                (queue, keys)
+            let variant = |queue: String| match self.wastes_grants(&queue) {
+                true => Err(QuestionFault {
+                    part: Some(Part::Queue),
+                    key: String::new(),
+                    problem: format!(
+                        "a shaper in a cable modem wastes the grants that the modem asked for; \
+                         expected it in the router: --router {CURE}"
+                    ),
+                }),
+                false => Ok((queue.clone(), each(line, "_queue", &self.before(&queue)))),
             };
-            return Ok(queues.map(variant).collect());
+            return queues.map(variant).collect();
         }
         let shaped = self.routers.iter().map(|text| {
             let keys = self.router(text)?;
@@ -341,6 +372,22 @@ impl Question {
             let facts = LinkSetup::parse(link).map_or(LinkFacts::UNKNOWN, |link| link.facts());
             deployed(queue, &facts)
         })
+    }
+
+    /// Whether a queue shapes on a link whose packets wait for grants.
+    fn wastes_grants(&self, queue: &str) -> bool {
+        let waits = |link: &String| {
+            LinkSetup::parse(link).is_ok_and(|link| link.facts().request_loop.is_some())
+        };
+        let is_cake = Spec::parse(queue).is_ok_and(|spec| spec.name == CURE);
+        is_cake && self.links.iter().any(|(_, link)| waits(link))
+    }
+
+    /// Whether a queue serves marked packets apart, so that a game for it marks its own.
+    fn has_low_latency_queue(&self) -> bool {
+        let installed = self.installed.iter().map(|(_, queue)| queue);
+        let mut queues = self.queues.iter().chain(&self.routers).chain(installed);
+        queues.any(|queue| our_form(queue).starts_with("docsis-lld"))
     }
 
     /// Whether a queue or a router gets its rate from a link.
@@ -394,7 +441,10 @@ impl Question {
             })
             .collect();
         uses.extend(self.backup.iter().map(|rate| format!("backup of {rate}")));
-        uses.extend(self.uses.iter().map(|it| it.flow().0.to_owned()));
+        uses.extend(self.uses.iter().map(|it| match it {
+            Use::Game if self.has_low_latency_queue() => "game marked NQB".to_owned(),
+            other => other.name().to_owned(),
+        }));
         if uses.is_empty() {
             uses.push("only probes".to_owned());
         }
@@ -406,7 +456,8 @@ impl Question {
             true if self.routers.is_empty() => "; CAKE shapes to 95 %",
             true => "; the router shapes to 95 %",
         };
-        format!("{line}, {rtt} away{wifi}: {}{shaped}", uses.join(", "))
+        let too_fast = self.too_fast().map(|words| format!("; {words}")).unwrap_or_default();
+        format!("{line}, {rtt} away{wifi}: {}{shaped}{too_fast}", uses.join(", "))
     }
 }
 
