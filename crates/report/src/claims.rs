@@ -342,14 +342,14 @@ impl Speaker<'_> {
     /// comparisons.
     fn basis(&self) -> Option<String> {
         let comparisons = self.comparisons;
-        let first = comparisons.first()?;
+        let all: Vec<&Comparison> = comparisons.iter().collect();
         let same: Vec<&&Subject<'_>> =
             self.own.iter().filter(|it| repeats_itself(&it.trials().collect::<Vec<_>>())).collect();
         let is_random = same.is_empty();
         let has_value =
             comparisons.iter().any(|it| it.value.is_some() && it.baseline_value.is_some());
         let mut words: Vec<String> =
-            quantile_words(first).filter(|_| has_value).into_iter().collect();
+            quantile_words(&all).filter(|_| has_value).into_iter().collect();
         if let Some(same) = same.first() {
             words.push(format!(
                 "All {} of {} are identical, because nothing in them is random, so they do not \
@@ -548,10 +548,13 @@ fn most_lost(all: &[&Comparison]) -> String {
 }
 
 /// Returns the sentence on the percentile; `None` for a number without one.
-fn quantile_words(first: &Comparison) -> Option<String> {
+fn quantile_words(all: &[&Comparison]) -> Option<String> {
+    let first = all.first()?;
     let (_, quantile) = comparison::statistic(&first.metric);
+    let has_losses = !most_lost(all).is_empty();
     let (what, of, most) = if first.metric.ends_with("_of_sent") {
-        ("latencies", "probes sent", "took that long or less")
+        let lost = "took that long or less, where a lost probe took longer than all others";
+        ("latencies", "probes sent", if has_losses { lost } else { "took that long or less" })
     } else {
         ("values", "values", "are that large or smaller")
     };

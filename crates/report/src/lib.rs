@@ -36,6 +36,7 @@ mod subject;
 mod sweep;
 mod table;
 mod trial;
+mod unfilled;
 mod verdict;
 mod words;
 

@@ -14,7 +14,7 @@ use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{
     count, factor, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
 };
-use crate::{across, alarms, clocks, inside, probe_share};
+use crate::{across, alarms, clocks, inside, probe_share, unfilled};
 use underload_store::RunData;
 
 /// Maximum number of lines of applications; the table has the rest.
@@ -116,6 +116,7 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
         lines.extend(alarms::lines(&run.record, &suffix));
         lines.extend(clocks::line(&run.record, &suffix));
         lines.extend(probe_share::line(&run.record, &suffix));
+        lines.extend(unfilled::line(&run.record, &suffix));
     }
     lines.iter().map(|line| one_line(line)).collect()
 }
