@@ -36,9 +36,12 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Imported>, ImportError> {
 fn test(line: &Value) -> Imported {
     let of = |path| number(line, path);
     let ms = |path| nanos(of(path).unwrap_or(0.0) / 1e3).unwrap_or(0);
+    let loaded = ["/download/latency/iqm", "/upload/latency/iqm"].map(of);
     let numbers = [
-        ("down_latency", "ms", of("/download/latency/iqm")),
-        ("up_latency", "ms", of("/upload/latency/iqm")),
+        // Sentences have the first number: the worse direction.
+        ("latency_under_load", "ms", loaded.into_iter().flatten().reduce(f64::max)),
+        ("down_latency", "ms", loaded[0]),
+        ("up_latency", "ms", loaded[1]),
         ("idle_latency", "ms", of("/ping/latency")),
         ("idle_high", "ms", of("/ping/high")),
         ("down_high", "ms", of("/download/latency/high")),
@@ -80,7 +83,7 @@ mod tests {
         assert_eq!(run.record.host.started, "2026-11-29T21:00:00Z");
         let flows = &run.record.trials[0].flows;
         let numbers: Vec<_> = flows[0].metrics.iter().filter_map(|it| it.value).collect();
-        assert_eq!(numbers, [40.5, 251.5, 18.0, 18.1, 269.5, 0.1, 0.5]);
+        assert_eq!(numbers, [251.5, 40.5, 251.5, 18.0, 18.1, 269.5, 0.1, 0.5]);
         let rates = (flows[1].goodput_down_bit_per_s, flows[2].goodput_up_bit_per_s);
         assert_eq!(rates, (Some(100_000_000), Some(10_000_000)));
     }
