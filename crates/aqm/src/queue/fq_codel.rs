@@ -67,7 +67,7 @@ const ECN: Key<bool> = codel::ECN.or("on");
 params! {
     define DEFINITION: "fq-codel", "FQ-CoDel: a queue and a CoDel per flow, new flows first",
         source: "RFC 8290, defaults of Linux sch_fq_codel", aliases: &["fqcodel"],
-        profiles: Published::PROFILES;
+        profiles: Published::PROFILES, tc_keys: &[("memory-limit", "memory")];
     use codel::TARGET, codel::INTERVAL, codel::MTU, ECN, codel::CE_THRESHOLD;
     pub(in crate::queue) LIMIT: Packets = "limit", "10240p" in "1p".."16777216p",
         "packets stored at most, over all flows";

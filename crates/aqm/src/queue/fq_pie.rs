@@ -54,7 +54,8 @@ impl FqPieConfig {
 params! {
     define DEFINITION: "fq-pie", "FQ-PIE: a queue and a PIE per flow, new flows first",
         source: "Linux sch_fq_pie, tc-fq_pie(8), RFC 8033", aliases: &["fqpie"],
-        profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_fq_pie.c, bit for bit" }];
+        profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_fq_pie.c, bit for bit" }],
+        tc_keys: &[("memory-limit", "memory")], tc_gains: Some("sixteenths of a hertz");
     use pie::TARGET;
     TUPDATE: Span = "tupdate", "15ms" in "100us".."10s", "time between updates";
     ALPHA: Millionths = "alpha", "0.125" in "0".."2", "weight of the distance from the target, Hz";

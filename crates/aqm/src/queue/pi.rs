@@ -24,7 +24,7 @@
 //! `docs/queues/pi.md`.
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{ConfigError, Definition, Millionths, Packets, Profile, Values, params};
+use crate::config::{ConfigError, Millionths, Packets, Profile, Values, from_values, params};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::control::UpdateTimer;
@@ -32,16 +32,18 @@ use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Parameters of [`Pi`]; the table of `pi` below explains them. `interval` is not zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PiConfig {
-    /// Gain in millionths of a millionth of probability per packet.
-    pub a: u64,
-    /// Gain of the distance at the previous update, in the unit of `a`.
-    pub b: u64,
-    pub target_packets: u32,
-    pub interval: Span,
-    pub ecn: bool,
+from_values! {
+    /// Parameters of [`Pi`]; the table of `pi` below explains them. `interval` is not zero.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PiConfig(values) {
+        /// Gain in millionths of a millionth of probability per packet.
+        pub a: u64 = values.get(A),
+        /// Gain of the distance at the previous update, in the unit of `a`.
+        pub b: u64 = values.get(B),
+        pub target_packets: u32 = values.get(TARGET),
+        pub interval: Span = values.get(INTERVAL),
+        pub ecn: bool = values.get(ECN),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -119,6 +121,10 @@ impl PiQueue {
 }
 
 params! {
+    define DEFINITION: "pi",
+        "PI: a controller that holds the queue at a length, for any number of senders",
+        source: "Hollot, Misra, Towsley and Gong 2001",
+        profiles: &[Profile { name: "hollot", doc: "the paper's controller and gains" }];
     A: Millionths = "a", "18.22" in "0.000001".."1000000",
         "gain of the distance from the target, in millionths per packet";
     B: Millionths = "b", "18.16" in "0".."1000000",
@@ -129,23 +135,8 @@ params! {
     use LIMIT;
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "pi",
-    summary: "PI: a controller that holds the queue at a length, for any number of senders",
-    source: "Hollot, Misra, Towsley and Gong 2001",
-    profiles: &[Profile { name: "hollot", doc: "the paper's controller and gains" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values) -> Result<PiQueue, ConfigError> {
-    let config = PiConfig {
-        a: values.get(A),
-        b: values.get(B),
-        target_packets: values.get(TARGET),
-        interval: values.get(INTERVAL),
-        ecn: values.get(ECN),
-    };
+    let config = PiConfig::read(values)?;
     if config.b > config.a {
         return Err(values.refuse(B, "at most a, or the queue would drift from its target"));
     }

@@ -251,7 +251,8 @@ params! {
     define DEFINITION: "red",
         "RED: drops on arrival by the average queue length; gentle and adaptive",
         source: "Floyd and Jacobson 1993; Floyd, Gummadi and Shenker 2001",
-        profiles: &[Profile { name: "floyd", doc: "the papers' RED, exact arithmetic" }];
+        profiles: &[Profile { name: "floyd", doc: "the papers' RED, exact arithmetic" }],
+        tc_keys: &[("probability", "max-p"), ("avpkt", "mean-packet")];
     MIN: Option<PacketsOrBytes> = "min", ("5p; adaptive: half of `target`"),
         "no drop below this average";
     MAX: Option<PacketsOrBytes> = "max", ("15p; adaptive: 3 x min"),

@@ -28,7 +28,7 @@
 use alloc::vec::Vec;
 
 use crate::aqm::{Aqm, Verdict};
-use crate::config::{ConfigError, Count, Definition, Probability, Profile, Values, params};
+use crate::config::{ConfigError, Count, Probability, Profile, Values, from_values, params};
 use crate::packet::Meta;
 use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::fifo::{LIMIT, OneQueue};
@@ -36,14 +36,16 @@ use crate::queue::store::Limit;
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// Parameters of [`Sred`]; the table of `sred` below explains them. `zombies` is not zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SredConfig {
-    pub zombies: u32,
-    pub replace_q32: u64,
-    pub max_p_q32: u64,
-    pub hits: bool,
-    pub ecn: bool,
+from_values! {
+    /// Parameters of [`Sred`]; the table of `sred` below explains them. `zombies` is not zero.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SredConfig(values) {
+        pub zombies: u32 = values.get(ZOMBIES) as u32,
+        pub replace_q32: u64 = values.get(REPLACE),
+        pub max_p_q32: u64 = values.get(MAX_P),
+        pub hits: bool = values.get(HITS),
+        pub ecn: bool = values.get(ECN),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -130,6 +132,10 @@ impl SredQueue {
 }
 
 params! {
+    define DEFINITION: "sred",
+        "SRED: drops by the queue's length and an estimate of the number of flows",
+        source: "Ott, Lakshman and Wong 1999",
+        profiles: &[Profile { name: "ott", doc: "the paper's full SRED and its values" }];
     ZOMBIES: Count = "zombies", "1000" in "1".."65536", "flows in the list";
     REPLACE: Probability = "replace", "25%", "how often a miss replaces the zombie";
     MAX_P: Probability = "max-p", "15%", "probability from a third of the buffer on";
@@ -138,24 +144,8 @@ params! {
     use LIMIT;
 }
 
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "sred",
-    summary: "SRED: drops by the queue's length and an estimate of the number of flows",
-    source: "Ott, Lakshman and Wong 1999",
-    profiles: &[Profile { name: "ott", doc: "the paper's full SRED and its values" }],
-    params: PARAMS,
-    ..Definition::BARE
-};
-
 pub(crate) fn configure(values: &Values) -> Result<SredQueue, ConfigError> {
-    let config = SredConfig {
-        zombies: values.get(ZOMBIES) as u32,
-        replace_q32: values.get(REPLACE),
-        max_p_q32: values.get(MAX_P),
-        hits: values.get(HITS),
-        ecn: values.get(ECN),
-    };
-    SredQueue::new(config, values)
+    SredQueue::new(SredConfig::read(values)?, values)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 
 mod links;
 mod queues;
-mod tc;
 
 pub use links::{LINKS, LinkEntry, LinkSetup, LoadFile};
 pub use queues::{QUEUES, QueueConfig, QueueEntry, QueueSetup};
@@ -33,17 +32,25 @@ pub fn our_form(text: &str) -> String {
     [known, rest].concat()
 }
 
-/// Returns the SPEC of a queue as it is set up before a link. CAKE without `rate` shapes to 95 % of
-/// the link's rate, as on a router: so packets wait in CAKE, whose target follows from its rate.
-/// Without the link's rate CAKE has none either.
+/// The part of a line's rate to which a router shapes, so that packets wait in the router's queue,
+/// percent.
+pub const SHAPED_PERCENT: u64 = 95;
+
+/// Returns `percent` of the rate of a line, such as [`SHAPED_PERCENT`].
+pub fn shaped_rate(line: Rate, percent: u64) -> Rate {
+    Rate::from_bits_per_second(line.bits_per_second() / 100 * percent)
+}
+
+/// Returns the SPEC of a queue as it is set up before a link. CAKE without `rate` shapes to
+/// [`SHAPED_PERCENT`] of the link's rate, as on a router: so packets wait in CAKE, whose target follows
+/// from its rate. Without the link's rate CAKE has none either.
 pub fn deployed(text: &str, link: &LinkFacts) -> String {
     let shaped = || {
         let spec = Spec::parse(text).ok()?;
         let is_cake = QueueEntry::find(&spec.name)?.definition.name == "cake";
         let has_rate = spec.items.iter().any(|item| item.key.as_deref() == Some("rate"));
         let rate = link.rate.filter(|_| is_cake && !has_rate)?;
-        let shaped = Rate::from_bits_per_second(rate.bits_per_second() / 100 * 95);
-        Some(spec.with("rate", &shaped.to_string()).to_string())
+        Some(spec.with("rate", &shaped_rate(rate, SHAPED_PERCENT).to_string()).to_string())
     };
     shaped().unwrap_or_else(|| text.to_owned())
 }
@@ -298,6 +305,52 @@ mod tests {
                 assert!(!same, "{spec} is of the kind of {other}");
             }
             seen.push((spec.to_string(), setup));
+        }
+    }
+
+    #[test]
+    fn options_of_tc_are_keys() {
+        let link = LinkFacts::of_rate(Rate::from_megabits_per_second(20));
+        for (words, ours) in [
+            ("pfifo limit 100", "fifo:limit=100p"),
+            ("bfifo limit 65536", "fifo:limit=65536B"),
+            ("bfifo limit 64kb", "fifo:limit=64KiB"),
+            ("codel target 15ms interval 150ms ecn", "codel:target=15ms,interval=150ms,ecn=on"),
+            (
+                "fq_codel limit 1000 flows 64 quantum 300 memory_limit 4mb noecn",
+                "fq-codel:limit=1000p,flows=64,quantum=300B,memory=4MiB,ecn=off",
+            ),
+            ("FQ_CODEL ce_threshold 1ms", "fq-codel:ce-threshold=1ms"),
+            (
+                "cake bandwidth 18Mbit besteffort dual-srchost rtt 50ms atm overhead 44",
+                "cake:rate=18Mbit,tins=besteffort,isolation=dual-srchost,rtt=50ms,framing=atm,\
+                 overhead=44B",
+            ),
+            ("pie limit 500 target 20ms tupdate 30ms", "pie:limit=500p,target=20ms,tupdate=30ms"),
+        ] {
+            assert_eq!(our_form(words), ours);
+            let read = QueueSetup::parse(words, &link).expect(words);
+            let own = QueueSetup::parse(ours, &link).expect(ours);
+            assert_eq!((&read.label, read.meaning()), (&own.label, own.meaning()), "{words}");
+        }
+        assert_eq!(our_form("fq_codel:target=9ms"), "fq-codel:target=9ms");
+        assert_eq!(our_form("no such queue"), "no such queue");
+    }
+
+    #[test]
+    fn unknown_options_of_tc_are_named() {
+        let link = LinkFacts::of_rate(Rate::from_megabits_per_second(20));
+        for (words, problem) in [
+            ("codel targt 5ms", "`codel` has no parameter `targt`; did you mean `target`?"),
+            ("codel target", "`codel`: `target=`: expected a value after it"),
+            ("codel target 5", "expected a time"),
+            ("cake nat", "`cake` has no parameter `nat`"),
+            ("pie alpha 2", "expected pie:alpha=HZ; tc counts sixteenths"),
+            ("codel ecn ecn", "given twice"),
+            ("codle target 5ms", "there is no queue `codle target 5ms`"),
+        ] {
+            let error = QueueSetup::parse(words, &link).expect_err(words).to_string();
+            assert!(error.contains(problem), "{words}: {error}");
         }
     }
 }

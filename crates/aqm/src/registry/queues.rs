@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
+use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values, from_tc};
 use crate::latency_bins::LatencyEdges;
 use crate::qdisc::BoxedQdisc;
 use crate::queue::store::Overflow;
@@ -11,7 +11,7 @@ use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
     fq_codel, fq_pie, own, pi, pie, red, rem, sfb, sred,
 };
-use crate::registry::{tc, unknown};
+use crate::registry::unknown;
 use crate::rng::Rng;
 use crate::service_flow::Side;
 
@@ -33,7 +33,7 @@ impl QueueEntry {
         let name = words.next()?;
         let entry = Self::find(name)?;
         let is_words = spec.items.is_empty() && spec.name.contains(char::is_whitespace);
-        is_words.then(|| tc::translate(entry.definition, name, words))
+        is_words.then(|| from_tc(entry.definition, name, words))
     }
 }
 

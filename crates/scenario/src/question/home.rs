@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 use underload_aqm::config::{LinkFacts, Spec};
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkSetup, deployed};
+use underload_aqm::registry::{LinkSetup, SHAPED_PERCENT, deployed, shaped_rate};
 use underload_record::schema::PerDirection;
 
 use super::{PLAIN, Part, Question, QuestionFault, each};
@@ -11,8 +11,6 @@ use crate::{Keys, builtin};
 
 /// The link of a router that does not shape.
 const UNSHAPED: &str = "1gbit";
-/// The part of a line's rate that a router shapes to if no rate is named, percent.
-const SHAPED_PERCENT: u64 = 95;
 /// The variant without a shaper in the router.
 pub const NO_ROUTER: &str = "no-router";
 
@@ -138,7 +136,7 @@ impl Question {
             let rate = rate_of(link).ok_or_else(|| {
                 fault(format!("`{link}` has no rate; expected one, as {queue}@40/10"))
             })?;
-            Ok(Rate::from_bits_per_second(rate.bits_per_second() / 100 * percent).to_string())
+            Ok(shaped_rate(rate, percent).to_string())
         };
         Ok((queue, PerDirection::new(part(&self.links.up)?, part(&self.links.down)?)))
     }

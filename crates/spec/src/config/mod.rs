@@ -18,6 +18,7 @@ mod quantity;
 mod rules;
 mod spec;
 mod table;
+mod tc;
 
 pub use error::ConfigError;
 pub use facts::LinkFacts;
@@ -32,3 +33,4 @@ pub use quantity::{Kind, Value};
 pub use rules::{REMARK_PROFILES, RemarkProfile};
 pub use spec::{Item, Spec};
 pub use table::{Definition, InnerText, Profile, Values};
+pub use tc::from_tc;

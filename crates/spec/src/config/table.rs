@@ -45,6 +45,10 @@ pub struct Definition {
     /// The key that chooses a profile: `profile`, or a word for what the profiles are, such as
     /// `generation`.
     pub profile_key: &'static str,
+    /// Options of `tc` that have other names here, each with the key.
+    pub tc_keys: &'static [(&'static str, &'static str)],
+    /// The unit in which `tc` counts the gains `alpha` and `beta`; `None` without such gains.
+    pub tc_gains: Option<&'static str>,
 }
 
 /// A SPEC whose values are parsed, in range, and completed by defaults.
@@ -72,6 +76,8 @@ impl Definition {
         positional: None,
         free_key: None,
         profile_key: "profile",
+        tc_keys: &[],
+        tc_gains: None,
     };
 
     /// Whether a SPEC may use this name: the definition's own, or one of other programs.

@@ -35,7 +35,11 @@ pub(crate) struct LinkConfig {
 impl LinkConfig {
     /// Returns a link of which queues know only the long-term rate.
     pub(in crate::link) const fn of_rate(rate: RateProcess, nominal: Rate) -> Self {
-        Self { rate, facts: LinkFacts::of_rate(nominal), requests: None, acks: None }
+        Self::new(rate, LinkFacts::of_rate(nominal))
+    }
+
+    const fn new(rate: RateProcess, facts: LinkFacts) -> Self {
+        Self { rate, facts, requests: None, acks: None }
     }
 }
 
@@ -114,10 +118,5 @@ pub(crate) const UNLIMITED: Definition = Definition {
 };
 
 pub(crate) const fn unlimited() -> LinkConfig {
-    LinkConfig {
-        rate: RateProcess::Unlimited,
-        facts: LinkFacts::UNKNOWN,
-        requests: None,
-        acks: None,
-    }
+    LinkConfig::new(RateProcess::Unlimited, LinkFacts::UNKNOWN)
 }

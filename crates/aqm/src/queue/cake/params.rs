@@ -61,7 +61,8 @@ params! {
     define DEFINITION: "cake",
         "CAKE: COBALT per flow, fair by host, tins by codepoint, a shaper of its own",
         source: "arXiv 1804.07617, Linux sch_cake",
-        profiles: &[Profile { name: "linux", doc: "Linux 6.12: sch_cake as tc sets it up" }];
+        profiles: &[Profile { name: "linux", doc: "Linux 6.12: sch_cake as tc sets it up" }],
+        tc_keys: &[("bandwidth", "rate"), ("memlimit", "memory"), ("memory-limit", "memory")];
     RATE: Option<Rate> = "rate",
         ("nothing is shaped, the link behind sets the pace") in "1kbit".."400gbit",
         "rate of its own shaper";

@@ -60,7 +60,13 @@ choices!(LowLatencyEcn { "l4s" => L4s, "any" => Any, });
 params! {
     define DEFINITION: "dualpi2",
         "dual queue of L4S: ECT(1) apart at about 1 ms, coupled to a classic PI2 queue",
-        source: "RFC 9332", aliases: &["dual-pi2", "dualq"], profiles: Published::PROFILES;
+        source: "RFC 9332", aliases: &["dual-pi2", "dualq"], profiles: Published::PROFILES,
+        tc_keys: &[
+            ("coupling-factor", "coupling"),
+            ("step-thresh", "l4s-threshold"),
+            ("memory-limit", "memory")
+        ],
+        tc_gains: Some("256ths of a hertz");
     pub(super) TARGET: Span = "target", "15ms" in "100us".."1s",
         "target delay of the classic queue";
     pub(super) TUPDATE: Span = "tupdate", { "rfc": "15ms", "linux": "16ms" } in "100us".."1s",

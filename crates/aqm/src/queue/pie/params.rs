@@ -33,7 +33,7 @@ impl PieQueue {
 
 params! {
     define DEFINITION: "pie", "PIE: drops on arrival so that the delay approaches a target",
-        source: "RFC 8033", profiles: Published::PROFILES;
+        source: "RFC 8033", profiles: Published::PROFILES, tc_gains: Some("sixteenths of a hertz");
     pub(in crate::queue) TARGET: Span = "target", "15ms" in "1us".."10s", "target delay";
     pub(super) TUPDATE: Span = "tupdate", { "mahimahi": "30ms", "": "15ms" } in "100us".."10s",
         "time between updates (fixed in profile mahimahi)";
