@@ -31,61 +31,14 @@
 
 use alloc::vec::Vec;
 
-use crate::link::rate_process::RateProcess;
-use crate::packet::{Meta, Packet};
+use crate::link::rate_process::{RadioConfig, Scheduler};
+use crate::packet::Packet;
 use crate::qdisc::{
     Admit, Backlog, BoxedQdisc, Count, Dequeue, DropReason, Observer, Qdisc, Stats,
 };
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::token_bucket::NANOBITS_PER_BYTE;
-
-/// The rule by which a radio chooses the user that sends next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduler {
-    Airtime,
-    Packets,
-    ProportionalFair,
-    /// All users share one queue, whose order decides.
-    None,
-}
-
-/// The parameters of a radio.
-#[derive(Clone, Debug)]
-pub struct RadioConfig {
-    /// The users, in rising order.
-    pub hosts: Vec<u32>,
-    /// Whether the user of a packet is its source, else its destination.
-    pub by_source: bool,
-    /// The rates of the users, and that of multicast packets.
-    pub rates: Vec<RateProcess>,
-    pub scheduler: Scheduler,
-    /// The longest turn; longer than `access`.
-    pub slot: Span,
-    /// The most packets of a turn.
-    pub aggregate: u32,
-    /// Air time of each turn besides its packets.
-    pub access: Span,
-    /// Time constant of the mean throughput; not zero.
-    pub averaging: Span,
-    /// Interval of the beacons after which multicast packets are sent; zero: at any time.
-    pub dtim: Span,
-    /// The most bytes of all users.
-    pub memory: Option<u64>,
-}
-
-impl RadioConfig {
-    /// Returns the user of a packet; the number of users for a multicast packet.
-    fn user(&self, meta: &Meta) -> usize {
-        let host = if self.by_source { meta.src } else { meta.dst };
-        self.hosts.binary_search(&host).unwrap_or(self.hosts.len())
-    }
-
-    /// Returns the number of queues.
-    pub(crate) fn queues(&self) -> usize {
-        if self.scheduler == Scheduler::None { 1 } else { self.rates.len() }
-    }
-}
 
 /// The queues of a radio's users, with the air that they share.
 pub(crate) struct Radio<P> {

@@ -8,8 +8,7 @@ use alloc::vec::Vec;
 use super::{LinkConfig, SHARED};
 use crate::config::{Bytes, ConfigError, LinkFacts, Packets, Spec, Values, choices, params};
 use crate::link::constant::Constant;
-use crate::link::radio::{RadioConfig, Scheduler};
-use crate::link::rate_process::RateProcess;
+use crate::link::rate_process::{RadioConfig, RateProcess, Scheduler};
 use crate::rate::Rate;
 use crate::time::Span;
 
