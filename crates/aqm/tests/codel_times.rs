@@ -17,11 +17,11 @@ struct Signals {
 
 impl Observer<u32> for Signals {
     fn dropped(&mut self, now: Time, packet: Packet<u32>, _reason: DropReason) {
-        self.drops.push((packet.payload, now.as_nanos() / 1_000_000));
+        self.drops.push((packet.payload, now.as_millis()));
     }
 
     fn marked(&mut self, now: Time, packet: &Packet<u32>, _reason: MarkReason) {
-        self.marks.push((packet.payload, now.as_nanos() / 1_000_000));
+        self.marks.push((packet.payload, now.as_millis()));
     }
 }
 

@@ -250,7 +250,7 @@ fn multicast_waits_for_a_beacon_and_leaves_in_one_burst() {
     assert_eq!(log.of(7).longest_sojourn, Span::from_millis(290));
     // Without other traffic the wait is the same.
     let log = offer(&mut link(spec, "fifo", 1), &[(7, Span::from_millis(400))], 1);
-    let starts: Vec<_> = log.air.iter().map(|(_, start, _)| start.as_nanos() / 1_000_000).collect();
+    let starts: Vec<_> = log.air.iter().map(|(_, start, _)| start.as_millis()).collect();
     assert_eq!(starts, [0, 600, 900]);
 }
 

@@ -68,12 +68,11 @@ impl Outcome {
         let outcome = run_attended(config, &attendance).map_err(|error| error.to_string())?;
         drop(attendance);
         let mut sojourns = std::mem::take(&mut watch.borrow_mut().found_ns);
-        let seconds = |span: Span| span.as_nanos() as f64 / 1e9;
         let mut result = Self {
             scenario: settings.scenario(),
             queue,
-            length_s: seconds(end + length.drain),
-            load_s: [seconds(start), seconds(end)],
+            length_s: (end + length.drain).as_secs_f64(),
+            load_s: [start.as_secs_f64(), end.as_secs_f64()],
             time_s: times(&outcome.series),
             backlog_kib: curve(&outcome.series, SeriesKind::Backlog, 1.0 / 1024.0),
             sojourn_ms: curve(&outcome.series, SeriesKind::Sojourn, 1e-6),

@@ -80,7 +80,7 @@ impl Variant {
     }
 
     pub(super) fn estimate_seconds(&self) -> f64 {
-        self.phases.estimate().as_nanos() as f64 / 1e9 + SET_UP_SECONDS
+        self.phases.estimate().as_secs_f64() + SET_UP_SECONDS
     }
 }
 

@@ -44,6 +44,17 @@ macro_rules! nanoseconds {
             pub const fn as_nanos(self) -> u64 {
                 self.0
             }
+
+            /// Returns the whole milliseconds.
+            #[inline]
+            pub const fn as_millis(self) -> u64 {
+                self.0 / 1_000_000
+            }
+
+            /// Returns the seconds.
+            pub const fn as_secs_f64(self) -> f64 {
+                self.0 as f64 / 1e9
+            }
         }
     )+};
 }

@@ -296,7 +296,7 @@ mod tests {
         let ends = lens.iter().map(|&len| {
             let start = link.next_start(end);
             end = link.transmit(start, len).expect("it fits");
-            end.as_nanos() / 1_000_000
+            end.as_millis()
         });
         ends.collect()
     }

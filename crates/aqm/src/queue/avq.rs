@@ -217,7 +217,7 @@ mod tests {
                 })));
                 let len = rng.below(1_500);
                 let marked = offer(&mut avq, now, len, Ecn::Ect0) == Verdict::Signal;
-                let (seconds, bytes) = (now.as_nanos() as f64 / 1e9, f64::from(len));
+                let (seconds, bytes) = (now.as_secs_f64(), f64::from(len));
                 let passed = seconds - last;
                 last = seconds;
                 virtual_queue = (virtual_queue - virtual_capacity * passed).max(0.0);

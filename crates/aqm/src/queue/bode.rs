@@ -68,13 +68,11 @@ impl Bode {
     /// Whether `head` is served, given the backlog behind it.
     #[inline]
     fn serves(&self, now: Time, head: &Meta, left: Backlog) -> bool {
-        let whole_ms = |nanos: u64| nanos / 1_000_000;
         let in_time = match self.profile {
             BodeProfile::Paper => now.since(head.arrived) < self.bound,
             BodeProfile::Patch => {
-                let arrived_ms = whole_ms(head.arrived.as_nanos());
-                let waited_ms = whole_ms(now.as_nanos()).saturating_sub(arrived_ms);
-                waited_ms <= whole_ms(self.bound.as_nanos()) || left.bytes <= PATCH_EXEMPT_BYTES
+                let waited_ms = now.as_millis().saturating_sub(head.arrived.as_millis());
+                waited_ms <= self.bound.as_millis() || left.bytes <= PATCH_EXEMPT_BYTES
             }
         };
         in_time || left.packets < self.exempt_packets

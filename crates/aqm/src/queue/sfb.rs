@@ -64,8 +64,8 @@ from_values! {
         pub decrement: u16 = parts_of_65535(values.get(DECREMENT)),
         pub penalty_rate: u64 = values.get(PENALTY_RATE),
         pub penalty_burst: u64 = values.get(PENALTY_BURST).into(),
-        pub rehash_ms: u64 = values.get(REHASH).as_nanos() / 1_000_000,
-        pub warmup_ms: u64 = values.get(WARMUP).as_nanos() / 1_000_000,
+        pub rehash_ms: u64 = values.get(REHASH).as_millis(),
+        pub warmup_ms: u64 = values.get(WARMUP).as_millis(),
     }
 }
 
@@ -177,7 +177,7 @@ impl Sfb {
 
 impl Aqm for Sfb {
     fn on_enqueue(&mut self, now: Time, meta: &Meta, _backlog: Backlog) -> Verdict {
-        let (verdict, hashes) = self.judge(now.as_nanos() / 1_000_000, meta);
+        let (verdict, hashes) = self.judge(now.as_millis(), meta);
         if verdict != Verdict::Drop {
             self.hashes.push_back(hashes);
             for (filter, hash) in self.filters.iter_mut().zip(hashes) {

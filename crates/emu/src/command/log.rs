@@ -136,11 +136,11 @@ fn stop_if(is_abandoned: &AtomicBool) -> io::Result<()> {
 }
 
 fn write_event(file: &mut impl Write, time: Time, event: Event) -> io::Result<()> {
-    let ms = time.as_nanos() / 1_000_000;
+    let ms = time.as_millis();
     match event {
         Event::Arrival { bytes } => writeln!(file, "{ms} + {}", bytes + TUN_HEADER_BYTES),
         Event::Departure { bytes, waited } => {
-            let waited = waited.as_nanos() / 1_000_000;
+            let waited = waited.as_millis();
             writeln!(file, "{ms} - {} {waited}", bytes + TUN_HEADER_BYTES)
         }
         // Unlike Mahimahi's own logs, this one has drops at dequeue, too.
@@ -184,7 +184,7 @@ impl Capacity {
             stop_if(is_abandoned)?;
             self.reached = limit.min(self.reached + Span::from_millis(10));
             while let Some((time, packet)) = self.link.poll(self.reached, &mut ()) {
-                let ms = time.as_nanos() / 1_000_000;
+                let ms = time.as_millis();
                 if ms != self.ms {
                     self.flush(file)?;
                 }
@@ -193,7 +193,7 @@ impl Capacity {
             }
         }
         // A past millisecond gets no more opportunities.
-        if self.ms < limit.as_nanos() / 1_000_000 { self.flush(file) } else { Ok(()) }
+        if self.ms < limit.as_millis() { self.flush(file) } else { Ok(()) }
     }
 
     fn flush(&mut self, file: &mut impl Write) -> io::Result<()> {

@@ -83,7 +83,7 @@ impl Limits {
             let each = step_ms / step.interval_ms + 1;
             probes = probes.saturating_add(each.saturating_mul(series as u64));
         }
-        let most_ms = self.run_lasts.as_nanos() / 1_000_000;
+        let most_ms = self.run_lasts.as_millis();
         if lasts_ms > most_ms {
             let (asked, most) = (lasts_ms / 1_000, most_ms / 1_000);
             return Some(format!("a run of {asked} s; this agent allows {most} s (--run-max)"));
@@ -133,7 +133,7 @@ const DAYS: usize = 31;
 
 impl Usage {
     pub(super) fn pass(&mut self, span: Span) {
-        let ms = self.hour_ms.saturating_add(span.as_nanos() / 1_000_000);
+        let ms = self.hour_ms.saturating_add(span.as_millis());
         self.hour_ms = ms % HOUR_MS;
         // After this many hours all entries are new.
         for _ in 0..(ms / HOUR_MS).min(DAYS as u64 * 24) {

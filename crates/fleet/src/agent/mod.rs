@@ -168,9 +168,10 @@ impl Agent {
     /// Returns the orchestrator's clock at `now`, milliseconds since 1970.
     pub fn now_ms(&self, now: Time) -> u64 {
         let (then, then_ms) = self.clock;
-        let ms = |span: Span| span.as_nanos() / 1_000_000;
         // `now` may be before the last reading: a run began before the clock was last read.
-        then_ms.saturating_add(ms(now.since(then))).saturating_sub(ms(then.since(now)))
+        then_ms
+            .saturating_add(now.since(then).as_millis())
+            .saturating_sub(then.since(now).as_millis())
     }
 
     /// Sets the orchestrator's clock, for example from the time in a refusal.
@@ -215,7 +216,7 @@ impl Agent {
     }
 
     fn pass(&mut self, now: Time) {
-        let passed = Span::from_millis(now.since(self.usage_at).as_nanos() / 1_000_000);
+        let passed = Span::from_millis(now.since(self.usage_at).as_millis());
         self.usage.pass(passed);
         self.usage_at += passed;
     }
@@ -470,7 +471,7 @@ impl Agent {
     /// statement.
     fn stated_removed(&mut self, now: Time, at_ms: u64) {
         let first_ms = self.removal.map_or(at_ms, |notice| notice.first_ms.min(at_ms));
-        let confirm_ms = self.settings.confirm_removal.as_nanos() / 1_000_000;
+        let confirm_ms = self.settings.confirm_removal.as_millis();
         let left_ms = confirm_ms.saturating_sub(at_ms.saturating_sub(first_ms));
         self.removal = Some(RemovalNotice { first_ms, is_confirmed: left_ms == 0 });
         self.alone = None;

@@ -196,7 +196,7 @@ fn plan(mut errors: Errors<'_>, file: File) -> Result<Plan, PlanError> {
     errors.in_section(top, name("name", &file.name, true));
     errors.in_section(top, within("runs_per_day", file.runs_per_day, 1e-6, RUNS_PER_DAY_MAX));
     let start_within = file.start_within.unwrap_or(Span::from_secs(3_600));
-    let start_s = start_within.as_nanos() as f64 / 1e9;
+    let start_s = start_within.as_secs_f64();
     errors.in_section(top, within("start_within (s)", start_s, 0.0, 86_400.0));
     let servers = f64::from(file.servers.count);
     let servers = within("servers.count", servers, 1.0, f64::from(SERVERS_MAX));

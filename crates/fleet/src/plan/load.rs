@@ -1,7 +1,6 @@
 //! The load that a plan causes.
 
 use serde::{Deserialize, Serialize};
-use underload_aqm::time::Span;
 
 use super::{Kind, Plan, SERVERS_MAX, Servers, Step, Tier};
 use crate::blocking::{Class, blocking};
@@ -83,19 +82,19 @@ const UNITS_OF_THE_SMALLEST: f64 = 16.0;
 
 impl Load {
     pub fn of(plan: &Plan) -> Self {
-        let runs_per_s = f64::from(plan.lines.sample) * plan.runs_per_day / seconds(DAY);
-        let in_window = runs_per_s * seconds(DAY) / seconds(plan.window.length());
+        let runs_per_s = f64::from(plan.lines.sample) * plan.runs_per_day / DAY.as_secs_f64();
+        let in_window = runs_per_s * DAY.as_secs_f64() / plan.window.length().as_secs_f64();
         let rows = plan.steps.iter().map(|step| step.classes.len()).sum::<usize>() as f64;
         let steps: Vec<_> =
             plan.steps.iter().map(|step| step_load(plan, step, runs_per_s)).collect();
         let bytes_per_run: f64 = steps.iter().map(|step| step.bytes_per_run).sum();
-        let erlang = in_window * seconds(plan.run_lasts());
+        let erlang = in_window * plan.run_lasts().as_secs_f64();
         Self {
             runs_per_s,
             runs_per_s_in_window: in_window,
             requests_per_s: runs_per_s * REQUESTS_PER_RUN,
             rows_per_s: runs_per_s * rows,
-            stored_bytes_per_day: runs_per_s * seconds(DAY) * rows * ROW_BYTES,
+            stored_bytes_per_day: runs_per_s * DAY.as_secs_f64() * rows * ROW_BYTES,
             line_bytes_per_month: bytes_per_run * plan.runs_per_day * DAYS_PER_MONTH,
             servers_bit_per_s: servers_bit_per_s(plan, in_window),
             servers_reserved_percent: reserved_percent(plan, erlang),
@@ -146,10 +145,6 @@ pub fn servers_for(plan: &Plan, blocked: f64) -> Option<u32> {
     Some(enough)
 }
 
-fn seconds(span: Span) -> f64 {
-    span.as_nanos() as f64 / 1e9
-}
-
 /// Mean of `value` over the tiers of a plan.
 fn mean_over_tiers(plan: &Plan, value: impl Fn(&Tier) -> f64) -> f64 {
     plan.tiers.iter().map(|tier| tier.share * value(tier)).sum()
@@ -162,12 +157,12 @@ fn step_load(plan: &Plan, step: &Step, runs_per_s: f64) -> StepLoad {
         let loaded = up.max(down) as f64;
         if step.kind == Kind::Latency { up as f64 + down as f64 } else { loaded }
     });
-    let concurrent = runs_per_s * seconds(step.lasts());
+    let concurrent = runs_per_s * step.lasts().as_secs_f64();
     StepLoad {
         name: step.name.clone(),
         concurrent,
         bit_per_s: concurrent * rate,
-        bytes_per_run: rate * seconds(step.lasts()) / 8.0,
+        bytes_per_run: rate * step.lasts().as_secs_f64() / 8.0,
     }
 }
 
@@ -175,7 +170,7 @@ fn servers_bit_per_s(plan: &Plan, runs_per_s: f64) -> Directions {
     let of = |direction: fn((u64, u64)) -> u64| {
         let bits = plan.steps.iter().map(|step| {
             let rate = mean_over_tiers(plan, |tier| direction(step.bit_per_s(tier)) as f64);
-            rate * seconds(step.lasts())
+            rate * step.lasts().as_secs_f64()
         });
         bits.sum::<f64>() * runs_per_s
     };
@@ -232,6 +227,7 @@ fn overlap_percent(plan: &Plan, erlang: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use underload_aqm::rate::Rate;
+    use underload_aqm::time::Span;
 
     use super::*;
     use crate::blocking::tests::erlang_b;

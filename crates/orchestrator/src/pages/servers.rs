@@ -19,7 +19,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
 
 /// Returns whether the server's latest heartbeat is recent enough for it to get runs.
 fn is_alive(server: &Server, now_ms: u64) -> bool {
-    let timeout_ms = Rules::default().heartbeat_timeout.as_nanos() / 1_000_000;
+    let timeout_ms = Rules::default().heartbeat_timeout.as_millis();
     server.heard_ms > 0 && now_ms.saturating_sub(server.heard_ms) <= timeout_ms
 }
 

@@ -130,7 +130,7 @@ pub fn study(
 
 /// Formats how often a run of a line is due on average: `about every 4 h`.
 fn due_words(plan: &Plan) -> String {
-    let every_s = plan.window.length().as_nanos() as f64 / 1e9 / plan.runs_per_day;
+    let every_s = plan.window.length().as_secs_f64() / plan.runs_per_day;
     let (count, unit) = match every_s {
         s if s >= 2.0 * 86_400.0 => (s / 86_400.0, "days"),
         s if s >= 7_200.0 => (s / 3_600.0, "h"),

@@ -486,7 +486,7 @@ mod tests {
         let mut source = packets(cuts.clone(), next);
         let mut out = Vec::new();
         while let Some((time, meta)) = source(0).expect("packets") {
-            out.push((time.as_nanos() / 1_000_000, meta.len - 52));
+            out.push((time.as_millis(), meta.len - 52));
         }
         // Packets of 1,500 bytes, until the flow has shown a full one.
         let first = [(0, 1_448), (0, 1_448), (0, 1_448), (0, 656)];

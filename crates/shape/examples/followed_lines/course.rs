@@ -109,7 +109,7 @@ fn follow(followers: &mut [Follower; 2], seen: &Step) {
             round_trip_us: (round_trip.as_nanos() / 1_000) as i64,
         })
         .collect();
-    let time_ms = seen.end.as_nanos() / 1_000_000;
+    let time_ms = seen.end.as_millis();
     for (follower, sent_bytes) in followers.iter_mut().zip(seen.sent_bytes) {
         follower.decide(&Reading { time_ms, answers: &answers, sent_bytes });
     }

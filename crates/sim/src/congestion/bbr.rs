@@ -103,7 +103,7 @@ impl LongTerm {
         }
         let lost = u64::from(ack.total_lost.wrapping_sub(self.lost));
         let delivered = u64::from(ack.total_delivered.wrapping_sub(self.delivered));
-        let millis = ack.now.since(self.start).as_nanos() / 1_000_000;
+        let millis = ack.now.since(self.start).as_millis();
         if millis > 0 && delivered > 0 && lost * UNIT >= POLICED_LOSS * delivered {
             self.end_interval(ack, delivered * u64::from(segment_bytes) * 1_000 / millis);
         }

@@ -164,8 +164,8 @@ impl Interval {
         self.delivered += ack.delivered;
         self.lost += ack.lost;
         if let Some(rtt) = ack.rtt {
-            let time = ack.now.since(self.starts).as_nanos() as f64 / 1e9;
-            let rtt = rtt.as_nanos() as f64 / 1e9;
+            let time = ack.now.since(self.starts).as_secs_f64();
+            let rtt = rtt.as_secs_f64();
             self.samples += 1.0;
             self.sum_time += time;
             self.sum_rtt += rtt;
@@ -195,7 +195,7 @@ impl CongestionControl for Vivace {
         }
         if self.rate == 0.0 {
             let bits = f64::from(window.size) * self.segment_bits();
-            let rtt = ack.smoothed_rtt.as_nanos() as f64 / 1e9;
+            let rtt = ack.smoothed_rtt.as_secs_f64();
             self.rate = (bits / rtt / 1e6).max(MIN_RATE);
             self.begin(ack);
         }
@@ -210,7 +210,7 @@ impl CongestionControl for Vivace {
         }
         // Two bandwidth-delay products, so that the rate limits, not the window.
         let sending = self.sending.map_or(self.rate, |interval| interval.rate);
-        let rtt = ack.smoothed_rtt.as_nanos() as f64 / 1e9;
+        let rtt = ack.smoothed_rtt.as_secs_f64();
         let product = sending * 1e6 * rtt / self.segment_bits();
         window.size = ((2.0 * product) as u32).clamp(10, MAX_WINDOW);
     }

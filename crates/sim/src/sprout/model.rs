@@ -58,7 +58,7 @@ impl Belief {
 
     /// Updates the model with `packets` that arrived in `time` during which the link was busy.
     pub(super) fn observe(&mut self, packets: u32, time: Span) {
-        let (count, seconds) = (f64::from(packets), time.as_nanos() as f64 / 1e9);
+        let (count, seconds) = (f64::from(packets), time.as_secs_f64());
         // Relative to the likeliest rate, to avoid underflow.
         let best = MAX_RATE.min(count / seconds.max(1e-9)).max(packets_per_second(1));
         let greatest = count * libm::log(best) - best * seconds;
@@ -233,7 +233,7 @@ fn normal_below(x: f64) -> f64 {
 }
 
 /// Length of a tick in seconds.
-const TICK_S: f64 = TICK.as_nanos() as f64 / 1e9;
+const TICK_S: f64 = TICK.as_secs_f64();
 
 #[cfg(test)]
 mod tests {

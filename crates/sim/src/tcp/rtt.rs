@@ -132,7 +132,7 @@ mod tests {
         let mut rtt = RttEstimator::new();
         let mut min_after = |at_ns, sample_ms| {
             rtt.on_min_sample(Time::from_nanos(at_ns), Span::from_millis(sample_ms));
-            rtt.min.as_nanos() / 1_000_000
+            rtt.min.as_millis()
         };
         let second = 1_000_000_000;
         assert_eq!(min_after(0, 50), 50);
@@ -168,7 +168,7 @@ mod tests {
             let mut rtt = RttEstimator::new();
             rtt.on_sample(Span::from_millis(400), 1, 10);
             rtt.on_sample(Span::from_millis(sample_ms), 2, 11);
-            (rtt.smoothed.map(|it| it.as_nanos() / 1_000_000), rtt.timeout().as_nanos() / 1_000_000)
+            (rtt.smoothed.map(Span::as_millis), rtt.timeout().as_millis())
         };
         assert_eq!(timeout_after(800), (Some(450), 450 + 800 + 200));
         assert_eq!(timeout_after(40), (Some(355), 355 + 800 + 20));

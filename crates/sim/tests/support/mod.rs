@@ -56,7 +56,7 @@ pub fn watch(mut config: SimConfig, interval: Span) -> (TrialOutcome, Vec<State>
         let note = RefCell::new(|now: Time, flows: &[Option<TcpStats>]| {
             let stats = flows[0].unwrap();
             states.push(State {
-                seconds: now.as_nanos() as f64 / 1e9,
+                seconds: now.as_secs_f64(),
                 window: f64::from(stats.window),
                 in_flight: f64::from(stats.in_flight),
                 pacing: stats.pacing.unwrap_or_default().bytes_per_s() as f64 * 8.0 / 1e6,

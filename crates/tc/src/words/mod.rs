@@ -149,7 +149,7 @@ fn text(form: &Form, value: &Value) -> Result<String, String> {
         }
         (Form::Milliseconds, Value::Span(span)) => {
             let is_whole = span.as_nanos().is_multiple_of(1_000_000);
-            let millis = (span.as_nanos() / 1_000_000).to_string();
+            let millis = span.as_millis().to_string();
             is_whole.then_some(millis).ok_or("whole milliseconds".into())
         }
         (Form::Plain | Form::Fraction, value) => Ok(value.to_string()),

@@ -29,8 +29,8 @@ impl Mahimahi {
     /// Returns CoDel in its initial state, with times rounded down to milliseconds.
     pub const fn new(target: Span, interval: Span, guard_bytes: u32) -> Self {
         Self {
-            target_ms: target.as_nanos() / 1_000_000,
-            interval_ms: interval.as_nanos() / 1_000_000,
+            target_ms: target.as_millis(),
+            interval_ms: interval.as_millis(),
             guard_bytes: guard_bytes as u64,
             first_above_ms: 0,
             drop_next_ms: 0,
@@ -43,7 +43,7 @@ impl Mahimahi {
     /// Whether the law would signal a packet that leaves `left` behind it; never the last packet.
     #[inline]
     fn may_signal(&mut self, now_ms: u64, arrived: Time, left: Backlog) -> bool {
-        let sojourn_ms = now_ms.saturating_sub(milliseconds(arrived));
+        let sojourn_ms = now_ms.saturating_sub(arrived.as_millis());
         if left.is_empty() || sojourn_ms < self.target_ms || left.bytes <= self.guard_bytes {
             self.first_above_ms = 0;
             return false;
@@ -101,7 +101,7 @@ impl Aqm for Mahimahi {
     fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let head = store.head()?;
         let left = store.backlog().without(head.len);
-        let now_ms = milliseconds(now);
+        let now_ms = now.as_millis();
         if self.may_signal(now_ms, head.arrived, left) {
             let head = store.pop();
             self.act(now_ms, store);
@@ -115,8 +115,4 @@ impl Aqm for Mahimahi {
         visit("codel.count", f64::from(self.count));
         visit("codel.dropping", f64::from(u8::from(self.dropping)));
     }
-}
-
-const fn milliseconds(time: Time) -> u64 {
-    time.as_nanos() / 1_000_000
 }

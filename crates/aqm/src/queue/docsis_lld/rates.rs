@@ -61,7 +61,7 @@ mod tests {
     /// whole rate.
     fn delay_ms(low_latency: FlowRates, classic: FlowRates, low_latency_bits: u64) -> u64 {
         let rates = Rates::new(Rate::from_megabits_per_second(10), 230, low_latency, classic);
-        rates.classic_delay(12_500, low_latency_bits).as_nanos() / 1_000_000
+        rates.classic_delay(12_500, low_latency_bits).as_millis()
     }
 
     #[test]

@@ -339,12 +339,12 @@ mod tests {
     impl Observer<u32> for Recorder {
         fn dropped(&mut self, now: Time, packet: Packet<u32>, reason: DropReason) {
             let what = alloc::format!("dropped {reason:?}");
-            self.0.push((now.as_nanos() / 1_000_000, packet.payload, what));
+            self.0.push((now.as_millis(), packet.payload, what));
         }
 
         fn marked(&mut self, now: Time, packet: &Packet<u32>, reason: MarkReason) {
             let what = alloc::format!("marked {reason:?}");
-            self.0.push((now.as_nanos() / 1_000_000, packet.payload, what));
+            self.0.push((now.as_millis(), packet.payload, what));
         }
     }
 

@@ -47,8 +47,8 @@ impl PieMahimahi {
     /// Returns an idle controller that draws from `rng`.
     pub fn new(config: &PieMahimahiConfig, rng: Rng) -> Self {
         Self {
-            target_ms: config.target.as_nanos() / NANOS_PER_MS,
-            max_burst_ms: config.max_burst.as_nanos() / NANOS_PER_MS,
+            target_ms: config.target.as_millis(),
+            max_burst_ms: config.max_burst.as_millis(),
             last_update_ms: 0,
             state: State::default(),
             rng,
@@ -130,7 +130,7 @@ impl PieMahimahi {
 impl Aqm for PieMahimahi {
     #[inline]
     fn on_enqueue(&mut self, now: Time, _meta: &Meta, backlog: Backlog) -> Verdict {
-        self.catch_up(time_ms(now), backlog.bytes);
+        self.catch_up(now.as_millis(), backlog.bytes);
         let state = &self.state;
         let delay_is_low = state.old_delay_ms < self.target_ms / 2;
         if state.burst_left_ms > 0
@@ -143,15 +143,15 @@ impl Aqm for PieMahimahi {
     }
 
     fn on_refused(&mut self, now: Time, _meta: &Meta, backlog: Backlog) {
-        self.catch_up(time_ms(now), backlog.bytes);
+        self.catch_up(now.as_millis(), backlog.bytes);
     }
 
     #[inline]
     fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let len = store.head()?.len;
         let left_bytes = store.backlog().without(len).bytes;
-        self.departed(time_ms(now), len, left_bytes);
-        self.catch_up(time_ms(now), left_bytes);
+        self.departed(now.as_millis(), len, left_bytes);
+        self.catch_up(now.as_millis(), left_bytes);
         store.pop()
     }
 
@@ -168,10 +168,6 @@ const UPDATE_MS: u64 = 30;
 const MEASURED_BYTES: u64 = 16_384;
 /// Mahimahi's packet size: 1500 bytes and 4 of TUN header.
 const PACKET_BYTES: u64 = 1_504;
-
-const fn time_ms(time: Time) -> u64 {
-    time.as_nanos() / NANOS_PER_MS
-}
 
 #[cfg(test)]
 mod tests {

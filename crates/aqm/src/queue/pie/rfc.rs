@@ -263,7 +263,7 @@ mod tests {
             pie.state.delay = Span::from_nanos(delay_ns);
             pie.state.old_delay = Span::from_nanos(old_delay_ns);
             pie.on_enqueue(Time::ZERO, &Meta::new(1_500, 0), FULL);
-            pie.state.burst_left.as_nanos() / 1_000_000
+            pie.state.burst_left.as_millis()
         };
         assert_eq!(burst_left(0, 7_499_999, 7_499_999), 150);
         assert_eq!(burst_left(0, 7_500_000, 7_499_999), 0);
@@ -332,7 +332,7 @@ mod tests {
             let Dequeue::Packet(packet) = queue.dequeue(now, &mut ()) else { continue };
             if slot_ms >= 30_000 {
                 late += 1;
-                sojourn_ms += now.since(packet.meta.arrived).as_nanos() / 1_000_000;
+                sojourn_ms += now.since(packet.meta.arrived).as_millis();
             }
         }
         assert_eq!(late, 30_000, "PIE must keep the link busy");

@@ -297,9 +297,9 @@ impl Endpoint for InteractiveVideo {
 
     fn metrics(&self) -> Vec<Metric> {
         let screen = &self.screen;
-        let length = self.stop.since(self.started).as_nanos() as f64 / 1e9;
+        let length = self.stop.since(self.started).as_secs_f64();
         let (last_freeze, last_frozen) = freeze(self.stop.since(screen.last_shown));
-        let frozen = (screen.frozen + last_frozen).as_nanos() as f64 / 1e9;
+        let frozen = (screen.frozen + last_frozen).as_secs_f64();
         let per_second = |count: f64| (length > 0.0).then(|| count / length);
         // A frame that was never shown counts with its age at the end.
         let mut delays = screen.delays.clone();

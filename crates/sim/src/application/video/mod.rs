@@ -104,9 +104,9 @@ impl Video {
     fn plan(&mut self, now: Time) {
         let choice = self.adaptation.choose(&View {
             ladder: &LADDER,
-            chunk_s: seconds(CHUNK),
-            buffer_s: seconds(self.playback.buffer),
-            buffer_max_s: seconds(self.config.buffer),
+            chunk_s: CHUNK.as_secs_f64(),
+            buffer_s: self.playback.buffer.as_secs_f64(),
+            buffer_max_s: self.config.buffer.as_secs_f64(),
             throughputs: &self.throughputs,
             rungs: &self.rungs,
             chunks_left: CHUNKS - self.rungs.len(),
@@ -127,7 +127,7 @@ impl Video {
 
     fn on_chunk(&mut self, now: Time) {
         let bits = chunk_bytes(self.next_rung) as f64 * 8.0;
-        let download = seconds(now.since(self.requested)).max(1e-9);
+        let download = now.since(self.requested).as_secs_f64().max(1e-9);
         self.throughputs.push(bits / download / 1e6);
         self.rungs.push(self.next_rung);
         self.playback = self.playback.advanced_to(now);
@@ -216,8 +216,8 @@ impl Viewing {
         let total: f64 = rates.iter().sum();
         let changes = || rates.windows(2).map(|pair| libm::fabs(pair[1] - pair[0]));
         let switches = changes().filter(|change| *change > 0.0).count();
-        let stalled = seconds(self.stalled);
-        let startup = self.startup.map(seconds);
+        let stalled = self.stalled.as_secs_f64();
+        let startup = self.startup.map(Span::as_secs_f64);
         let is_complete = rates.len() == CHUNKS;
         let experience = startup.filter(|_| is_complete).map(|startup| {
             total - REBUFFERING_PENALTY * (stalled + startup) - changes().sum::<f64>()
@@ -236,11 +236,7 @@ impl Viewing {
 
 /// Returns the size of a chunk of the bit rate `LADDER[rung]`.
 pub fn chunk_bytes(rung: usize) -> u64 {
-    (LADDER[rung] * 1e6 / 8.0 * seconds(CHUNK)) as u64
-}
-
-fn seconds(span: Span) -> f64 {
-    span.as_nanos() as f64 / 1e9
+    (LADDER[rung] * 1e6 / 8.0 * CHUNK.as_secs_f64()) as u64
 }
 
 /// 240p to 1440p, Mbit/s.

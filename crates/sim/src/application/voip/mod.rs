@@ -115,7 +115,7 @@ impl Voip {
                 }
             };
         }
-        Some(at.as_nanos() as f64 / 1e9)
+        Some(at.as_secs_f64())
     }
 }
 

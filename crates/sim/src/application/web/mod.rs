@@ -73,11 +73,11 @@ impl Loads {
         loads.extend(self.unfinished.map(|length| (length, false)));
         loads.sort_unstable();
         let (length, known) = *loads.get(loads.len().saturating_sub(1) / 2)?;
-        known.then(|| length.as_nanos() as f64 / 1e9)
+        known.then(|| length.as_secs_f64())
     }
 
     pub fn metrics(&self) -> Vec<Metric> {
-        let longest = self.finished.iter().max().map(|length| length.as_nanos() as f64 / 1e9);
+        let longest = self.finished.iter().max().map(|length| length.as_secs_f64());
         let is_unfinished = self.unfinished.is_some();
         vec![
             metric("page_load", "s", self.median()),

@@ -105,7 +105,7 @@ mod tests {
         let sampled = |rate: &mut RateSampler, sending_ms| {
             let delivery = delivery(&departure, Span::from_millis(sending_ms));
             let sample = rate.sample(Time::from_millis(50), &delivery, rtt)?;
-            Some((sample.segments, sample.interval.as_nanos() / 1_000_000))
+            Some((sample.segments, sample.interval.as_millis()))
         };
         assert_eq!(sampled(&mut rate, 10), Some((20, 50)));
         assert_eq!(sampled(&mut rate, 80), Some((20, 80)));

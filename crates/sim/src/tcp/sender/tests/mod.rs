@@ -23,7 +23,7 @@ struct Log(Vec<(u64, u32, bool)>);
 impl Watcher for Log {
     fn see(&mut self, sighting: &Sighting<'_>) {
         if let (Event::Sent, Body::Data(data)) = (sighting.event, &sighting.packet.payload.body) {
-            let ms = sighting.time.as_nanos() / 1_000_000;
+            let ms = sighting.time.as_millis();
             self.0.push((ms, data.sequence, data.retransmission));
         }
     }

@@ -105,7 +105,7 @@ fn a_timeout_while_a_mark_is_answered_halves_too() {
     let mut script = prague(10);
     script.ack(100, marked(1, ack(2, 0, &[])));
     assert_eq!(script.sender.window.threshold, 5);
-    let deadline = script.sender.deadline().as_nanos() / 1_000_000;
+    let deadline = script.sender.deadline().as_millis();
     script.timer(deadline);
     assert_eq!((script.sender.stats().timeouts, script.sender.window.size), (1, 1));
     assert_eq!(script.sender.window.threshold, 3, "half of 5.2");
