@@ -12,7 +12,7 @@ use underload_record::schema::{Direction, Quantile, RunRecord, World};
 use crate::across::Across;
 use crate::settings;
 use crate::subject::Subject;
-use crate::words::{count, factor, mbit, metric_name, number, significant};
+use crate::words::{count, factor, list, mbit, metric_name, number, significant};
 
 /// Least loss of probes that is mentioned, percent.
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
@@ -609,12 +609,4 @@ fn where_compared(all: &[&Comparison]) -> String {
     let is_clear = places.len() == all.len() && places.len() <= MOST_NAMES;
     let places: Vec<String> = names().map(own).collect();
     if is_clear { format!(" (variants {})", list(&places)) } else { String::new() }
-}
-
-/// Joins names: `A, b and c`.
-pub(crate) fn list(names: &[String]) -> String {
-    match names {
-        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
-        _ => names.concat(),
-    }
 }

@@ -11,6 +11,7 @@ use underload_record::schema::{
 
 use crate::published;
 use crate::study::lag_words;
+use crate::table::{Row, render};
 use crate::words::{count, one_line, significant, wrap};
 
 /// Widest line in a terminal.
@@ -266,7 +267,7 @@ pub fn cohort_table(study: &CohortStudy) -> String {
     }
     for series in &study.series {
         let _ = writeln!(text, "\n{} ({})", series_name(series), load_words(series));
-        text += &rows(&series.cohorts.iter().map(series_cells).collect::<Vec<_>>(), &HEAD);
+        text += &rows(series.cohorts.iter().map(series_cells).collect(), HEAD);
         for line in series.comparisons.iter().flat_map(comparison_lines) {
             folded(&mut text, &line);
         }
@@ -372,34 +373,13 @@ fn outcome_rows(study: &CohortStudy) -> String {
         })
         .collect();
     let head = ["outcome", "group", "runs", "%", "points apart"];
-    if cells.is_empty() { String::new() } else { format!("\n{}", rows(&cells, &head)) }
+    if cells.is_empty() { String::new() } else { format!("\n{}", rows(cells, head)) }
 }
 
-/// Formats rows in columns as wide as their widest cell; the first is aligned left.
-fn rows<const N: usize>(cells: &[[String; N]], head: &[&str; N]) -> String {
-    let width = |column: usize| {
-        let cells = cells.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0).max(head[column].chars().count())
-    };
-    let widths: [usize; N] = std::array::from_fn(width);
-    let head: [String; N] = std::array::from_fn(|column| head[column].to_owned());
-    let mut text = String::new();
-    for row in std::iter::once(&head).chain(cells) {
-        let mut line = String::from("  ");
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let gap = width - cell.chars().count();
-            if column == 0 {
-                line += cell;
-                line.extend(std::iter::repeat_n(' ', gap));
-            } else {
-                line.extend(std::iter::repeat_n(' ', gap + 2));
-                line += cell;
-            }
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
+/// Formats rows below their heads.
+fn rows<const N: usize>(cells: Vec<[String; N]>, head: [&str; N]) -> String {
+    let all = std::iter::once(head.map(str::to_owned)).chain(cells);
+    render(&all.map(|cells| Row::Cells(cells.to_vec())).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -58,13 +58,7 @@ file says how, and what it does differently. Each paper has a page. These pages 
 /// `figures/PAPER.md` with a table for each of its figures. `command` is the command that writes
 /// them. Returns each page with its path.
 pub fn figure_pages(figures: &[Figure], command: &str) -> Vec<(String, String)> {
-    let mut papers: Vec<&str> = Vec::new();
-    for figure in figures {
-        let paper = paper(&figure.scenario);
-        if !papers.contains(&paper) {
-            papers.push(paper);
-        }
-    }
+    let papers = papers(figures.iter().map(|figure| figure.scenario.as_str()));
     let page = |paper: &&str| {
         let of_paper = figures.iter().filter(|figure| self::paper(&figure.scenario) == *paper);
         (format!("figures/{paper}.md"), paper_page(paper, &of_paper.collect::<Vec<_>>()))
@@ -80,6 +74,17 @@ pub(crate) fn paper(scenario: &str) -> &str {
         folder.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !folder.is_empty()
     };
     folder.filter(is_plain).unwrap_or("figures")
+}
+
+/// Returns the papers of scenarios, each once, in order of their first scenario.
+pub(crate) fn papers<'a>(scenarios: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut papers = Vec::new();
+    for paper in scenarios.map(paper) {
+        if !papers.contains(&paper) {
+            papers.push(paper);
+        }
+    }
+    papers
 }
 
 fn index_page(figures: &[Figure], command: &str) -> String {

@@ -2,6 +2,8 @@
 
 use underload_record::comparison::SettingChange;
 
+use crate::words::list;
+
 /// Returns `up queue: docsis-pie instead of fifo` or `both queues: cake instead of fifo`.
 pub(crate) fn in_words(settings: &[SettingChange]) -> String {
     let mut changes: Vec<(String, Vec<&str>)> = Vec::new();
@@ -86,10 +88,7 @@ fn keys_in_words(keys: &[&str]) -> String {
             words.push(key);
         }
     }
-    match words.as_slice() {
-        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
-        _ => words.concat(),
-    }
+    list(&words)
 }
 
 /// Describes a key: `up queue at modem` for `path.hop.modem.up_queue`, `up link` for `path.up`,

@@ -85,17 +85,21 @@ fn head() -> Vec<String> {
 }
 
 fn line(latency: &VariantLatency) -> Vec<String> {
-    let mut cells = vec![
-        latency.phase.name().to_owned(),
-        format!("{} s", significant(latency.window_ns as f64 / 1e9)),
-        latency.sent.to_string(),
-        latency.lost.to_string(),
-    ];
-    for quantile in Quantile::ALL {
-        let value = latency.told_ns(quantile).map(ms);
-        cells.push(value.unwrap_or_else(|| "-".to_owned()));
-    }
-    cells
+    let window_s = latency.window_ns as f64 / 1e9;
+    let start = (latency.phase.name().to_owned(), window_s, latency.sent, latency.lost);
+    latency_cells(start, |quantile| latency.told_ns(quantile))
+}
+
+/// Returns the cells of a latency: its phase, the length of its window, the probes sent and lost, and
+/// its quantiles.
+fn latency_cells(
+    (phase, window_s, sent, lost): (String, f64, u64, u64),
+    told_ns: impl Fn(Quantile) -> Option<i64>,
+) -> Vec<String> {
+    let window = format!("{} s", significant(window_s));
+    let quantiles =
+        Quantile::ALL.into_iter().map(|quantile| told_ns(quantile).map_or("-".to_owned(), ms));
+    [phase, window, sent.to_string(), lost.to_string()].into_iter().chain(quantiles).collect()
 }
 
 /// Returns the last trial of a variant without valid trials, in brackets, with a note.
@@ -110,17 +114,9 @@ fn invalid(subject: &Subject<'_>) -> Vec<Row> {
             it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.sent > 0
         };
         let latency = latencies.find(is_headline)?;
-        let seconds = latency.window.end_ns.saturating_sub(latency.window.start_ns) as f64 / 1e9;
-        let mut cells = vec![
-            format!("({})", phase.name()),
-            format!("{} s", significant(seconds)),
-            latency.sent.to_string(),
-            latency.lost.to_string(),
-        ];
-        cells.extend(Quantile::ALL.into_iter().map(|quantile| {
-            latency.distribution.and_then(|all| all.told_ns(quantile)).map_or("-".to_owned(), ms)
-        }));
-        Some(Row::Cells(cells))
+        let window_s = latency.window.length_ns() as f64 / 1e9;
+        let start = (format!("({})", phase.name()), window_s, latency.sent, latency.lost);
+        Some(Row::Cells(latency_cells(start, |quantile| latency.told_ns(quantile))))
     };
     let rows: Vec<Row> = [Phase::Idle, Phase::Load].iter().filter_map(row).collect();
     let note = (!rows.is_empty()).then(|| Row::Note("in brackets: of an invalid trial".to_owned()));

@@ -175,7 +175,7 @@ fn without_latency(own: &[&Subject<'_>]) -> Option<String> {
     // Steps of a measured line may have no load.
     let is_measured = own.first()?.run.record.world == World::Measured;
     let is_told = !is_measured && !names.is_empty() && names.len() < own.len();
-    is_told.then(|| format!("Without a working latency: {}.", claims::list(&names)))
+    is_told.then(|| format!("Without a working latency: {}.", crate::words::list(&names)))
 }
 
 /// Returns `12 % of the probes were lost`; `None` if the loss is negligible.
@@ -300,7 +300,7 @@ fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
         let without = match others.len() {
             0 => String::new(),
             few if few <= MOST_VALUES => {
-                format!("; without a value with {}", claims::list(&others))
+                format!("; without a value with {}", crate::words::list(&others))
             }
             many => format!("; without a value with {many} variants"),
         };

@@ -103,6 +103,14 @@ pub(crate) fn count(value: u64, noun: &str) -> String {
     format!("{value} {noun}{plural}")
 }
 
+/// Joins names: `A, b and c`.
+pub(crate) fn list(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// Formats the mean over repeats: `page load 2.31 s`, `mos 4.12`.
 pub(crate) fn metric_words(metric: &VariantMetric) -> String {
     named_metric(metric, &metric_name(&metric.name))

@@ -9,6 +9,7 @@ use underload_store::RunData;
 
 use super::location;
 use super::words::{self, added_words, late, ms};
+use crate::words::count;
 
 /// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
@@ -226,12 +227,9 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
 /// Formats `p50 84.0 ms, p99 96.1 ms (2000 readings of 4 connections)`.
 fn quantiles_inside(it: &InsideLatency) -> String {
     let high = highest(it.distribution.highest_above_median());
-    let connections = match it.connections {
-        1 => "1 connection".to_owned(),
-        connections => format!("{connections} connections"),
-    };
-    let (p50, count) = (in_ms(it.distribution.p50_ns), it.distribution.count);
-    format!("p50 {p50} ms{high} ({count} readings of {connections})")
+    let connections = count(it.connections.into(), "connection");
+    let (p50, readings) = (in_ms(it.distribution.p50_ns), it.distribution.count);
+    format!("p50 {p50} ms{high} ({readings} readings of {connections})")
 }
 
 /// Formats `, p99 96.1 ms`; empty if no percentile above the median is known.

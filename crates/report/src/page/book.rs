@@ -10,9 +10,9 @@ use underload_store::RunData;
 
 use super::figures::{Headings, figures};
 use super::parts::folded;
-use super::{PAGE_MARK, PageError, check_file_of, header, published};
+use super::{PAGE_MARK, PageError, check_file_of, header, published, write_whole};
 use crate::plot::{Plot, Plots};
-use crate::published::{Count, FIGURES_MARK, Figure, figure_pages};
+use crate::published::{Count, FIGURES_MARK, Figure, figure_pages, papers};
 use crate::subject::subjects;
 
 /// A figure of a paper, reproduced by a scenario.
@@ -58,12 +58,7 @@ impl FigurePage {
 /// Returns [`PageError::Io`] if writing fails, [`PageError::NotOurs`] if a file with such a name is
 /// not such a page.
 pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<PathBuf, PageError> {
-    let mut papers: Vec<&str> = Vec::new();
-    for page in pages {
-        if !papers.contains(&page.paper()) {
-            papers.push(page.paper());
-        }
-    }
+    let papers = papers(pages.iter().map(|page| page.scenario.as_str()));
     let of_paper = |paper: &str| -> Vec<&FigurePage> {
         pages.iter().filter(|page| page.paper() == paper).collect()
     };
@@ -73,10 +68,7 @@ pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<Path
     }
     files.iter().try_for_each(|(path, _)| check_file_of(directory, path, PAGE_MARK))?;
     disk::create_directory(directory, Access::Usual).map_err(PageError::io(directory, "create"))?;
-    for (path, html) in &files {
-        disk::write_whole(path, html.as_bytes(), Access::Usual)
-            .map_err(PageError::io(path, "write"))?;
-    }
+    files.iter().try_for_each(|(path, html)| write_whole(path, html))?;
     Ok(directory.join("index.html"))
 }
 
@@ -98,10 +90,7 @@ pub fn write_figures_markdown(
     disk::refuse_links(directory, &papers).map_err(PageError::io(&papers, "write"))?;
     files.clone().try_for_each(|(path, _)| check_file_of(directory, &path, FIGURES_MARK))?;
     disk::create_directory(&papers, Access::Usual).map_err(PageError::io(&papers, "create"))?;
-    files.try_for_each(|(path, page)| {
-        disk::write_whole(&path, page.as_bytes(), Access::Usual)
-            .map_err(PageError::io(&path, "write"))
-    })?;
+    files.try_for_each(|(path, page)| write_whole(&path, page))?;
     Ok(directory.join("figures.md"))
 }
 

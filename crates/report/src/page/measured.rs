@@ -5,7 +5,7 @@ use underload_record::judgement::{AddedDelay, SCALE, StepJudgement, judge_findin
 use underload_record::schema::{Finding, LatencySummary, MarkingFate, Phase, Quantile};
 use underload_store::RunData;
 
-use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
+use super::parts::{Column, NOTHING, folded, head, table, table_of, unit_head, words_head};
 use crate::measured::{self, findings};
 use crate::words::{ms, one_line, significant, thousands};
 
@@ -52,21 +52,15 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     let judgement = judge_findings(&findings);
     let steps = findings.iter().zip(&judgement.steps);
     let rows: Vec<Markup> = steps.map(|(finding, judged)| step_row(finding, judged)).collect();
-    let marked: Vec<Markup> = findings
+    let marked: Vec<(&Finding, &MarkingFate)> = findings
         .iter()
-        .flat_map(|finding| finding.markings.iter().map(move |fate| marking_row(finding, fate)))
+        .flat_map(|finding| finding.markings.iter().map(move |fate| (finding, fate)))
         .collect();
-    let mut fates = findings.iter().flat_map(|finding| &finding.markings);
-    let changed = fates.any(|fate| {
+    let changed = marked.iter().any(|(_, fate)| {
         let is_marked = fate.up_ce_percent > 0.0 || fate.down_ce_percent > 0.0;
         is_marked || fate.up_became.is_some() || fate.down_became.is_some()
     });
     let said = measured::step_lines(&findings, &judgement);
-    let marking_heads = html! {
-        (words_head("step")) (words_head("probe")) (words_head("sent as")) (head("answers"))
-        (unit_head("kept up", "%")) (words_head("became")) (unit_head("CE up", "%"))
-        (unit_head("kept down", "%")) (words_head("became")) (unit_head("CE down", "%"))
-    };
     html! {
         h2 { "Step by step" } "\n"
         p.note {
@@ -93,7 +87,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         }
         "\n"
         @if !marked.is_empty() {
-            (folded("What became of markings", changed, &table(&marking_heads, &marked)))
+            (folded("What became of markings", changed, &markings(&marked)))
         }
     }
 }
@@ -202,21 +196,22 @@ fn high((quantile, ns): (Quantile, i64)) -> String {
     }
 }
 
-fn marking_row(finding: &Finding, fate: &MarkingFate) -> Markup {
-    let percent = |value: f64| significant(value);
+fn markings(rows: &[(&Finding, &MarkingFate)]) -> Markup {
+    type Cells<'c, 'r> = Column<'c, (&'r Finding, &'r MarkingFate)>;
     let became = |became: &Option<String>| became.clone().unwrap_or_default();
-    html! {
-        tr {
-            th.text { (finding.step) }
-            td.text { (fate.probe) }
-            td.text { (fate.sent) }
-            td { (thousands(fate.answers)) }
-            td { (percent(fate.up_kept_percent)) }
-            td.text { (became(&fate.up_became)) }
-            td { (percent(fate.up_ce_percent)) }
-            td { (fate.down_kept_percent.map_or(NOTHING.to_owned(), percent)) }
-            td.text { (became(&fate.down_became)) }
-            td { (percent(fate.down_ce_percent)) }
-        }
-    }
+    let columns = [
+        Cells::new(words_head("step"), |(finding, _)| html! { th.text { (finding.step) } }),
+        Cells::words("probe", |(_, fate)| fate.probe.clone()),
+        Cells::words("sent as", |(_, fate)| fate.sent.clone()),
+        Cells::numbers("answers", |(_, fate)| thousands(fate.answers)),
+        Cells::units("kept up", "%", |(_, fate)| significant(fate.up_kept_percent)),
+        Cells::words("became", |(_, fate)| became(&fate.up_became)),
+        Cells::units("CE up", "%", |(_, fate)| significant(fate.up_ce_percent)),
+        Cells::units("kept down", "%", |(_, fate)| {
+            fate.down_kept_percent.map_or(NOTHING.to_owned(), significant)
+        }),
+        Cells::words("became", |(_, fate)| became(&fate.down_became)),
+        Cells::units("CE down", "%", |(_, fate)| significant(fate.down_ce_percent)),
+    ];
+    table_of(&columns, rows)
 }

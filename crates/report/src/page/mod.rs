@@ -100,12 +100,8 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     check_file_of(directory, &path, PAGE_MARK)?;
     files.iter().try_for_each(|(path, _)| check_file_of(directory, path, SVG_MARK))?;
     disk::create_directory(&folder, Access::Usual).map_err(PageError::io(&folder, "create"))?;
-    let write = |path: &Path, text: &str| {
-        disk::write_whole(path, text.as_bytes(), Access::Usual)
-            .map_err(PageError::io(path, "write"))
-    };
-    files.iter().try_for_each(|(path, plot)| write(path, &plot.svg()))?;
-    write(&path, &html)?;
+    files.iter().try_for_each(|(path, plot)| write_whole(path, &plot.svg()))?;
+    write_whole(&path, &html)?;
     remove_others(&folder, &files)?;
     Ok(path)
 }
@@ -136,7 +132,7 @@ pub fn write_page(path: &Path, runs: &[RunData]) -> Result<(), PageError> {
 /// As [`check_page_path`]; [`PageError::Io`] if writing fails.
 pub fn replace_page(path: &Path, html: &str) -> Result<(), PageError> {
     check_page_path(path)?;
-    disk::write_whole(path, html.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
+    write_whole(path, html)
 }
 
 /// Writes numbers for Prometheus, and may replace earlier ones of this program. The file changes as
@@ -146,7 +142,12 @@ pub fn replace_page(path: &Path, html: &str) -> Result<(), PageError> {
 /// As [`replace_page`].
 pub fn replace_numbers(path: &Path, numbers: &str) -> Result<(), PageError> {
     check_replaceable(path, NUMBERS_MARK)?;
-    disk::write_whole(path, numbers.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
+    write_whole(path, numbers)
+}
+
+/// Writes a file as a whole, because a reader may open it at any time.
+fn write_whole(path: &Path, text: &str) -> Result<(), PageError> {
+    disk::write_whole(path, text.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
 }
 
 /// Checks that [`replace_page`] may write a page there.

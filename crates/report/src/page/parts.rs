@@ -66,7 +66,7 @@ impl<'c, T> Column<'c, T> {
         Self::new(unit_head(name, unit), move |row| html! { td { (cell(row)) } })
     }
 
-    fn new(head: Markup, cell: impl Fn(&T) -> Markup + 'c) -> Self {
+    pub(super) fn new(head: Markup, cell: impl Fn(&T) -> Markup + 'c) -> Self {
         Self { head, cell: Box::new(cell) }
     }
 }
