@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bins::Bins;
 use crate::device::Pseudonym;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, SeriesResult};
 use crate::plan::Kind;
 use crate::store::StoredResult;
 
@@ -71,14 +71,31 @@ pub struct SumKey {
     pub dscp: u8,
 }
 
-/// A sum of series of equal lines.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SumOf {
+/// A sum of series of equal lines, with what is known of their devices: by default their number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SumOf<D = u64> {
     pub bins: Bins,
     pub sent: u64,
     pub lost: u64,
     pub tests: u64,
-    pub devices: u64,
+    pub devices: D,
+}
+
+impl<D> SumOf<D> {
+    /// Adds the probes of a series.
+    pub fn add_probes(&mut self, series: &SeriesResult) {
+        self.bins.merge(&series.bins);
+        self.sent = self.sent.saturating_add(series.sent);
+        self.lost = self.lost.saturating_add(series.lost);
+    }
+
+    /// Adds another sum, except for its devices.
+    pub fn add_all_but_devices<E>(&mut self, other: &SumOf<E>) {
+        self.bins.merge(&other.bins);
+        self.sent = self.sent.saturating_add(other.sent);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.tests = self.tests.saturating_add(other.tests);
+    }
 }
 
 /// The runs that a count of outcomes includes.
@@ -127,9 +144,7 @@ impl Fold {
                 dscp: series.dscp,
             };
             let (sum, last) = self.sums.entry(key).or_default();
-            sum.bins.merge(&series.bins);
-            sum.sent = sum.sent.saturating_add(series.sent);
-            sum.lost = sum.lost.saturating_add(series.lost);
+            sum.add_probes(series);
             sum.tests += 1;
             if last.replace(stored.pseudonym) != Some(stored.pseudonym) {
                 sum.devices += 1;

@@ -11,7 +11,7 @@ use underload_fleet::store::{Result, StoreError};
 use super::archive::{numbers, rolled_up};
 use super::database::{Begin, Database, Value, values};
 use super::encode::{Encoded, to_json};
-use super::rollup::{Batch, Cell, CellBytes, Key, Place, RolledUp, Rollup, SumPlace};
+use super::rollup::{Batch, Cell, CellBytes, Key, Place, RolledUp, Rollup, SumPlace, merge};
 use super::tables::{KEYS, NUMBERS, SUMS, encoded};
 
 /// A connection for background work. Every orchestrator may have a keeper: one that finds another
@@ -131,7 +131,7 @@ impl Keeper {
         for mut row in self.database.query(&SUMS.get(), &places)? {
             let place = SumPlace::from_row(&mut row)?;
             if let Some(sum) = sums.get_mut(&place) {
-                sum.merge(&CellBytes::from_row(row)?.read()?);
+                merge(sum, &CellBytes::from_row(row)?.read()?);
             }
         }
         let rows = sums.iter().map(|(place, cell)| {

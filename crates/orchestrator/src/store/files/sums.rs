@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use underload_fleet::bins::Bins;
 use underload_fleet::plan::Kind;
-use underload_fleet::retention::{EndKey, Fold, SumKey};
+use underload_fleet::retention::{EndKey, Fold, SumKey, SumOf};
 use underload_fleet::store::StoreError;
 use underload_store::{Column, table};
 
@@ -47,16 +46,9 @@ table! {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeptSum {
-    pub(crate) bins: Bins,
-    pub(crate) sent: u64,
-    pub(crate) lost: u64,
-    pub(crate) tests: u64,
-    /// Number of devices. `None` if results were added to an earlier sum: a sum does not store which
-    /// devices it counted, so the later results may be of devices that are counted already.
-    pub(crate) devices: Option<u64>,
-}
+/// A sum with the number of devices. `None` if results were added to an earlier sum: a sum does not
+/// store which devices it counted, so the later results may be of devices that are counted already.
+pub(crate) type KeptSum = SumOf<Option<u64>>;
 
 /// Sums, and counts of outcomes, of a day of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,10 +62,7 @@ impl Sums {
         for (key, sum) in fold.sums() {
             let is_first = !self.sums.contains_key(key);
             let kept = self.sums.entry(key.clone()).or_default();
-            kept.bins.merge(&sum.bins);
-            kept.sent = kept.sent.saturating_add(sum.sent);
-            kept.lost = kept.lost.saturating_add(sum.lost);
-            kept.tests = kept.tests.saturating_add(sum.tests);
+            kept.add_all_but_devices(sum);
             kept.devices = is_first.then_some(sum.devices);
         }
         for (key, count) in fold.ends() {

@@ -7,7 +7,7 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::store::{StoreError, StoredResult};
 
 use super::batch::Batch;
-use super::cells::{Cell, Key, LINE, Level, Place, Subject};
+use super::cells::{Cell, Key, LINE, Level, Place, Subject, merge};
 use crate::store::encode::Encoded;
 
 #[derive(Debug, Default)]
@@ -63,9 +63,7 @@ impl Rollup {
         }
         for (of, series) in Subject::series_of(result) {
             let cell = self.count(key(of), stored, device);
-            cell.bins.merge(&series.bins);
-            cell.sent = cell.sent.saturating_add(series.sent);
-            cell.lost = cell.lost.saturating_add(series.lost);
+            cell.add_probes(series);
         }
     }
 
@@ -92,7 +90,7 @@ impl Rollup {
                 Place { level: Level::Lines, day, hour: 0, key: key.clone() },
             ];
             for place in coarser {
-                places.entry(place).or_default().merge(&cell);
+                merge(places.entry(place).or_default(), &cell);
             }
             places.insert(Place { level: Level::Hours, day, hour, key: key.clone() }, cell);
         }
