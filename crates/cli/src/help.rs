@@ -7,7 +7,7 @@ use clap::Command;
 const GROUPS: [(&str, &str); 3] = [
     ("My line is bad", "measure path shape kernel-queue history survey serve"),
     ("I study queues", "try run sweep replay link scenarios check queues figures"),
-    ("Operators, results, tools", "docsis fleet report export docs"),
+    ("Operators, results, tools", "docsis fleet report compare export docs"),
 ];
 /// Commands that share the last line.
 const TOOLS: [&str; 3] = ["kernel", "completions", "man"];

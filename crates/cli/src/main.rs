@@ -8,6 +8,8 @@
 #[cfg(feature = "whole")]
 mod check;
 #[cfg(feature = "whole")]
+mod compare;
+#[cfg(feature = "whole")]
 mod docs;
 #[cfg(feature = "whole")]
 mod docsis;

@@ -14,7 +14,8 @@ use crate::unsupported::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::unsupported::{self as fleet, self as serve};
 use crate::{
-    check, docs, docsis, export, figures, question, queues, replay, report, run, scenarios, sweep,
+    check, compare, docs, docsis, export, figures, question, queues, replay, report, run,
+    scenarios, sweep,
 };
 #[cfg(sockets)]
 use crate::{fleet, serve};
@@ -37,6 +38,8 @@ pub enum Command {
     Figures(figures::Arguments),
     /// Writes one report of one or several runs, simulated or measured.
     Report(report::Arguments),
+    /// Compares runs after a change with runs before it: one ratio, over trials, hours or lines.
+    Compare(compare::Arguments),
     /// Runs the server for `underload measure`.
     Serve(Box<serve::Arguments>),
     /// Writes the trials of a run as files of another tool.
@@ -82,6 +85,7 @@ impl Command {
             Self::Check(arguments) => arguments.run(),
             Self::Figures(arguments) => figures::run(arguments),
             Self::Report(arguments) => report::run(arguments),
+            Self::Compare(arguments) => arguments.run(),
             Self::Serve(arguments) => serve::run(arguments),
             Self::Export(arguments) => export::run(arguments),
             Self::Replay(arguments) => replay::run(arguments),

@@ -151,3 +151,103 @@ fn several_congestion_controls_are_compared_behind_each_queue() {
     let error = text(&output.stderr);
     assert!(error.contains("did you mean `bbr`?"), "{error}");
 }
+
+/// Returns a percentile of the probes under load of each trial, ms, in the order of the repeats.
+fn percentiles(directory: &Path, name: &str) -> Vec<f64> {
+    let record = record(directory);
+    let trials = record["trials"].as_array().expect("trials");
+    let percentile = |trial: &Value| {
+        let all = trial["latencies"].as_array().expect("latencies");
+        let of_probe = |it: &&Value| {
+            it["probe"] == "probe"
+                && it["measure"] == "round-trip"
+                && it["window"]["phase"] == "load"
+        };
+        let latency = all.iter().find(of_probe).expect("the probe");
+        let of_sent = latency["of_sent_ns"][name].as_f64();
+        let of_answered = latency["distribution"][format!("{name}_ns")].as_f64();
+        of_sent.or(of_answered).expect("a percentile") / 1e6
+    };
+    trials.iter().map(percentile).collect()
+}
+
+/// The trials of simulated runs are pairs; by hand: of six ratios the lowest and the highest hold the
+/// median with 1 - 2 / 2^6.
+#[test]
+fn simulated_runs_are_compared_before_and_after() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let folder = folder.path();
+    for (queue, out) in [("fifo", "before"), ("codel", "after")] {
+        let asked = ["try", "10/5", "--queue", queue, "--upload", "--load", "6s", "--out", out];
+        let output = underload(&asked, folder);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let compared = |before: &str, after: &str| -> Value {
+        let asked = ["compare", "--before", before, "--after", after, "--json"];
+        let output = underload(&asked, folder);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let is_equal = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
+    let found = compared("before", "after");
+    // The buffer drops too many probes for the p99 of all that were sent.
+    let metric = found["comparison"]["metric"].as_str().expect("a name");
+    let name = metric.strip_prefix("load.rtt.").and_then(|it| it.strip_suffix("_of_sent"));
+    let name = name.expect("a percentile");
+    let (before, after) =
+        (percentiles(&folder.join("before"), name), percentiles(&folder.join("after"), name));
+    assert_eq!((before.len(), after.len()), (6, 6));
+    let mut ratios: Vec<f64> = after.iter().zip(&before).map(|(own, other)| own / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[0] < ratios[5], "the trials differ: {ratios:?}");
+    let range = &found["comparison"]["range"];
+    assert!(is_equal(number(&range["low"]), ratios[0]), "{range} {ratios:?}");
+    assert!(is_equal(number(&range["high"]), ratios[5]), "{range} {ratios:?}");
+    assert!(is_equal(number(&range["middle"]), ratios[2]), "{range} {ratios:?}");
+    assert_eq!(range["confidence"], 1.0 - 2.0 / 64.0);
+    assert_eq!((&found["comparison"]["verdict"], &found["improved"]), (&"lower".into(), &6.into()));
+    let back = &compared("after", "before")["comparison"];
+    assert!(is_equal(number(&back["range"]["low"]), 1.0 / ratios[5]), "{back}");
+    assert!(is_equal(number(&back["range"]["high"]), 1.0 / ratios[0]), "{back}");
+    assert_eq!(back["verdict"], "higher");
+    let asked = ["compare", "--before", "before", "--after", "after", "--report", "page"];
+    let output = underload(&asked, folder);
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with(&format!("The {name} of latency under load is ")), "{printed}");
+    assert!(printed.contains("lower in 6 of 6 pairs of trials"), "{printed}");
+    let page = std::fs::read_to_string(folder.join("page/report.html")).expect("a page");
+    assert!(page.contains("codel") && page.contains("fifo"));
+    let asked = ["compare", "--before", "before", "--after", "after", "--metric", "qoo"];
+    let output = underload(&asked, folder);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(said.contains("no line has lowest Quality of Outcome on both sides"), "{said}");
+}
+
+/// Examples that need neither a network nor a file are run; the program's own tests parse all.
+#[test]
+fn examples_of_the_help_work_when_they_are_copied() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let folder = folder.path();
+    let program = Path::new(env!("CARGO_BIN_EXE_underload")).parent().expect("a folder");
+    let mut ran = 0;
+    for command in ["try", "queues", "scenarios", "docs", "completions", "man"] {
+        let help = text(&underload(&[command, "--help-all"], folder).stdout);
+        let (_, examples) = help.split_once("Examples:\n").expect("examples");
+        for line in examples.lines().map_while(|line| line.strip_prefix("  ")) {
+            let mut typed =
+                line.replace(" > ", " | ").split(" | ").next().unwrap_or(line).to_owned();
+            if command == "try" {
+                typed += " --load 2s --repeat 1";
+            }
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", &typed]).current_dir(folder).env("PATH", program);
+            let output = shell.env("HOME", folder).env_remove("XDG_CACHE_HOME").output();
+            let output = output.expect("a shell");
+            assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+            ran += 1;
+        }
+    }
+    assert!(ran >= 15, "only {ran} examples were found");
+}

@@ -7,9 +7,11 @@
 //! - `foreign` (with the feature of that name): tests at servers of other projects.
 //! - [`series`]: a line measured again and again.
 //! - [`history`]: stored runs over weeks.
+//! - [`before_after`]: lines before and after a change.
 //! - [`path`]: what a path does to packets.
 //! - [`survey`]: the round trips to many hosts.
 
+pub mod before_after;
 pub mod connect;
 mod error;
 #[cfg(feature = "foreign")]

@@ -113,7 +113,8 @@ pub struct LikeHours {
 }
 
 impl LikeHours {
-    fn new(earlier: &[Point], later: &[Point], unit: &str) -> Self {
+    /// Compares values in `unit`, in any order.
+    pub fn new(earlier: &[Point], later: &[Point], unit: &str) -> Self {
         let hours = |points: &[Point]| points.iter().map(Point::hour).collect::<BTreeSet<usize>>();
         let (earlier_hours, later_hours) = (hours(earlier), hours(later));
         // The hours whose earlier runs are compared with later runs at `hour`: this one, or, as runs

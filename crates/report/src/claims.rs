@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use underload_record::comparison::{
-    self, Both, Claim, Comparison, DeclaredValues, Extent, Modes, REPEATS, RateChange, Verdict,
-    repeats_itself,
+    self, Both, Claim, Comparison, DeclaredValues, EffectRange, Extent, Modes, PairCounts, REPEATS,
+    RateChange, Verdict, repeats_itself,
 };
 use underload_record::schema::{Direction, Quantile, RunRecord, World};
+
+use underload_record::stats::FEWEST_FOR_INTERVAL;
 
 use crate::across::Across;
 use crate::settings;
@@ -394,6 +396,43 @@ impl Speaker<'_> {
         }
         (!words.is_empty()).then(|| words.join(". ") + ".")
     }
+}
+
+/// Returns the sentence about pairs of values before and after a change. `what` names the number, and
+/// `pairs` the pairs, such as `lines`.
+pub fn change_sentence(what: &str, it: &Comparison, pairs: &str) -> String {
+    let (own, other) = (value(it.value, it), value(it.baseline_value, it));
+    let PairCounts { compared, lower, higher, .. } = it.pairs;
+    let (more, than) = if higher > lower { (higher, "higher") } else { (lower, "lower") };
+    let count = if compared > 0 {
+        format!(", {than} in {more} of {compared} {pairs}")
+    } else {
+        String::new()
+    };
+    let ratio = |range: EffectRange| {
+        let (middle, high) = range.middle.zip(range.high).filter(|_| it.is_ratio)?;
+        let (low, confidence) = (significant(range.low), (range.confidence * 100.0).floor());
+        let (middle, high) = (significant(middle), significant(high));
+        Some(format!(": {middle} times ({low} to {high} at {confidence} %)"))
+    };
+    let by = it.range.and_then(ratio);
+    let said = match it.verdict {
+        Verdict::Lower | Verdict::Higher => {
+            let by = by.unwrap_or_else(|| format!(": {}", effect(it)));
+            format!("is {own} after, instead of {other} before{by}{count}")
+        }
+        Verdict::Alike => format!("hardly differs: {own} after, {other} before"),
+        Verdict::NotSure => {
+            let by = by.unwrap_or_default();
+            format!("is {own} after, {other} before, but that is not sure{by}{count}")
+        }
+        Verdict::TooFew => format!(
+            "is {own} after, {other} before{count}; {FEWEST_FOR_INTERVAL} or more {pairs} show how \
+             sure that is"
+        ),
+        other => outcome_words(other, "").trim_end_matches(',').to_owned(),
+    };
+    format!("The {what} {said}{}.", besides(it))
 }
 
 fn never_came_back(lost_percent: f64) -> String {

@@ -78,18 +78,25 @@ fn around(marked: &Marked, change: &Change) -> String {
         date(marked.mark.at_s),
         change.step
     );
-    let said = compared(&change.comparison, unit, "the earlier", "the later");
-    said.map_or_else(
-        || {
-            let runs = |level: Option<Level>| level.map_or(0, |it| it.runs);
-            format!(
-                "{start}: {} runs before it and {} after it; a comparison needs more: {ENOUGH}.",
-                runs(change.before),
-                runs(change.after)
-            )
-        },
-        |said| format!("{start} {said}."),
-    )
+    before_and_after(&start, unit, &change.comparison, (change.before, change.after))
+}
+
+/// Returns the sentence about runs before and after an event. `start` names them and the number.
+pub fn before_and_after(
+    start: &str,
+    unit: &str,
+    comparison: &LikeHours,
+    (before, after): (Option<Level>, Option<Level>),
+) -> String {
+    let runs = |level: Option<Level>| level.map_or(0, |it| it.runs);
+    match compared(comparison, unit, "the earlier", "the later") {
+        Some(said) => format!("{start} {said}."),
+        None => format!(
+            "{start}: {} runs before it and {} after it; a comparison needs more: {ENOUGH}.",
+            runs(before),
+            runs(after)
+        ),
+    }
 }
 
 /// Returns the verdict on later runs against earlier ones; `None` with too few.

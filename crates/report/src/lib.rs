@@ -41,11 +41,11 @@ mod verdict;
 mod words;
 
 pub use agreement::{Agreement, Allowed, agreement_table, agreements};
-pub use claims::Sentence;
+pub use claims::{Sentence, change_sentence};
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};
 pub use explain::explain;
-pub use history::{history_sentence, history_sentences};
+pub use history::{before_and_after, history_sentence, history_sentences};
 pub use measured::{finding_lines, sentences};
 pub use page::{
     FigurePage, HistoryPage, PageError, check_page_path, cohort_page, history_page, plots, render,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use underload_probe::control::in_full;
 use underload_record::history::{Followed, Labelled, Level, Mark, Point, Trend, Windows};
 use underload_record::judgement::Grade;
@@ -59,12 +60,10 @@ impl Collected {
         names.sort_by_cached_key(|name| with_long_numbers(name));
         let mut points: BTreeMap<(usize, &str), Vec<Point>> = BTreeMap::new();
         for run in &self.runs {
-            let began = Timestamp::from_second(run.at_s).unwrap_or_default();
-            let offset_s = zone.to_offset(began).seconds();
             for (name, values) in &run.steps {
                 for (followed, value) in values {
                     let position = Followed::ALL.iter().position(|it| it == followed).unwrap_or(0);
-                    let point = Point { at_s: run.at_s, offset_s, value: *value };
+                    let point = point(run.at_s, *value, &zone);
                     points.entry((position, name.as_str())).or_default().push(point);
                 }
             }
@@ -103,6 +102,12 @@ impl Collected {
     pub fn latest_s(&self) -> Option<i64> {
         self.runs.iter().map(|run| run.at_s).max()
     }
+}
+
+/// Returns a value of a run that began at `at_s`.
+pub fn point(at_s: i64, value: f64, zone: &TimeZone) -> Point {
+    let began = Timestamp::from_second(at_s).unwrap_or_default();
+    Point { at_s, offset_s: zone.to_offset(began).seconds(), value }
 }
 
 /// Why a directory has no history.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use underload_record::history::{Change, Followed, Labelled, Mark, Marked, Trend, Windows};
 use underload_report::history_sentences;
 
-pub use collect::{Collected, HistoryError, Run, Step, collect};
+pub use collect::{Collected, HistoryError, Run, Step, collect, point};
 pub use prometheus::prometheus;
 
 /// The runs of a line, compared.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::CONFIDENCE;
-use crate::comparison::{Both, EffectRange, Verdict};
+use crate::comparison::{Both, Comparison, EffectRange, Verdict};
 use crate::schema::{Compared, Estimate};
 use crate::stats::{
     Alternative, FEWEST_FOR_INTERVAL, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
@@ -32,6 +32,21 @@ pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
         }
     };
     Some(found)
+}
+
+/// Compares the lines of two groups by one value per line, ms, by the rule of cohorts.
+pub fn compare_groups(group: &[f64], reference: &[f64]) -> Option<Comparison> {
+    let found = compare(group, reference)?;
+    let range = found.ratio.map(|ratio| effect(ratio, 0.0, |ratio| 1.0 / ratio));
+    Some(Comparison {
+        value: median(group),
+        baseline_value: median(reference),
+        unit: "ms".to_owned(),
+        is_ratio: true,
+        range: range.filter(|_| found.verdict != Verdict::TooFew),
+        verdict: found.verdict,
+        ..Comparison::default()
+    })
 }
 
 /// Returns the effect of the cohort relative to the reference, from the estimate of the reference

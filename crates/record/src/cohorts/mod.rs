@@ -16,7 +16,7 @@ use underload_aqm::rng::Rng;
 
 use crate::schema::{CohortCount, CohortStudy};
 
-pub use compare::compare;
+pub use compare::{compare, compare_groups};
 use line::IDLE;
 pub use line::{ClassDays, Line, LineSeries, Lines, SeriesName};
 pub use series::BIN_MS;

@@ -17,6 +17,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::schema::{Direction, Interval, RunRecord, VariantRecord, World};
+use crate::stats::median;
 pub use choose::{DeclaredValues, declared_values, statistic};
 use choose::{Partners, Statistic};
 pub use claims::{Claim, Extent, claims, number_claims};
@@ -351,6 +352,48 @@ pub fn compare_runs(
         all = compare(&lowest);
     }
     all
+}
+
+/// Compares many lines as one: each line's comparison is a pair. A line that lost more than half of its
+/// probes is longer than every other; lines without both values are left out. `None` without lines.
+pub fn compare_lines(lines: &[Comparison]) -> Option<Comparison> {
+    let first = lines.first()?;
+    let variant: fn(Both) -> f64 = |it| it.variant;
+    let baseline: fn(Both) -> f64 = |it| it.baseline;
+    let known = |it: &Comparison, value: Option<f64>, of: fn(Both) -> f64| {
+        let is_lost = it.lost_percent.is_some_and(|lost| of(lost) > 50.0);
+        value.or(is_lost.then_some(f64::INFINITY))
+    };
+    let pair = |(number, it): (u32, &Comparison)| {
+        let value = known(it, it.value, variant)?;
+        Some((number, value, known(it, it.baseline_value, baseline)?))
+    };
+    let values: Vec<(u32, f64, f64)> = (0..).zip(lines).filter_map(pair).collect();
+    let is_ratio = RATIO_UNITS.contains(&first.unit.as_str())
+        && values.iter().all(|(_, value, baseline)| *value > 0.0 && *baseline > 0.0);
+    let middle = |of: fn(&(u32, f64, f64)) -> f64| {
+        median(&values.iter().map(of).collect::<Vec<f64>>()).filter(|it| it.is_finite())
+    };
+    let lost = |of: fn(Both) -> f64| {
+        let all: Option<Vec<f64>> = lines.iter().map(|it| it.lost_percent.map(of)).collect();
+        median(&all?)
+    };
+    let (value, baseline_value) = (middle(|it| it.1), middle(|it| it.2));
+    let lost_percent = lost(variant).zip(lost(baseline));
+    let pairs = pairs::Pairs { values, is_ratio, is_same: false };
+    let mut comparison = Comparison {
+        value,
+        baseline_value,
+        is_ratio,
+        range: pairs.range(),
+        pairs: pairs.counts(&first.unit),
+        lost_percent: lost_percent.map(|(variant, baseline)| Both { variant, baseline }),
+        metric: first.metric.clone(),
+        unit: first.unit.clone(),
+        ..Comparison::default()
+    };
+    comparison.verdict = comparison.judge();
+    Some(comparison)
 }
 
 /// Returns the trials that a comparison of a variant with a baseline pairs: the number of the repeat,

@@ -12,8 +12,8 @@ use crate::variants::metric_of_trial;
 pub(super) struct Pairs {
     /// Number of the repeat, value and baseline of each pair; infinite for a lost probe.
     pub(super) values: Vec<(u32, f64, f64)>,
-    is_ratio: bool,
-    is_same: bool,
+    pub(super) is_ratio: bool,
+    pub(super) is_same: bool,
 }
 
 impl Pairs {

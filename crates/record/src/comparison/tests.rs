@@ -1,5 +1,7 @@
 //! Comparisons of made-up runs.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::schema::{
     BottleneckSummary, Distribution, Headline, LatencySummary, PacketCount, PhaseWindow,
@@ -204,4 +206,56 @@ fn trials_with_an_inactive_queue_are_distinguished() {
     };
     conclude(&mut run);
     assert_eq!(run.modes, []);
+}
+
+/// A line with these values before and after, ms; `None` for one that lost its probes.
+fn line((before, after): (Option<f64>, Option<f64>)) -> Comparison {
+    let before = run(&[("before", FIFO, &[before])], None);
+    let after = run(&[("after", FIFO, &[after])], None);
+    compare_two((&after, "after"), (&before, "before"), "load.rtt.p99").expect("both are there")
+}
+
+#[test]
+fn each_line_is_one_pair_and_a_lost_one_is_longer_than_any() {
+    let lines = [(80.0, Some(20.0)), (60.0, Some(30.0)), (50.0, Some(10.0)), (40.0, Some(20.0))];
+    let lines = lines.map(|(before, after)| line((Some(before), after)));
+    let found = compare_lines(&lines).expect("lines");
+    assert_eq!((found.value, found.baseline_value), (Some(20.0), Some(55.0)));
+    assert_eq!((found.verdict, found.pairs.lower), (Verdict::TooFew, 4));
+    let lost = [lines.as_slice(), &[line((Some(30.0), None))]].concat();
+    let found = compare_lines(&lost).expect("lines");
+    let range = found.range.expect("five pairs");
+    assert_eq!((range.low, range.high), (0.2, None), "one of five lost its probes");
+    assert_eq!((found.pairs.lower, found.pairs.higher), (4, 1));
+    assert_eq!(compare_lines(&[]), None);
+    let all_lost = vec![line((Some(30.0), None)); 5];
+    assert_eq!(compare_lines(&all_lost).expect("lines").verdict, Verdict::Lost);
+}
+
+proptest! {
+    #[test]
+    fn swapped_sides_have_the_inverse_ratio(
+        values in prop::collection::vec((5.0..500.0_f64, 5.0..500.0_f64), 5..12),
+    ) {
+        let of = |swap: bool| {
+            let pair = |(a, b): &(f64, f64)| if swap { (*b, *a) } else { (*a, *b) };
+            let lines = values.iter().map(pair).map(|(before, after)| Comparison {
+                value: Some(after),
+                baseline_value: Some(before),
+                unit: "ms".to_owned(),
+                ..Comparison::default()
+            });
+            compare_lines(&lines.collect::<Vec<_>>()).expect("lines")
+        };
+        let (one, other) = (of(false), of(true));
+        let (range, inverse) = (one.range.expect("a range"), other.range.expect("a range"));
+        let is_inverse = |a: f64, b: f64| (a * b - 1.0).abs() < 1e-9;
+        prop_assert!(is_inverse(range.low, inverse.high.expect("finite")));
+        prop_assert!(is_inverse(range.high.expect("finite"), inverse.low));
+        // Of an even number the middle is the lower one of two.
+        let middles = range.middle.zip(inverse.middle).expect("finite");
+        prop_assert!(values.len() % 2 == 0 || is_inverse(middles.0, middles.1));
+        prop_assert_eq!((one.pairs.lower, one.pairs.higher), (other.pairs.higher, other.pairs.lower));
+        prop_assert_eq!((one.value, one.baseline_value), (other.baseline_value, other.value));
+    }
 }
