@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     let command_line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     command_line.console.apply();
     let outcome = match &command_line.command {
-        Command::Measure(arguments) => measure::run(arguments),
+        Command::Measure(arguments) => return status::own_code(measure::run(arguments)),
         Command::History(arguments) => return status::own_code(history::run(arguments)),
         Command::Survey(arguments) => survey::run(arguments),
         Command::Path(arguments) => path::run(arguments),

@@ -82,6 +82,20 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
 
     let again = run(home.path(), &[&base[..], &["--out", "run"]].concat());
     assert_eq!(again.status.code(), Some(2), "{}", words(&again.stderr));
+
+    // A condition that holds, one that does not, and one on a number that was not measured.
+    for (out, condition, status, said) in [
+        ("worse", "goodput-down < 900gbit", 3, "--fail-if: goodput-down is "),
+        ("good", "goodput-down < 1kbit", 0, ""),
+        ("unknown", "grade < B", 1, "error: --fail-if: grade was not measured"),
+    ] {
+        let fail_if = ["--down", "--fail-if", condition, "--out", out];
+        let judged = run(home.path(), &[&base[..], &fail_if].concat());
+        let errors = words(&judged.stderr);
+        assert_eq!(judged.status.code(), Some(status), "{condition}: {errors}");
+        assert!(errors.contains(said), "{condition}: {errors}");
+        assert!(home.path().join(out).join("run.json").is_file(), "the run is stored");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use underload_line::{Locate, Request, UDP_PACKET_BYTES, class, label, preset};
 use underload_measure::Tier;
 use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
+use underload_record::judgement::Limit;
 use underload_record::schema::{Direction, Marking};
 
 use super::{show_notice, worded};
@@ -35,12 +36,14 @@ Examples:
   underload measure example.net --where --peer nas.local
   underload measure example.net --every 4h --jitter --keep 90d --out runs/line
   underload measure example.net --every 2h --not 18:00-23:00 --per-day 2GB --when-quiet
-  underload measure ndt7 --accept-terms")]
+  underload measure ndt7 --accept-terms
+  underload measure apple --fail-if 'goodput-down < 20mbit'")]
 pub struct Arguments {
-    /// The server: a name or an address, with :PORT unless it is 4862. Other servers: the URL
-    /// `https://HOST[:PORT][/PATH]` of a responsiveness server, `ndt7` for the nearest of M-Lab's
-    /// public servers, or `ndt7://HOST[:PORT]`. To these, --up, --down, --duration and
-    /// --congestion-control (of uploads) are the only options for load and probes.
+    /// The server: a name or an address, with :PORT unless it is 4862. Other servers: `ndt7` (the
+    /// nearest of M-Lab's), `apple`, `cloudflare`, `ndt7://HOST[:PORT]` and the responsiveness server
+    /// `https://HOST[:PORT][/PATH]`, for which --up, --down, --duration and --congestion-control (of
+    /// uploads) are the only options for load and probes.
+    #[arg(value_parser = host)]
     pub host: String,
     /// What to measure; --help-all describes the presets [default: quick].
     #[arg(long, value_name = "NAME", value_parser = preset)]
@@ -108,8 +111,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N|SIZE|DAYS", requires = "every", value_parser = keep)]
     #[arg(hide_short_help = true)]
     pub keep: Option<Keep>,
-    /// Words about this measurement, such as "wifi, kitchen", that its record, its report and
-    /// `underload history` show.
+    /// Words such as "wifi, kitchen", which record, report and `history` show.
     #[arg(long, value_name = "TEXT", value_parser = label)]
     pub label: Option<String>,
     /// Records the full address of the server instead of its /24 or /48, if HOST is an address.
@@ -133,12 +135,16 @@ pub struct Arguments {
     /// Measures through a metered connection, such as a phone's hotspot, without asking.
     #[arg(long, hide_short_help = true)]
     pub yes: bool,
-    /// Accepts the terms of M-Lab's public servers, once: they publish results and your address.
+    /// Accepts M-Lab's terms, once: they publish results and your address.
     #[arg(long)]
     pub accept_terms: bool,
     /// With ndt7: URL of the service that names the nearest server [default: M-Lab's].
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub locate: Option<String>,
+    /// Exits with status 3 if this is true: 'grade < B', 'added > 50ms', 'loss > 1%' or
+    /// 'goodput-down < 20mbit'.
+    #[arg(long, value_name = "CONDITION", value_parser = Limit::parse, conflicts_with = "every")]
+    pub fail_if: Vec<Limit>,
     #[command(flatten)]
     pub show: Show,
 }
@@ -337,6 +343,19 @@ impl Arguments {
 
 const SHORTEST_PAUSE: Duration = Duration::from_mins(1);
 
+/// Public responsiveness servers by name, with the configuration that their own clients request.
+const PUBLIC: &[(&str, &str)] = &[
+    ("apple", "https://mensura.cdn-apple.com/api/v1/gm/config"),
+    ("cloudflare", "https://aim.cloudflare.com/responsiveness/api/v1/config"),
+];
+
+/// Returns the URL of a public server, and any other host as it is.
+#[expect(clippy::unnecessary_wraps, reason = "a parser of clap")]
+fn host(text: &str) -> Result<String, String> {
+    let named = PUBLIC.iter().find(|(name, _)| *name == text);
+    Ok(named.map_or(text, |(_, url)| *url).to_owned())
+}
+
 /// Parses `DOWN/UP`, such as `40mbit/10mbit`.
 fn tier(text: &str) -> Result<Tier, String> {
     let (down_bit_per_s, up_bit_per_s) = down_and_up(text)?;
@@ -370,6 +389,15 @@ mod tests {
         for wrong in ["0", "", "-1", "1.5", "12h", "0B", "90 dogs", "99999999999999999999999"] {
             assert!(keep(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_public_server_is_known_by_its_name() {
+        for (name, url) in PUBLIC {
+            assert_eq!(host(name).as_deref(), Ok(*url));
+            underload_compat::nq::NqTarget::parse(url).expect("a URL of a responsiveness server");
+        }
+        assert_eq!(host("apple:4862").as_deref(), Ok("apple:4862"), "a machine of this name");
     }
 
     /// Before anything is measured.

@@ -60,7 +60,7 @@ pub fn run(
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let measured = courtesy.charge(&directory, &grant, |bytes_max| {
             let measured = once(arguments, Some(&series), bytes_max, interrupt);
-            (measured, series.take_moved())
+            (measured.map(drop), series.take_moved())
         });
         drop(grant);
         done += 1;

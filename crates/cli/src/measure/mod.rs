@@ -19,13 +19,15 @@ mod history;
 pub mod view;
 
 use std::cell::Cell;
+use std::process::ExitCode;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use jiff::tz::TimeZone;
 use underload_line::series::{Keeper, Notice, local_zone as zone};
 use underload_line::{
     BadSetting, LineError, Measured, NO_VERDICT, Place, Request, Session, measure,
 };
+use underload_record::judgement::{Limit, judge_findings};
 use underload_report::{plain_text, table};
 use underload_store::StoreError;
 use underload_terminal::COMMIT;
@@ -44,7 +46,10 @@ pub use history::seed;
 use crate::present::{Show, open_in_desktop};
 use view::View;
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+/// Exit status of a line that is worse than `--fail-if` allows.
+const WORSE: u8 = 3;
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if foreign::is_wanted(&arguments.host) {
         foreign::check(arguments)?;
     } else {
@@ -54,20 +59,39 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let unless_metered = consent::ask(arguments)?;
     let interrupt = Interrupt::watch()?;
     match arguments.every {
-        Some(every) => history::run(arguments, every, unless_metered, &interrupt),
+        Some(every) => {
+            history::run(arguments, every, unless_metered, &interrupt).map(|()| ExitCode::SUCCESS)
+        }
         None => interrupt.explain(once(arguments, None, None, &interrupt)),
     }
 }
 
+/// Names the conditions that the line meets. Returns the exit status, or an error for a number that
+/// was not measured.
+fn judge(limits: &[Limit], measured: &Measured) -> anyhow::Result<ExitCode> {
+    let judgement = judge_findings(&measured.findings);
+    let mut code = ExitCode::SUCCESS;
+    for limit in limits {
+        let (limited, name) = (limit.limited, limit.limited.name());
+        let value = limited.of(&judgement, &measured.findings);
+        let value = value.with_context(|| format!("--fail-if: {name} was not measured"))?;
+        if limit.applies_to(value) {
+            warning!("--fail-if: {name} is {}", limited.shown(value));
+            code = ExitCode::from(WORSE);
+        }
+    }
+    Ok(code)
+}
+
 /// Measures once: into a new directory of `series`, else into the directory that the command line
 /// names, else into a new one in `runs`. The load to `underload serve` ends when `bytes_max` are
-/// moved.
+/// moved. Returns the exit status that `--fail-if` sets.
 fn once(
     arguments: &Arguments,
     series: Option<&Keeper>,
     bytes_max: Option<u64>,
     interrupt: &Interrupt,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<ExitCode> {
     let place = match (series, &arguments.out) {
         (Some(series), _) => Place::In(series.path()),
         (None, Some(out)) => Place::Directory(out),
@@ -97,8 +121,9 @@ fn once(
     shown?;
     // An uncertain result is an answer, too: its verdict says that this machine was too busy.
     let is_answered = measured.has_verdict() || measured.is_uncertain();
+    let judged = judge(&arguments.fail_if, &measured);
     measured.into_result(interrupt.flag())?;
-    if is_answered { Ok(()) } else { Err(anyhow!(NO_VERDICT)) }
+    if is_answered { judged } else { Err(anyhow!(NO_VERDICT)) }
 }
 
 /// Measures a line through a session at `underload serve`, and stores the run.

@@ -181,6 +181,28 @@ mod tests {
         assert_eq!(NqConfig::decode(old.as_bytes()), Ok(config));
     }
 
+    /// The keys of both companies' documents, whose test may be at another host.
+    #[test]
+    fn documents_of_public_servers_name_the_host_that_is_measured() {
+        let old = r#"{"version":1,"test_endpoint":"edge.a.example","urls":{
+            "small_https_download_url":"https://a.example/api/v1/gm/small",
+            "large_https_download_url":"https://a.example/api/v1/gm/large",
+            "https_upload_url":"https://a.example/api/v1/gm/slurp"}}"#;
+        let both = r#"{"version":1,"urls":{
+            "small_download_url":"https://h3.b.example/__down?bytes=10",
+            "large_download_url":"https://h3.b.example/__down?bytes=1000",
+            "small_https_download_url":"https://h3.b.example/__down?bytes=10",
+            "large_https_download_url":"https://h3.b.example/__down?bytes=1000",
+            "upload_url":"https://h3.b.example/__up","https_upload_url":"https://h3.b.example/__up"}}"#;
+        for (json, host, small) in
+            [(old, "a.example", "/api/v1/gm/small"), (both, "h3.b.example", "/__down?bytes=10")]
+        {
+            let config = NqConfig::decode(json.as_bytes()).unwrap();
+            assert_eq!((config.small.host.as_str(), config.small.path.as_str()), (host, small));
+            assert_eq!(config.upload.host, host);
+        }
+    }
+
     #[test]
     fn configurations_that_cannot_be_used_are_refused_in_words() {
         for (json, word) in [

@@ -5,11 +5,13 @@
 //! and every report take them from a [`Judgement`]; sentences are made of it and decide nothing.
 
 mod grade;
+mod limit;
 mod uses;
 
 use serde::{Deserialize, Serialize};
 
 pub use grade::{ADVICE_FROM_MS, Band, Grade, SCALE, SHORT_MS};
+pub use limit::{Limit, Limited};
 pub use uses::{Stream, Suitability, Use, UseJudgement};
 
 use crate::quality::{StepConditions, application_scores};
