@@ -52,8 +52,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         [] => {}
         [only] => return console::print(&only.text),
         several => {
-            let lines = several.iter().map(|page| line(page)).collect::<String>();
-            return console::print(&format!("Pages about {wanted}:\n{lines}"));
+            return console::print(&format!("Pages about {wanted}:\n{}", listed(several, &wanted)));
         }
     }
     let found = containing(&pages, &wanted);
@@ -62,8 +61,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let meant = meant.map_or(";".to_owned(), |word| format!("; did you mean {word:?}?"));
         refuse!("no page has the words {wanted:?}{meant} `underload docs` lists all pages")
     }
-    let lines = found.iter().map(|page| line(page) + &page.excerpt(&wanted)).collect::<String>();
-    console::print(&format!("Pages with the words {wanted:?}:\n{lines}"))
+    console::print(&format!("Pages with the words {wanted:?}:\n{}", listed(&found, &wanted)))
+}
+
+/// Returns the lines of pages, each with the line that has the words.
+fn listed(pages: &[&Page], wanted: &str) -> String {
+    pages.iter().map(|page| line(page) + &page.excerpt(wanted)).collect()
 }
 
 fn pages() -> anyhow::Result<Vec<Page>> {
@@ -138,9 +141,18 @@ fn containing<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
     })
 }
 
-/// Short words such as "my" and "is" are on every page.
+/// Returns the words without their endings. Short words such as "my" and "is" are on every page.
 fn long_words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(' ').filter(|word| word.chars().count() > 3)
+    text.split(' ').filter(|word| word.chars().count() > 3).map(stem)
+}
+
+/// Endings of English words; the longer ones first.
+const ENDINGS: [&str; 6] = ["ings", "ing", "ed", "es", "ly", "s"];
+
+/// Returns a word without its ending, if enough is left to be found by.
+fn stem(word: &str) -> &str {
+    let stems = ENDINGS.iter().filter_map(|ending| word.strip_suffix(ending));
+    stems.into_iter().find(|stem| stem.chars().count() >= 4).unwrap_or(word)
 }
 
 /// Returns the pages that count, the highest count first, at most [`MOST_FOUND`].
@@ -208,6 +220,9 @@ mod tests {
             ("Zoom", "tutorials/my-line"),
             ("freezing calls", "tutorials/my-line"),
             ("my calls are late", "measure"),
+            ("significant", "how-to/before-and-after"),
+            ("stuttered calls", "tutorials/my-line"),
+            ("policers", "path"),
         ] {
             let found = found(word);
             assert!(found.iter().any(|name| name == page), "{word}: {found:?}");
@@ -219,6 +234,17 @@ mod tests {
         let page = pages.iter().find(|page| page.name == "measure").expect("the page");
         assert!(page.excerpt("Round Trip").to_lowercase().contains("round trip"));
         assert_eq!(page.excerpt("a b c"), "", "short words are not looked for");
+        let about = named(&pages, "MTU");
+        let shown = listed(&about, "MTU");
+        assert!(shown.lines().count() > about.len() && shown.contains("1,500"), "{shown}");
+        for (word, expected) in [
+            ("stutters", "stutter"),
+            ("gaming", "gaming"),
+            ("repeatedly", "repeated"),
+            ("bed", "bed"),
+        ] {
+            assert_eq!(stem(word), expected);
+        }
         assert_eq!(nearest(&pages, "mesure"), Some("measure"));
         assert!(pages.iter().all(|page| page.name.len() <= NAME_COLUMNS));
     }
