@@ -353,6 +353,17 @@ def test_scenarios_are_values() -> None:
     assert '"tcp-2"' in twice.text
 
 
+def test_a_question_is_asked_in_the_words_of_the_command_line() -> None:
+    queues = ["fifo", "pie"]
+    run = ul.try_("40/10", rtt=20, queue=queues, upload=True, game=False, load=5, repeat=1)
+    assert list(run.variants) == queues
+    assert run.record["scenario"]["title"] == "10mbit up, 40mbit down, 20ms away: upload"
+    with pytest.raises(ul.ScenarioError, match="qeue: there is no such option; expected up, down"):
+        ul.try_(qeue="pie")
+    with pytest.raises(ul.ScenarioError, match="--queue: there is no queue `cak`; did you mean"):
+        ul.try_("cable", queue="cak")
+
+
 def test_nothing_optional_is_imported() -> None:
     code = "import sys, underload; print([m for m in sys.modules if m.split('.')[0] in " \
         "('numpy', 'pandas', 'polars', 'pyarrow', 'gymnasium', 'tqdm', 'matplotlib')])"

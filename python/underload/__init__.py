@@ -40,7 +40,7 @@ from ._line import history, measure
 from ._own import Aqm, CongestionControl, OwnControl, OwnQueue, Verdict, own
 from ._plot import Plot, Plots
 from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
-from ._run import Interrupted, Latency, OwnCodeError, Run, RunError, Variant, load, run
+from ._run import Interrupted, Latency, OwnCodeError, Run, RunError, Variant, load, run, try_
 from ._scenario import Application, Flow, Probe, Scenario, Tcp, Udp, scenarios
 from ._sweep import Range, Sweep, SweepInterrupted, linspace, logspace, sweep
 from ._underload import Ack, Backlog, CongestionEvent, PacketMeta
@@ -116,6 +116,7 @@ __all__ = [
     "scenarios",
     "stats",
     "sweep",
+    "try_",
 ]
 
 _MODULES = ("docsis", "environments", "stats")

@@ -81,6 +81,25 @@ def run(
         listener.close()
 
 
+def try_(
+    line: str | None = None, *, out: str | os.PathLike[str] | None = None, **options: Any
+) -> Run:
+    """Answers a question without a file, as `underload try` does, in the same words:
+
+        ul.try_("cable", router=["cake", "fq_codel@90/9"], upload=True, call=True)
+
+    `line`: `DOWN/UP` in Mbit/s, or a line by name; by default 100/20. `options`: those of the command
+    that describe the line, the queues and what is sent, with `_` for `-`; a switch or one transfer is
+    `True`, and several values are a list. `out`: as in `run()`. Raises `ScenarioError`."""
+    words: list[tuple[str, str]] = []
+    for name, value in options.items():
+        several = value if isinstance(value, list | tuple) else [value]
+        given = [one for one in several if one is not None and one is not False]
+        words += [(name.replace("_", "-"), "" if one is True else str(one)) for one in given]
+    found = _underload.Scenario.asked(line, words)
+    return run(Scenario._of_text(found.name, found.text, found), out=out)
+
+
 def load(path: str | os.PathLike[str]) -> Run:
     """Reads a run directory, complete or not, or a file of another tool, as `underload report`.
 

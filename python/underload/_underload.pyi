@@ -60,6 +60,8 @@ class Scenario:
     @staticmethod
     def parse(name: str, text: str, overrides: dict[str, Any]) -> Scenario: ...
     @staticmethod
+    def asked(line: str | None, options: list[tuple[str, str]]) -> Scenario: ...
+    @staticmethod
     def build(
         name: str,
         head: dict[str, Any],

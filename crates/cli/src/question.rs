@@ -9,7 +9,7 @@ use clap::Args;
 use underload_disk::{self as disk, Access};
 use underload_run::{Settings, WorldChoice};
 use underload_scenario::Scenario;
-use underload_scenario::question::{Question, Use, home};
+use underload_scenario::question::{Question, Use};
 use underload_terminal::COMMIT;
 use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::{bad_input, refuse};
@@ -116,13 +116,6 @@ const MAX_SEED: u64 = i64::MAX as u64;
 
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
-        let has_boxes = self.wifi.is_some() || !self.routers.is_empty();
-        if self.live && (has_boxes || self.has_uses()) {
-            refuse!(
-                "--live: only the simulator has calls, games, pages and films, and boxes before the \
-                 line; leave out one of both"
-            );
-        }
         // Before anything that takes time or writes a file.
         let destination = self.stored.destination()?;
         let scenario = self.scenario()?;
@@ -157,63 +150,42 @@ impl Arguments {
         })
     }
 
-    fn has_uses(&self) -> bool {
-        [self.call, self.game, self.page, self.video].contains(&true)
-    }
-
     fn question(&self) -> anyhow::Result<Question> {
-        let mut question = Question { seed: self.seed, is_live: self.live, ..Question::default() };
-        if let Some(line) =
-            self.up_queue.as_ref().filter(|it| home::lines().any(|line| line == *it))
-        {
-            refuse!("--up-queue {line}: this is a line, `underload try {line}`; expected a queue");
-        }
-        let said = question.of_words(&self.words).map_err(|words| bad_input(anyhow!(words)))?;
-        let has_said = |name: &str| said.iter().any(|(option, _)| *option == name);
-        for (typed, unit, part) in [
-            (&self.up, "mbit", &mut question.links.up),
-            (&self.down, "mbit", &mut question.links.down),
-            (&self.rtt, "ms", &mut question.rtt),
-            (&self.up_queue, "", &mut question.installed.up),
-            (&self.down_queue, "", &mut question.installed.down),
+        let mut options: Vec<(&str, String)> = Vec::new();
+        for (name, values) in [
+            ("up", self.up.as_slice()),
+            ("down", self.down.as_slice()),
+            ("rtt", self.rtt.as_slice()),
+            ("up-queue", self.up_queue.as_slice()),
+            ("down-queue", self.down_queue.as_slice()),
+            ("wifi", self.wifi.as_slice()),
+            ("backup", self.backup.as_slice()),
+            ("router", &self.routers),
+            ("queue", &self.queues),
+            ("congestion-control", &self.congestion_controls),
         ] {
-            if let Some(typed) = typed {
-                *part = home::with_unit(typed, unit);
-            }
+            options.extend(values.iter().map(|value| (name, value.clone())));
         }
-        if self.up.is_some() || self.down.is_some() {
-            question.line = None;
+        let repeat = self.repeat.or(self.live.then_some(1));
+        for (name, value) in
+            [("upload", self.upload), ("download", self.download), ("repeat", repeat)]
+        {
+            options.extend(value.map(|value| (name, value.to_string())));
         }
-        question.wifi = self.wifi.as_ref().map(|rate| home::with_unit(rate, "mbit"));
-        question.backup = self.backup.as_ref().map(|rate| home::with_unit(rate, "mbit"));
-        question.load = home::with_unit(&self.load, "s");
-        let routers = said.iter().filter(|(option, _)| *option == "router");
-        question.routers = routers.map(|(_, queue)| queue.clone()).collect();
-        question.routers.extend(self.routers.iter().cloned());
-        question.congestion_controls.clone_from(&self.congestion_controls);
-        question.set_queues(&self.queues);
-        let asked = [self.call, self.game, self.page, self.video];
-        let uses = Use::ALL.into_iter().zip(asked);
-        let uses: Vec<Use> = uses
-            .filter(|(it, is_asked)| *is_asked || has_said(it.name()))
-            .map(|(it, _)| it)
-            .collect();
-        let upload = self.upload.or_else(|| has_said("upload").then_some(1));
-        let download = self.download.or_else(|| has_said("download").then_some(1));
-        let sends = upload.or(download).is_some() || self.backup.is_some();
-        if sends || !uses.is_empty() {
-            question.uploads = upload.unwrap_or(0);
-            question.downloads = download.unwrap_or(0);
-            question.uses = uses;
-        } else if self.live {
-            question.uses.clear();
+        let switches = [self.call, self.game, self.page, self.video];
+        let uses = Use::ALL.into_iter().zip(switches).filter(|(_, is_asked)| *is_asked);
+        options.extend(uses.map(|(it, _)| (it.name(), String::new())));
+        options.extend([("load", self.load.clone()), ("seed", self.seed.to_string())]);
+        let question = Question::asked(&self.words, &options, self.live)
+            .map_err(|fault| bad_input(anyhow!("{fault}")))?;
+        let has_boxes = question.wifi.is_some() || !question.routers.is_empty();
+        if self.live && (has_boxes || !question.uses.is_empty()) {
+            refuse!(
+                "--live: only the simulator has calls, games, pages and films, and boxes before the \
+                 line; leave out one of both"
+            );
         }
-        question.repeats = self.repeats(question.repeats);
         Ok(question)
-    }
-
-    fn repeats(&self, default: u32) -> u32 {
-        self.repeat.unwrap_or(if self.live { 1 } else { default })
     }
 
     /// Returns the name of the scenario: the saved file's, or `try`.

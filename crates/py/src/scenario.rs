@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use toml::{Table, Value};
 use underload_aqm::config::Kind;
+use underload_scenario::question::Question;
 use underload_scenario::source::{Source, load_file};
 use underload_scenario::{self as scenario, Keys, Options, builtin};
 
@@ -45,6 +46,23 @@ impl Scenario {
     #[staticmethod]
     fn parse(py: Python<'_>, name: String, text: String, overrides: Overrides) -> PyResult<Self> {
         Self::of_source(py, &Source { name, text }, overrides)
+    }
+
+    /// Returns the scenario of a question, in the words of `underload try`: the line, and options with
+    /// their values.
+    #[staticmethod]
+    fn asked(py: Python<'_>, line: Option<&str>, options: Vec<(String, String)>) -> PyResult<Self> {
+        let options: Vec<(&str, String)> =
+            options.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let refused = |words: String| raise(py, "ScenarioError", (words, Vec::<String>::new()));
+        let words: Vec<String> = line.into_iter().map(str::to_owned).collect();
+        let question =
+            Question::asked(&words, &options, false).map_err(|fault| refused(fault.to_string()))?;
+        let made = question.scenario("try").map_err(|faults| {
+            let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            refused(lines.join("\n"))
+        });
+        Ok(Self(Arc::new(made?)))
     }
 
     /// Builds a scenario from keys: those at the top level, of path and phases; flows with name and

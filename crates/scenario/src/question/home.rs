@@ -1,12 +1,14 @@
 //! What a home has: a line by its name, numbers as people type them, and a shaper in the router.
 
 use toml::{Table, Value};
-use underload_aqm::config::{LinkFacts, Spec};
+use underload_aqm::config::{self, Kind, LinkFacts, Spec};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, SHAPED_PERCENT, deployed, shaped_rate};
-use underload_record::schema::PerDirection;
+use underload_aqm::time::Span;
+use underload_record::schema::{Direction, PerDirection};
 
-use super::{PLAIN, Part, Question, QuestionFault, each};
+use super::{INSTALLED, PLAIN, Part, Question, QuestionFault, Use, each, fault};
+use crate::keys::{alternatives, did_you_mean};
 use crate::{Keys, builtin};
 
 /// The link of a router that does not shape.
@@ -62,7 +64,89 @@ fn line_of(text: &str) -> Option<(String, Table)> {
     Some((path.get("rtt")?.as_str()?.to_owned(), line.clone()))
 }
 
+/// The options of `underload try` that a question has.
+const OPTIONS: &str = "up down rtt up-queue down-queue queue router wifi upload download backup \
+                       congestion-control call game page video load repeat seed";
+
 impl Question {
+    /// Returns the question that words ([`Self::of_words`]) and the options of `underload try` describe:
+    /// options by their names, such as `queue` or `upload`. A switch has an empty value, and a number
+    /// may.
+    ///
+    /// # Errors
+    /// Returns the faulty word and what is accepted.
+    pub fn asked(
+        words: &[String],
+        options: &[(&str, String)],
+        is_live: bool,
+    ) -> Result<Self, QuestionFault> {
+        let mut question = Self { is_live, ..Self::default() };
+        let mut said: Vec<(&str, String)> = question.of_words(words)?;
+        said.extend_from_slice(options);
+        let options = said;
+        let known = || OPTIONS.split(' ');
+        if let Some((name, _)) = options.iter().find(|(name, _)| !known().any(|it| it == *name)) {
+            let (listed, meant) = (alternatives(known()), did_you_mean(name, known()));
+            return Err(fault(name, format!("there is no such option; expected {listed}{meant}")));
+        }
+        let all = |name: &str| {
+            let named = options.iter().filter(|it| it.0 == name);
+            named.map(|it| it.1.clone()).collect::<Vec<String>>()
+        };
+        let has = |name: &str| !all(name).is_empty();
+        let last = |name: &str, unit: &str| all(name).pop().map(|text| with_unit(&text, unit));
+        let number = |name: &str, default: u64| match last(name, "").as_deref() {
+            None => Ok(default),
+            Some("") => Ok(1),
+            Some(text) => {
+                text.parse().map_err(|_| fault(name, format!("`{text}`: expected a whole number")))
+            }
+        };
+        for direction in [Direction::Up, Direction::Down] {
+            if let Some(link) = last(direction.name(), "mbit")
+                && !question.set_rate(direction, &link)
+            {
+                (question.links[direction], question.line) = (link, None);
+            }
+            if let Some(queue) = last(&format!("{direction}-queue"), "") {
+                if lines().any(|line| line == queue) {
+                    let problem = format!("{queue} is a line; expected a queue, or `try {queue}`");
+                    return Err(fault(&format!("--{direction}-queue"), problem));
+                }
+                if has("queue") && !all("queue").iter().any(|queue| queue == INSTALLED) {
+                    let problem = format!("--queue replaces it; add --queue {INSTALLED}");
+                    return Err(fault(&format!("--{direction}-queue"), problem));
+                }
+                question.installed[direction] = queue;
+            }
+        }
+        question.rtt = last("rtt", "ms").unwrap_or(question.rtt);
+        question.load = last("load", "s").unwrap_or(question.load);
+        if Kind::Span.read(&question.load) == Some(config::Value::Span(Span::ZERO)) {
+            return Err(fault("--load", "0s is no time; expected more".to_owned()));
+        }
+        (question.wifi, question.backup) = (last("wifi", "mbit"), last("backup", "mbit"));
+        question.routers = all("router");
+        let controls = all("congestion-control");
+        if !controls.is_empty() {
+            question.congestion_controls = controls;
+        }
+        question.set_queues(&all("queue"));
+        let uses: Vec<Use> = Use::ALL.into_iter().filter(|it| has(it.name())).collect();
+        let sends = ["upload", "download", "backup"].into_iter().any(has);
+        if sends || !uses.is_empty() {
+            let count = |name| number(name, 0).map(clamped);
+            (question.uploads, question.downloads) = (count("upload")?, count("download")?);
+            question.uses = uses;
+        } else if is_live {
+            // Only the simulator has the call of a question without anything that is sent.
+            question.uses.clear();
+        }
+        question.repeats = clamped(number("repeat", question.repeats.into())?);
+        question.seed = number("seed", question.seed)?;
+        Ok(question)
+    }
+
     /// Sets links, round trip and installed queues to those of a line of the scenarios `home/*`, such
     /// as `cable`. Returns whether there is such a line.
     pub fn of_line(&mut self, name: &str) -> bool {
@@ -162,6 +246,11 @@ pub(super) fn rate_of(link: &str) -> Option<Rate> {
     LinkSetup::parse(link).ok()?.facts().rate
 }
 
+/// Returns a number that a scenario refuses if it is too large.
+fn clamped(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
 /// Returns the link and the queue of a shaper. CAKE shapes by itself, other queues behind a link.
 fn shaper(queue: &str, rate: &str) -> (String, String) {
     let facts = LinkFacts::of_rate(Rate::from_bits_per_second(1_000));
@@ -202,6 +291,53 @@ mod tests {
             ("100 Mbit/s / 20 Mbit/s", "100 Mbit", "20 Mbit"),
         ] {
             assert_eq!(down_and_up(typed), PerDirection::new(up, down).map(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn a_question_is_asked_in_the_words_of_the_command_line() {
+        let asked = |line: Option<&str>, words: &str| {
+            let options =
+                words.split_whitespace().map(|word| word.split_once('=').unwrap_or((word, "")));
+            let options: Vec<(&str, String)> =
+                options.map(|(name, value)| (name, value.to_owned())).collect();
+            let line: Vec<String> = line.into_iter().map(str::to_owned).collect();
+            Question::asked(&line, &options, false)
+        };
+        let plain = asked(None, "").expect("a question");
+        assert_eq!(plain, Question::default());
+        let found = asked(Some("40/10"), "rtt=20 queue=fifo queue=pie upload call load=5 repeat=2")
+            .expect("a question");
+        let expected = Question {
+            links: PerDirection::new("10mbit", "40mbit").map(str::to_owned),
+            rtt: "20ms".to_owned(),
+            queues: ["fifo", "pie"].map(str::to_owned).to_vec(),
+            load: "5s".to_owned(),
+            repeats: 2,
+            ..Question::default()
+        };
+        assert_eq!(found, expected);
+        let slow = asked(Some("cable"), "down=50 up=5").expect("a question");
+        assert_eq!(slow.installed.up, "fifo:limit=156160B", "the same 250 ms");
+        assert!(slow.links.up.starts_with("docsis:rate=5mbit"), "{}", slow.links.up);
+        let cable = asked(Some("cable"), "router=cake@90/9 download=2 wifi=60 seed=7").expect("it");
+        assert_eq!((cable.uploads, cable.downloads, cable.uses.len()), (0, 2, 0));
+        assert_eq!((cable.wifi.as_deref(), cable.seed), (Some("60mbit"), 7));
+        assert_eq!((cable.line.as_deref(), cable.routers.len()), (Some("cable"), 1));
+        for (line, words, said) in [
+            (Some("kable"), "", "kable: expected DOWN/UP in Mbit/s, such as 100/20, a line"),
+            (
+                None,
+                "up-queue=cable",
+                "--up-queue: cable is a line; expected a queue, or `try cable`",
+            ),
+            (None, "up-queue=pie queue=cake", "--up-queue: --queue replaces it"),
+            (None, "load=0", "--load: 0s is no time"),
+            (None, "qeue=pie", "qeue: there is no such option; expected up, down, rtt"),
+            (None, "upload=many", "upload: `many`: expected a whole number"),
+        ] {
+            let error = asked(line, words).expect_err(words).to_string();
+            assert!(error.starts_with(said), "{error}");
         }
     }
 

@@ -461,6 +461,11 @@ impl Question {
     }
 }
 
+/// Returns the fault of a word or an option.
+fn fault(key: &str, problem: String) -> QuestionFault {
+    QuestionFault { part: None, key: key.to_owned(), problem }
+}
+
 /// Returns a key for each direction, with its value.
 fn each(prefix: &str, suffix: &str, values: &PerDirection<String>) -> Keys {
     values.iter().fold(Keys::new(), |keys, (direction, value)| {

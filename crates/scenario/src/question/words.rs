@@ -3,10 +3,10 @@
 use underload_aqm::config::{Kind, Spec, Value};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{QueueEntry, our_form};
-use underload_record::schema::PerDirection;
+use underload_record::schema::{Direction, PerDirection};
 
 use super::home::{self, rate_of};
-use super::{Question, Use};
+use super::{Question, QuestionFault, Use, fault};
 use crate::keys::did_you_mean;
 
 /// Words of people, and the words that a question has.
@@ -49,7 +49,7 @@ impl Question {
     ///
     /// # Errors
     /// Returns the word that is unknown, and what is accepted.
-    pub fn of_words(&mut self, words: &[String]) -> Result<Said, String> {
+    pub fn of_words(&mut self, words: &[String]) -> Result<Said, QuestionFault> {
         let (mut said, mut rates) = (Said::new(), None);
         for typed in words.iter().flat_map(|word| word.split([' ', '+', ','])) {
             let word = typed.to_lowercase();
@@ -73,37 +73,34 @@ impl Question {
                 return Err(unknown(typed));
             }
         }
-        if let Some(rates) = rates {
-            self.set_rates(rates)?;
+        for (direction, rate) in rates.iter().flat_map(PerDirection::iter) {
+            match &self.line {
+                Some(name) if !self.set_rate(direction, rate) => {
+                    let problem = "its rate varies; expected no rates beside its name";
+                    return Err(fault(name, problem.to_owned()));
+                }
+                Some(_) => {}
+                None => self.links[direction] = rate.clone(),
+            }
         }
         Ok(said)
     }
 
-    /// Sets the rates of the line. A named line stays what it is, with buffers of the same time.
-    fn set_rates(&mut self, rates: PerDirection<String>) -> Result<(), String> {
-        let Some(name) = &self.line else {
-            self.links = rates;
-            return Ok(());
-        };
-        for (direction, rate) in rates.iter() {
-            let (link, queue) = (&self.links[direction], &self.installed[direction]);
-            let (link, queue) = scaled(link, queue, rate).ok_or_else(|| {
-                format!("{name}: its rate varies; expected no rates beside its name")
-            })?;
-            (self.links[direction], self.installed[direction]) = (link, queue);
-        }
-        self.line = Some(format!("{name} {}/{}", rates.down, rates.up));
-        Ok(())
+    /// Sets a rate of a named line, which stays what it is, with a buffer of the same time. Returns
+    /// whether it is such a line, and its rate does not vary.
+    pub(super) fn set_rate(&mut self, direction: Direction, rate: &str) -> bool {
+        let scaled = scaled(&self.links[direction], &self.installed[direction], rate);
+        let (Some(name), Some((link, queue))) = (&self.line, scaled) else { return false };
+        self.line = Some(format!("{name}, {rate} {direction}"));
+        (self.links[direction], self.installed[direction]) = (link, queue);
+        true
     }
 }
 
-/// Returns a link and its queue at another rate; `None` if the link's rate varies.
+/// Returns a link and its queue at another rate; `None` if the link's rate varies, or the other is
+/// wrong.
 fn scaled(link: &str, queue: &str, rate: &str) -> Option<(String, String)> {
-    let (old, Some(new)) = (rate_of(link)?, rate_of(rate)) else {
-        // The fault of the scenario says what is wrong with the rate.
-        return Some((rate.to_owned(), queue.to_owned()));
-    };
-    let (old, new) = (old.bits_per_second(), new.bits_per_second());
+    let (old, new) = (rate_of(link)?.bits_per_second(), rate_of(rate)?.bits_per_second());
     let scale = |n: u64| (u128::from(n) * u128::from(new) / u128::from(old)) as u64;
     let scaled = |value: &str| match Kind::Limit.read(value).or_else(|| Kind::Rate.read(value)) {
         Some(Value::Rate(rate)) => {
@@ -135,24 +132,25 @@ fn is_router(word: &str) -> bool {
 }
 
 /// Says what a question accepts in place of a word.
-fn unknown(word: &str) -> String {
+fn unknown(word: &str) -> QuestionFault {
     let known = || {
         let uses = Use::ALL.into_iter().map(Use::name).chain(["upload", "download", "cake"]);
         uses.chain(ALIASES.iter().map(|it| it.0)).chain(home::lines())
     };
     let lines = home::lines().collect::<Vec<_>>().join(", ");
-    format!(
-        "`{word}`: expected DOWN/UP in Mbit/s, such as 100/20, a line ({lines}), a queue of the router, such as \
-         cake@90/18, or what is sent: upload, download, call, game, page or video{}",
-        did_you_mean(word, known())
-    )
+    let expected = "a queue of the router, such as cake@90/18, or what is sent: upload, download, call, \
+                    game, page or video";
+    let meant = did_you_mean(word, known());
+    let problem =
+        format!("expected DOWN/UP in Mbit/s, such as 100/20, a line ({lines}), {expected}{meant}");
+    fault(word, problem)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn asked(words: &str) -> Result<(Question, Said), String> {
+    fn asked(words: &str) -> Result<(Question, Said), QuestionFault> {
         let mut question = Question::default();
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         question.of_words(&words).map(|said| (question, said))
@@ -168,7 +166,7 @@ mod tests {
         assert!(question.links.up.starts_with("docsis:rate=20mbit,burst=40KiB,peak=24mbit"));
         assert_eq!(question.installed.down, "fifo:limit=2MiB", "the same 84 ms");
         assert_eq!(question.installed.up, "fifo:limit=610KiB", "the same 250 ms");
-        assert_eq!(question.line.as_deref(), Some("cable 200mbit/20mbit"));
+        assert_eq!(question.line.as_deref(), Some("cable, 20mbit up, 200mbit down"));
         for words in ["16/1 cake@14/0.8", "16/1 with CAKE at 14/0.8"] {
             let (question, said) = asked(words).expect("known words");
             assert_eq!(question.links, PerDirection::new("1mbit", "16mbit").map(str::to_owned));
@@ -179,13 +177,13 @@ mod tests {
     #[test]
     fn unknown_words_are_named_with_what_is_accepted() {
         for (words, said) in [
-            ("100/20 calbe", "`calbe`: expected DOWN/UP in Mbit/s"),
+            ("100/20 calbe", "calbe: expected DOWN/UP in Mbit/s"),
             ("calbe", "did you mean `cable`?"),
             ("lte 50/10", "lte: its rate varies"),
-            ("100/20 50/10", "`50/10`: expected"),
-            ("far-room", "`far-room`: expected"),
+            ("100/20 50/10", "50/10: expected"),
+            ("far-room", "far-room: expected"),
         ] {
-            let error = asked(words).expect_err(words);
+            let error = asked(words).expect_err(words).to_string();
             assert!(error.contains(said), "{words}: {error}");
         }
     }
