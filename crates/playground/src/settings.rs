@@ -10,8 +10,8 @@ use underload_aqm::registry::{LinkSetup, QueueSetup, deployed};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_sim::congestion::Algorithm;
+use underload_sim::flow::UDP_HEADER_BYTES;
 use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig};
-use underload_sim::flow::{UDP_HEADER_BYTES, UdpPattern};
 use underload_sim::net::HopConfig;
 use underload_sim::tcp::{EcnUse, TcpConfig};
 use underload_sim::trial::{Phases, SimConfig, TrialLabel};
@@ -146,7 +146,6 @@ impl Settings {
             let udp = UdpConfig {
                 rate: Rate::from_bits_per_second(u64::from(self.stream_kbit_per_s) * 1_000),
                 payload_bytes: (STREAM_PACKET_BYTES - UDP_HEADER_BYTES) as u16,
-                pattern: UdpPattern::Constant,
                 ecn: Ecn::NotEct,
             };
             flows.push(load("stream".to_owned(), FlowKind::Udp(udp)));

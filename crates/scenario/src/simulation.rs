@@ -12,7 +12,7 @@ use underload_aqm::time::{Span, Time};
 use underload_record::schema::Marking;
 use underload_sim::congestion::{Algorithm, MakeControl, OwnControl, PragueConfig};
 use underload_sim::flow::{
-    FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig, UdpPattern,
+    FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig,
 };
 use underload_sim::net::{ExtraDelay, HopConfig};
 use underload_sim::sprout;
@@ -219,7 +219,6 @@ fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, ramp: (&Phas
     let config = UdpConfig {
         rate: udp.rate,
         payload_bytes: (udp.packet_bytes.0 as u32).saturating_sub(UDP_HEADER_BYTES) as u16,
-        pattern: UdpPattern::Constant,
         ecn: udp.marking.ecn,
     };
     let dscp = Dscp::new(udp.marking.dscp).unwrap_or(Dscp::DEFAULT);

@@ -11,9 +11,7 @@ use underload_record::schema::{BottleneckSummary, Direction, Ecn, LatencyMeasure
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::game::GameConfig;
 use underload_sim::congestion::Algorithm;
-use underload_sim::flow::{
-    FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,
-};
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig};
 use underload_sim::net::HopConfig;
 use underload_sim::trial::{Phases, SimConfig, TrialOutcome, run};
 
@@ -131,7 +129,6 @@ fn misuse(queue: &str) -> TrialOutcome {
     let greedy = FlowKind::Udp(UdpConfig {
         rate: Rate::from_megabits_per_second(40),
         payload_bytes: 1_200,
-        pattern: UdpPattern::Constant,
         ecn: EcnField::NotEct,
     });
     let game = FlowKind::Application(ApplicationConfig::Game(GameConfig));

@@ -11,9 +11,7 @@ use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{BottleneckSummary, Direction, Phase};
 use underload_sim::congestion::Algorithm;
-use underload_sim::flow::{
-    FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,
-};
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig};
 use underload_sim::net::{Event, ExtraDelay, HopConfig, Sighting, Watcher};
 use underload_sim::runner::spread;
 use underload_sim::tcp::TcpConfig;
@@ -47,12 +45,8 @@ fn config(flows: Vec<FlowConfig>, queue: &str, seed: u64) -> SimConfig {
 }
 
 fn mixed(seed: u64) -> SimConfig {
-    let udp = |name: &str, pattern| {
-        let rate = Rate::from_megabits_per_second(1);
-        let udp = UdpConfig { rate, payload_bytes: 500, pattern, ecn: Ecn::NotEct };
-        FlowConfig::new(name, FlowKind::Udp(udp))
-    };
-    let on_off = UdpPattern::OnOff { on: Span::from_millis(100), off: Span::from_millis(300) };
+    let rate = Rate::from_megabits_per_second(1);
+    let udp = UdpConfig { rate, payload_bytes: 500, ecn: Ecn::NotEct };
     let flows = vec![
         probe("probe"),
         tcp("cubic", Algorithm::Cubic),
@@ -64,9 +58,7 @@ fn mixed(seed: u64) -> SimConfig {
             extra: ExtraDelay { up: Span::from_millis(7), down: Span::from_millis(3) },
             ..tcp("far", Algorithm::Cubic)
         },
-        udp("constant", UdpPattern::Constant),
-        udp("poisson", UdpPattern::Poisson),
-        udp("on-off", on_off),
+        FlowConfig::new("udp", FlowKind::Udp(udp)),
     ];
     config(flows, "codel:profile=linux", seed)
 }

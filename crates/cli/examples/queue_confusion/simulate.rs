@@ -6,9 +6,7 @@ use underload_aqm::time::{Span, Time};
 use underload_probe::path::{CLASSES, Evidence, OVERLOAD, OVERLOAD_PACKET_BYTES, Stage, UdpLoad};
 use underload_record::schema::Direction;
 use underload_sim::congestion::Algorithm;
-use underload_sim::flow::{
-    FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,
-};
+use underload_sim::flow::{FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig};
 use underload_sim::net::HopConfig;
 use underload_sim::tcp::TcpConfig;
 use underload_sim::trial::{Phases, SimConfig, TrialLabel, TrialOutcome, run};
@@ -43,7 +41,6 @@ pub fn observe(cell: &Cell) -> Result<Evidence, Error> {
     let udp = UdpConfig {
         rate: Rate::from_bits_per_second(rate as u64),
         payload_bytes: OVERLOAD_PACKET_BYTES - HEADER_BYTES,
-        pattern: UdpPattern::Constant,
         ecn: Ecn::NotEct,
     };
     flows.push(FlowConfig::new("overload", FlowKind::Udp(udp)));

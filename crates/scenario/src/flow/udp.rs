@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use underload_aqm::rate::Rate;
 use underload_record::schema::{FlowDirection, Marking, Metric};
 use underload_sim::flow as sim;
-use underload_sim::flow::{UdpConfig, UdpPattern};
+use underload_sim::flow::UdpConfig;
 
 use super::FlowKind;
 use super::common::{Activity, COUNTS, Kind, Properties, stop_problem};
@@ -52,8 +52,8 @@ impl Properties for UdpFlow {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let (rate, pattern, ecn) = (self.rate, UdpPattern::Constant, self.marking.ecn);
-        sim::FlowKind::Udp(UdpConfig { rate, payload_bytes: 0, pattern, ecn }).metrics()
+        let (rate, ecn) = (self.rate, self.marking.ecn);
+        sim::FlowKind::Udp(UdpConfig { rate, payload_bytes: 0, ecn }).metrics()
     }
 
     fn live_problem(&self, activity: &Activity) -> Option<String> {

@@ -11,7 +11,7 @@ use underload_record::schema::{Direction, FlowDirection, Metric};
 
 pub(crate) use agent::Agent;
 pub use probe::{ProbeConfig, ProbeSchedule};
-pub use udp::{UdpConfig, UdpPattern};
+pub use udp::UdpConfig;
 
 pub use crate::endpoint::UDP_HEADER_BYTES;
 
@@ -101,7 +101,7 @@ impl Agent {
         match &config.kind {
             FlowKind::Tcp(tcp) => Self::Tcp(Box::new(Tcp::new(tcp, direction, rng))),
             FlowKind::Sprout => Self::Other(Box::new(Sprout::new(direction, stop))),
-            FlowKind::Udp(udp) => Self::Other(Box::new(Udp::new(udp, direction, stop, rng))),
+            FlowKind::Udp(udp) => Self::Other(Box::new(Udp::new(udp, direction, stop))),
             FlowKind::Probe(probe) => Self::Other(Box::new(Probe::new(probe, stop))),
             FlowKind::Application(config) => Self::Other(config.build(stop, rng)),
         }

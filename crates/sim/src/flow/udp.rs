@@ -1,8 +1,7 @@
-//! Unanswered datagrams at a given rate.
+//! Unanswered datagrams at a constant rate.
 
 use underload_aqm::packet::{Ecn, Packet};
 use underload_aqm::rate::Rate;
-use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::link::distribution;
 use underload_record::schema::{Direction, Metric};
@@ -13,22 +12,10 @@ use crate::net::{Body, Datagram, Segment};
 
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
-    /// Rate at the IP layer while sending.
+    /// Rate at the IP layer.
     pub rate: Rate,
     pub payload_bytes: u16,
-    pub pattern: UdpPattern,
     pub ecn: Ecn,
-}
-
-/// How datagrams are spaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UdpPattern {
-    /// Evenly, all the time.
-    Constant,
-    /// Evenly during `on`, not at all during `off`, in turn.
-    OnOff { on: Span, off: Span },
-    /// With exponentially distributed gaps whose mean gives the rate.
-    Poisson,
 }
 
 pub(super) struct Udp {
@@ -36,9 +23,7 @@ pub(super) struct Udp {
     config: UdpConfig,
     gap: Span,
     stop: Time,
-    rng: Rng,
     next: Time,
-    burst_start: Time,
     sequence: u32,
     received_bytes: u64,
     /// Delays from sending to arrival.
@@ -46,16 +31,14 @@ pub(super) struct Udp {
 }
 
 impl Udp {
-    pub(super) fn new(config: &UdpConfig, direction: Direction, stop: Time, rng: Rng) -> Self {
+    pub(super) fn new(config: &UdpConfig, direction: Direction, stop: Time) -> Self {
         let bytes = u64::from(config.payload_bytes) + u64::from(UDP_HEADER_BYTES);
         Self {
             direction,
             config: config.clone(),
             gap: config.rate.time_for(bytes).unwrap_or(Span::from_nanos(u64::MAX)),
             stop,
-            rng,
             next: Time::MAX,
-            burst_start: Time::ZERO,
             sequence: 0,
             received_bytes: 0,
             delays: Histogram::new(),
@@ -65,11 +48,7 @@ impl Udp {
 
 impl Endpoint for Udp {
     fn start(&mut self, port: &mut Port<'_>) {
-        self.burst_start = port.now;
         self.next = port.now;
-        if self.config.pattern == UdpPattern::Poisson {
-            self.next = port.now + self.exponential_gap();
-        }
         self.on_timer(port);
     }
 
@@ -81,7 +60,7 @@ impl Endpoint for Udp {
             let bytes = u32::from(len) + UDP_HEADER_BYTES;
             port.send(self.direction, bytes, self.config.ecn, Body::Datagram(datagram));
             self.sequence += 1;
-            self.next = self.following(self.next);
+            self.next += self.gap;
         }
     }
 
@@ -110,29 +89,5 @@ impl Endpoint for Udp {
 
     fn received_bytes(&self) -> u64 {
         self.received_bytes
-    }
-}
-
-impl Udp {
-    fn following(&mut self, last: Time) -> Time {
-        match self.config.pattern {
-            UdpPattern::Constant => last + self.gap,
-            UdpPattern::Poisson => last + self.exponential_gap(),
-            UdpPattern::OnOff { on, off } => {
-                let next = last + self.gap;
-                if next < self.burst_start + on {
-                    return next;
-                }
-                self.burst_start = self.burst_start + on + off;
-                self.burst_start
-            }
-        }
-    }
-
-    fn exponential_gap(&mut self) -> Span {
-        // Uniform in (0, 1], so that the logarithm is finite.
-        let uniform = (f64::from(self.rng.next_u32()) + 1.0) / 4_294_967_296.0;
-        let gap = -libm::log(uniform) * self.gap.as_nanos() as f64;
-        Span::from_nanos(gap.min(1e18) as u64)
     }
 }
