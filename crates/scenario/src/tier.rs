@@ -7,7 +7,7 @@ use underload_docsis::modem::{GRANT_US, MAP_INTERVAL_US};
 use underload_docsis::qos::Direction;
 use underload_docsis::recommend::{Candidate, Choice, Outcome, Service, rate_name};
 use underload_record::metric;
-use underload_record::schema::{self, RunRecord, VariantSummary};
+use underload_record::schema::{self, Marking, RunRecord, VariantSummary};
 
 use crate::{Builder, Keys, Scenario};
 
@@ -32,8 +32,6 @@ pub struct MissingMetric {
     pub metric: &'static str,
 }
 
-/// NQB, the class of the low latency queue.
-const LOW_LATENCY_DSCP: u8 = 45;
 /// Congestion controls of the load.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
@@ -107,8 +105,8 @@ impl Tier {
         let mut call = Keys::new().set("jitter_buffer", "adaptive");
         let mut classes = vec![Keys::new().set("dscp", 0)];
         if self.candidates.iter().any(|it| matches!(it.choice, Choice::LowLatency(_))) {
-            call = call.set("dscp", LOW_LATENCY_DSCP);
-            classes.push(Keys::new().set("dscp", LOW_LATENCY_DSCP));
+            call = call.set("dscp", Marking::NQB);
+            classes.push(Keys::new().set("dscp", Marking::NQB));
         }
         let probe = Keys::new().set("interval", "20ms").set("classes", classes);
         scenario

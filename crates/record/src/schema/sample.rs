@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use underload_aqm::packet::Ecn;
+use underload_aqm::packet::{Dscp, Ecn};
 
 use super::{Direction, Phase};
 
@@ -58,7 +58,7 @@ pub struct Marking {
 
 impl Marking {
     /// DSCP of non-queue-building traffic (RFC 9956).
-    pub const NQB: u8 = 45;
+    pub const NQB: u8 = Dscp::NON_QUEUE_BUILDING.value();
 
     /// Returns the traffic class for tables: `dscp 45 ect1`, or `dscp 45` without ECN.
     pub fn label(self) -> String {
