@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::comparison::{Both, EffectRange, Verdict};
 use crate::schema::Estimate;
 use crate::stats::{hodges_lehmann_ratio, hodges_lehmann_shift, median, nearest_rank};
+use crate::verdict::{Both, EffectRange, Verdict};
 
 const DAY_S: i64 = 86_400;
 /// Minimum number of runs for a change.

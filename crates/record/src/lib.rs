@@ -42,6 +42,7 @@ mod study;
 mod summarise;
 mod throughput;
 mod variants;
+mod verdict;
 
 pub use conclusion::{Conclusion, conclude};
 pub use metric_names::{closest_metric, latency_names, metric_names, metric_unit};

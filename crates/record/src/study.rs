@@ -11,12 +11,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::comparison::Verdict;
 use crate::schema::{
     FlowDirection, Interval, LatencyMeasure, Phase, Sample, StudyClass, StudyGroup, StudyRecord,
     TrialRecord,
 };
 use crate::stats::{CONFIDENCE, mean_interval, nearest_rank_of};
+use crate::verdict::Verdict;
 
 /// The condition with the number of the line.
 pub const LINE: &str = "line";

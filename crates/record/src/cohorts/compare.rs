@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use crate::CONFIDENCE;
-use crate::comparison::{Both, Comparison, EffectRange, Verdict};
+use crate::comparison::Comparison;
 use crate::schema::{Compared, Estimate};
 use crate::stats::{
     Alternative, FEWEST_FOR_INTERVAL, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
     median,
 };
+use crate::verdict::{Both, EffectRange, Verdict};
 
 /// Compares a cohort with the reference by one value per line, ms. `None` if either has no values.
 pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {

@@ -1,9 +1,9 @@
 //! The outcomes of runs.
 
 use super::line::{Line, Lines};
-use crate::comparison::{Both, EffectRange};
 use crate::schema::{Estimate, OutcomeStudy};
 use crate::stats::{ClusterShare, cluster_share};
+use crate::verdict::{Both, EffectRange};
 
 /// Confidence of an interval: a study has many outcomes.
 const CONFIDENCE: f64 = 0.99;

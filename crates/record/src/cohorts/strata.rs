@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use super::line::{Line, Lines};
 use crate::CONFIDENCE;
-use crate::comparison::{Both, EffectRange, Verdict};
 use crate::schema::{Estimate, Stratified, Stratum};
 use crate::stats::normal_quantile;
+use crate::verdict::{Both, EffectRange, Verdict};
 
 /// Minimum number of lines of each cohort in a stratum.
 const LINES_LEAST: u64 = 5;

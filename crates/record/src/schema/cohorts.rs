@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, Interval, is_zero};
-use crate::comparison::{EffectRange, Verdict};
+use crate::verdict::{EffectRange, Verdict};
 
 /// A study of many lines, collected from their devices. Delays are round trips in ms.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Interval, is_zero};
-use crate::comparison::Verdict;
+use crate::verdict::Verdict;
 
 /// The settings of a study of lines, and its results.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
