@@ -4,7 +4,7 @@ use std::error::Error;
 
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
-use underload_run::chain;
+use underload_record::text::in_full;
 use underload_scenario::{ScenarioError, ScenarioErrors};
 
 /// Returns an exception of the package `underload` by its name.
@@ -17,8 +17,8 @@ pub fn raise<'py>(py: Python<'py>, class: &str, arguments: impl PyCallArgs<'py>)
 }
 
 /// Returns an exception with the message of an error and its causes.
-pub fn raise_words(py: Python<'_>, class: &str, error: &dyn Error) -> PyErr {
-    raise(py, class, (chain(error),))
+pub fn raise_words(py: Python<'_>, class: &str, error: &(dyn Error + 'static)) -> PyErr {
+    raise(py, class, (in_full(error),))
 }
 
 /// Converts errors of the libraries to exceptions.
@@ -27,7 +27,7 @@ pub trait OrRaise<T> {
     fn or_raise(self, py: Python<'_>, class: &str) -> PyResult<T>;
 }
 
-impl<T, E: Error> OrRaise<T> for Result<T, E> {
+impl<T, E: Error + 'static> OrRaise<T> for Result<T, E> {
     fn or_raise(self, py: Python<'_>, class: &str) -> PyResult<T> {
         self.map_err(|error| raise_words(py, class, &error))
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use underload_record::comparison::compare_two;
 use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord, VariantLatency};
+use underload_record::text::in_full;
 use underload_record::{metric_of, metric_over_trials, unknown_metric};
-use underload_run::chain;
 use underload_run::{Commands, Destination, Progress, Remains, RunError, Settings, WorldChoice};
 use underload_scenario as scenario;
 use underload_scenario::own::Own;
@@ -196,7 +196,7 @@ fn failed(py: Python<'_>, error: RunError, broken: Option<PyErr>) -> PyErr {
         }
         RunError::Failed { source, remains } => {
             let rest = Run::of_remains(remains);
-            raise(py, "RunError", (chain(&source), rest))
+            raise(py, "RunError", (in_full(&source), rest))
         }
         RunError::Scenario(error) => {
             crate::errors::scenario(py, &scenario::ScenarioErrors(vec![error]))
@@ -365,7 +365,7 @@ impl Run {
     /// Writes the report as one page.
     fn report(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.shown(py, |runs| {
-            underload_report::write_page(&path, runs).map_err(|error| chain(&error))
+            underload_report::write_page(&path, runs).map_err(|error| in_full(&error))
         })
     }
 }
@@ -432,7 +432,7 @@ impl Run {
         let shown = py.detach(|| match (&self.directory, self.data.get()) {
             (Some(directory), None) => {
                 let runs = underload_report::load_to_show(&[directory]);
-                show(&runs.map_err(|error| chain(&error))?)
+                show(&runs.map_err(|error| in_full(&error))?)
             }
             (_, data) => show(data.map_or(&[][..], |data| std::slice::from_ref(data))),
         });

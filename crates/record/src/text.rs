@@ -1,7 +1,14 @@
-//! Untrusted text, made safe for a terminal, a page, a spreadsheet, a shell and Prometheus.
+//! Errors in full, and untrusted text made safe for a terminal, a page, a spreadsheet, a shell and
+//! Prometheus.
 
 /// Replaces a character that a terminal would interpret instead of showing.
 const UNSHOWN: char = '\u{fffd}';
+
+/// Returns an error and all its sources, outermost first, in one line.
+pub fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
 
 /// Replaces characters that move a cursor, set a title or turn the text; line feeds and tabs
 /// remain.

@@ -85,14 +85,3 @@ impl<T, E: Into<Cause>> Doing<T> for Result<T, E> {
         self.map_err(|error| RunError::World(error.into()))
     }
 }
-
-/// Returns an error and its causes, outermost first, in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}

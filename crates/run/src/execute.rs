@@ -1,6 +1,7 @@
 //! Runs a scenario and returns its record.
 
 use underload_record::schema::{self, FORMAT_VERSION, RunRecord, ScenarioRecord, VariantRecord};
+use underload_record::text::in_full;
 use underload_scenario::simulation::configure;
 use underload_scenario::source;
 use underload_scenario::{Cohort, Scenario, Variant};
@@ -8,7 +9,7 @@ use underload_sim::trial::TrialLabel;
 use underload_store::{Resumed, RunDir, host};
 
 use crate::cache::Cache;
-use crate::error::{Doing as _, Result, RunError, chain};
+use crate::error::{Doing as _, Result, RunError};
 use crate::packets;
 use crate::progress::Progress;
 use crate::results::{Results, Run};
@@ -145,7 +146,7 @@ fn cache(
     match Cache::open(settings.commit) {
         Ok(cache) => Some(cache),
         Err(error) => {
-            progress.warn(&format!("running without a cache: {}", chain(&error)));
+            progress.warn(&format!("running without a cache: {}", in_full(&error)));
             None
         }
     }

@@ -28,7 +28,7 @@ mod trial;
 mod trials;
 pub mod world;
 
-pub use error::{Remains, RunError, chain};
+pub use error::{Remains, RunError};
 pub use execute::{keeps_samples, run};
 pub use progress::Progress;
 pub use results::Run;

@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use underload_record::text::in_full;
 use underload_scenario::source;
 use underload_scenario::{Conditions, Scenario, Variant};
 use underload_store::RunDir;
 
 use crate::cache::{Cache, Found, Key};
-use crate::error::{Doing as _, RunError, chain};
+use crate::error::{Doing as _, RunError};
 use crate::progress::Progress;
 use crate::results::Results;
 use crate::settings::Settings;
@@ -168,7 +169,7 @@ impl<'a> Plan<'a> {
     fn store(&mut self, key: &Key, data: &TrialData, progress: &mut dyn Progress) {
         let stored = self.cache.as_mut().map_or(Ok(()), |cache| cache.store(key, data));
         if let Err(error) = stored {
-            progress.warn(&format!("continuing without a cache: {}", chain(&error)));
+            progress.warn(&format!("continuing without a cache: {}", in_full(&error)));
             self.cache = None;
         }
     }

@@ -1,5 +1,7 @@
 //! Transactions of a store.
 
+use underload_record::text::in_full;
+
 use super::rows::{Code, Device, HeldLease, LogEntry, PlanRow, Server, StoredResult};
 use crate::device::DeviceId;
 
@@ -60,9 +62,7 @@ impl StoreError {
 
     /// Returns the step and all causes in one line.
     pub fn in_full(&self) -> String {
-        let first: &dyn std::error::Error = self;
-        let all = std::iter::successors(Some(first), |error| error.source());
-        all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+        in_full(self)
     }
 }
 

@@ -123,9 +123,3 @@ impl ServiceError {
         Self::Certificate { path: path.to_owned(), source: Box::new(source) }
     }
 }
-
-/// Returns an error and all its sources in one line.
-pub fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}

@@ -23,7 +23,7 @@ pub use channel::{
     read_message, write_message,
 };
 pub use client::{ConnectOptions, Granted, Remote, SessionNews, next_notice};
-pub use error::{Result, ServiceError, in_full};
+pub use error::{Result, ServiceError};
 pub use fingerprint::{Fingerprint, from_hex};
 pub use message::{
     Answer, Ask, FLOWS_PER_SESSION_MAX, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode,
@@ -31,3 +31,4 @@ pub use message::{
 };
 pub use private::read_secret;
 pub use trust::{Pin, Trust};
+pub use underload_record::text::in_full;

@@ -11,6 +11,7 @@ use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use underload_record::schema::TrialRecord;
 use underload_record::stats::RunningMean;
+use underload_record::text::in_full;
 use underload_record::{CONFIDENCE, metrics_of_trial};
 use underload_scenario::keys::Fault;
 use underload_scenario::own::Own;
@@ -21,7 +22,6 @@ use underload_store::sweep::{AxisValue, SweepRow, SweepUnit};
 
 use super::{StopKeys, Sweep};
 use crate::cache::digest_text;
-use crate::error::chain;
 use crate::trial::{Setting, Trial, repeat_seed};
 use crate::world::sim::simulate;
 
@@ -170,7 +170,7 @@ impl Cell<'_> {
         let trial = Trial { index, variant, repeat, seed, keeps_curves: false };
         let own = Own::default();
         let setting = Setting { stop, directory: None, captures: &[], threads: None, own: &own };
-        let data = simulate(&trial, setting).map_err(|error| Fault::new("", chain(&error)))?;
+        let data = simulate(&trial, setting).map_err(|error| Fault::new("", in_full(&error)))?;
         Ok(data.map(|data| TrialRecord { conditions: conditions.clone(), ..data.record }))
     }
 }

@@ -11,10 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use underload_record::schema;
+use underload_record::text::in_full;
 use underload_scenario::Scenario;
 use underload_scenario::own::Own;
 
-use crate::error::{RunError, chain};
+use crate::error::RunError;
 use crate::settings::{Commands, Settings, WorldChoice};
 use crate::trial::{Setting, Trial, TrialData};
 
@@ -71,7 +72,7 @@ pub(crate) fn choose(
             }
             let reason = match scenario.live_problem() {
                 Some(problem) => format!("because of {problem}"),
-                None => format!("because live is not possible here: {}", chain(&error)),
+                None => format!("because live is not possible here: {}", in_full(&error)),
             };
             simulated(scenario, own, &reason)
         }),
@@ -118,7 +119,7 @@ fn live(scenario: &Scenario) -> Result<Box<dyn World>, RunError> {
 /// Returns why this machine cannot run a scenario live, as far as that shows before the run.
 #[cfg(all(feature = "live", target_os = "linux"))]
 pub fn machine_problem(scenario: &Scenario) -> Option<String> {
-    live::check::machine(scenario).err().map(|error| chain(&error))
+    live::check::machine(scenario).err().map(|error| in_full(&error))
 }
 
 #[cfg(all(feature = "live", target_os = "linux"))]
@@ -137,7 +138,7 @@ fn live(_: &Scenario) -> Result<Box<dyn World>, RunError> {
 
 #[cfg(not(all(feature = "live", target_os = "linux")))]
 pub fn machine_problem(scenario: &Scenario) -> Option<String> {
-    live(scenario).err().map(|error| chain(&error))
+    live(scenario).err().map(|error| in_full(&error))
 }
 
 #[cfg(not(all(feature = "live", target_os = "linux")))]

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use underload_emu::guest::init;
+use underload_record::text::in_full;
 use underload_scenario::source::load_file;
 use underload_scenario::{Origin, Scenario};
 
-use crate::error::{Doing as _, RunError, chain};
+use crate::error::{Doing as _, RunError};
 use crate::trial::{Trial, TrialData, repeat_seed};
 use crate::world::live::check;
 use crate::world::live::plan::{Clockwork, Queues};
@@ -48,7 +49,7 @@ pub fn run() -> io::Result<()> {
     let shared = init::enter()?;
     let report = match trial(&shared) {
         Ok(data) => Report::Trial(Box::new(data)),
-        Err(error) => Report::Failed(chain(&error)),
+        Err(error) => Report::Failed(in_full(&error)),
     };
     let report = rmp_serde::to_vec_named(&report).map_err(io::Error::other)?;
     std::fs::write(shared.join(REPORT), report)?;

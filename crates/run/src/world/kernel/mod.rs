@@ -23,12 +23,13 @@ use ring::digest::{SHA256, digest};
 use underload_emu::guest::{Guest, Image, PROGRAM};
 use underload_emu::qdisc;
 use underload_record::schema;
+use underload_record::text::in_full;
 use underload_scenario::{Origin, Scenario};
 
 use super::World;
 use super::live::plan::{self, Queues};
 use super::live::{check, linux};
-use crate::error::{Doing as _, RunError, chain};
+use crate::error::{Doing as _, RunError};
 use crate::trial::{Setting, Trial, TrialData};
 use guest::{REPORT, REQUEST, Report, Request};
 use shared::Shared;
@@ -85,7 +86,7 @@ impl Kernel {
     pub(super) fn new(scenario: &Scenario, has_own_queues: bool) -> Result<Self, RunError> {
         check::model(scenario)?;
         check::virtual_time(scenario)?;
-        let refused = |error: &dyn std::error::Error| RunError::Refused(chain(error));
+        let refused = |error: &(dyn std::error::Error + 'static)| RunError::Refused(in_full(error));
         let kinds = if has_own_queues { linux::check(scenario)? } else { BTreeSet::new() };
         let image = Image::find(&directory()?).map_err(|error| refused(&error))?;
         let queues = if has_own_queues {

@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use underload_browser::{Chromium, DevTools, DevToolsError, MISSING, Profile};
 use underload_emu::machine::{Namespace, Process};
+use underload_record::text::in_full;
 
-use crate::error::{Doing as _, RunError, chain};
+use crate::error::{Doing as _, RunError};
 
 /// Browsers with one thread that controls all of them. Dropping it kills the browsers.
 pub(super) struct Controlled<T> {
@@ -83,7 +84,7 @@ impl<T: Send + 'static> Controlled<T> {
         }
         controlled.kill();
         let failed = controlled.join().err();
-        let error = failed.map_or_else(|| "it has ended".to_owned(), |error| chain(&error));
+        let error = failed.map_or_else(|| "it has ended".to_owned(), |error| in_full(&error));
         Err(format!("starting Chromium ({}): {error}", controlled.version)).of_world()
     }
 
@@ -114,7 +115,7 @@ impl<T: Send + 'static> Controlled<T> {
         self.kill();
         match result {
             Ok(result) => (result.unwrap_or_default(), None),
-            Err(error) => (T::default(), Some(chain(&error))),
+            Err(error) => (T::default(), Some(in_full(&error))),
         }
     }
 
