@@ -70,7 +70,7 @@ fn agree(accepts: bool) -> anyhow::Result<()> {
 
 /// Whether the test uses M-Lab's servers, whose rules then apply.
 pub fn is_public(arguments: &Arguments) -> bool {
-    m_lab::is_public(&arguments.host, arguments.locate.as_deref())
+    Ndt7::is_public(&arguments.host, arguments.locate.as_deref())
 }
 
 /// Returns how long M-Lab's rules delay the first test of a series.

@@ -4,11 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use underload_compat::ndt7::{LOCATE_URL, Ndt7Target};
 use underload_disk::{self as disk, Access, folders};
 
-use super::Server as _;
-use super::ndt7::Ndt7;
 use crate::LineError;
 use crate::series::PUBLIC_PAUSE_LEAST;
 
@@ -19,31 +16,6 @@ M-Lab (Measurement Lab) runs these servers as a public experiment:
   - 40 tests a day are allowed; more are refused.
 Its terms:   https://www.measurementlab.net/aup/
 Its privacy: https://www.measurementlab.net/privacy/";
-
-/// The domains of M-Lab's servers.
-const PUBLIC: [&str; 2] = ["measurement-lab.org", "measurementlab.net"];
-
-/// Whether a test at `host` uses M-Lab's servers. `locate` is the URL of the service that names the
-/// nearest server; `None` is M-Lab's.
-pub fn is_public(host: &str, locate: Option<&str>) -> bool {
-    if host != Ndt7::TEST {
-        return Ndt7Target::of_host(host).is_ok_and(|target| is_in_public(target.host()));
-    }
-    let url = locate.unwrap_or(LOCATE_URL);
-    // The path does not matter.
-    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let host = host.split(['/', '?', '#']).next().unwrap_or_default();
-    is_in_public(host.rsplit('@').next().unwrap_or_default().split(':').next().unwrap_or(host))
-}
-
-fn is_in_public(host: &str) -> bool {
-    // Names are case-insensitive and may have the root's dot.
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
-    let is_in = |domain: &&str| {
-        host == *domain || host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.'))
-    };
-    PUBLIC.iter().any(is_in)
-}
 
 /// Whether the user has accepted [`TERMS`].
 ///
@@ -91,30 +63,4 @@ fn store(file: &Path, text: &str) -> Result<(), LineError> {
     disk::create_directory(disk::directory_of(file), Access::Usual)
         .and_then(|_| disk::write_whole(file, text.as_bytes(), Access::Usual))
         .map_err(|source| LineError::File { path: file.to_owned(), source })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn m_labs_servers_are_known_however_they_are_named() {
-        for (host, locate) in [
-            ("ndt7", None),
-            ("ndt7", Some("https://locate.measurementlab.net/v2/other")),
-            ("ndt7", Some("https://locate.measurementlab.net:443/?x=/")),
-            ("ndt7", Some("https://LOCATE.MeasurementLab.net./v2/nearest")),
-            ("ndt7://ndt-a.mlab-oti.measurement-lab.org", None),
-            ("ndt7://NDT-A.mlab-oti.Measurement-Lab.ORG.", None),
-        ] {
-            assert!(is_public(host, locate), "{host} {locate:?}");
-        }
-        for (host, locate) in [
-            ("ndt7", Some("http://127.0.0.1:1/x")),
-            ("ndt7", Some("https://measurementlab.net.example/")),
-            ("ndt7://a.example", None),
-        ] {
-            assert!(!is_public(host, locate), "{host} {locate:?}");
-        }
-    }
 }

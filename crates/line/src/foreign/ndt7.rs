@@ -29,6 +29,9 @@ const CANNOT_TELL: &str = "round trips are those of the loading connection, smoo
 there is no 99th percentile, and there are no one-way delays, no markings and no delays of other \
 traffic";
 
+/// The domains of M-Lab's servers.
+const PUBLIC: [&str; 2] = ["measurement-lab.org", "measurementlab.net"];
+
 /// At most this much of a step is discarded as ramp-up.
 const RAMP: Duration = Duration::from_secs(2);
 
@@ -58,6 +61,19 @@ impl Ndt7 {
         if host == Self::TEST { Ok(()) } else { Ndt7Target::of_host(host).map(drop) }
     }
 
+    /// Whether a test at `host` uses M-Lab's servers. `locate` is the URL of the service that names the
+    /// nearest server; `None` is M-Lab's.
+    pub fn is_public(host: &str, locate: Option<&str>) -> bool {
+        if host != Self::TEST {
+            return Ndt7Target::of_host(host).is_ok_and(|target| is_in_public(target.host()));
+        }
+        let url = locate.unwrap_or(LOCATE_URL);
+        // The path does not matter.
+        let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let host = host.split(['/', '?', '#']).next().unwrap_or_default();
+        is_in_public(host.rsplit('@').next().unwrap_or_default().split(':').next().unwrap_or(host))
+    }
+
     /// Locates the servers without connecting to them. `locator` is the URL of the service that
     /// names the nearest server; `None` is M-Lab's.
     ///
@@ -65,7 +81,7 @@ impl Ndt7 {
     /// Returns an error if no server is found, or the certificate to trust cannot be read.
     pub fn open(request: &Request, locator: Option<&str>) -> Result<Self, LineError> {
         let trust = server_trust(request)?;
-        if m_lab::is_public(&request.host, locator) {
+        if Self::is_public(&request.host, locator) {
             m_lab::remember_test()?;
         }
         let candidates = if request.host == Self::TEST {
@@ -92,6 +108,15 @@ impl Ndt7 {
         }
         foreign(error)
     }
+}
+
+fn is_in_public(host: &str) -> bool {
+    // Names are case-insensitive and may have the root's dot.
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_in = |domain: &&str| {
+        host == *domain || host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.'))
+    };
+    PUBLIC.iter().any(is_in)
 }
 
 fn foreign(error: Ndt7Error) -> LineError {
@@ -321,5 +346,26 @@ mod tests {
     fn the_nearest_and_named_servers_are_ndt7_servers() {
         assert!(Ndt7::is_wanted("ndt7") && Ndt7::is_wanted("ndt7://a"));
         assert!(!Ndt7::is_wanted("ndt7.example"));
+    }
+
+    #[test]
+    fn m_labs_servers_are_known_however_they_are_named() {
+        for (host, locate) in [
+            ("ndt7", None),
+            ("ndt7", Some("https://locate.measurementlab.net/v2/other")),
+            ("ndt7", Some("https://locate.measurementlab.net:443/?x=/")),
+            ("ndt7", Some("https://LOCATE.MeasurementLab.net./v2/nearest")),
+            ("ndt7://ndt-a.mlab-oti.measurement-lab.org", None),
+            ("ndt7://NDT-A.mlab-oti.Measurement-Lab.ORG.", None),
+        ] {
+            assert!(Ndt7::is_public(host, locate), "{host} {locate:?}");
+        }
+        for (host, locate) in [
+            ("ndt7", Some("http://127.0.0.1:1/x")),
+            ("ndt7", Some("https://measurementlab.net.example/")),
+            ("ndt7://a.example", None),
+        ] {
+            assert!(!Ndt7::is_public(host, locate), "{host} {locate:?}");
+        }
     }
 }
