@@ -10,7 +10,7 @@ use underload_record::schema::FlowDirection;
 use underload_scenario::{EXIT_STATUS, ExecFlow};
 use underload_sim::application::metric;
 
-use super::tasks::{Outcome, Task, record};
+use super::task::{Outcome, Task, record};
 use crate::error::{Doing as _, Result};
 
 pub(super) struct Command<'a> {

@@ -8,6 +8,7 @@
 //! - [`trial`]: runs one trial.
 //! - [`mod@between`]: the gateway or the Linux routers between client and server.
 //! - [`linux`]: what Linux's routers are to do.
+//! - [`task`]: a flow that a program outside of this one makes.
 //! - [`tasks`]: starts and stops the programs of flows.
 //! - [`exec`]: commands inside the lab.
 //! - [`browser`]: pages, films and calls of real browsers inside the lab.
@@ -18,6 +19,7 @@ pub(super) mod check;
 mod exec;
 pub(super) mod linux;
 pub(super) mod plan;
+mod task;
 mod tasks;
 pub(super) mod trial;
 

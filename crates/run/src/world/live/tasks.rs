@@ -3,12 +3,13 @@
 use std::time::Instant;
 
 use underload_emu::machine::Ends;
-use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
+use underload_record::schema::{FlowRecord, Phase};
 use underload_scenario::{Activity, FlowKind, Variant};
 
 use super::browser;
 use super::exec::Command;
 use super::plan::duration;
+use super::task::{Outcome, Task};
 use crate::error::{Doing as _, Result};
 use crate::trial::Output;
 
@@ -23,26 +24,6 @@ struct Running<'a> {
     activity: Activity,
     has_begun: bool,
     task: Box<dyn Task + 'a>,
-}
-
-/// A flow that a program outside of this one makes.
-pub(super) trait Task {
-    fn begin(&mut self) -> Result<()>;
-
-    /// Ends the traffic of the flow. Does nothing if it has ended.
-    fn stop(&mut self);
-
-    /// Ends the programs, and returns the records of the flow.
-    fn finish(&mut self) -> Result<Outcome>;
-}
-
-/// The results of a flow that has ended.
-pub(super) struct Outcome {
-    pub records: Vec<FlowRecord>,
-    /// Why the record is incomplete; `None` if it is complete.
-    pub problem: Option<String>,
-    /// Stored beside the record.
-    pub text: Vec<u8>,
 }
 
 /// The records of all flows, why some are incomplete, and their outputs.
@@ -107,14 +88,4 @@ impl<'a> Tasks<'a> {
         }
         Ok(finished)
     }
-}
-
-/// Returns the record of a flow of the kind `kind`.
-pub(super) fn record(
-    name: String,
-    kind: &str,
-    direction: FlowDirection,
-    metrics: Vec<Metric>,
-) -> FlowRecord {
-    FlowRecord { name, kind: kind.to_owned(), direction, metrics, ..FlowRecord::default() }
 }

@@ -96,16 +96,13 @@ impl FarEnd {
         let reflector = reflecting.local_addr().of_world()?;
         let load_server = listener.local_addr().of_world()?;
         // Only this trial can reach them: they need no limits of a public server.
-        let policy = MarkingPolicy::LAB;
-        let packets_per_second_max = 1_000_000;
-        let reflector_config =
-            ReflectorConfig { packets_per_second_max, policy, ..ReflectorConfig::default() };
+        let reflector_config = ReflectorConfig::lab();
         let flows: usize = plan::flow_count(variant);
         let server_config = LoadServerConfig {
             flows_max: flows.max(1),
             duration_max: plan::longest(&variant.phases),
             udp_rate_max_bit_per_s: u64::MAX,
-            policy,
+            policy: MarkingPolicy::LAB,
             ..LoadServerConfig::default()
         };
         let network = sockets_of(ends, Ends::server);

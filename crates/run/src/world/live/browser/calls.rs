@@ -12,7 +12,7 @@ use underload_scenario::flows;
 
 use super::control::{Controlled, Signals, parsed};
 use crate::error::Result;
-use crate::world::live::tasks::{Outcome, Task, record};
+use crate::world::live::task::{Outcome, Task, record};
 use underload_scenario::call_stats::{CallDirection, CallStats};
 
 /// A call under way.

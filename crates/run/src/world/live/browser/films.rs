@@ -15,7 +15,7 @@ use super::control::{Controlled, Signals, parsed};
 use super::film::{Film, MANIFEST};
 use super::website::Website;
 use crate::error::{Doing as _, Result};
-use crate::world::live::tasks::{Outcome, Task};
+use crate::world::live::task::{Outcome, Task};
 use underload_scenario::film_report::FilmReport;
 
 /// A browser with a player, and its server.
@@ -56,7 +56,7 @@ impl<'a> Films<'a> {
         let site = Website::start(ends, site, Film)?;
         let settings = json!({
             "player": player,
-            "bufferSeconds": buffer.as_nanos() as f64 / 1e9,
+            "bufferSeconds": buffer.as_secs_f64(),
             "lowestKilobits": LADDER[0] * 1e3,
         });
         let address = format!("{}{MANIFEST}", site.address);

@@ -22,7 +22,7 @@ use underload_emu::machine::Ends;
 use underload_scenario::{BrowserFlow, Flow, FlowKind, PageProtocol, Phases, Variant};
 
 use super::plan::longest;
-use super::tasks::Task;
+use super::task::Task;
 use crate::error::Result;
 use calls::Call;
 use films::Films;

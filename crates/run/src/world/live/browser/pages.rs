@@ -14,7 +14,7 @@ use super::page::Page;
 use super::website::Website;
 use crate::error::Result;
 use crate::world::live::plan::duration;
-use crate::world::live::tasks::{Outcome, Task};
+use crate::world::live::task::{Outcome, Task};
 use underload_scenario::page_loads::PageLoads;
 
 /// A browser and its server.

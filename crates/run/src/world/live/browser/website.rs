@@ -9,7 +9,7 @@ use underload_scenario::{PageProtocol, Site};
 use super::caddy::Caddy;
 use super::server::{Content, Server};
 use crate::error::{Doing as _, Result};
-use crate::world::live::tasks::record;
+use crate::world::live::task::record;
 
 /// A running site, which ends when this is dropped.
 pub(super) struct Website {
