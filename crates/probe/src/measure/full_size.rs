@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::Endpoints;
-use super::run::udp_socket;
 use crate::wire::{BASE_LEN, SenderPacket};
 
 /// Packets of each size.
@@ -19,7 +18,7 @@ const FULL_BYTES: usize = 1_500;
 /// Sends small packets and packets of 1,500 bytes to the reflector, which answers in their size.
 /// Returns whether those of 1,500 bytes come back; `None` if no packet does.
 pub(super) fn passes(endpoints: &Endpoints) -> Option<bool> {
-    let socket = udp_socket(endpoints, "path MTU").ok()?;
+    let socket = endpoints.udp_socket("path MTU").ok()?;
     let target = endpoints.reflector;
     let headers = if let SocketAddr::V4(_) = target { 28 } else { 48 };
     let mut large = [0; FULL_BYTES];

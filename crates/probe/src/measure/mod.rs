@@ -18,10 +18,11 @@ mod pressure;
 mod record;
 mod run;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{Domain, Type};
 use underload_record::schema::{
     CeAlarm, FlowRecord, InsideLatency, Marking, Phase, PhaseWindow, Sample, Series, Timeliness,
 };
@@ -102,6 +103,21 @@ pub struct Endpoints {
     pub reflector: SocketAddr,
     pub load_server: SocketAddr,
     pub far_clock: FarClock,
+}
+
+impl Endpoints {
+    /// Opens a socket for `probe` in the family of the reflector's address.
+    fn udp_socket(&self, probe: &'static str) -> Result<UdpSocket, MeasureError> {
+        let error = |source| MeasureError::Socket { probe, source };
+        let domain = Domain::for_address(self.reflector);
+        let any: IpAddr = match self.reflector {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = self.network.socket(domain, Type::DGRAM).map_err(error)?;
+        socket.bind(&SocketAddr::new(any, 0).into()).map_err(error)?;
+        Ok(socket.into())
+    }
 }
 
 /// Whether one-way delays can be computed.

@@ -1,10 +1,8 @@
 //! Runs a measurement: starts, watches and ends probes and load in order.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use socket2::{Domain, Type};
 use underload_record::schema::{Direction, Phase, PhaseWindow};
 
 use super::full_size;
@@ -141,7 +139,7 @@ impl Probes {
         prober.start_ns = start_ns;
         let first_free_session = prober.first_session.wrapping_add(prober.classes.len() as u16);
         let timing = prober.timing;
-        let socket = udp_socket(endpoints, "probe")?;
+        let socket = endpoints.udp_socket("probe")?;
         let open_loop = Prober::start(socket, target, prober, clock)?;
         let request_response = match &config.request_response {
             None => None,
@@ -154,7 +152,7 @@ impl Probes {
                     timing,
                     session: first_free_session,
                 };
-                let socket = udp_socket(endpoints, "request-response")?;
+                let socket = endpoints.udp_socket("request-response")?;
                 Some(Requester::start(socket, target, requester, clock)?)
             }
         };
@@ -172,21 +170,6 @@ impl Probes {
         let request_response = self.request_response.map(Requester::finish).transpose()?;
         Ok((self.open_loop.finish()?, request_response))
     }
-}
-
-pub(super) fn udp_socket(
-    endpoints: &Endpoints,
-    probe: &'static str,
-) -> Result<UdpSocket, MeasureError> {
-    let error = |source| MeasureError::Socket { probe, source };
-    let domain = Domain::for_address(endpoints.reflector);
-    let any: IpAddr = match endpoints.reflector {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = endpoints.network.socket(domain, Type::DGRAM).map_err(error)?;
-    socket.bind(&SocketAddr::new(any, 0).into()).map_err(error)?;
-    Ok(socket.into())
 }
 
 struct Flow {
