@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use underload_record::schema::PerDirection;
 use underload_tc::printed::Device;
 
-use super::session::{ChangeError, Session, sent_bytes};
+use super::error::ChangeError;
+use super::session::{Session, sent_bytes};
 use crate::auto::{Answer, Bounds, Decision, Follower, Reading};
 use crate::plan::ifb_name;
 use crate::request::Request;

@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use underload_disk::{self as disk, Access, Journal};
 
-use super::session::{ApplyError, Session};
-use super::temporary::{Temporary, TemporaryError};
+use super::error::{ApplyError, TemporaryError};
+use super::session::Session;
+use super::temporary::Temporary;
 use crate::request::Request;
 use crate::trial::{Hour, Log, LogError, Position, Settings};
 

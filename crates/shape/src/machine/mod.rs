@@ -1,7 +1,9 @@
 //! Executes plans: `tc`, `ip` and `bpftool`, the directory of records, the lock, the watcher.
 #![expect(clippy::disallowed_methods, reason = "this module has the clock, files and processes")]
 
+mod error;
 mod folder;
+mod follow;
 mod followed;
 pub mod hours;
 pub mod kernel_queues;
@@ -13,17 +15,16 @@ mod snapshot;
 mod temporary;
 mod watcher;
 
+pub use error::{ApplyError, ChangeError, TemporaryError, UndoError};
 pub use folder::FolderError;
+pub use follow::follow;
 pub use followed::FollowedLine;
 pub use offload::OffloadError;
-pub use session::{
-    ApplyError, ChangeError, Confirmation, Lasts, Session, Settings, Shaped, Standing, UndoError,
-    sent_bytes,
-};
+pub use session::{Confirmation, Lasts, Session, Settings, Shaped, Standing, sent_bytes};
 pub use show::Overview;
 pub use snapshot::{Snapshot, SnapshotError};
-pub use temporary::{Temporary, TemporaryError};
-pub use watcher::{Watcher, follow};
+pub use temporary::Temporary;
+pub use watcher::Watcher;
 
 use nix::time::{ClockId, clock_gettime};
 

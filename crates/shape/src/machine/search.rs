@@ -9,9 +9,10 @@ use underload_aqm::rate::Rate;
 use underload_record::schema::{Direction, Finding, PerDirection};
 use underload_tc::run::ToolError;
 
-use super::session::{ApplyError, Session};
+use super::error::{ApplyError, TemporaryError};
+use super::session::Session;
 use super::snapshot::Snapshot;
-use super::temporary::{Temporary, TemporaryError};
+use super::temporary::Temporary;
 use crate::request::{Overhead, Request};
 use crate::suggest::{Limit, Next, Outcome, Reading, Search, Trial, Unreadable};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use underload_tc::run::ToolError;
 
-use super::session::{ApplyError, Confirmation, Lasts, Session, Settings, Standing, UndoError};
+use super::error::{ApplyError, TemporaryError, UndoError};
+use super::session::{Confirmation, Lasts, Session, Settings, Standing};
 use crate::request::Request;
 
 /// A change that ends when this value is dropped, and when this process is killed.
@@ -13,15 +14,6 @@ pub struct Temporary<'a> {
     session: &'a Session,
     confirmation: Confirmation,
     is_over: bool,
-}
-
-/// Why a measurement behind a temporary shaper means nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum TemporaryError {
-    #[error("{device}: another command undid or confirmed this change while it was measured")]
-    Interfered { device: String },
-    #[error(transparent)]
-    Undo(#[from] UndoError),
 }
 
 impl<'a> Temporary<'a> {
