@@ -190,6 +190,7 @@ fn finding(
         clock_offset_ns: measured.clock_offset.map(|clock| clock.offset_ns),
         clock_error_ns: measured.clock_offset.map(|clock| clock.error_ns),
         ce_alarms: measured.ce_alarms.clone(),
+        server_ns: measured.probe_counts.iter().filter_map(|it| it.residence_p99_ns).max(),
         // The news cover the whole session: another step may have been throttled in the other
         // direction.
         throttled_up: news.throttled_up && up.is_some(),

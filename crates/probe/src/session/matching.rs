@@ -1,6 +1,7 @@
 //! Builds samples from the packets sent and the answers received.
 
 use underload_record::schema::{Marking, PhaseWindow, Sample};
+use underload_record::stats::distribution;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentRecord {
@@ -29,6 +30,15 @@ pub struct ReplyRecord {
     pub marking_near: Option<Marking>,
 }
 
+impl ReplyRecord {
+    /// Returns the time in the far end's host; `None` if that is unknown or cannot be true.
+    fn residence_ns(&self, sent_ns: u64) -> Option<u64> {
+        let residence = self.far_sent_ns?.saturating_sub(self.far_received_ns?);
+        let total_ns = self.received_ns.saturating_sub(sent_ns);
+        u64::try_from(residence).ok().filter(|residence_ns| *residence_ns <= total_ns)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
     pub sent: u64,
@@ -43,6 +53,9 @@ pub struct ProbeCounts {
     pub reordered: u64,
     /// Answers to packets that were never sent, or with a time before their packet.
     pub unmatched: u64,
+    /// 99th percentile of the time between a packet's arrival at the far end and its answer, which
+    /// is in no delay; `None` if the far end did not report it.
+    pub residence_p99_ns: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,6 +142,7 @@ fn join<'a>(
 ) -> ProbeCounts {
     let mut counts = ProbeCounts::default();
     let mut highest_sequence = None;
+    let mut residences = Vec::new();
     for reply in replies {
         let found = packets.binary_search_by_key(&reply.sequence, |packet| packet.sent.sequence);
         let packet = found.ok().and_then(|index| packets.get_mut(index));
@@ -142,11 +156,13 @@ fn join<'a>(
             counts.answered_late += 1;
         } else {
             packet.reply = Some(*reply);
+            residences.extend(reply.residence_ns(packet.sent.sent_ns));
             counts.answered += 1;
             counts.reordered += u64::from(highest_sequence > Some(reply.sequence));
             highest_sequence = highest_sequence.max(Some(reply.sequence));
         }
     }
+    counts.residence_p99_ns = distribution(&mut residences).map(|it| it.p99_ns);
     counts
 }
 
@@ -178,12 +194,7 @@ impl Joined {
 
 /// Returns the round trip without the time in the far end's host.
 fn round_trip_ns(sent_ns: u64, reply: &ReplyRecord) -> u64 {
-    let total_ns = reply.received_ns.saturating_sub(sent_ns);
-    let residence_ns = match (reply.far_received_ns, reply.far_sent_ns) {
-        (Some(received), Some(sent)) => u64::try_from(sent.saturating_sub(received)).unwrap_or(0),
-        _ => 0,
-    };
-    if residence_ns <= total_ns { total_ns - residence_ns } else { total_ns }
+    reply.received_ns.saturating_sub(sent_ns) - reply.residence_ns(sent_ns).unwrap_or(0)
 }
 
 fn phase_at(phases: &[PhaseWindow], time_ns: u64) -> underload_record::schema::Phase {
@@ -230,6 +241,7 @@ mod tests {
             duplicates: 1,
             reordered: 1,
             unmatched: 2,
+            residence_p99_ns: None,
         };
         assert_eq!(collected.counts, [expected]);
         let round_trips: Vec<_> = collected.samples.iter().map(|sample| sample.rtt_ns).collect();
@@ -240,12 +252,16 @@ mod tests {
     fn time_in_the_reflector_does_not_count() {
         let mut answer = reply(0, 400);
         (answer.far_received_ns, answer.far_sent_ns) = (Some(180), Some(250));
-        let sample = matched(&[sent(0, 100)], &[answer]).samples[0];
+        let collected = matched(&[sent(0, 100)], &[answer]);
+        assert_eq!(collected.counts[0].residence_p99_ns, Some(70));
+        let sample = collected.samples[0];
         assert_eq!(sample.rtt_ns, Some(230));
         assert_eq!((sample.one_way_up_ns, sample.one_way_down_ns), (Some(80), Some(150)));
         // Time stamps of the far end that cannot be true are ignored.
         answer.far_sent_ns = Some(9_000);
-        assert_eq!(matched(&[sent(0, 100)], &[answer]).samples[0].rtt_ns, Some(300));
+        let collected = matched(&[sent(0, 100)], &[answer]);
+        assert_eq!(collected.samples[0].rtt_ns, Some(300));
+        assert_eq!(collected.counts[0].residence_p99_ns, None);
         answer.far_sent_ns = Some(170);
         assert_eq!(matched(&[sent(0, 100)], &[answer]).samples[0].rtt_ns, Some(300));
     }

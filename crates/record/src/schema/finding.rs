@@ -42,6 +42,10 @@ pub struct Finding {
     /// p99, when the buffer is full, times the rate. `None` if the load went both ways, added
     /// almost no delay or did not fill the line, or if there are too few samples for a p99.
     pub buffer_kib: Option<f64>,
+    /// 99th percentile of the server's own time for an answer, which is in no delay; `None` if the
+    /// server did not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_ns: Option<i64>,
     /// How long the delay outlasts the load; `None` if the first probe after the load is not late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,

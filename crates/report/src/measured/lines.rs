@@ -14,6 +14,10 @@ use crate::words::count;
 /// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
 
+/// Least time of the server for an answer that is mentioned. A server that is not busy takes less than
+/// a millisecond.
+const SERVER_NS: i64 = 5_000_000;
+
 /// Returns the findings of a single measured run, in order of its steps.
 pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
     let [run] = runs else { return None };
@@ -84,6 +88,10 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
             "{name}: something on the way (modem or router) keeps up to {kib:.0} KiB waiting, if \
              it is a plain buffer"
         )
+    }));
+    lines.extend(finding.server_ns.filter(|ns| *ns >= SERVER_NS).map(|ns| {
+        let took = late(ms(ns));
+        format!("{name}: the server itself took {took} to answer (p99); no delay includes it")
     }));
     lines.extend(finding.recovery.map(|Recovery { length_ns, is_cut }| {
         let state = if is_cut { "still there" } else { "gone" };
@@ -367,6 +375,14 @@ mod tests {
             tier_up_percent: Some(95.0),
             ..Finding::default()
         }
+    }
+
+    #[test]
+    fn a_servers_own_time_is_told_if_the_server_is_busy() {
+        let said = "up: the server itself took 12 ms to answer (p99); no delay includes it";
+        let of = |ms: i64| Finding { server_ns: Some(ms * 1_000_000), ..up(22.0) };
+        assert!(finding_lines(&[of(12)]).iter().any(|line| line == said));
+        assert!(!finding_lines(&[of(4)]).iter().any(|line| line.contains("the server itself")));
     }
 
     #[test]
