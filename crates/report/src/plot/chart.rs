@@ -143,10 +143,13 @@ impl<'c> Panel<'c> {
     /// below them. Names that would overlap are left out.
     pub(super) fn name_places(&mut self, at: &[f64], names: &[String], axis: &str) {
         let top = self.rows.1 + 9.0;
+        // In one of two rows, a name has the width of two places, at 6 pixels per character.
+        let places = names.len() as f64;
+        let most = ((self.columns.1 - self.columns.0) * 2.0 / 6.0 / places).max(18.0) as usize;
         let mut free_from = f64::NEG_INFINITY;
         let mut below_from = f64::NEG_INFINITY;
         for (at, name) in at.iter().zip(names) {
-            let name = shorten(name, 18);
+            let name = shorten(name, most);
             let x = self.pixel((*at, 0.0)).0;
             let half = f64::from(text_width(&name, TEXT_SIZE - 1.0)) / 2.0;
             if x - half >= free_from {

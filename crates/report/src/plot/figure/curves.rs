@@ -1,6 +1,6 @@
 //! Families of cumulative distributions: over trials, over samples, or through known quantiles.
 
-use underload_record::schema::{Phase, PlotAxis, Quantile, names_variant};
+use underload_record::schema::{Expectation, Phase, PlotAxis, Quantile, names_variant};
 use underload_record::stats::Ecdf;
 use underload_record::{metric_of, metric_over_trials};
 
@@ -48,13 +48,16 @@ pub(super) fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Option<Pl
         Of::Samples => "share of samples",
         Of::Quantiles => "share of packets",
     };
-    let caption = match family.of {
+    let mut caption = match family.of {
         Of::Trials => "One value per valid trial.".to_owned(),
         Of::Samples => "All samples, valid trials pooled.".to_owned(),
         Of::Quantiles => "Drawn through the 50th, 90th, 95th, 99th and 99.9th percentile and the \
                           largest value (rings), the only numbers that are stored."
             .to_owned(),
     };
+    if !family.published.is_empty() {
+        caption += " Diamonds and brackets: published.";
+    }
     let named = family.lines.iter().enumerate().filter(|(_, name)| !name.is_empty());
     let names: Vec<(Ink, String)> =
         named.map(|(line, name)| (Ink::Variant(line), name.clone())).collect();
@@ -155,9 +158,18 @@ fn through_known(picture: &Picture<'_>, named: &[&str]) -> Vec<(f64, f64)> {
     KNOWN.into_iter().filter_map(value).collect()
 }
 
-/// Returns the published quantiles of these variants' distribution, each with its share.
+/// Returns the published quantiles of these variants' distribution, each with its share, and the
+/// published shares, each with the range that it is of.
 fn published(picture: &Picture<'_>, variants: &str) -> Vec<(f64, Published)> {
-    let mut published = Vec::new();
+    let within = format!("{}.within.", picture.plot.metric);
+    let range = |it: &Expectation| {
+        let (low, high) = it.metric.strip_prefix(&within)?.split_once('-')?;
+        let (low, high) = (low.parse().ok()?, high.parse().ok()?);
+        let range = Expectation { value: None, low: Some(low), high: Some(high), ..it.clone() };
+        Some((it.value.or(it.low)? / 100.0, Published::new(&range, false)))
+    };
+    let shares = picture.run.record.expectations.iter().filter(|it| it.variant == variants);
+    let mut published: Vec<_> = shares.filter_map(range).collect();
     for quantile in KNOWN {
         let name = with_statistic(&picture.plot.metric, quantile);
         let expectations = picture.run.record.expectations.iter();
