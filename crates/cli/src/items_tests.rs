@@ -13,7 +13,7 @@ const ITEMS: &str = include_str!("../../../docs/reference/documents.txt");
 const FIGURES: &str = include_str!("../../../docs/reference/figures.md");
 const STATES: [&str; 4] = ["works", "partly", "missing", "not a system"];
 /// Items by document and state. States may only rise.
-const COUNTS: [[usize; 4]; 4] = [[63, 10, 2, 4], [35, 4, 0, 4], [59, 14, 0, 0], [47, 13, 2, 1]];
+const COUNTS: [[usize; 4]; 4] = [[64, 9, 2, 4], [36, 3, 0, 4], [62, 11, 0, 0], [47, 13, 2, 1]];
 
 struct Item<'a> {
     number: &'a str,

@@ -190,6 +190,9 @@ keys! {
         pause: Span = WebConfig::default().pause,
         /// Whether the page's script comes from the cache, as in the guideline, or is fetched.
         script: Script = Script::Cached,
+        /// Time that the browser itself takes in each load (cache, script, layout, drawing), which
+        /// is added to every load time.
+        processing: Span = WebConfig::default().processing => Span::ZERO..=Span::from_secs(60),
         /// The congestion control of both ends.
         congestion_control: Option<String> where default = "cubic",
         /// The initial congestion window, segments; 3 was common when the guideline was written.
@@ -215,6 +218,7 @@ impl Application for WebKeys {
             loads: self.loads,
             pause: self.pause,
             fetches_script: self.script == Script::Fetched,
+            processing: self.processing,
             algorithm: algorithm(self.congestion_control.as_deref())?,
             initial_window: self.initial_window,
         }))
