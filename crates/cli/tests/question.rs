@@ -222,7 +222,7 @@ fn simulated_runs_are_compared_before_and_after() {
     let output = underload(&asked, folder);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     let said = text(&output.stderr);
-    assert!(said.contains("no line has lowest Quality of Outcome on both sides"), "{said}");
+    assert!(said.contains("no line has a valid lowest Quality of Outcome on both sides"), "{said}");
 }
 
 /// Examples that need neither a network nor a file are run; the program's own tests parse all.

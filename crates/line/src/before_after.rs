@@ -96,7 +96,7 @@ pub enum BeforeAfterError {
     NoLatency,
     #[error("{line}: {problem}")]
     Run { line: String, problem: &'static str },
-    #[error("no line has {what} on both sides; --metric names another number")]
+    #[error("no line has a valid {what} on both sides; --metric names another number")]
     NoValue { what: &'static str },
 }
 
@@ -151,15 +151,14 @@ pub fn compare(
     choice: &Choice,
 ) -> Result<BeforeAfter, BeforeAfterError> {
     let metrics = choice.metric.as_ref().map_or(USUAL, std::slice::from_ref);
-    let mut outcome = Err(BeforeAfterError::NoValue { what: USUAL[0].words().0 });
     for metric in metrics {
         let compare = if choice.are_groups { groups } else { pairs };
-        outcome = compare(before, after, *metric, choice);
+        let outcome = compare(before, after, *metric, choice);
         if !matches!(outcome, Err(BeforeAfterError::NoValue { .. })) {
-            break;
+            return outcome;
         }
     }
-    outcome
+    Err(BeforeAfterError::NoValue { what: metrics.first().map_or("", |metric| metric.words().0) })
 }
 
 /// A line with its runs before and after.
@@ -442,6 +441,13 @@ fn names(side: &Side) -> String {
 mod tests {
     use std::fs;
 
+    use underload_record::LatencyPools;
+    use underload_record::schema::{
+        Distribution, FORMAT_VERSION, LatencySummary, Phase, PhaseWindow, TrialRecord,
+        VariantRecord, World,
+    };
+    use underload_store::RunDir;
+
     use super::*;
     use crate::history::removed::{self, StepNumbers};
 
@@ -596,6 +602,71 @@ mod tests {
         assert!(said.contains("lower in 3 of 3 lines; 5 or more lines show how sure"), "{said}");
     }
 
+    /// Writes a measured run of the steps down and up, with these p99s under load, ms.
+    fn write_run(folder: &Path, (name, label): (&str, &str), hour: u32, p99_ms: [f64; 2]) {
+        let mut record = RunRecord {
+            format_version: FORMAT_VERSION,
+            world: World::Measured,
+            complete: true,
+            label: label.to_owned(),
+            ..RunRecord::default()
+        };
+        record.scenario.name = "measure/quick".to_owned();
+        record.host.started = format!("2026-11-20T{hour:02}:00:00Z");
+        for (index, (step, ms)) in (0..).zip(["down", "up"].into_iter().zip(p99_ms)) {
+            let ns = (ms * 1e6) as i64;
+            let distribution = Distribution { count: 600, p99_ns: ns, ..Distribution::default() };
+            let latency = LatencySummary {
+                probe: "probe".to_owned(),
+                window: PhaseWindow { phase: Phase::Load, start_ns: 0, end_ns: 1 },
+                sent: 600,
+                distribution: Some(distribution),
+                ..LatencySummary::default()
+            };
+            let variant = step.to_owned();
+            record
+                .variants
+                .push(VariantRecord { name: variant.clone(), ..VariantRecord::default() });
+            let latencies = vec![latency];
+            record.trials.push(TrialRecord { index, variant, latencies, ..TrialRecord::default() });
+        }
+        underload_record::conclude(&mut record, &LatencyPools::default());
+        let (samples, series, left_out) = (Vec::new(), Vec::new(), Vec::new());
+        let run = RunData { record, samples, series, left_out };
+        RunDir::write(folder.join(name), &run).unwrap();
+    }
+
+    #[test]
+    fn measured_runs_are_lines_by_their_labels() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, label, ms) in [
+            ("monday-1", "lake", [80.0, 400.0]),
+            ("monday-2", "hill", [60.0, 300.0]),
+            ("friday-1", "hill", [30.0, 30.0]),
+            ("friday-2", "lake", [20.0, 20.0]),
+        ] {
+            write_run(folder.path(), (name, label), 9, ms);
+        }
+        let lists: [&[&str]; 2] = [&["monday-1", "monday-2"], &["friday-1", "friday-2"]];
+        let [found, _] = both_ways(folder.path(), lists, &ANY).unwrap();
+        let values = |it: &LinePair| (it.comparison.baseline_value, it.comparison.value);
+        let lines: Vec<_> = found.lines.iter().map(|it| (it.line.as_str(), values(it))).collect();
+        let of = |before, after| (Some(before), Some(after));
+        assert_eq!(lines, [("hill", of(60.0, 30.0)), ("lake", of(80.0, 20.0))]);
+        assert_eq!((found.step.as_str(), found.improved), ("down", Some(2)));
+        let choice = Choice { step: Some("up".to_owned()), ..ANY };
+        let [found, _] = both_ways(folder.path(), lists, &choice).unwrap();
+        assert_eq!(found.lines.last().map(values), Some(of(400.0, 20.0)));
+        // Two runs of one label are a history, and the hours of both sides differ.
+        write_run(folder.path(), ("friday-3", "lake"), 20, [21.0, 21.0]);
+        let lists: [&[&str]; 2] = [&["monday-1"], &["friday-2", "friday-3"]];
+        let [found, _] = both_ways(folder.path(), lists, &ANY).unwrap();
+        let hours = found.lines[0].hours.as_ref().unwrap();
+        assert_eq!((hours.later.unwrap().runs, hours.later.unwrap().p50), (1, 20.0));
+        assert_eq!(found.comparison.verdict, Verdict::TooFew);
+        assert!(found.sentences[0].contains("1 runs before it and 1 after it"), "{found:?}");
+    }
+
     #[test]
     fn what_cannot_be_paired_is_refused_with_the_names() {
         let folder = tempfile::tempdir().unwrap();
@@ -611,7 +682,9 @@ mod tests {
         let choice = Choice { step: Some("down".to_owned()), ..ANY };
         assert!(said([&["a.txt"], &["b.txt"]], &choice).contains("no line has it on both sides"));
         let choice = Choice { metric: Some(Followed::GoodputUp), ..ANY };
-        assert!(said([&["a.txt"], &["b.txt"]], &choice).starts_with("no line has goodput up"));
+        assert!(
+            said([&["a.txt"], &["b.txt"]], &choice).starts_with("no line has a valid goodput up")
+        );
         let choice = Choice { are_groups: true, ..choice };
         assert!(said(unpaired, &choice).contains("compares latencies"));
     }
