@@ -74,12 +74,12 @@ impl Question {
             }
         }
         for (direction, rate) in rates.iter().flat_map(PerDirection::iter) {
-            match &self.line {
-                Some(name) if !self.set_rate(direction, rate) => {
+            match self.line.clone() {
+                Some(_) if self.set_rate(direction, rate) => {}
+                Some(name) => {
                     let problem = "its rate varies; expected no rates beside its name";
-                    return Err(fault(name, problem.to_owned()));
+                    return Err(fault(&name, problem.to_owned()));
                 }
-                Some(_) => {}
                 None => self.links[direction] = rate.clone(),
             }
         }
