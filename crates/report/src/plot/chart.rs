@@ -305,3 +305,22 @@ pub(super) fn shorten(text: &str, columns: usize) -> String {
 fn text_width(text: &str, size: f64) -> u32 {
     (text.chars().count() as f64 * size * 0.54).ceil() as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_below_bars_has_the_width_of_two_places() {
+        let names = ["none-docsis-pie-200ms", "none-buffer-control", "a", "b", "c"];
+        let names = names.map(str::to_owned);
+        let at = [0.5, 1.5, 2.5, 3.5, 4.5];
+        let drawn = with_legend("bars", "", String::new(), 100, &[], |canvas, rows| {
+            let (x, y) = (Scale::linear("", 0.0..5.0), Scale::linear("", 0.0..1.0));
+            Panel::new(canvas, rows, &x, &y).name_places(&at, &names, "");
+        });
+        for name in names {
+            assert!(drawn.body.contains(&format!(">{name}</text>")), "{name}: {}", drawn.body);
+        }
+    }
+}

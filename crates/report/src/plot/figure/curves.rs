@@ -179,3 +179,34 @@ fn published(picture: &Picture<'_>, variants: &str) -> Vec<(f64, Published)> {
     }
     published
 }
+
+#[cfg(test)]
+mod tests {
+    use underload_record::schema::{PlotRecord, RunRecord};
+    use underload_store::RunData;
+
+    use super::*;
+
+    #[test]
+    fn a_published_share_is_the_range_at_its_height() {
+        let share = |value, low| Expectation {
+            metric: "load.rtt.max.within.15-30".to_owned(),
+            variant: "aqm".to_owned(),
+            value,
+            low,
+            ..Expectation::default()
+        };
+        let expectations = vec![share(Some(77.0), Some(69.0)), share(None, Some(90.0))];
+        let record = RunRecord { expectations, ..RunRecord::default() };
+        let run = RunData { record, samples: vec![], series: vec![], left_out: vec![] };
+        let plot = PlotRecord { metric: "load.rtt.max".to_owned(), ..PlotRecord::default() };
+        let picture = Picture { name: "plot".to_owned(), plot: &plot, run: &run };
+        let drawn = published(&picture, "aqm");
+        let shares: Vec<f64> = drawn.iter().map(|(share, _)| *share).collect();
+        assert_eq!(shares, [0.77, 0.9]);
+        assert!(drawn.iter().all(|(_, range)| range.ends().eq([15.0, 30.0])));
+        assert!(published(&picture, "buffer").is_empty());
+        let mean = PlotRecord { metric: "load.rtt.mean".to_owned(), ..plot.clone() };
+        assert!(published(&Picture { plot: &mean, ..picture }, "aqm").is_empty());
+    }
+}
