@@ -24,16 +24,11 @@ fn replacement(command: &str, word: &str) -> Option<&'static str> {
 
 /// Tips for values after options that accept none: the command, its options and the tip. An empty
 /// list of options means any value that the command itself does not accept.
-const VALUES: [(&str, &[&str], &str); 3] = [
+const VALUES: [(&str, &[&str], &str); 2] = [
     (
         "measure",
         &["--up", "--down"],
         "--up and --down take no value; the rates of the contract are --tier 40mbit/10mbit",
-    ),
-    (
-        "try",
-        &["--upload", "--download"],
-        "a number of transfers follows `=`: --upload=4; the line's rates are `try 100/20`",
     ),
     ("link", &[], "--up 10mbit --down 10mbit; the command follows `--`"),
 ];
@@ -139,7 +134,6 @@ mod tests {
             ("underload 192.0.2.7", "`underload measure 192.0.2.7`"),
             ("underload 100/20", "`underload try 100/20`"),
             ("underload game", "here that is `underload try`"),
-            ("underload try --upload 20mbit", "`try 100/20`"),
             ("underload measure", "measure ndt7"),
             ("underload measure -c host -t 30", "`measure HOST`"),
             ("underload measure host -t 30", "--duration 30s"),

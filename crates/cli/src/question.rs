@@ -151,6 +151,18 @@ impl Arguments {
     }
 
     fn question(&self) -> anyhow::Result<Question> {
+        let typed: Vec<String> = std::env::args().collect();
+        let is_rate = |pair: &&[String]| {
+            ["--upload", "--download"].contains(&&*pair[0])
+                && pair[1].starts_with(|c: char| c.is_ascii_digit())
+                && !pair[1].contains('/')
+        };
+        if let Some([option, rate]) = typed.windows(2).find(is_rate) {
+            refuse!(
+                "{option} {rate}: a number of transfers follows `=`, as {option}=4; the line's rates \
+                 are a word, as in `try 100/20`"
+            );
+        }
         let mut options: Vec<(&str, String)> = Vec::new();
         for (name, values) in [
             ("up", self.up.as_slice()),

@@ -85,7 +85,9 @@ fn a_home_is_described_by_its_devices() {
     }
     let (title, table) = ask("40/10 --modem docsis-pie --wifi 60 --backup 5 --video");
     assert!(title.contains("Wi-Fi of 60mbit: backup of 5mbit, video"), "{title}");
-    assert!(table.contains("instead of docsis-pie) the latency"), "{table}");
+    assert!(table.contains("With router-cake (both queues at router: cake"), "{table}");
+    let (title, _) = ask("cable 200/20 cake@90% game");
+    assert!(title.contains("cable, 20mbit up, 200mbit down, 20ms away: game"), "{title}");
     assert!(table.contains("goodput 4.8"), "the backup is paced: {table}");
 }
 
@@ -94,19 +96,22 @@ fn faults_name_the_options() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     std::fs::write(folder.path().join("there.toml"), "mine").expect("a file");
     for (arguments, expected) in [
-        (&["--up", "20M"][..], "error: --up: `20M`: expected a rate such as 20mbit"),
+        (&["--up", "20x"][..], "error: --up: `20x`: expected a rate such as 20mbit"),
         (&["--wifi", "fast"], "error: --wifi: there is no link `fast`"),
         (&["--backup", "5x"], "error: --backup: `5x`: expected a rate"),
         (&["--modem", "cak"], "error: --up-queue: there is no queue `cak`; did you mean `cake`?"),
         (&["--router", "cak"], "error: --router: there is no queue `cak`; did you mean `cake`?"),
-        (&["--router", "cake@x"], "error: --router: `cake`: `rate=x`: expected a rate"),
+        (&["--router", "cake@x"], "error: --router: `cake@x`: expected DOWN/UP or a part of"),
+        (&["--router", "cake@9/x"], "error: --router: `cake`: `rate=x`: expected a rate"),
+        (&["cable", "--queue", "cake"], "error: --queue: a shaper in a cable modem wastes"),
+        (&["--backup", "25"], "error: --backup: 25mbit is not below the line's 20mbit"),
+        (&["--load", "0"], "error: --load: 0s is no time"),
+        (&["--upload", "20mbit"], "error: --upload 20mbit: a number of transfers follows `=`"),
+        (&["--modem", "pie", "--queue", "cake"], "error: --up-queue: --queue replaces it"),
         (&["--router", "cake", "--queue", "pie"], "'--queue <SPEC>'"),
         (&["--router", "pie", "--router", "pie"], "error: --router: a second one is named"),
         (&["--router", "cake", "--live"], "error: --live: only the simulator has calls"),
-        (
-            &["kable"],
-            "error: kable: expected DOWN/UP in Mbit/s, such as 100/20, or one of 5g, adsl",
-        ),
+        (&["kable"], "error: kable: expected DOWN/UP in Mbit/s, such as 100/20, a line (5g, adsl"),
         (&["--rtt", "fast"], "error: --rtt: "),
         (&["--rtt", "1h"], "error: --rtt: expected 0s to 120s"),
         (&["--up", "20mbit:delay=5ms"], "error: --up: `delay` is set by `--rtt`; expected"),
