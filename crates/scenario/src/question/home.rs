@@ -84,11 +84,7 @@ impl Question {
         let mut said: Vec<(&str, String)> = question.of_words(words)?;
         said.extend_from_slice(options);
         let options = said;
-        let known = || OPTIONS.split(' ');
-        if let Some((name, _)) = options.iter().find(|(name, _)| !known().any(|it| it == *name)) {
-            let (listed, meant) = (alternatives(known()), did_you_mean(name, known()));
-            return Err(fault(name, format!("there is no such option; expected {listed}{meant}")));
-        }
+        check_names(&options)?;
         let all = |name: &str| {
             let named = options.iter().filter(|it| it.0 == name);
             named.map(|it| it.1.clone()).collect::<Vec<String>>()
@@ -109,14 +105,8 @@ impl Question {
                 (question.links[direction], question.line) = (link, None);
             }
             if let Some(queue) = last(&format!("{direction}-queue"), "") {
-                if lines().any(|line| line == queue) {
-                    let problem = format!("{queue} is a line; expected a queue, or `try {queue}`");
-                    return Err(fault(&format!("--{direction}-queue"), problem));
-                }
-                if has("queue") && !all("queue").iter().any(|queue| queue == INSTALLED) {
-                    let problem = format!("--queue replaces it; add --queue {INSTALLED}");
-                    return Err(fault(&format!("--{direction}-queue"), problem));
-                }
+                check_installed(&queue, &all("queue"))
+                    .map_err(|problem| fault(&format!("--{direction}-queue"), problem))?;
                 question.installed[direction] = queue;
             }
         }
@@ -127,6 +117,10 @@ impl Question {
         }
         (question.wifi, question.backup) = (last("wifi", "mbit"), last("backup", "mbit"));
         question.routers = all("router");
+        if !question.routers.is_empty() && has("queue") {
+            let problem = "a router keeps the line's queues; expected one of --router and --queue";
+            return Err(fault("--queue", problem.to_owned()));
+        }
         let controls = all("congestion-control");
         if !controls.is_empty() {
             question.congestion_controls = controls;
@@ -246,6 +240,29 @@ pub(super) fn rate_of(link: &str) -> Option<Rate> {
     LinkSetup::parse(link).ok()?.facts().rate
 }
 
+/// Refuses options that a question does not have.
+fn check_names(options: &[(&str, String)]) -> Result<(), QuestionFault> {
+    let known = || OPTIONS.split(' ');
+    match options.iter().find(|(name, _)| !known().any(|it| it == *name)) {
+        Some((name, _)) => {
+            let (listed, meant) = (alternatives(known()), did_you_mean(name, known()));
+            Err(fault(name, format!("there is no such option; expected {listed}{meant}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a queue of the line that is a line itself, or that the compared queues replace.
+fn check_installed(queue: &str, compared: &[String]) -> Result<(), String> {
+    if lines().any(|line| line == queue) {
+        return Err(format!("{queue} is a line; expected a queue, or `try {queue}`"));
+    }
+    if !compared.is_empty() && !compared.iter().any(|queue| queue == INSTALLED) {
+        return Err(format!("--queue replaces it; add --queue {INSTALLED}"));
+    }
+    Ok(())
+}
+
 /// Returns a number that a scenario refuses if it is too large.
 fn clamped(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
@@ -333,6 +350,7 @@ mod tests {
             ),
             (None, "up-queue=pie queue=cake", "--up-queue: --queue replaces it"),
             (None, "load=0", "--load: 0s is no time"),
+            (Some("cake"), "queue=pie", "--queue: a router keeps the line's queues"),
             (None, "qeue=pie", "qeue: there is no such option; expected up, down, rtt"),
             (None, "upload=many", "upload: `many`: expected a whole number"),
         ] {

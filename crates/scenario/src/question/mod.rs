@@ -297,17 +297,7 @@ impl Question {
             }
         }
         if let Some(rate) = &self.backup {
-            let is_more = |line: Rate| home::rate_of(rate).is_some_and(|backup| backup >= line);
-            if home::rate_of(&self.links.up).is_some_and(is_more) {
-                return Err(QuestionFault {
-                    part: Some(Part::Backup),
-                    key: String::new(),
-                    problem: format!(
-                        "{rate} is not below the line's {}; a backup as fast as it can is --upload",
-                        self.links.up
-                    ),
-                });
-            }
+            self.check_backup(rate)?;
             let keys = Keys::new().set("direction", "up").set("rate", rate.as_str());
             builder = builder.flow("backup", "udp", keys);
         }
@@ -337,21 +327,31 @@ impl Question {
         Ok(builder)
     }
 
+    /// Refuses a backup that the line cannot carry: its packets would drop others in step with it.
+    fn check_backup(&self, rate: &str) -> Result<(), QuestionFault> {
+        let line = &self.links.up;
+        let is_below = |known: Rate| home::rate_of(rate).is_none_or(|backup| backup < known);
+        if home::rate_of(line).is_none_or(is_below) {
+            return Ok(());
+        }
+        Err(QuestionFault {
+            part: Some(Part::Backup),
+            key: String::new(),
+            problem: format!(
+                "{rate} is not below the line's {line}; a backup as fast as it can is --upload"
+            ),
+        })
+    }
+
     /// Returns the name and the overrides of each variant.
     fn variants(&self) -> Result<Vec<(String, Keys)>, QuestionFault> {
         if self.routers.is_empty() {
             let line = if self.hops().is_empty() { "path." } else { "path.hop.line." };
             let queues = self.queues.iter().map(|queue| our_form(queue));
-            let variant = |queue: String| match self.wastes_grants(&queue) {
-                true => Err(QuestionFault {
-                    part: Some(Part::Queue),
-                    key: String::new(),
-                    problem: format!(
-                        "a shaper in a cable modem wastes the grants that the modem asked for; \
-                         expected it in the router: --router {CURE}"
-                    ),
-                }),
-                false => Ok((queue.clone(), each(line, "_queue", &self.before(&queue)))),
+            let variant = |queue: String| {
+                self.check_grants(&queue)?;
+                let keys = each(line, "_queue", &self.before(&queue));
+                Ok((queue, keys))
             };
             return queues.map(variant).collect();
         }
@@ -374,13 +374,23 @@ impl Question {
         })
     }
 
-    /// Whether a queue shapes on a link whose packets wait for grants.
-    fn wastes_grants(&self, queue: &str) -> bool {
+    /// Refuses a queue that shapes on a link whose packets wait for grants.
+    fn check_grants(&self, queue: &str) -> Result<(), QuestionFault> {
         let waits = |link: &String| {
             LinkSetup::parse(link).is_ok_and(|link| link.facts().request_loop.is_some())
         };
         let is_cake = Spec::parse(queue).is_ok_and(|spec| spec.name == CURE);
-        is_cake && self.links.iter().any(|(_, link)| waits(link))
+        if !is_cake || !self.links.iter().any(|(_, link)| waits(link)) {
+            return Ok(());
+        }
+        Err(QuestionFault {
+            part: Some(Part::Queue),
+            key: String::new(),
+            problem: format!(
+                "a shaper in a cable modem wastes the grants that the modem asked for; expected it \
+                 in the router: --router {CURE}"
+            ),
+        })
     }
 
     /// Whether a queue serves marked packets apart, so that a game for it marks its own.

@@ -80,7 +80,7 @@ impl Question {
                     let problem = "its rate varies; expected no rates beside its name";
                     return Err(fault(&name, problem.to_owned()));
                 }
-                None => self.links[direction] = rate.clone(),
+                None => self.links[direction].clone_from(rate),
             }
         }
         Ok(said)
