@@ -175,7 +175,7 @@ mod tests {
                 continue;
             }
             let command = find(command);
-            let mut options = tip.split([' ', ',']).filter(|word| word.starts_with("--"));
+            let mut options = tip.split([' ', ',', '=']).filter(|word| word.starts_with("--"));
             assert!(options.all(|option| has(command, option)), "{tip}");
             for word in words.iter().filter(|word| word.starts_with("--")) {
                 assert!(!has(command, word), "{word} is an option of its own");

@@ -592,7 +592,7 @@ fn quantile_words(all: &[&Comparison]) -> Option<String> {
     let (_, quantile) = comparison::statistic(&first.metric);
     let has_losses = !most_lost(all).is_empty();
     let (what, of, most) = if first.metric.ends_with("_of_sent") {
-        let lost = "took that long or less, where a lost probe took longer than all others";
+        let lost = "took that long or less, with the lost ones as the slowest";
         ("latencies", "probes sent", if has_losses { lost } else { "took that long or less" })
     } else {
         ("values", "values", "are that large or smaller")

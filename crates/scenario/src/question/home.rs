@@ -34,7 +34,7 @@ pub fn down_and_up(text: &str) -> PerDirection<String> {
     let text = text.replace("bit/s", "bit");
     let (down, up) = text.split_once('/').unwrap_or((&text, &text));
     let unit = up.trim().trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').trim();
-    let unit = if unit.is_empty() { "mbit" } else { unit };
+    let unit = if rate_of(up).is_some() { unit } else { "mbit" };
     PerDirection::new(up, down).map(|rate| {
         let rate = with_unit(rate.trim(), unit);
         with_unit(&rate, "mbit")
