@@ -179,7 +179,8 @@ mod tests {
         assert!(ledger.enter(here, MINUTE).is_err());
         drop(ledger.enter([198, 51, 101, 1].into(), MINUTE).unwrap());
         let again = ledger.enter([198, 51, 101, 1].into(), MINUTE).unwrap();
-        assert_eq!(again.charge(Direction::Up, quota), Err(TooFast));
+        // More than the quota, which grows while a busy machine holds up the test.
+        assert_eq!(again.charge(Direction::Up, 2 * quota), Err(TooFast));
         assert!(again.is_over());
     }
 
