@@ -105,8 +105,7 @@ impl Question {
                 (question.links[direction], question.line) = (link, None);
             }
             if let Some(queue) = last(&format!("{direction}-queue"), "") {
-                check_installed(&queue, &all("queue"))
-                    .map_err(|problem| fault(&format!("--{direction}-queue"), problem))?;
+                check_installed(&format!("--{direction}-queue"), &queue, &all("queue"))?;
                 question.installed[direction] = queue;
             }
         }
@@ -253,12 +252,13 @@ fn check_names(options: &[(&str, String)]) -> Result<(), QuestionFault> {
 }
 
 /// Refuses a queue of the line that is a line itself, or that the compared queues replace.
-fn check_installed(queue: &str, compared: &[String]) -> Result<(), String> {
+fn check_installed(option: &str, queue: &str, compared: &[String]) -> Result<(), QuestionFault> {
     if lines().any(|line| line == queue) {
-        return Err(format!("{queue} is a line; expected a queue, or `try {queue}`"));
+        let problem = format!("{queue} is a line; expected a queue, or `try {queue}`");
+        return Err(fault(option, problem));
     }
     if !compared.is_empty() && !compared.iter().any(|queue| queue == INSTALLED) {
-        return Err(format!("--queue replaces it; add --queue {INSTALLED}"));
+        return Err(fault(option, format!("--queue replaces it; add --queue {INSTALLED}")));
     }
     Ok(())
 }
