@@ -27,14 +27,16 @@ const WAITING: [&str; 5] = ["browser", "demo", "kill", "measure_foreign", "web"]
 const BROWSING: [&str; 2] = ["browser", "web"];
 
 /// Runs a program in a network namespace that has a loopback device, and what WebRTC asks for: a
-/// device with addresses and default routes, which lead nowhere.
+/// device with addresses and default routes, which lead nowhere. Nothing of it changes once the
+/// program runs: the devices are up, and have no link-local addresses, which come seconds later.
 const OWN_NETWORK: &str = r#"set -e
 ip link set lo up
 ip link add lan type veth peer name far
+ip link set lan addrgenmode none up
+ip link set far addrgenmode none up
+until ip -oneline link show up | grep -c 'state UP' | grep -q 2; do sleep 0.1; done
 ip address add 192.0.2.1/24 dev lan
 ip address add 2001:db8::1/64 dev lan nodad
-ip link set lan up
-ip link set far up
 ip route add default via 192.0.2.2
 ip route add default via 2001:db8::2
 exec "$0" "$@""#;
