@@ -199,7 +199,9 @@ impl Question {
         let (queue, rates) = text.split_once('@').unwrap_or((text, ""));
         let percent = match rates.strip_suffix('%').map(str::parse) {
             Some(Ok(percent @ 1..=1_000)) => percent,
-            Some(_) => return Err(fault(format!("`{rates}`: expected a percentage from 1% on"))),
+            Some(_) => {
+                return Err(fault(format!("`{rates}`: expected a percentage from 1% to 1000%")));
+            }
             None if rates.is_empty() => SHAPED_PERCENT,
             None if rates.contains('/') || self.links.up == self.links.down => {
                 return Ok((queue, down_and_up(rates)));

@@ -40,6 +40,9 @@ const ALIASES: [(&str, &str); 23] = [
 const FILLERS: [&str; 11] =
     ["+", "a", "and", "at", "line", "mbit", "mbit/s", "on", "router", "the", "with"];
 
+/// Characters of an unknown word that its fault shows.
+const WORD_CHARS: usize = 40;
+
 /// What the words say: options of `underload try` with their values.
 type Said = Vec<(&'static str, String)>;
 
@@ -69,13 +72,23 @@ impl Question {
                 }
             } else if is_router(word) {
                 said.push(("router", word.to_owned()));
-            } else if !FILLERS.contains(&word) && !word.is_empty() && !self.of_line(word) {
+            } else if home::lines().any(|line| line == word) {
+                if let Some(first) = &self.line {
+                    return Err(fault(
+                        typed,
+                        format!("a second line beside {first}; expected one"),
+                    ));
+                }
+                self.of_line(word);
+            } else if !FILLERS.contains(&word) && !word.is_empty() {
                 return Err(unknown(typed));
             }
         }
         for (direction, rate) in rates.iter().flat_map(PerDirection::iter) {
             match self.line.clone() {
                 Some(_) if self.set_rate(direction, rate) => {}
+                // The fault of the scenario says what is wrong with the rate.
+                Some(_) if rate_of(rate).is_none() => self.links[direction].clone_from(rate),
                 Some(name) => {
                     let problem = "its rate varies; expected no rates beside its name";
                     return Err(fault(&name, problem.to_owned()));
@@ -143,7 +156,7 @@ fn unknown(word: &str) -> QuestionFault {
     let meant = did_you_mean(word, known());
     let problem =
         format!("expected DOWN/UP in Mbit/s, such as 100/20, a line ({lines}), {expected}{meant}");
-    fault(word, problem)
+    fault(&word.chars().take(WORD_CHARS).collect::<String>(), problem)
 }
 
 #[cfg(test)]
@@ -180,12 +193,20 @@ mod tests {
             ("100/20 calbe", "calbe: expected DOWN/UP in Mbit/s"),
             ("calbe", "did you mean `cable`?"),
             ("lte 50/10", "lte: its rate varies"),
+            ("cable lte", "lte: a second line beside cable"),
             ("100/20 50/10", "50/10: expected"),
             ("far-room", "far-room: expected"),
         ] {
             let error = asked(words).expect_err(words).to_string();
             assert!(error.contains(said), "{words}: {error}");
         }
+    }
+
+    #[test]
+    fn a_wrong_rate_of_a_named_line_is_a_fault_of_the_rate() {
+        let (question, _) = asked("cable 0/0").expect("known words");
+        let faults = question.scenario("try").expect_err("a rate of zero");
+        assert!(faults[0].to_string().starts_with("--up: "), "{}", faults[0]);
     }
 
     #[test]
