@@ -369,12 +369,18 @@ pub fn lock_directory(path: &Path, patience: Duration) -> io::Result<File> {
     }
 }
 
-/// Reads a file of at most `bytes_max` bytes.
+/// Reads a file of at most `bytes_max` bytes. A regular file of length 0 is empty, also if the kernel
+/// makes its content: some such files never end, such as `/proc/kmsg`.
 ///
 /// # Errors
 /// [`io::ErrorKind::FileTooLarge`] if it has more.
 pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    read_at_most(File::open(path)?, bytes_max)
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() && metadata.len() == 0 {
+        return Ok(Vec::new());
+    }
+    read_at_most(file, bytes_max)
 }
 
 /// Reads all of `source`, at most `bytes_max` bytes.

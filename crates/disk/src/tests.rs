@@ -137,6 +137,15 @@ fn a_file_is_read_whole_up_to_the_limit_and_refused_above_it() {
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);
 }
 
+/// Such a file can be `/proc/kmsg`, which never ends.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_the_kernel_makes_is_empty() {
+    let path = Path::new("/proc/version");
+    assert_ne!(std::fs::read(path).unwrap(), b"", "it has content, and length 0");
+    assert_eq!(read_file(path, 1 << 16).unwrap(), b"");
+}
+
 #[test]
 fn an_endless_source_is_read_up_to_the_limit() {
     let error = read_at_most(io::repeat(0), 1 << 16).unwrap_err();

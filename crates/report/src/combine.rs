@@ -1,7 +1,6 @@
 //! Several run directories as one report: simulated beside measured, today beside last week.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use underload_exchange::{BYTES_MAX, ImportError, import};
@@ -17,8 +16,8 @@ use crate::subject::{Subject, subjects};
 pub enum LoadError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("{}: cannot {action}", path.display())]
-    Io { path: PathBuf, action: &'static str, source: io::Error },
+    #[error("{}: cannot read it", path.display())]
+    Io { path: PathBuf, source: io::Error },
     /// A file has no known format, or is damaged.
     #[error("{}", path.display())]
     Import { path: PathBuf, source: ImportError },
@@ -53,7 +52,7 @@ fn load_one(
     path: &Path,
     reduce: &mut dyn FnMut(&RunRecord, &mut TrialRecord),
 ) -> Result<RunData, LoadError> {
-    if path.is_file() {
+    if path.exists() && !path.is_dir() {
         return import_file(path);
     }
     let shown = |run: &RunData| {
@@ -71,10 +70,11 @@ fn load_one(
 
 /// Reads a file of another tool as a run with one trial.
 fn import_file(path: &Path) -> Result<RunData, LoadError> {
-    let io = |action| move |source| LoadError::Io { path: path.to_owned(), action, source };
-    let file = File::open(path).map_err(io("open"))?;
-    let mut bytes = Vec::new();
-    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(io("read"))?;
+    let bytes = underload_disk::read_file(path, BYTES_MAX).map_err(|source| {
+        if source.kind() == io::ErrorKind::FileTooLarge {
+            return LoadError::Import { path: path.to_owned(), source: ImportError::TooLarge };
+        }
+        LoadError::Io { path: path.to_owned(), source }
+    })?;
     import(&bytes).map_err(|source| LoadError::Import { path: path.to_owned(), source })
 }
