@@ -27,6 +27,7 @@ use underload_aqm::queue::docsis_pie::DocsisPie;
 use underload_aqm::queue::fq_codel::FlowCodel;
 use underload_aqm::queue::pi::Pi;
 use underload_aqm::queue::pie::{PieLinux, PieMahimahi, PieProfile, PieRfc};
+use underload_aqm::queue::policer::Policer;
 use underload_aqm::queue::red::Red;
 use underload_aqm::queue::rem::Rem;
 use underload_aqm::queue::sfb::Sfb;
@@ -283,6 +284,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         QueueConfig::Sred(queue) => {
             boxed(tail(Sred::new(queue.config, queue.limit, rng), queue.limit))
         }
+        QueueConfig::Policer(queue) => boxed(tail(Policer::new(queue.config), queue.limit)),
         QueueConfig::Rem(queue) => boxed(tail(Rem::new(queue.config, rng), queue.limit)),
         QueueConfig::Avq(queue) => boxed(tail(Avq::new(queue.config), queue.limit)),
         QueueConfig::Sfb(queue) => boxed(tail(Sfb::new(queue.config, &rng), queue.limit)),

@@ -100,6 +100,13 @@ fn pi_and_sred_show_their_probability_and_frequency_of_hits() {
 }
 
 #[test]
+fn a_policer_shows_what_may_pass_at_once() {
+    let mut policer = Subject::new("policer:rate=8mbit,burst=20kB");
+    policer.offer(0, 2, Ecn::NotEct);
+    policer.shows(&[("policer.tokens_bytes", 18_000.0)]);
+}
+
+#[test]
 fn docsis_pie_shows_delay_and_probability_of_its_last_update() {
     let mut pie = Subject::new("docsis-pie:limit=30kB");
     let shown = |probability: f64, delay_ms: f64, activity: f64| {

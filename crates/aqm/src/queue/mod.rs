@@ -25,6 +25,7 @@ mod gauge_tests;
 pub mod own;
 pub mod pi;
 pub mod pie;
+pub mod policer;
 pub mod red;
 pub mod rem;
 pub mod sfb;

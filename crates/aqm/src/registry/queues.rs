@@ -9,7 +9,7 @@ use crate::qdisc::BoxedQdisc;
 use crate::queue::store::Overflow;
 use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
-    fq_codel, fq_pie, own, pi, pie, red, rem, sfb, sred,
+    fq_codel, fq_pie, own, pi, pie, policer, red, rem, sfb, sred,
 };
 use crate::registry::unknown;
 use crate::rng::Rng;
@@ -91,6 +91,7 @@ queues! {
     Sred(sred::SredQueue): sred::DEFINITION => |values, _| sred::configure(values);
     Rem(rem::RemQueue): rem::DEFINITION => rem::configure;
     Avq(avq::AvqQueue): avq::DEFINITION => avq::configure;
+    Policer(policer::PolicerQueue): policer::DEFINITION => policer::configure;
     Bode(bode::BodeQueue): bode::DEFINITION => |values, _| bode::configure(values);
     DiffServ(diffserv::DiffServConfig<QueueConfig>):
         diffserv::DEFINITION => |values, link| diffserv::configure(values, |spec| {
