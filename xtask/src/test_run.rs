@@ -34,7 +34,10 @@ ip link set lo up
 ip link add lan type veth peer name far
 ip link set lan addrgenmode none up
 ip link set far addrgenmode none up
-until ip -oneline link show up | grep -c 'state UP' | grep -q 2; do sleep 0.1; done
+for try in $(seq 100); do
+    ip -oneline link show up | grep -c 'state UP' | grep -q 2 && break
+    sleep 0.1
+done
 ip address add 192.0.2.1/24 dev lan
 ip address add 2001:db8::1/64 dev lan nodad
 ip route add default via 192.0.2.2

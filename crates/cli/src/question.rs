@@ -9,7 +9,7 @@ use clap::Args;
 use underload_disk::{self as disk, Access};
 use underload_run::{Settings, WorldChoice};
 use underload_scenario::Scenario;
-use underload_scenario::question::{Question, Use};
+use underload_scenario::question::Question;
 use underload_terminal::COMMIT;
 use underload_terminal::console::{note, shell_word};
 use underload_terminal::exit::{bad_input, refuse};
@@ -19,7 +19,6 @@ use crate::present::Show;
 use crate::run::{Outcome, Stored, run_and_show};
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
 #[command(after_help = "\
 Without options: does CAKE help a video call beside an upload, compared with a plain buffer?
 
@@ -53,6 +52,9 @@ pub struct Arguments {
     /// A shaper in the router, SPEC or SPEC@DOWN/UP (else 95 % of the line), compared with none.
     #[arg(long = "router", value_name = "SPEC", conflicts_with = "queues")]
     routers: Vec<String>,
+    /// The provider drops what exceeds DOWN/UP; compared with a shaper below it in the router.
+    #[arg(long, value_name = "DOWN/UP")]
+    policer: Option<String>,
     /// A Wi-Fi of this rate between the client and the line.
     #[arg(long, value_name = "RATE")]
     wifi: Option<String>,
@@ -75,18 +77,22 @@ pub struct Arguments {
     #[arg(long = "congestion-control", value_name = "NAME", default_value = "cubic")]
     #[arg(hide_short_help = true)]
     congestion_controls: Vec<String>,
-    /// A video call [default: yes, if nothing that is sent is named].
-    #[arg(long)]
-    call: bool,
-    /// An online game, with small packets both ways.
-    #[arg(long)]
-    game: bool,
-    /// A browser that loads pages.
-    #[arg(long)]
-    page: bool,
-    /// A video that a player streams.
-    #[arg(long)]
-    video: bool,
+    /// Video calls [default: 1, if nothing that is sent is named].
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1")]
+    call: Option<u32>,
+    /// Online games, with small packets both ways.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1")]
+    game: Option<u32>,
+    /// Browsers that load pages.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1")]
+    page: Option<u32>,
+    /// Videos that players stream.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1")]
+    video: Option<u32>,
     /// The time under load.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     load: String,
@@ -151,7 +157,8 @@ impl Arguments {
     }
 
     fn question(&self) -> anyhow::Result<Question> {
-        let typed: Vec<String> = std::env::args().collect();
+        let typed: Vec<String> =
+            std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let is_rate = |pair: &&[String]| {
             ["--upload", "--download"].contains(&&*pair[0])
                 && pair[1].starts_with(|c: char| c.is_ascii_digit())
@@ -172,6 +179,7 @@ impl Arguments {
             ("down-queue", self.down_queue.as_slice()),
             ("wifi", self.wifi.as_slice()),
             ("backup", self.backup.as_slice()),
+            ("policer", self.policer.as_slice()),
             ("router", &self.routers),
             ("queue", &self.queues),
             ("congestion-control", &self.congestion_controls),
@@ -179,18 +187,22 @@ impl Arguments {
             options.extend(values.iter().map(|value| (name, value.clone())));
         }
         let repeat = self.repeat.or(self.live.then_some(1));
-        for (name, value) in
-            [("upload", self.upload), ("download", self.download), ("repeat", repeat)]
-        {
+        for (name, value) in [
+            ("upload", self.upload),
+            ("download", self.download),
+            ("call", self.call),
+            ("game", self.game),
+            ("page", self.page),
+            ("video", self.video),
+            ("repeat", repeat),
+        ] {
             options.extend(value.map(|value| (name, value.to_string())));
         }
-        let switches = [self.call, self.game, self.page, self.video];
-        let uses = Use::ALL.into_iter().zip(switches).filter(|(_, is_asked)| *is_asked);
-        options.extend(uses.map(|(it, _)| (it.name(), String::new())));
         options.extend([("load", self.load.clone()), ("seed", self.seed.to_string())]);
         let question = Question::asked(&self.words, &options, self.live)
             .map_err(|fault| bad_input(anyhow!("{fault}")))?;
-        let has_boxes = question.wifi.is_some() || !question.routers.is_empty();
+        let has_boxes =
+            question.wifi.is_some() || question.policer.is_some() || !question.routers.is_empty();
         if self.live && (has_boxes || !question.uses.is_empty()) {
             refuse!(
                 "--live: only the simulator has calls, games, pages and films, and boxes before the \

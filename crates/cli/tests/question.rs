@@ -91,6 +91,20 @@ fn a_home_is_described_by_its_devices() {
     assert!(table.contains("goodput 4.8"), "the backup is paced: {table}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_name_of_bytes_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let name = std::ffi::OsStr::from_bytes(b"\xff.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.args(["try", "--load", "1s", "--repeat", "1", "--save"]).arg(name);
+    command.current_dir(folder.path()).env("XDG_CACHE_HOME", folder.path());
+    let output = command.output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("expected a name in UTF-8"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn faults_name_the_options() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
@@ -104,6 +118,12 @@ fn faults_name_the_options() {
         (&["--router", "cake@x"], "error: --router: `cake@x`: expected DOWN/UP or a part of"),
         (&["--router", "cake@9/x"], "error: --router: `cake`: `rate=x`: expected a rate"),
         (&["cable", "--queue", "cake"], "error: --queue: a shaper in a cable modem wastes"),
+        (
+            &["100/20", "policer"],
+            "error: policer: expected a rate in Mbit/s, such as policer 50/10",
+        ),
+        (&["--policer", "x/1"], "error: --policer: `policer`: `rate=x`: expected a rate"),
+        (&["--video=101"], "error: video: 101: expected at most 100"),
         (&["--backup", "25"], "error: --backup: 25mbit is not below the line's 20mbit"),
         (&["--load", "0"], "error: --load: 0s is no time"),
         (&["--upload", "20mbit"], "error: --upload 20mbit: a number of transfers follows `=`"),
@@ -183,7 +203,7 @@ fn simulated_runs_are_compared_before_and_after() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let folder = folder.path();
     for (queue, out) in [("fifo", "before"), ("codel", "after")] {
-        let asked = ["try", "10/5", "--queue", queue, "--upload", "--load", "6s", "--out", out];
+        let asked = ["try", "10/5", "--queue", queue, "--upload", "--load", "20s", "--out", out];
         let output = underload(&asked, folder);
         assert!(output.status.success(), "{}", text(&output.stderr));
     }

@@ -24,9 +24,8 @@ pub(crate) fn line(record: &RunRecord, suffix: &str) -> Option<String> {
         let is_free = loaded.iter().map(signals).sum::<u64>() == 0;
         (most < FILLED_PERCENT && is_free).then(|| {
             format!(
-                "Nothing{suffix} filled the line {direction}: its transfers used at most {} % of a \
-                 link, without a drop or a mark, so its queues made little difference. One connection \
-                 has a limited window; several may fill the line.",
+                "No transfer{suffix} filled the line {direction}: at most {} % of a link was used, \
+                 without a drop or a mark. More transfers may fill it.",
                 significant(most)
             )
         })
@@ -70,7 +69,9 @@ mod tests {
             line(&RunRecord { trials: vec![trial], ..RunRecord::default() }, "")
         };
         let said = line("tcp", 690_000_000, 0).expect("a warning");
-        assert!(said.starts_with("Nothing filled the line up: its transfers used at most 69.0 %"));
+        assert!(
+            said.starts_with("No transfer filled the line up: at most 69.0 % of a link was used")
+        );
         assert_eq!(line("tcp", 950_000_000, 0), None, "it is full");
         assert_eq!(line("tcp", 690_000_000, 1), None, "it was full for a moment");
         assert_eq!(line("web", 690_000_000, 0), None, "nothing was to fill it");

@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 use underload_aqm::config::{self, Kind, LinkFacts, Spec};
 use underload_aqm::rate::Rate;
-use underload_aqm::registry::{LinkSetup, SHAPED_PERCENT, deployed, shaped_rate};
+use underload_aqm::registry::{LinkSetup, SHAPED_PERCENT, deployed, our_form, shaped_rate};
 use underload_aqm::time::Span;
 use underload_record::schema::{Direction, PerDirection};
 
@@ -13,6 +13,13 @@ use crate::{Keys, builtin};
 
 /// The link of a router that does not shape.
 const UNSHAPED: &str = "1gbit";
+/// The link behind a policer, which never is the limit.
+const UNLIMITED: &str = "unlimited";
+/// What a plain queue holds at most, and the bytes of its usual 1,000 packets.
+const PLAIN_SECONDS: Span = Span::from_secs(1);
+const PLAIN_BYTES: u64 = 1_500_000;
+/// More calls, games, pages or films than a home has.
+const MOST_USES: u64 = 100;
 /// The variant without a shaper in the router.
 pub const NO_ROUTER: &str = "no-router";
 
@@ -65,7 +72,7 @@ fn line_of(text: &str) -> Option<(String, Table)> {
 }
 
 /// The options of `underload try` that a question has.
-const OPTIONS: &str = "up down rtt up-queue down-queue queue router wifi upload download backup \
+const OPTIONS: &str = "up down rtt up-queue down-queue queue router policer wifi upload download backup \
                        congestion-control call game page video load repeat seed";
 
 impl Question {
@@ -115,6 +122,15 @@ impl Question {
             return Err(fault("--load", "0s is no time; expected more".to_owned()));
         }
         (question.wifi, question.backup) = (last("wifi", "mbit"), last("backup", "mbit"));
+        question.policer = all("policer").pop().map(|rates| down_and_up(&rates));
+        for (name, example) in [("policer", "50/10"), ("backup", "5")] {
+            if all(name).pop().is_some_and(|rate| rate.is_empty()) {
+                return Err(fault(
+                    name,
+                    format!("expected a rate in Mbit/s, such as {name} {example}"),
+                ));
+            }
+        }
         question.routers = all("router");
         if !question.routers.is_empty() && has("queue") {
             let problem = "a router keeps the line's queues; expected one of --router and --queue";
@@ -125,7 +141,16 @@ impl Question {
             question.congestion_controls = controls;
         }
         question.set_queues(&all("queue"));
-        let uses: Vec<Use> = Use::ALL.into_iter().filter(|it| has(it.name())).collect();
+        let mut uses = Vec::new();
+        for it in Use::ALL {
+            match number(it.name(), 0)? {
+                count @ 0..=MOST_USES => uses.extend((0..count).map(|_| it)),
+                count => {
+                    let problem = format!("{count}: expected at most {MOST_USES}");
+                    return Err(fault(it.name(), problem));
+                }
+            }
+        }
         let sends = ["upload", "download", "backup"].into_iter().any(has);
         if sends || !uses.is_empty() {
             let count = |name| number(name, 0).map(clamped);
@@ -167,12 +192,23 @@ impl Question {
             hops.push(hop("wifi", &both(&format!("{rate}:jitter=4ms")), &both("fq-codel")));
         }
         if !self.routers.is_empty() {
-            hops.push(hop("router", &both(UNSHAPED), &both(PLAIN)));
+            hops.push(hop("router", &both(self.unshaped()), &both(PLAIN)));
         }
-        if !hops.is_empty() {
-            hops.push(hop("line", &self.links, &self.installed));
+        if !hops.is_empty() || self.policer.is_some() {
+            hops.push(hop("line", &self.links, &self.installed()));
+        }
+        if let Some(rates) = &self.policer {
+            let queues = rates.as_ref().map(|rate| format!("policer:rate={rate}"));
+            hops.push(hop("provider", &both(UNLIMITED), &queues));
         }
         hops
+    }
+
+    /// Returns the link of a router that does not shape, which is not the limit of the line.
+    fn unshaped(&self) -> &'static str {
+        let usual = Rate::from_megabits_per_second(1_000);
+        let is_fast = |link| rate_of(link).is_some_and(|rate| rate > usual);
+        if self.links.iter().any(|(_, link)| is_fast(link)) { UNLIMITED } else { UNSHAPED }
     }
 
     /// Returns the keys of a variant whose router shapes: `SPEC`, or `SPEC@DOWN/UP` with its rates, or
@@ -183,7 +219,7 @@ impl Question {
     pub(super) fn router(&self, text: &str) -> Result<Keys, QuestionFault> {
         let (queue, rates) = self.shaped(text)?;
         Ok(rates.iter().fold(Keys::new(), |keys, (direction, rate)| {
-            let (link, queue) = shaper(queue, rate);
+            let (link, queue) = shaper(queue, rate, self.unshaped());
             let name = format!("path.hop.router.{}", direction.name());
             keys.set(&name, link).set(&format!("{name}_queue"), queue)
         }))
@@ -211,13 +247,36 @@ impl Question {
                 return Err(fault(format!("{expected}, such as {queue}@90/18 or {queue}@90%")));
             }
         };
-        let part = |link: &String| {
-            let rate = rate_of(link).ok_or_else(|| {
+        let part = |direction| {
+            let rate = self.carried(direction).ok_or_else(|| {
+                let link = &self.links[direction];
                 fault(format!("`{link}` has no rate; expected one, as {queue}@40/10"))
             })?;
             Ok(shaped_rate(rate, percent).to_string())
         };
-        Ok((queue, PerDirection::new(part(&self.links.up)?, part(&self.links.down)?)))
+        Ok((queue, PerDirection::new(part(Direction::Up)?, part(Direction::Down)?)))
+    }
+
+    /// Returns the rate that the line and the provider's policer carry, if the line has one.
+    fn carried(&self, direction: Direction) -> Option<Rate> {
+        let policed = self.policer.as_ref().and_then(|rates| rate_of(&rates[direction]));
+        let line = rate_of(&self.links[direction])?;
+        Some(policed.map_or(line, |policed| policed.min(line)))
+    }
+
+    /// Returns the queues of the line as they are set up. A plain one without a limit holds
+    /// [`PLAIN_SECONDS`] at most: the usual 1,000 packets are 12 s at 1 Mbit/s, which no modem has.
+    pub(super) fn installed(&self) -> PerDirection<String> {
+        PerDirection::from_fn(|direction| self.plain(&self.installed[direction], direction))
+    }
+
+    pub(super) fn plain(&self, queue: &str, direction: Direction) -> String {
+        let queue = our_form(queue);
+        let rate = rate_of(&self.links[direction]).filter(|_| queue == PLAIN);
+        match rate.map(|rate| rate.bytes_in(PLAIN_SECONDS)) {
+            Some(bytes) if bytes < PLAIN_BYTES => format!("{PLAIN}:limit={bytes}B"),
+            _ => queue,
+        }
     }
 
     /// Says which router shapes to more than the line has, where it changes nothing.
@@ -225,11 +284,11 @@ impl Question {
         self.routers.iter().find_map(|text| {
             let (_, rates) = self.shaped(text).ok()?;
             rates.iter().find_map(|(direction, rate)| {
-                let (rate, link) = (rate_of(rate)?, &self.links[direction]);
-                let is_too_fast = rate >= rate_of(link)?;
+                let carried = self.carried(direction)?;
+                let is_too_fast = rate_of(rate)? >= carried;
                 is_too_fast.then(|| {
                     let direction = direction.name();
-                    format!("{text} shapes {direction} to no less than the line's {link}")
+                    format!("{text} is not below the line's {carried} {direction}")
                 })
             })
         })
@@ -270,12 +329,13 @@ fn clamped(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Returns the link and the queue of a shaper. CAKE shapes by itself, other queues behind a link.
-fn shaper(queue: &str, rate: &str) -> (String, String) {
+/// Returns the link and the queue of a shaper. CAKE shapes by itself, before the link `unshaped`;
+/// other queues behind a link.
+fn shaper(queue: &str, rate: &str, unshaped: &str) -> (String, String) {
     let facts = LinkFacts::of_rate(Rate::from_bits_per_second(1_000));
     match Spec::parse(queue) {
         Ok(spec) if deployed(queue, &facts) != queue => {
-            (UNSHAPED.to_owned(), spec.with("rate", rate).to_string())
+            (unshaped.to_owned(), spec.with("rate", rate).to_string())
         }
         _ => (rate.to_owned(), queue.to_owned()),
     }

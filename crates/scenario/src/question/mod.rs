@@ -15,7 +15,7 @@ use underload_aqm::config::{LinkFacts, Spec};
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup, deployed, our_form};
 use underload_record::comparison::REPEATS;
-use underload_record::schema::{Marking, PerDirection};
+use underload_record::schema::{Direction, Marking, PerDirection};
 
 use crate::keys::{alternatives, did_you_mean};
 use crate::source::load_file;
@@ -33,6 +33,8 @@ pub struct Question {
     /// The queues that the line has: before the link from the client, as in a modem, and before the
     /// link to the client, at the provider.
     pub installed: PerDirection<String>,
+    /// Rates that the provider enforces behind the line by dropping what exceeds them.
+    pub policer: Option<PerDirection<String>>,
     /// The rate of a Wi-Fi between the client and the line.
     pub wifi: Option<String>,
     /// Shapers in a router between the client and the line, `SPEC` or `SPEC@DOWN/UP`. Each is a
@@ -49,7 +51,7 @@ pub struct Question {
     pub backup: Option<String>,
     /// Congestion controls of the transfers. If there are several, each is a variant of each queue.
     pub congestion_controls: Vec<String>,
-    /// Applications, which only the simulator runs.
+    /// Applications, which only the simulator runs; several of a kind stand one after another.
     pub uses: Vec<Use>,
     /// The length of the load phase.
     pub load: String,
@@ -67,6 +69,7 @@ impl Default for Question {
             links: PerDirection::new("20mbit", "100mbit").map(str::to_owned),
             rtt: "30ms".to_owned(),
             installed: PerDirection::from_fn(|_| PLAIN.to_owned()),
+            policer: None,
             wifi: None,
             routers: Vec::new(),
             queues: [PLAIN, CURE].map(str::to_owned).to_vec(),
@@ -133,6 +136,7 @@ pub enum Part {
     DownQueue,
     Queue,
     Router,
+    Policer,
     Wifi,
     Backup,
     Load,
@@ -160,6 +164,7 @@ impl Part {
             Self::DownQueue => "--down-queue",
             Self::Queue => "--queue",
             Self::Router => "--router",
+            Self::Policer => "--policer",
             Self::Wifi => "--wifi",
             Self::Backup => "--backup",
             Self::Load => "--load",
@@ -173,6 +178,7 @@ impl Part {
         match Self::KEYS.iter().find(|(known, _)| *known == key) {
             Some((_, part)) => Some(*part),
             None if key.starts_with("path.hop.wifi") => Some(Self::Wifi),
+            None if key.contains("hop.provider") => Some(Self::Policer),
             None if key.contains("hop.router") => Some(Self::Router),
             None if key.starts_with("flow.backup") => Some(Self::Backup),
             None if key.ends_with(".congestion_control") => Some(Self::CongestionControl),
@@ -262,7 +268,8 @@ impl Question {
     /// Sets the queues that are compared. Without any, a line with queues of its own is compared
     /// with CAKE where people can put it: in the router, which only the simulator has.
     pub fn set_queues(&mut self, queues: &[String]) {
-        let has_own = self.installed.iter().any(|(_, queue)| queue != PLAIN);
+        let has_own =
+            self.policer.is_some() || self.installed.iter().any(|(_, queue)| queue != PLAIN);
         if !queues.is_empty() {
             self.queues = queues.to_vec();
         } else if has_own && self.is_live {
@@ -301,8 +308,10 @@ impl Question {
             let keys = Keys::new().set("direction", "up").set("rate", rate.as_str());
             builder = builder.flow("backup", "udp", keys);
         }
-        for it in &self.uses {
+        for (number, it) in self.uses.iter().enumerate() {
             let (name, kind) = it.flow();
+            let earlier = self.uses[..number].iter().filter(|other| *other == it).count();
+            let name = if earlier == 0 { name } else { &format!("{name}-{}", earlier + 1) };
             let keys = match it {
                 Use::Game if self.has_low_latency_queue() => {
                     Keys::new().set("dscp", i64::from(Marking::NQB))
@@ -366,12 +375,14 @@ impl Question {
     /// Returns a queue as it is set up before the link up and the link down.
     fn before(&self, queue: &str) -> PerDirection<String> {
         if queue == INSTALLED {
-            return self.installed.as_ref().map(|installed| our_form(installed));
+            return self.installed();
         }
-        self.links.as_ref().map(|link| {
-            let facts = LinkSetup::parse(link).map_or(LinkFacts::UNKNOWN, |link| link.facts());
-            deployed(queue, &facts)
-        })
+        PerDirection::from_fn(|it| self.plain(&deployed(queue, &self.facts(it)), it))
+    }
+
+    fn facts(&self, direction: Direction) -> LinkFacts {
+        let link = LinkSetup::parse(&self.links[direction]);
+        link.map_or(LinkFacts::UNKNOWN, |link| link.facts())
     }
 
     /// Refuses a queue that shapes on a link whose packets wait for grants.
@@ -407,7 +418,9 @@ impl Question {
         }
         let queues = self.queues.iter().map(|queue| our_form(queue));
         let mut queues = queues.filter(|queue| queue != INSTALLED);
-        queues.any(|queue| self.before(&queue).iter().any(|(_, shaped)| *shaped != queue))
+        let is_completed =
+            |queue: &str, direction| deployed(queue, &self.facts(direction)) != queue;
+        queues.any(|queue| self.links.iter().any(|(direction, _)| is_completed(&queue, direction)))
     }
 
     fn description(&self) -> String {
@@ -451,15 +464,28 @@ impl Question {
             })
             .collect();
         uses.extend(self.backup.iter().map(|rate| format!("backup of {rate}")));
-        uses.extend(self.uses.iter().map(|it| match it {
-            Use::Game if self.has_low_latency_queue() => "game marked NQB".to_owned(),
-            other => other.name().to_owned(),
+        uses.extend(Use::ALL.into_iter().filter_map(|it| {
+            let name = it.name();
+            let marked = match it {
+                Use::Game if self.has_low_latency_queue() => " marked NQB",
+                _ => "",
+            };
+            match self.uses.iter().filter(|used| **used == it).count() {
+                0 => None,
+                1 => Some(format!("{name}{marked}")),
+                count => Some(format!("{count} {name}s{marked}")),
+            }
         }));
         if uses.is_empty() {
             uses.push("only probes".to_owned());
         }
         let Self { line, links: PerDirection { up, down }, rtt, .. } = self;
         let line = line.clone().unwrap_or_else(|| format!("{up} up, {down} down"));
+        let policed = self
+            .policer
+            .as_ref()
+            .map(|rates| format!(", policed to {} up, {} down", rates.up, rates.down));
+        let policed = policed.unwrap_or_default();
         let wifi = self.wifi.as_ref().map(|rate| format!(", Wi-Fi of {rate}")).unwrap_or_default();
         let shaped = match self.is_shaped() {
             false => "",
@@ -467,7 +493,7 @@ impl Question {
             true => "; the router shapes to 95 %",
         };
         let too_fast = self.too_fast().map(|words| format!("; {words}")).unwrap_or_default();
-        format!("{line}, {rtt} away{wifi}: {}{shaped}{too_fast}", uses.join(", "))
+        format!("{line}{policed}, {rtt} away{wifi}: {}{shaped}{too_fast}", uses.join(", "))
     }
 }
 
@@ -521,5 +547,63 @@ mod tests {
         let links = PerDirection::new("unlimited", "100mbit").map(str::to_owned);
         let shaped = Question { links, ..question }.before("cake");
         assert_eq!(shaped, PerDirection::new("cake", "cake:rate=95mbit").map(str::to_owned));
+    }
+
+    fn asked(options: &[(&str, &str)]) -> (Question, String) {
+        let options: Vec<(&str, String)> =
+            options.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let question = Question::asked(&[], &options, false).expect("a question");
+        let text = question.scenario("try").expect("a scenario").text;
+        (question, text)
+    }
+
+    #[test]
+    fn a_plain_queue_of_a_slow_line_holds_a_second() {
+        for (up, queue) in [
+            ("1mbit", "fifo:limit=125000B"),
+            ("11999kbit", "fifo:limit=1499875B"),
+            ("12mbit", "fifo"),
+        ] {
+            let (_, text) = asked(&[("up", up)]);
+            assert!(text.contains(&format!("path.up_queue = \"{queue}\"")), "{up}:\n{text}");
+            let (_, text) = asked(&[("up", up), ("wifi", "60")]);
+            assert!(text.contains(&format!("path.hop.line.up_queue = \"{queue}\"")), "{text}");
+        }
+        let (_, text) = asked(&[("up", "1"), ("queue", "fifo:limit=1000p")]);
+        assert!(text.contains("path.up_queue = \"fifo:limit=1000p\""), "as typed:\n{text}");
+    }
+
+    #[test]
+    fn a_router_shapes_below_the_policer() {
+        let (question, text) = asked(&[("policer", "50/30"), ("download", "")]);
+        let title = "20mbit up, 100mbit down, policed to 30mbit up, 50mbit down, 30ms away: \
+                     download; the router shapes to 95 %";
+        assert_eq!(question.title(), title);
+        for line in [
+            "up_queue = \"policer:rate=30mbit\"",
+            "down_queue = \"policer:rate=50mbit\"",
+            // The line up is below its policer.
+            "path.hop.router.up_queue = \"cake:rate=19mbit\"",
+            "path.hop.router.down_queue = \"cake:rate=47500kbit\"",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        let fault = |rates: &str| {
+            let asked = Question::asked(&[], &[("policer", rates.to_owned())], false);
+            asked.expect("a question").scenario("try").expect_err(rates)[0].to_string()
+        };
+        assert!(fault("fast/1").starts_with("--policer: "), "{}", fault("fast/1"));
+    }
+
+    #[test]
+    fn several_calls_are_a_flow_each() {
+        let (question, text) = asked(&[("call", "2"), ("game", ""), ("upload", "")]);
+        assert!(question.title().ends_with(": upload, 2 calls, game; CAKE shapes to 95 %"));
+        for name in ["call", "call-2", "game"] {
+            assert!(text.contains(&format!("name = \"{name}\"")), "{name} is not in\n{text}");
+        }
+        assert!(!text.contains("call-3"), "{text}");
+        let many = Question::asked(&[], &[("video", "101".to_owned())], false);
+        assert_eq!(many.expect_err("101").to_string(), "video: 101: expected at most 100");
     }
 }

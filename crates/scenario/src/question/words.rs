@@ -10,9 +10,10 @@ use super::{Question, QuestionFault, Use, fault};
 use crate::keys::did_you_mean;
 
 /// Words of people, and the words that a question has.
-const ALIASES: [(&str, &str); 23] = [
+const ALIASES: [(&str, &str); 25] = [
     ("4g", "lte"),
     ("browsing", "page"),
+    ("calls", "call"),
     ("docsis", "cable"),
     ("downloads", "download"),
     ("dsl", "adsl"),
@@ -23,6 +24,7 @@ const ALIASES: [(&str, &str); 23] = [
     ("meeting", "call"),
     ("netflix", "video"),
     ("pages", "page"),
+    ("policed", "policer"),
     ("satellite", "low-orbit"),
     ("shaper", "cake"),
     ("sqm", "cake"),
@@ -37,8 +39,11 @@ const ALIASES: [(&str, &str); 23] = [
 ];
 
 /// Words between the others.
-const FILLERS: [&str; 11] =
-    ["+", "a", "and", "at", "line", "mbit", "mbit/s", "on", "router", "the", "with"];
+const FILLERS: [&str; 12] =
+    ["+", "a", "and", "at", "line", "mbit", "mbit/s", "on", "router", "the", "to", "with"];
+
+/// Words before a rate of their own.
+const RATED: &[&str] = &["policer", "backup"];
 
 /// Characters of an unknown word that its fault shows.
 const WORD_CHARS: usize = 40;
@@ -53,38 +58,50 @@ impl Question {
     /// # Errors
     /// Returns the word that is unknown, and what is accepted.
     pub fn of_words(&mut self, words: &[String]) -> Result<Said, QuestionFault> {
+        let words = words.iter().flat_map(|word| word.split([' ', '+', ',']));
+        let mut words = words.filter(|word| !word.is_empty()).peekable();
         let (mut said, mut rates) = (Said::new(), None);
-        for typed in words.iter().flat_map(|word| word.split([' ', '+', ','])) {
-            let word = typed.to_lowercase();
-            let word = ALIASES.iter().find(|(known, _)| *known == word).map_or(&*word, |it| it.1);
-            let transfers = ["upload", "download"].into_iter();
-            let mut uses = transfers.chain(Use::ALL.map(Use::name));
-            if let Some(name) = uses.find(|name| *name == word) {
-                said.push((name, String::new()));
-            } else if word.starts_with(|c: char| c.is_ascii_digit()) {
-                // `cake at 90/18`: rates behind those of the line are the router's.
-                match said.last_mut() {
-                    _ if rates.is_none() => rates = Some(home::down_and_up(word)),
-                    Some(("router", queue)) if !queue.contains('@') => {
-                        *queue = format!("{queue}@{word}");
-                    }
-                    _ => return Err(unknown(typed)),
-                }
-            } else if is_router(word) {
-                said.push(("router", word.to_owned()));
+        while let Some(typed) = words.next() {
+            let lower = typed.to_lowercase();
+            let word = known(&lower);
+            // `4 downloads`, but `40 download`.
+            let counted = words.next_if(|next| is_number(word) && next.ends_with('s'));
+            let counted = counted.map(|typed| (typed, typed.to_lowercase()));
+            let (name, count) = match &counted {
+                Some((_, sent)) => (known(sent), word),
+                None => word.split_once('=').unwrap_or((word, "")),
+            };
+            if let Some(name) = sent().find(|it| *it == name) {
+                said.push((name, count.to_owned()));
+            } else if let Some((typed, _)) = counted {
+                return Err(unknown(typed));
             } else if home::lines().any(|line| line == word) {
+                // `5g` is a line, and no rate.
                 if let Some(first) = &self.line {
-                    return Err(fault(
-                        typed,
-                        format!("a second line beside {first}; expected one"),
-                    ));
+                    let problem = format!("a second line beside {first}; expected one");
+                    return Err(fault(typed, problem));
                 }
                 self.of_line(word);
-            } else if !FILLERS.contains(&word) && !word.is_empty() {
+            } else if word.starts_with(|c: char| c.is_ascii_digit()) {
+                said_rate(&mut said, &mut rates, word).ok_or_else(|| unknown(typed))?;
+            } else if let Some(name) = RATED.iter().find(|name| **name == word) {
+                said.push((name, String::new()));
+            } else if is_router(word) {
+                said.push(("router", word.to_owned()));
+            } else if !FILLERS.contains(&word) {
                 return Err(unknown(typed));
             }
         }
-        for (direction, rate) in rates.iter().flat_map(PerDirection::iter) {
+        self.set_rates(rates.iter().flat_map(PerDirection::iter))?;
+        Ok(said)
+    }
+
+    /// Sets the rates of the line.
+    fn set_rates<'a>(
+        &mut self,
+        rates: impl Iterator<Item = (Direction, &'a String)>,
+    ) -> Result<(), QuestionFault> {
+        for (direction, rate) in rates {
             match self.line.clone() {
                 Some(_) if self.set_rate(direction, rate) => {}
                 // The fault of the scenario says what is wrong with the rate.
@@ -96,7 +113,7 @@ impl Question {
                 None => self.links[direction].clone_from(rate),
             }
         }
-        Ok(said)
+        Ok(())
     }
 
     /// Sets a rate of a named line, which stays what it is, with a buffer of the same time. Returns
@@ -138,6 +155,32 @@ fn scaled(link: &str, queue: &str, rate: &str) -> Option<(String, String)> {
     has_rate.then(|| (link.to_string(), queue.to_string()))
 }
 
+/// Returns the word that a question has for one of people.
+fn known(word: &str) -> &str {
+    ALIASES.iter().find(|(other, _)| *other == word).map_or(word, |it| it.1)
+}
+
+/// Returns the words for what is sent.
+fn sent() -> impl Iterator<Item = &'static str> {
+    ["upload", "download"].into_iter().chain(Use::ALL.map(Use::name))
+}
+
+fn is_number(word: &str) -> bool {
+    word.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Adds a rate to the policer, backup or router before it, as in `cake at 90/18`, or to the line;
+/// `None` if none of them needs one.
+fn said_rate(said: &mut Said, rates: &mut Option<PerDirection<String>>, word: &str) -> Option<()> {
+    match said.last_mut() {
+        Some((name, rate)) if RATED.contains(name) && rate.is_empty() => word.clone_into(rate),
+        _ if rates.is_none() => *rates = Some(home::down_and_up(word)),
+        Some(("router", queue)) if !queue.contains('@') => *queue = format!("{queue}@{word}"),
+        _ => return None,
+    }
+    Some(())
+}
+
 /// Whether a word is a queue, with or without rates, that a router can have.
 fn is_router(word: &str) -> bool {
     let queue = our_form(word.split('@').next().unwrap_or_default());
@@ -146,14 +189,15 @@ fn is_router(word: &str) -> bool {
 
 /// Says what a question accepts in place of a word.
 fn unknown(word: &str) -> QuestionFault {
-    let known = || {
-        let uses = Use::ALL.into_iter().map(Use::name).chain(["upload", "download", "cake"]);
-        uses.chain(ALIASES.iter().map(|it| it.0)).chain(home::lines())
+    let all = || {
+        let others =
+            ["cake"].into_iter().chain(RATED.iter().copied()).chain(ALIASES.map(|it| it.0));
+        sent().chain(others).chain(home::lines())
     };
     let lines = home::lines().collect::<Vec<_>>().join(", ");
     let expected = "a queue of the router, such as cake@90/18, or what is sent: upload, download, call, \
-                    game, page or video";
-    let meant = did_you_mean(word, known());
+                    game, page, video or backup 5";
+    let meant = did_you_mean(word, all());
     let problem =
         format!("expected DOWN/UP in Mbit/s, such as 100/20, a line ({lines}), {expected}{meant}");
     fault(&word.chars().take(WORD_CHARS).collect::<String>(), problem)
@@ -180,6 +224,13 @@ mod tests {
         assert_eq!(question.installed.down, "fifo:limit=2MiB", "the same 84 ms");
         assert_eq!(question.installed.up, "fifo:limit=610KiB", "the same 250 ms");
         assert_eq!(question.line.as_deref(), Some("cable, 20mbit up, 200mbit down"));
+        let (_, said) = asked("100/20 policed to 50/10 with cake").expect("known words");
+        assert_eq!(said, [("policer", "50/10".to_owned()), ("router", "cake".to_owned())]);
+        let (question, said) = asked("40 download 3 Calls backup 5").expect("known words");
+        assert_eq!(question.links.down, "40mbit");
+        let said: Vec<String> =
+            said.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        assert_eq!(said, ["download ", "call 3", "backup 5"]);
         for words in ["16/1 cake@14/0.8", "16/1 with CAKE at 14/0.8"] {
             let (question, said) = asked(words).expect("known words");
             assert_eq!(question.links, PerDirection::new("1mbit", "16mbit").map(str::to_owned));
@@ -196,6 +247,7 @@ mod tests {
             ("cable lte", "lte: a second line beside cable"),
             ("100/20 50/10", "50/10: expected"),
             ("far-room", "far-room: expected"),
+            ("100/20 4 peoples", "peoples: expected"),
         ] {
             let error = asked(words).expect_err(words).to_string();
             assert!(error.contains(said), "{words}: {error}");
@@ -207,6 +259,14 @@ mod tests {
         let (question, _) = asked("cable 0/0").expect("known words");
         let faults = question.scenario("try").expect_err("a rate of zero");
         assert!(faults[0].to_string().starts_with("--up: "), "{}", faults[0]);
+    }
+
+    #[test]
+    fn the_name_of_every_line_is_a_word() {
+        for line in home::lines() {
+            let (question, _) = asked(line).expect(line);
+            assert_eq!(question.line.as_deref(), Some(line));
+        }
     }
 
     #[test]
