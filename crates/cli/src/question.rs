@@ -228,6 +228,9 @@ fn save(file: &Path, text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             refuse!("--save {}: the file exists; expected a new name", file.display())
         }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            refuse!("--save {}: its folder does not exist", file.display())
+        }
         written => written.with_context(|| format!("--save {}", file.display())),
     }
 }

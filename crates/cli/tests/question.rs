@@ -123,6 +123,7 @@ fn faults_name_the_options() {
             "error: policer: expected a rate in Mbit/s, such as policer 50/10",
         ),
         (&["--policer", "x/1"], "error: --policer: `policer`: `rate=x`: expected a rate"),
+        (&["--save", "none/x.toml"], "error: --save none/x.toml: its folder does not exist"),
         (&["--video=101"], "error: video: 101: expected at most 100"),
         (&["--backup", "25"], "error: --backup: 25mbit is not below the line's 20mbit"),
         (&["--load", "0"], "error: --load: 0s is no time"),

@@ -152,7 +152,7 @@ impl Question {
             }
         }
         let sends = ["upload", "download", "backup"].into_iter().any(has);
-        if sends || !uses.is_empty() {
+        if sends || Use::ALL.into_iter().any(|it| has(it.name())) {
             let count = |name| number(name, 0).map(clamped);
             (question.uploads, question.downloads) = (count("upload")?, count("download")?);
             question.uses = uses;

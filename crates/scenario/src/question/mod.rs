@@ -603,6 +603,8 @@ mod tests {
             assert!(text.contains(&format!("name = \"{name}\"")), "{name} is not in\n{text}");
         }
         assert!(!text.contains("call-3"), "{text}");
+        let (none, _) = asked(&[("call", "0")]);
+        assert!(none.title().ends_with(": only probes; CAKE shapes to 95 %"), "{}", none.title());
         let many = Question::asked(&[], &[("video", "101".to_owned())], false);
         assert_eq!(many.expect_err("101").to_string(), "video: 101: expected at most 100");
     }

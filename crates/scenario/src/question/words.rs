@@ -10,20 +10,16 @@ use super::{Question, QuestionFault, Use, fault};
 use crate::keys::did_you_mean;
 
 /// Words of people, and the words that a question has.
-const ALIASES: [(&str, &str); 25] = [
+const ALIASES: [(&str, &str); 20] = [
     ("4g", "lte"),
     ("browsing", "page"),
-    ("calls", "call"),
     ("docsis", "cable"),
-    ("downloads", "download"),
     ("dsl", "adsl"),
     ("fiber", "fibre"),
     ("film", "video"),
-    ("games", "game"),
     ("gaming", "game"),
     ("meeting", "call"),
     ("netflix", "video"),
-    ("pages", "page"),
     ("policed", "policer"),
     ("satellite", "low-orbit"),
     ("shaper", "cake"),
@@ -31,7 +27,6 @@ const ALIASES: [(&str, &str); 25] = [
     ("starlink", "low-orbit"),
     ("streaming", "video"),
     ("teams", "call"),
-    ("uploads", "upload"),
     ("videocall", "call"),
     ("web", "page"),
     ("youtube", "video"),
@@ -84,8 +79,11 @@ impl Question {
                 self.of_line(word);
             } else if word.starts_with(|c: char| c.is_ascii_digit()) {
                 said_rate(&mut said, &mut rates, word).ok_or_else(|| unknown(typed))?;
-            } else if let Some(name) = RATED.iter().find(|name| **name == word) {
-                said.push((name, String::new()));
+            } else if let Some(rated) = RATED.iter().find(|it| **it == name) {
+                if said.iter().any(|(name, _)| name == rated) {
+                    return Err(fault(rated, "a second one; expected one".to_owned()));
+                }
+                said.push((rated, count.to_owned()));
             } else if is_router(word) {
                 said.push(("router", word.to_owned()));
             } else if !FILLERS.contains(&word) {
@@ -104,8 +102,10 @@ impl Question {
         for (direction, rate) in rates {
             match self.line.clone() {
                 Some(_) if self.set_rate(direction, rate) => {}
-                // The fault of the scenario says what is wrong with the rate.
-                Some(_) if rate_of(rate).is_none() => self.links[direction].clone_from(rate),
+                Some(_) if rate_of(rate).is_none_or(Rate::is_zero) => {
+                    let key = format!("--{direction}");
+                    return Err(fault(&key, format!("`{rate}`: expected a rate such as 20mbit")));
+                }
                 Some(name) => {
                     let problem = "its rate varies; expected no rates beside its name";
                     return Err(fault(&name, problem.to_owned()));
@@ -155,9 +155,12 @@ fn scaled(link: &str, queue: &str, rate: &str) -> Option<(String, String)> {
     has_rate.then(|| (link.to_string(), queue.to_string()))
 }
 
-/// Returns the word that a question has for one of people.
+/// Returns the word that a question has for one of people, or for several: `films` is `video`.
 fn known(word: &str) -> &str {
-    ALIASES.iter().find(|(other, _)| *other == word).map_or(word, |it| it.1)
+    let alias = |word: &str| ALIASES.iter().find(|(other, _)| *other == word).map(|it| it.1);
+    let one = word.strip_suffix('s').unwrap_or(word);
+    let sent = || sent().find(|name| *name == one);
+    alias(word).or_else(|| alias(one)).or_else(sent).unwrap_or(word)
 }
 
 /// Returns the words for what is sent.
@@ -226,11 +229,11 @@ mod tests {
         assert_eq!(question.line.as_deref(), Some("cable, 20mbit up, 200mbit down"));
         let (_, said) = asked("100/20 policed to 50/10 with cake").expect("known words");
         assert_eq!(said, [("policer", "50/10".to_owned()), ("router", "cake".to_owned())]);
-        let (question, said) = asked("40 download 3 Calls backup 5").expect("known words");
+        let (question, said) = asked("40 download 3 Calls 2 films backup=5").expect("known words");
         assert_eq!(question.links.down, "40mbit");
         let said: Vec<String> =
             said.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        assert_eq!(said, ["download ", "call 3", "backup 5"]);
+        assert_eq!(said, ["download ", "call 3", "video 2", "backup 5"]);
         for words in ["16/1 cake@14/0.8", "16/1 with CAKE at 14/0.8"] {
             let (question, said) = asked(words).expect("known words");
             assert_eq!(question.links, PerDirection::new("1mbit", "16mbit").map(str::to_owned));
@@ -247,6 +250,7 @@ mod tests {
             ("cable lte", "lte: a second line beside cable"),
             ("100/20 50/10", "50/10: expected"),
             ("far-room", "far-room: expected"),
+            ("policer 50/10 policed", "policer: a second one"),
             ("100/20 4 peoples", "peoples: expected"),
         ] {
             let error = asked(words).expect_err(words).to_string();
@@ -256,9 +260,10 @@ mod tests {
 
     #[test]
     fn a_wrong_rate_of_a_named_line_is_a_fault_of_the_rate() {
-        let (question, _) = asked("cable 0/0").expect("known words");
-        let faults = question.scenario("try").expect_err("a rate of zero");
-        assert!(faults[0].to_string().starts_with("--up: "), "{}", faults[0]);
+        for (words, said) in [("cable 0/0", "--up: `0mbit`: "), ("5g 4K", "--up: `4k`: ")] {
+            let error = asked(words).expect_err(words).to_string();
+            assert!(error.starts_with(said), "{words}: {error}");
+        }
     }
 
     #[test]
