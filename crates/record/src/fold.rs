@@ -60,6 +60,7 @@ impl VariantFold {
                     entry(&mut self.metrics, &mut hint, is_same, || MetricFold::new(flow, metric));
                 if let Some(value) = metric.value.filter(|value| value.is_finite()) {
                     fold.value.push(value);
+                    fold.largest = fold.largest.max(value);
                 }
             }
         }
@@ -299,12 +300,13 @@ struct MetricFold {
     name: String,
     unit: String,
     value: RunningMean,
+    largest: f64,
 }
 
 impl MetricFold {
     fn new(flow: &FlowRecord, metric: &Metric) -> Self {
         let (flow, name, unit) = (flow.name.clone(), metric.name.clone(), metric.unit.clone());
-        Self { flow, name, unit, value: RunningMean::default() }
+        Self { flow, name, unit, value: RunningMean::default(), largest: f64::NEG_INFINITY }
     }
 
     fn matches(&self, flow: &FlowRecord, metric: &Metric) -> bool {
@@ -315,7 +317,7 @@ impl MetricFold {
     fn summary(&self) -> Option<VariantMetric> {
         let value = self.value.interval(CONFIDENCE)?;
         let (flow, name, unit) = (self.flow.clone(), self.name.clone(), self.unit.clone());
-        Some(VariantMetric { flow, name, unit, value })
+        Some(VariantMetric { flow, name, unit, value, largest: self.largest })
     }
 }
 

@@ -377,7 +377,8 @@ impl Speaker<'_> {
                 };
                 words.push(format!(
                     "{each} each, compared pair by pair: with {confidence} % certainty the median of \
-                     many trials is within the range{real}"
+                     many trials is within the range, or rounds to the one number, that is \
+                     given{real}"
                 ));
             }
             None if is_random => {
@@ -590,7 +591,8 @@ fn most_lost(all: &[&Comparison]) -> String {
 fn quantile_words(all: &[&Comparison]) -> Option<String> {
     let first = all.first()?;
     let (_, quantile) = comparison::statistic(&first.metric);
-    let has_losses = !most_lost(all).is_empty();
+    let lost = all.iter().filter_map(|it| it.lost_percent);
+    let has_losses = lost.map(|lost| lost.variant.max(lost.baseline)).any(|lost| lost > 0.0);
     let (what, of, most) = if first.metric.ends_with("_of_sent") {
         let lost = "took that long or less, with the lost ones as the slowest";
         ("latencies", "probes sent", if has_losses { lost } else { "took that long or less" })

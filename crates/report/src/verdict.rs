@@ -266,7 +266,16 @@ fn applications(own: &[&Subject<'_>]) -> Vec<String> {
         }
     }
     let flows = flows.into_iter().take(MOST_LINES).map(|metric| bad_moments(metric, own));
-    flows.filter(|metric| !is_compared(metric)).map(|metric| application(metric, own)).collect()
+    let flows: Vec<&VariantMetric> = flows.filter(|metric| !is_compared(metric)).collect();
+    let is_mean = |metric: &&VariantMetric| {
+        metric.value.repeats > 1 && metric.unit == "ms" && metric.name.contains("_p")
+    };
+    let means = flows
+        .iter()
+        .copied()
+        .any(|metric| is_mean(&metric))
+        .then(|| "Percentiles of applications are means of those of the trials.".to_owned());
+    flows.into_iter().map(|metric| application(metric, own)).chain(means).collect()
 }
 
 fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
@@ -391,7 +400,7 @@ fn number_of<'a>(subject: &Subject<'a>, metric: &VariantMetric) -> Option<&'a Va
 
 /// Whether times are equal for a person: the longest is less than [`ALIKE`] times the shortest.
 fn are_alike(numbers: &[&VariantMetric]) -> bool {
-    let values = || numbers.iter().map(|number| number.value.mean);
+    let values = || numbers.iter().map(|number| number.of_variant());
     let is_time = numbers.iter().all(|number| matches!(number.unit.as_str(), "ms" | "s"));
     let (low, high) = (values().reduce(f64::min), values().reduce(f64::max));
     is_time && low.zip(high).is_none_or(|(low, high)| high < low * ALIKE)

@@ -117,7 +117,12 @@ pub(super) fn rates(variant: &VariantSummary, baseline: &VariantSummary) -> Vec<
         let is_idle = |carried: &VariantThroughput| {
             carried.utilisation_percent.is_some_and(|used| used.mean < IDLE_PERCENT)
         };
-        if !is_goodput && is_idle(own) && is_idle(others) {
+        let transfers = |it: &VariantSummary| {
+            it.throughput(direction.opposite()).is_some_and(|it| it.goodput_bit_per_s.is_some())
+        };
+        // What the link carries beside transfers the other way are their acknowledgements.
+        let is_answer = transfers(variant) && transfers(baseline);
+        if !is_goodput && (is_answer || is_idle(own) && is_idle(others)) {
             return None;
         }
         let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;

@@ -220,4 +220,14 @@ pub struct VariantMetric {
     pub name: String,
     pub unit: String,
     pub value: Interval,
+    /// The largest value of a trial.
+    pub largest: f64,
+}
+
+impl VariantMetric {
+    /// Returns the value of the variant: of a maximum the largest of all trials, else the mean over
+    /// trials.
+    pub fn of_variant(&self) -> f64 {
+        if self.name.ends_with("_max") { self.largest } else { self.value.mean }
+    }
 }
