@@ -37,11 +37,12 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = By::Line)]
     by: By,
     /// The number to compare: load-p99, load-p50, inside-p99, idle-p50, qoo, goodput-up or
-    /// goodput-down [default: load-p99, or idle-p50 of runs without load].
+    /// goodput-down [default: load-p99, or the first of idle-p50, inside-p99, goodput-down and
+    /// goodput-up that both sides have].
     #[arg(long, value_name = "NAME", value_parser = followed)]
     metric: Option<Followed>,
-    /// The step of measured runs, or the variant of simulated ones [default: the first that most lines
-    /// have].
+    /// The step of measured runs, or the variant of simulated ones [default: each step, or the first
+    /// variant that most lines have].
     #[arg(long, value_name = "NAME")]
     step: Option<String>,
     /// Writes the report of one run before and one after into this directory.
@@ -97,8 +98,17 @@ fn runs_of(side: Side) -> impl Iterator<Item = RunData> {
     side.into_values().flat_map(|line| line.runs.into_iter().map(|(_, run)| run))
 }
 
-/// Returns the sentences, the values of several lines, and what is left out.
+/// Returns the answer for each step.
 fn text(found: &BeforeAfter) -> String {
+    if found.other_steps.is_empty() {
+        return step_text(found);
+    }
+    let steps = [found].into_iter().chain(&found.other_steps);
+    steps.map(|it| format!("{}: {}", it.step, step_text(it))).collect()
+}
+
+/// Returns the sentences, the values of several lines, and what is left out.
+fn step_text(found: &BeforeAfter) -> String {
     let mut lines = found.sentences.clone();
     let several = Some(&found.lines).filter(|lines| lines.len() > 1);
     let width = found.lines.iter().map(|it| it.line.chars().count()).max().unwrap_or(0);

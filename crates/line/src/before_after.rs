@@ -15,7 +15,7 @@ use underload_record::comparison::{
     Comparison, OfRun, PairCounts, Verdict, compare_lines, compare_runs, statistic,
 };
 use underload_record::history::{Followed, Level, LikeHours, Point};
-use underload_record::schema::{Quantile, RunRecord};
+use underload_record::schema::{Quantile, RunRecord, World};
 use underload_report::{LoadError, before_and_after, change_sentence, load_to_show};
 use underload_store::RunData;
 
@@ -47,7 +47,13 @@ pub struct Choice {
 }
 
 /// The numbers that are compared by default.
-pub const USUAL: &[Followed] = &[Followed::LoadP99, Followed::IdleP50];
+pub const USUAL: &[Followed] = &[
+    Followed::LoadP99,
+    Followed::IdleP50,
+    Followed::InsideP99,
+    Followed::GoodputDown,
+    Followed::GoodputUp,
+];
 
 /// The comparison of both sides.
 #[derive(Debug, Serialize)]
@@ -64,6 +70,9 @@ pub struct BeforeAfter {
     pub lines: Vec<LinePair>,
     /// Lines that are not compared, each with the reason.
     pub left_out: Vec<String>,
+    /// The other steps of measured lines that have a value on both sides, unless one was chosen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_steps: Vec<BeforeAfter>,
 }
 
 /// A line before and after.
@@ -141,11 +150,32 @@ fn file_name(path: &Path) -> String {
     stem.unwrap_or(&name).to_owned()
 }
 
-/// Compares the runs after a change with those before it.
+/// Compares the runs after a change with those before it: of measured lines each step.
 ///
 /// # Errors
 /// Returns an error if no line has values on both sides.
 pub fn compare(
+    before: &Side,
+    after: &Side,
+    choice: &Choice,
+) -> Result<BeforeAfter, BeforeAfterError> {
+    let mut found = compare_step(before, after, choice)?;
+    let lines = || before.values().chain(after.values());
+    let is_measured = |(_, run): &(PathBuf, RunData)| run.record.world == World::Measured;
+    if choice.step.is_none() && lines().all(|line| line.runs.iter().all(is_measured)) {
+        let mut seen = BTreeSet::from([found.step.clone()]);
+        let mut steps: Vec<String> = lines().flat_map(|line| line.steps(found.metric)).collect();
+        steps.retain(|step| seen.insert(step.clone()));
+        let of_step = |step: String| {
+            let choice = Choice { metric: Some(found.metric), step: Some(step), ..choice.clone() };
+            compare_step(before, after, &choice).ok()
+        };
+        found.other_steps = steps.into_iter().filter_map(of_step).collect();
+    }
+    Ok(found)
+}
+
+fn compare_step(
     before: &Side,
     after: &Side,
     choice: &Choice,
@@ -231,8 +261,17 @@ fn pairs(
 
 impl BeforeAfter {
     fn new(metric: Followed, step: String, sentences: Vec<String>, comparison: Comparison) -> Self {
-        let (lines, left_out) = (Vec::new(), Vec::new());
-        Self { version: 1, metric, step, sentences, comparison, improved: None, lines, left_out }
+        Self {
+            version: 1,
+            metric,
+            step,
+            sentences,
+            comparison,
+            improved: None,
+            lines: Vec::new(),
+            left_out: Vec::new(),
+            other_steps: Vec::new(),
+        }
     }
 }
 
@@ -444,7 +483,7 @@ mod tests {
     use underload_record::LatencyPools;
     use underload_record::schema::{
         Distribution, FORMAT_VERSION, LatencySummary, Phase, PhaseWindow, TrialRecord,
-        VariantRecord, World,
+        VariantRecord,
     };
     use underload_store::RunDir;
 
@@ -654,9 +693,14 @@ mod tests {
         let of = |before, after| (Some(before), Some(after));
         assert_eq!(lines, [("hill", of(60.0, 30.0)), ("lake", of(80.0, 20.0))]);
         assert_eq!((found.step.as_str(), found.improved), ("down", Some(2)));
+        // The other step is compared, too.
+        let steps: Vec<&str> = found.other_steps.iter().map(|it| it.step.as_str()).collect();
+        assert_eq!(steps, ["up"]);
+        assert_eq!(found.other_steps[0].lines.last().map(values), Some(of(400.0, 20.0)));
         let choice = Choice { step: Some("up".to_owned()), ..ANY };
         let [found, _] = both_ways(folder.path(), lists, &choice).unwrap();
         assert_eq!(found.lines.last().map(values), Some(of(400.0, 20.0)));
+        assert!(found.other_steps.is_empty(), "one was chosen");
         // Two runs of one label are a history, and the hours of both sides differ.
         write_run(folder.path(), ("friday-3", "lake"), 20, [21.0, 21.0]);
         let lists: [&[&str]; 2] = [&["monday-1"], &["friday-2", "friday-3"]];
