@@ -147,7 +147,7 @@ fn long_words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Endings of English words; the longer ones first.
-const ENDINGS: [&str; 6] = ["ings", "ing", "ed", "es", "ly", "s"];
+const ENDINGS: &[&str] = &["ances", "ance", "ants", "ant", "ings", "ing", "ed", "es", "ly", "s"];
 
 /// Returns a word without its ending, if enough is left to be found by.
 fn stem(word: &str) -> &str {

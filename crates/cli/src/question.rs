@@ -73,9 +73,8 @@ pub struct Arguments {
     /// A backup: packets up at this rate, at equal intervals.
     #[arg(long, value_name = "RATE")]
     backup: Option<String>,
-    /// The congestion control of uploads and downloads; several are compared.
-    #[arg(long = "congestion-control", value_name = "NAME", default_value = "cubic")]
-    #[arg(hide_short_help = true)]
+    /// The congestion control of uploads and downloads; several are compared [default: cubic].
+    #[arg(long = "congestion-control", value_name = "NAME", hide_short_help = true)]
     congestion_controls: Vec<String>,
     /// Video calls [default: 1, if nothing that is sent is named].
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
@@ -124,7 +123,8 @@ impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
         // Before anything that takes time or writes a file.
         let destination = self.stored.destination()?;
-        let scenario = self.scenario()?;
+        let question = self.question()?;
+        let scenario = self.scenario(&question)?;
         if let Some(file) = self.save.as_ref().filter(|_| self.stored.resume.is_none()) {
             save(file, &scenario.text)?;
         }
@@ -136,6 +136,9 @@ impl Arguments {
             ..Settings::default()
         };
         run_and_show(&scenario, settings, Outcome { show: self.show, fail_on: FailOn::Never })?;
+        if let Some(words) = question.assumed() {
+            note!("{words} --up-queue fifo:limit=SIZE sets another.");
+        }
         match &self.save {
             Some(file) => {
                 let world = if self.live { "live" } else { "sim" };
@@ -147,8 +150,8 @@ impl Arguments {
     }
 
     /// Returns the scenario that the options describe. Its faults name the options.
-    fn scenario(&self) -> anyhow::Result<Scenario> {
-        self.question()?.scenario(&self.name()?).map_err(|faults| {
+    fn scenario(&self, question: &Question) -> anyhow::Result<Scenario> {
+        question.scenario(&self.name()?).map_err(|faults| {
             let mut seen = BTreeSet::new();
             let lines = faults.iter().map(ToString::to_string);
             let lines: Vec<String> = lines.filter(|line| seen.insert(line.clone())).collect();
@@ -160,13 +163,13 @@ impl Arguments {
         let typed: Vec<String> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let is_rate = |pair: &&[String]| {
-            ["--upload", "--download"].contains(&&*pair[0])
+            ["--upload", "--download", "--call", "--game", "--page", "--video"].contains(&&*pair[0])
                 && pair[1].starts_with(|c: char| c.is_ascii_digit())
                 && !pair[1].contains('/')
         };
         if let Some([option, rate]) = typed.windows(2).find(is_rate) {
             refuse!(
-                "{option} {rate}: a number of transfers follows `=`, as {option}=4; the line's rates \
+                "{option} {rate}: how many follows `=`, as {option}=4; the line's rates \
                  are a word, as in `try 100/20`"
             );
         }

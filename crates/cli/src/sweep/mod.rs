@@ -12,13 +12,13 @@ use clap::Args;
 use underload_report::{SweepOutcome, one_line, write_sweep_report};
 use underload_run::cache;
 use underload_run::sweep::{self, Sweep, SweepSettings};
-use underload_scenario::source;
+use underload_scenario::{builtin, source};
 
 use crate::run::COMMIT;
 
 use progress::Terminal;
 use underload_terminal::console::{self, note, warning};
-use underload_terminal::exit::{OrBadInput as _, bad_input};
+use underload_terminal::exit::{OrBadInput as _, bad_input, refuse};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity::threads;
 
@@ -57,6 +57,9 @@ pub struct Arguments {
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
         let name = self.file.to_string_lossy();
+        if !self.file.exists() && builtin::find(&name).is_some() {
+            refuse!("{name} is a scenario; expected a file with axes, see `underload docs sweep`");
+        }
         let text = source::read_text(&name).or_bad_input()?;
         let program = cache::program(COMMIT).context("identifying this program")?;
         let sweep = Sweep::parse(&text, &name, None, &program, BTreeMap::new()).or_bad_input()?;

@@ -92,6 +92,7 @@ impl Question {
         said.extend_from_slice(options);
         let options = said;
         check_names(&options)?;
+        check_numbers(&options)?;
         let all = |name: &str| {
             let named = options.iter().filter(|it| it.0 == name);
             named.map(|it| it.1.clone()).collect::<Vec<String>>()
@@ -123,14 +124,6 @@ impl Question {
         }
         (question.wifi, question.backup) = (last("wifi", "mbit"), last("backup", "mbit"));
         question.policer = all("policer").pop().map(|rates| down_and_up(&rates));
-        for (name, example) in [("policer", "50/10"), ("backup", "5")] {
-            if all(name).pop().is_some_and(|rate| rate.is_empty()) {
-                return Err(fault(
-                    name,
-                    format!("expected a rate in Mbit/s, such as {name} {example}"),
-                ));
-            }
-        }
         question.routers = all("router");
         if !question.routers.is_empty() && has("queue") {
             let problem = "a router keeps the line's queues; expected one of --router and --queue";
@@ -264,6 +257,21 @@ impl Question {
         Some(policed.map_or(line, |policed| policed.min(line)))
     }
 
+    /// Says how long a plain buffer of this question delays, which is assumed; `None` without one.
+    pub fn assumed(&self) -> Option<String> {
+        let is_installed = !self.routers.is_empty() || self.queues.iter().any(|it| it == INSTALLED);
+        let is_compared = self.routers.is_empty() && self.queues.iter().any(|it| it == PLAIN);
+        let holds = |(direction, link): (Direction, &String)| {
+            let is_plain = is_compared || is_installed && self.installed[direction] == PLAIN;
+            let whole = rate_of(link).filter(|_| is_plain)?.time_for(PLAIN_BYTES)?;
+            let ms = whole.min(PLAIN_SECONDS).as_secs_f64() * 1e3;
+            Some(format!("{ms:.0} ms {direction}"))
+        };
+        let all: Vec<String> = self.links.iter().filter_map(holds).collect();
+        (!all.is_empty())
+            .then(|| format!("A full plain buffer is assumed to delay by {}.", all.join(" and ")))
+    }
+
     /// Returns the queues of the line as they are set up. A plain one without a limit holds
     /// [`PLAIN_SECONDS`] at most: the usual 1,000 packets are 12 s at 1 Mbit/s, which no modem has.
     pub(super) fn installed(&self) -> PerDirection<String> {
@@ -279,8 +287,17 @@ impl Question {
         }
     }
 
-    /// Says which router shapes to more than the line has, where it changes nothing.
+    /// Says which policer or router limits to no less than the line has, where it changes nothing.
     pub(super) fn too_fast(&self) -> Option<String> {
+        let policed = self
+            .policer
+            .iter()
+            .flat_map(PerDirection::iter)
+            .map(|(direction, rate)| Some(rate_of(rate)? >= rate_of(&self.links[direction])?));
+        let policed: Option<Vec<bool>> = policed.collect();
+        if policed.is_some_and(|it| !it.is_empty() && it.iter().all(|is_too_fast| *is_too_fast)) {
+            return Some("the policer does not act, because the line is not faster".to_owned());
+        }
         self.routers.iter().find_map(|text| {
             let (_, rates) = self.shaped(text).ok()?;
             rates.iter().find_map(|(direction, rate)| {
@@ -298,6 +315,22 @@ impl Question {
 /// Returns the rate of a link, if it has one.
 pub(super) fn rate_of(link: &str) -> Option<Rate> {
     LinkSetup::parse(link).ok()?.facts().rate
+}
+
+/// Refuses words without the number or the queue that belongs to them.
+fn check_numbers(options: &[(&str, String)]) -> Result<(), QuestionFault> {
+    for (name, expected) in [
+        ("policer", "rates in Mbit/s, such as policer 50/10"),
+        ("backup", "a rate in Mbit/s, such as backup 5"),
+        ("wifi", "a rate in Mbit/s, such as wifi 60"),
+        ("rtt", "a time in ms, such as rtt 20"),
+        ("up-queue", "a queue, such as modem docsis-pie"),
+    ] {
+        if options.iter().any(|(option, value)| *option == name && value.is_empty()) {
+            return Err(fault(name, format!("expected {expected}")));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses options that a question does not have.

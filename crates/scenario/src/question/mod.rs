@@ -430,7 +430,8 @@ impl Question {
         } else {
             format!("{} in the router, before the line's own queues", self.routers.join(", "))
         };
-        format!("A question of `underload try`: {compared}.{shaped}")
+        let assumed = self.assumed().map_or_else(String::new, |words| format!(" {words}"));
+        format!("A question of `underload try`: {compared}.{shaped}{assumed}")
     }
 
     /// Adds a congestion control of all transfers to the overrides of a variant.
@@ -569,6 +570,11 @@ mod tests {
             let (_, text) = asked(&[("up", up), ("wifi", "60")]);
             assert!(text.contains(&format!("path.hop.line.up_queue = \"{queue}\"")), "{text}");
         }
+        let (question, _) = asked(&[("up", "1"), ("down", "24")]);
+        let assumed = question.assumed().expect("a plain buffer");
+        assert!(assumed.ends_with("by 1000 ms up and 500 ms down."), "{assumed}");
+        let (question, _) = asked(&[("queue", "codel")]);
+        assert_eq!(question.assumed(), None);
         let (_, text) = asked(&[("up", "1"), ("queue", "fifo:limit=1000p")]);
         assert!(text.contains("path.up_queue = \"fifo:limit=1000p\""), "as typed:\n{text}");
     }
@@ -588,6 +594,8 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
+        let (question, _) = asked(&[("policer", "100/20")]);
+        assert!(question.title().ends_with("does not act, because the line is not faster"));
         let fault = |rates: &str| {
             let asked = Question::asked(&[], &[("policer", rates.to_owned())], false);
             asked.expect("a question").scenario("try").expect_err(rates)[0].to_string()

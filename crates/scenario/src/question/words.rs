@@ -8,9 +8,10 @@ use underload_record::schema::{Direction, PerDirection};
 use super::home::{self, rate_of};
 use super::{Question, QuestionFault, Use, fault};
 use crate::keys::did_you_mean;
+use crate::simulated_controls;
 
 /// Words of people, and the words that a question has.
-const ALIASES: [(&str, &str); 20] = [
+const ALIASES: &[(&str, &str)] = &[
     ("4g", "lte"),
     ("browsing", "page"),
     ("docsis", "cable"),
@@ -20,6 +21,7 @@ const ALIASES: [(&str, &str); 20] = [
     ("gaming", "game"),
     ("meeting", "call"),
     ("netflix", "video"),
+    ("ping", "rtt"),
     ("policed", "policer"),
     ("satellite", "low-orbit"),
     ("shaper", "cake"),
@@ -29,16 +31,22 @@ const ALIASES: [(&str, &str); 20] = [
     ("teams", "call"),
     ("videocall", "call"),
     ("web", "page"),
+    ("wi-fi", "wifi"),
+    ("wlan", "wifi"),
     ("youtube", "video"),
     ("zoom", "call"),
 ];
 
 /// Words between the others.
-const FILLERS: [&str; 12] =
-    ["+", "a", "and", "at", "line", "mbit", "mbit/s", "on", "router", "the", "to", "with"];
+const FILLERS: &[&str] = &[
+    "a", "an", "and", "at", "beside", "during", "is", "line", "mbit", "mbit/s", "mbps", "my", "of",
+    "on", "or", "over", "router", "the", "to", "versus", "vs", "while", "with",
+];
 
-/// Words before a rate of their own.
-const RATED: &[&str] = &["policer", "backup"];
+/// Words before a number of their own.
+const NUMBERED: &[&str] = &["policer", "backup", "wifi", "rtt"];
+/// The queue that follows the word `modem`.
+const MODEM: &str = "up-queue";
 
 /// Characters of an unknown word that its fault shows.
 const WORD_CHARS: usize = 40;
@@ -53,6 +61,7 @@ impl Question {
     /// # Errors
     /// Returns the word that is unknown, and what is accepted.
     pub fn of_words(&mut self, words: &[String]) -> Result<Said, QuestionFault> {
+        let words: Vec<String> = words.iter().map(|words| with_points(words)).collect();
         let words = words.iter().flat_map(|word| word.split([' ', '+', ',']));
         let mut words = words.filter(|word| !word.is_empty()).peekable();
         let (mut said, mut rates) = (Said::new(), None);
@@ -61,37 +70,55 @@ impl Question {
             let word = known(&lower);
             // `4 downloads`, but `40 download`.
             let counted = words.next_if(|next| is_number(word) && next.ends_with('s'));
-            let counted = counted.map(|typed| (typed, typed.to_lowercase()));
-            let (name, count) = match &counted {
-                Some((_, sent)) => (known(sent), word),
-                None => word.split_once('=').unwrap_or((word, "")),
+            let Some(counted) = counted else {
+                self.of_word(typed, word, &mut said, &mut rates)?;
+                continue;
             };
-            if let Some(name) = sent().find(|it| *it == name) {
-                said.push((name, count.to_owned()));
-            } else if let Some((typed, _)) = counted {
-                return Err(unknown(typed));
-            } else if home::lines().any(|line| line == word) {
-                // `5g` is a line, and no rate.
-                if let Some(first) = &self.line {
-                    let problem = format!("a second line beside {first}; expected one");
-                    return Err(fault(typed, problem));
-                }
-                self.of_line(word);
-            } else if word.starts_with(|c: char| c.is_ascii_digit()) {
-                said_rate(&mut said, &mut rates, word).ok_or_else(|| unknown(typed))?;
-            } else if let Some(rated) = RATED.iter().find(|it| **it == name) {
-                if said.iter().any(|(name, _)| name == rated) {
-                    return Err(fault(rated, "a second one; expected one".to_owned()));
-                }
-                said.push((rated, count.to_owned()));
-            } else if is_router(word) {
-                said.push(("router", word.to_owned()));
-            } else if !FILLERS.contains(&word) {
-                return Err(unknown(typed));
-            }
+            let lower = counted.to_lowercase();
+            let name = sent().find(|it| *it == known(&lower)).ok_or_else(|| unknown(counted))?;
+            add(&mut said, name, word);
         }
         self.set_rates(rates.iter().flat_map(PerDirection::iter))?;
         Ok(said)
+    }
+
+    /// Takes one word as it was typed and as it is known.
+    fn of_word(
+        &mut self,
+        typed: &str,
+        word: &str,
+        said: &mut Said,
+        rates: &mut Option<PerDirection<String>>,
+    ) -> Result<(), QuestionFault> {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        if let Some(name) = sent().find(|it| *it == name) {
+            add(said, name, value);
+        } else if home::lines().any(|line| line == word) {
+            // `5g` is a line, and no rate.
+            if let Some(first) = &self.line {
+                return Err(fault(typed, format!("a second line beside {first}; expected one")));
+            }
+            self.of_line(word);
+        } else if word.starts_with(|c: char| c.is_ascii_digit()) {
+            return said_number(said, rates, word);
+        } else if let Some(numbered) = NUMBERED.iter().find(|it| **it == name) {
+            if said.iter().any(|(name, _)| name == numbered) {
+                return Err(fault(numbered, "a second one; expected one".to_owned()));
+            }
+            said.push((numbered, value.to_owned()));
+        } else if word == "modem" {
+            said.push((MODEM, String::new()));
+        } else if is_queue(word) {
+            match said.last_mut() {
+                Some((MODEM, queue)) if queue.is_empty() => word.clone_into(queue),
+                _ => said.push(("router", word.to_owned())),
+            }
+        } else if simulated_controls().iter().any(|it| it == word) {
+            said.push(("congestion-control", word.to_owned()));
+        } else if !FILLERS.contains(&word) {
+            return Err(unknown(typed));
+        }
+        Ok(())
     }
 
     /// Sets the rates of the line.
@@ -172,20 +199,59 @@ fn is_number(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Adds a rate to the policer, backup or router before it, as in `cake at 90/18`, or to the line;
-/// `None` if none of them needs one.
-fn said_rate(said: &mut Said, rates: &mut Option<PerDirection<String>>, word: &str) -> Option<()> {
-    match said.last_mut() {
-        Some((name, rate)) if RATED.contains(name) && rate.is_empty() => word.clone_into(rate),
-        _ if rates.is_none() => *rates = Some(home::down_and_up(word)),
-        Some(("router", queue)) if !queue.contains('@') => *queue = format!("{queue}@{word}"),
-        _ => return None,
+/// Adds transfers, calls and the like; without a number it is one.
+fn add(said: &mut Said, name: &'static str, count: &str) {
+    let number = |count: &str| if count.is_empty() { Ok(1) } else { count.parse::<u32>() };
+    let Some((_, earlier)) = said.iter_mut().find(|it| it.0 == name) else {
+        said.push((name, count.to_owned()));
+        return;
+    };
+    *earlier = match (number(earlier), number(count)) {
+        (Ok(earlier), Ok(count)) => earlier.saturating_add(count).to_string(),
+        _ => count.to_owned(),
+    };
+}
+
+/// Adds a number to the policer, backup, Wi-Fi, round trip or router before it, as in `cake at 90/18`,
+/// or to the line.
+fn said_number(
+    said: &mut Said,
+    rates: &mut Option<PerDirection<String>>,
+    word: &str,
+) -> Result<(), QuestionFault> {
+    match (said.last_mut(), &rates) {
+        (Some((name, value)), _) if NUMBERED.contains(name) && value.is_empty() => {
+            word.clone_into(value);
+        }
+        _ if word.ends_with("ms") => said.push(("rtt", word.to_owned())),
+        (_, None) => *rates = Some(home::down_and_up(word)),
+        (Some(("router", queue)), _) if !queue.contains('@') => *queue = format!("{queue}@{word}"),
+        (_, Some(PerDirection { up, down })) => {
+            let problem = format!("a second rate beside {down}/{up}; expected one, as in 100/20");
+            return Err(fault(word, problem));
+        }
     }
-    Some(())
+    Ok(())
+}
+
+/// Returns words with decimal points for commas, and a slash for the colon of `50:10`.
+fn with_points(words: &str) -> String {
+    let chars: Vec<char> = words.chars().collect();
+    let is_digit = |index: Option<usize>| {
+        index.and_then(|index| chars.get(index)).is_some_and(char::is_ascii_digit)
+    };
+    let between = |index: usize| is_digit(index.checked_sub(1)) && is_digit(index.checked_add(1));
+    let starts_with_digit = words.starts_with(|c: char| c.is_ascii_digit());
+    let point = |(index, c): (usize, &char)| match c {
+        ',' if between(index) => '.',
+        ':' if between(index) && starts_with_digit => '/',
+        c => *c,
+    };
+    chars.iter().enumerate().map(point).collect()
 }
 
 /// Whether a word is a queue, with or without rates, that a router can have.
-fn is_router(word: &str) -> bool {
+fn is_queue(word: &str) -> bool {
     let queue = our_form(word.split('@').next().unwrap_or_default());
     Spec::parse(&queue).is_ok_and(|spec| QueueEntry::find(&spec.name).is_some())
 }
@@ -193,13 +259,14 @@ fn is_router(word: &str) -> bool {
 /// Says what a question accepts in place of a word.
 fn unknown(word: &str) -> QuestionFault {
     let all = || {
-        let others =
-            ["cake"].into_iter().chain(RATED.iter().copied()).chain(ALIASES.map(|it| it.0));
+        let others = ["cake", "modem"].into_iter().chain(NUMBERED.iter().copied());
+        let others = others.chain(ALIASES.iter().map(|it| it.0));
         sent().chain(others).chain(home::lines())
     };
     let lines = home::lines().collect::<Vec<_>>().join(", ");
     let expected = "a queue of the router, such as cake@90/18, or what is sent: upload, download, call, \
-                    game, page, video or backup 5";
+                    game, page, video or backup 5; wifi 60, policer 50/10, modem docsis-pie, \
+                    rtt 20 or bbr";
     let meant = did_you_mean(word, all());
     let problem =
         format!("expected DOWN/UP in Mbit/s, such as 100/20, a line ({lines}), {expected}{meant}");
@@ -234,6 +301,17 @@ mod tests {
         let said: Vec<String> =
             said.iter().map(|(name, value)| format!("{name} {value}")).collect();
         assert_eq!(said, ["download ", "call 3", "video 2", "backup 5"]);
+        let (question, said) =
+            asked("50,5/10 game game 2 calls bbr vs cubic wifi 60 ping 20 modem docsis-pie")
+                .expect("known words");
+        assert_eq!(question.links.down, "50.5mbit");
+        let said: Vec<String> =
+            said.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let expected = "game 2, call 2, congestion-control bbr, congestion-control cubic, wifi 60, \
+                        rtt 20, up-queue docsis-pie";
+        assert_eq!(said.join(", "), expected);
+        let (question, said) = asked("50:10 30ms").expect("known words");
+        assert_eq!((&*question.links.down, &*said[0].1), ("50mbit", "30ms"));
         for words in ["16/1 cake@14/0.8", "16/1 with CAKE at 14/0.8"] {
             let (question, said) = asked(words).expect("known words");
             assert_eq!(question.links, PerDirection::new("1mbit", "16mbit").map(str::to_owned));
@@ -248,7 +326,7 @@ mod tests {
             ("calbe", "did you mean `cable`?"),
             ("lte 50/10", "lte: its rate varies"),
             ("cable lte", "lte: a second line beside cable"),
-            ("100/20 50/10", "50/10: expected"),
+            ("100/20 50/10", "50/10: a second rate beside 100mbit/20mbit"),
             ("far-room", "far-room: expected"),
             ("policer 50/10 policed", "policer: a second one"),
             ("100/20 4 peoples", "peoples: expected"),
