@@ -40,6 +40,7 @@ impl Rng {
     }
 
     /// Returns 32 uniform bits.
+    #[inline]
     pub fn next_u32(&mut self) -> u32 {
         let old = self.state;
         self.state = old.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);

@@ -160,7 +160,7 @@ impl Tin {
     fn assign_hosts(&mut self, index: usize, meta: &Meta, isolation: Isolation) {
         let is_bulk = self.flows[index].state == State::Bulk;
         if is_bulk {
-            self.leave_hosts(index, isolation);
+            self.count_bulk(index, isolation, Hosts::leave);
         }
         if isolation.shares_by_source() {
             self.flows[index].source = self.sources.place(meta.src);
@@ -169,44 +169,31 @@ impl Tin {
             self.flows[index].destination = self.destinations.place(meta.dst);
         }
         if is_bulk {
-            self.enter_hosts(index, isolation);
+            self.count_bulk(index, isolation, Hosts::enter);
         }
     }
 
-    fn enter_hosts(&mut self, index: usize, isolation: Isolation) {
+    /// Changes the numbers of bulk flows of a flow's hosts by `change`.
+    fn count_bulk(&mut self, index: usize, isolation: Isolation, change: fn(&mut Hosts, u16)) {
         let flow = &self.flows[index];
         if isolation.shares_by_source() {
-            self.sources.enter(flow.source);
+            change(&mut self.sources, flow.source);
         }
         if isolation.shares_by_destination() {
-            self.destinations.enter(flow.destination);
-        }
-    }
-
-    fn leave_hosts(&mut self, index: usize, isolation: Isolation) {
-        let flow = &self.flows[index];
-        if isolation.shares_by_source() {
-            self.sources.leave(flow.source);
-        }
-        if isolation.shares_by_destination() {
-            self.destinations.leave(flow.destination);
+            change(&mut self.destinations, flow.destination);
         }
     }
 
     /// Returns the bytes of a flow's next turn: the quantum divided by the bulk flows of the busier
-    /// of its hosts. A random number below a byte compensates the rounding in the long run.
-    fn turn_bytes(&self, index: usize, isolation: Isolation, rng: &mut Rng) -> i32 {
+    /// of its hosts. A random number below a byte compensates the rounding in the long run. Hosts
+    /// that get no equal shares count no flows.
+    #[inline]
+    fn turn_bytes(&self, index: usize, rng: &mut Rng) -> i32 {
         let flow = &self.flows[index];
-        let mut load = 1;
-        if isolation.shares_by_source() {
-            load = load.max(self.sources.bulk_flows(flow.source));
-        }
-        if isolation.shares_by_destination() {
-            load = load.max(self.destinations.bulk_flows(flow.destination));
-        }
-        let part_q16 = u32::from(u16::MAX / load);
+        let part_q16 =
+            self.sources.part_q16(flow.source).min(self.destinations.part_q16(flow.destination));
         let dither_q16 = rng.next_u32() >> 16;
-        ((self.quantum * part_q16 + dither_q16) >> 16) as i32
+        ((self.quantum * u32::from(part_q16) + dither_q16) >> 16) as i32
     }
 
     /// Called when a packet was stored in a queue, which is then in a list.
@@ -222,7 +209,7 @@ impl Tin {
                 self.fresh.push(index, &mut self.flows);
                 self.flows[index].state = State::Sparse;
                 self.sparse_flows += 1;
-                self.flows[index].deficit = self.turn_bytes(index, isolation, rng);
+                self.flows[index].deficit = self.turn_bytes(index, rng);
             }
         }
     }
@@ -231,7 +218,7 @@ impl Tin {
         self.flows[index].state = State::Bulk;
         self.sparse_flows -= 1;
         self.bulk_flows += 1;
-        self.enter_hosts(index, isolation);
+        self.count_bulk(index, isolation, Hosts::enter);
     }
 
     /// Returns the flow whose turn it is; a decaying one only if `may_decay`, or if all decay.
@@ -256,7 +243,7 @@ impl Tin {
                 self.flows[index].state = State::SparseWaiting;
             }
         }
-        let turn_bytes = self.turn_bytes(index, isolation, rng);
+        let turn_bytes = self.turn_bytes(index, rng);
         let flow = &mut self.flows[index];
         flow.deficit = flow.deficit.saturating_add(turn_bytes);
         self.old.push(index, &mut self.flows);
@@ -273,7 +260,7 @@ impl Tin {
         match self.flows[index].state {
             State::Bulk => {
                 self.bulk_flows -= 1;
-                self.leave_hosts(index, isolation);
+                self.count_bulk(index, isolation, Hosts::leave);
             }
             State::Sparse | State::SparseWaiting => self.sparse_flows -= 1,
             State::Idle | State::Decaying => {}

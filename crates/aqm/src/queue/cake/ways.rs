@@ -29,11 +29,18 @@ pub(super) const fn home(hash: u32) -> usize {
 pub(super) struct Hosts {
     tags: Vec<u32>,
     bulk_flows: Vec<u16>,
+    /// The part of a quantum that a turn of each of these flows has, as a fraction of 2^16. It is
+    /// stored because turns are far more frequent than changes of the number of flows.
+    parts_q16: Vec<u16>,
 }
 
 impl Hosts {
     pub fn new() -> Self {
-        Self { tags: vec![0; QUEUES], bulk_flows: vec![0; QUEUES] }
+        Self {
+            tags: vec![0; QUEUES],
+            bulk_flows: vec![0; QUEUES],
+            parts_q16: vec![u16::MAX; QUEUES],
+        }
     }
 
     /// Returns the host's entry: its own, else one without bulk flows, else its home, shared.
@@ -46,20 +53,24 @@ impl Hosts {
     }
 
     #[inline]
-    pub fn bulk_flows(&self, host: u16) -> u16 {
-        self.bulk_flows[usize::from(host)]
+    pub fn part_q16(&self, host: u16) -> u16 {
+        self.parts_q16[usize::from(host)]
     }
 
     /// Counts a new bulk flow, up to the number of queues.
     pub fn enter(&mut self, host: u16) {
-        let count = &mut self.bulk_flows[usize::from(host)];
-        *count = (*count + 1).min(QUEUES as u16);
+        let count = self.bulk_flows[usize::from(host)] + 1;
+        self.set(host, count.min(QUEUES as u16));
     }
 
     /// Removes a bulk flow from the count.
     pub fn leave(&mut self, host: u16) {
-        let count = &mut self.bulk_flows[usize::from(host)];
-        *count = count.saturating_sub(1);
+        self.set(host, self.bulk_flows[usize::from(host)].saturating_sub(1));
+    }
+
+    fn set(&mut self, host: u16, count: u16) {
+        self.bulk_flows[usize::from(host)] = count;
+        self.parts_q16[usize::from(host)] = u16::MAX / count.max(1);
     }
 }
 
@@ -85,7 +96,7 @@ mod tests {
             })
             .collect();
         assert_eq!(entries, [8, 9, 10, 11, 12, 13, 14, 15, 8]);
-        assert_eq!(hosts.bulk_flows(8), 2);
+        assert_eq!((hosts.bulk_flows[8], hosts.part_q16(8)), (2, u16::MAX / 2));
         // The ninth host has taken the entry of the first; the third host is found again.
         assert_eq!(hosts.place(8 + 1_024 * 3), 10);
         hosts.leave(12);
@@ -96,8 +107,8 @@ mod tests {
     fn counts_of_bulk_flows_stay_within_their_bounds() {
         let mut hosts = Hosts::new();
         hosts.leave(3);
-        assert_eq!(hosts.bulk_flows(3), 0);
+        assert_eq!((hosts.bulk_flows[3], hosts.part_q16(3)), (0, u16::MAX));
         (0..2_000).for_each(|_| hosts.enter(3));
-        assert_eq!(hosts.bulk_flows(3), 1_024);
+        assert_eq!((hosts.bulk_flows[3], hosts.part_q16(3)), (1_024, u16::MAX / 1_024));
     }
 }
