@@ -113,7 +113,8 @@ impl<P> Cake<P> {
         let rate = config.rate.map_or(0, bytes_per_second);
         let tin = |index| {
             let share = config.tins.share(index, rate);
-            Tin::new(share, law_of(share.rate, config.mtu_bytes, config.target(), config.rtt))
+            let law = law_of(share.rate, config.mtu_bytes, config.target(), config.rtt);
+            Tin::new(share, law, config.isolation)
         };
         Self {
             tins: (0..config.tins.count()).map(tin).collect(),
@@ -264,15 +265,12 @@ impl<P> Cake<P> {
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
         loop {
-            let queue = self.tins[tin].next_flow(*may_decay)?;
-            *may_decay = false;
-            if self.tins[tin].turn_over(queue, self.config.isolation, &mut self.rng) {
-                continue;
-            }
+            let may_decay = core::mem::take(may_decay);
+            let queue = self.tins[tin].next_flow(may_decay, &mut self.rng)?;
             match self.take(now, Place { tin, queue }, observer) {
                 Turn::Sends(packet) => return Some(packet),
                 Turn::Ended => {
-                    self.tins[tin].retire(now, queue, self.config.isolation);
+                    self.tins[tin].retire(now, queue);
                     return None;
                 }
                 Turn::Charged => {}
@@ -317,12 +315,11 @@ impl<P> Cake<P> {
 impl<P> Qdisc<P> for Cake<P> {
     fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
         self.stats.offered.add(packet.meta.len);
-        let isolation = self.config.isolation;
         let tin = self.config.tins.tin(packet.meta.dscp.value());
-        let place = Place { tin, queue: self.tins[tin].flow_of(&packet.meta, isolation) };
+        let place = Place { tin, queue: self.tins[tin].flow_of(&packet.meta) };
         self.wake(now, tin);
         let node = self.store(now, place, packet);
-        self.tins[tin].wake(place.queue, isolation, &mut self.rng);
+        self.tins[tin].wake(place.queue, &mut self.rng);
         let is_overfull = self.memory_bytes > self.config.memory_bytes;
         if is_overfull && self.drop_overflow(now, node, observer) {
             return Admit::Refused;

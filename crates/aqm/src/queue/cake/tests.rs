@@ -259,3 +259,28 @@ fn only_the_ninth_flow_of_a_set_shares_a_queue() {
         assert_eq!(cake.tins[0].sparse_flows, expected);
     }
 }
+
+/// Each turn draws a random number, as in Linux, and a turn has `1514 / flows` bytes.
+#[test]
+fn a_packet_takes_as_many_turns_as_its_host_has_bulk_flows() {
+    for flows in [10_u32, 50, 200] {
+        let mut cake = cake("cake");
+        for id in 0..20 * flows {
+            cake.enqueue(Time::ZERO, packet(id, Meta::new(1_500, id % flows)), &mut ());
+        }
+        let mut pass = |packets| {
+            for _ in 0..packets {
+                assert!(matches!(cake.dequeue(Time::ZERO, &mut ()), Dequeue::Packet(_)));
+            }
+            cake.rng.clone()
+        };
+        let (mut draws, end) = (pass(5 * flows), pass(10 * flows).next_u64());
+        let mut turns = 0;
+        while draws.clone().next_u64() != end {
+            draws.next_u32();
+            turns += 1;
+        }
+        let per_packet = f64::from(turns) / f64::from(10 * flows);
+        assert!((0.98..1.0).contains(&(per_packet / f64::from(flows))), "{flows}: {per_packet}");
+    }
+}

@@ -4,19 +4,24 @@
 //! has more to send. An empty flow remains, *decaying*, until COBALT has forgotten it. Sparse flows
 //! go before bulk ones, and at most one decaying flow is visited per packet.
 
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::cobalt::{Blue, Cobalt, Law};
 use super::config::Isolation;
-use super::rotation::{Linked, Links, Rotation};
+use super::rotation::{Lists, Seat, rotate};
 use super::shaper::Pace;
 use super::tins::Share;
-use super::ways::{Hosts, QUEUES, home, places};
+use super::ways::{QUEUES, Shares, home, places};
 use crate::packet::Meta;
 use crate::queue::store::fair::slab::Chain;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+
+/// The lists of a tin.
+const FRESH: usize = QUEUES;
+const DECAYING: usize = QUEUES + 1;
 
 /// A class of traffic.
 #[derive(Debug)]
@@ -24,14 +29,11 @@ pub(super) struct Tin {
     pub flows: Vec<Flow>,
     /// The hash of the current or last flow of each queue.
     tags: Vec<u32>,
-    sources: Hosts,
-    destinations: Hosts,
-    fresh: Rotation,
-    old: Rotation,
-    decaying: Rotation,
+    shares: Shares,
+    isolation: Isolation,
+    lists: Lists,
+    old: VecDeque<Seat>,
     pub law: Law,
-    /// Bytes of a turn, before they are divided among the flows of a host.
-    quantum: u32,
     pub bulk_flows: u32,
     pub sparse_flows: u32,
     /// Flows whose BLUE drops packets.
@@ -57,11 +59,8 @@ pub(super) struct Schedule {
 pub(super) struct Flow {
     pub cobalt: Cobalt,
     pub chain: Chain,
-    links: Links,
-    /// Bytes that the flow may still send in this turn.
+    /// Bytes that the flow may still send in its first turn. Later ones are counted in the ring.
     deficit: i32,
-    source: u16,
-    destination: u16,
     state: State,
 }
 
@@ -80,35 +79,24 @@ enum State {
     Decaying,
 }
 
-impl Linked for Flow {
-    fn links(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
 impl Tin {
     /// Returns an empty tin with this share of the rate (bytes per second; zero if the queue does
     /// not shape).
-    pub fn new(share: Share, law: Law) -> Self {
+    pub fn new(share: Share, law: Law, isolation: Isolation) -> Self {
         let flow = || Flow {
             cobalt: Cobalt::default(),
             chain: Chain::EMPTY,
-            links: Links::LOOSE,
             deficit: 0,
-            source: 0,
-            destination: 0,
             state: State::Idle,
         };
         Self {
             flows: (0..QUEUES).map(|_| flow()).collect(),
             tags: vec![0; QUEUES],
-            sources: Hosts::new(),
-            destinations: Hosts::new(),
-            fresh: Rotation::EMPTY,
-            old: Rotation::EMPTY,
-            decaying: Rotation::EMPTY,
+            shares: Shares::new(quantum_bytes(share.rate), isolation),
+            isolation,
+            lists: Lists::new(DECAYING + 1),
+            old: VecDeque::with_capacity(QUEUES),
             law,
-            quantum: quantum_bytes(share.rate),
             bulk_flows: 0,
             sparse_flows: 0,
             unresponsive_flows: 0,
@@ -129,147 +117,118 @@ impl Tin {
     }
 
     #[inline]
-    pub fn flow_of(&mut self, meta: &Meta, isolation: Isolation) -> usize {
-        if isolation == Isolation::None {
+    pub fn flow_of(&mut self, meta: &Meta) -> usize {
+        if self.isolation == Isolation::None {
             return 0;
         }
-        let hash = isolation.hash(meta);
+        let hash = self.isolation.hash(meta);
         let direct = home(hash);
         if self.tags[direct] == hash && self.flows[direct].state != State::Idle {
             return direct;
         }
-        self.allot(hash, meta, isolation)
+        self.allot(hash, meta)
     }
 
     /// Returns a queue for a flow that is not in its home queue: the queue that it already has,
     /// else an idle one, else its home, which it then shares.
     #[cold]
-    fn allot(&mut self, hash: u32, meta: &Meta, isolation: Isolation) -> usize {
+    fn allot(&mut self, hash: u32, meta: &Meta) -> usize {
         let own = places(hash).find(|&place| self.tags[place] == hash);
         let idle = |place: &usize| self.flows[*place].state == State::Idle;
         let place = own.or_else(|| places(hash).find(idle));
         let index = place.unwrap_or(home(hash));
         self.tags[index] = hash;
         if own.is_none() || self.flows[index].state == State::Idle {
-            self.assign_hosts(index, meta, isolation);
+            self.assign_hosts(index, meta);
         }
         index
     }
 
     /// Assigns the packet's hosts to a queue, and moves its count of bulk flows to them.
-    fn assign_hosts(&mut self, index: usize, meta: &Meta, isolation: Isolation) {
+    fn assign_hosts(&mut self, index: usize, meta: &Meta) {
         let is_bulk = self.flows[index].state == State::Bulk;
         if is_bulk {
-            self.count_bulk(index, isolation, Hosts::leave);
+            self.shares.leave(index);
         }
-        if isolation.shares_by_source() {
-            self.flows[index].source = self.sources.place(meta.src);
-        }
-        if isolation.shares_by_destination() {
-            self.flows[index].destination = self.destinations.place(meta.dst);
-        }
+        self.shares.assign(index, meta);
         if is_bulk {
-            self.count_bulk(index, isolation, Hosts::enter);
+            self.shares.enter(index);
         }
-    }
-
-    /// Changes the numbers of bulk flows of a flow's hosts by `change`.
-    fn count_bulk(&mut self, index: usize, isolation: Isolation, change: fn(&mut Hosts, u16)) {
-        let flow = &self.flows[index];
-        if isolation.shares_by_source() {
-            change(&mut self.sources, flow.source);
-        }
-        if isolation.shares_by_destination() {
-            change(&mut self.destinations, flow.destination);
-        }
-    }
-
-    /// Returns the bytes of a flow's next turn: the quantum divided by the bulk flows of the busier
-    /// of its hosts. A random number below a byte compensates the rounding in the long run. Hosts
-    /// that get no equal shares count no flows.
-    #[inline]
-    fn turn_bytes(&self, index: usize, rng: &mut Rng) -> i32 {
-        let flow = &self.flows[index];
-        let part_q16 =
-            self.sources.part_q16(flow.source).min(self.destinations.part_q16(flow.destination));
-        let dither_q16 = rng.next_u32() >> 16;
-        ((self.quantum * u32::from(part_q16) + dither_q16) >> 16) as i32
     }
 
     /// Called when a packet was stored in a queue, which is then in a list.
     #[inline]
-    pub fn wake(&mut self, index: usize, isolation: Isolation, rng: &mut Rng) {
+    pub fn wake(&mut self, index: usize, rng: &mut Rng) {
         match self.flows[index].state {
             State::Sparse | State::Bulk => {}
-            State::SparseWaiting => self.become_bulk(index, isolation),
+            State::SparseWaiting => self.become_bulk(index),
             state @ (State::Idle | State::Decaying) => {
                 if state == State::Decaying {
-                    self.decaying.remove(index, &mut self.flows);
+                    self.lists.remove(index);
                 }
-                self.fresh.push(index, &mut self.flows);
+                self.lists.push(FRESH, index);
                 self.flows[index].state = State::Sparse;
                 self.sparse_flows += 1;
-                self.flows[index].deficit = self.turn_bytes(index, rng);
+                self.flows[index].deficit = self.shares.turn_bytes(index, rng);
             }
         }
     }
 
-    fn become_bulk(&mut self, index: usize, isolation: Isolation) {
+    fn become_bulk(&mut self, index: usize) {
         self.flows[index].state = State::Bulk;
         self.sparse_flows -= 1;
         self.bulk_flows += 1;
-        self.count_bulk(index, isolation, Hosts::enter);
+        self.shares.enter(index);
     }
 
-    /// Returns the flow whose turn it is; a decaying one only if `may_decay`, or if all decay.
+    /// Returns the flow that may send: a decaying one if `may_decay`, else the first with a positive
+    /// deficit. Flows before it have used up their turns, and move behind all others.
     #[inline]
-    pub fn next_flow(&self, may_decay: bool) -> Option<usize> {
-        let decaying = self.decaying.first();
-        let first = if may_decay { decaying } else { None };
-        first.or(self.fresh.first()).or(self.old.first()).or(decaying)
-    }
-
-    /// Moves a flow that used up its turn behind all others. Returns `false` if it has not.
-    #[inline]
-    pub fn turn_over(&mut self, index: usize, isolation: Isolation, rng: &mut Rng) -> bool {
-        if self.flows[index].deficit > 0 {
-            return false;
+    pub fn next_flow(&mut self, may_decay: bool, rng: &mut Rng) -> Option<usize> {
+        if may_decay && let Some(decaying) = self.lists.first(DECAYING) {
+            return Some(decaying);
         }
-        self.list_of(index).remove(index);
-        if self.flows[index].state == State::Sparse {
+        while let Some(index) = self.lists.first(FRESH) {
+            if self.flows[index].deficit > 0 {
+                return Some(index);
+            }
+            self.lists.remove(index);
             if self.flows[index].chain.packets() > 0 {
-                self.become_bulk(index, isolation);
+                self.become_bulk(index);
             } else {
                 self.flows[index].state = State::SparseWaiting;
             }
+            let deficit = self.flows[index].deficit + self.shares.turn_bytes(index, rng);
+            self.old.push_back(Seat { queue: index as u16, deficit });
         }
-        let turn_bytes = self.turn_bytes(index, rng);
-        let flow = &mut self.flows[index];
-        flow.deficit = flow.deficit.saturating_add(turn_bytes);
-        self.old.push(index, &mut self.flows);
-        true
+        rotate(&mut self.old, &self.shares, rng)
     }
 
     /// Ends the turn of a flow that has no packet.
-    pub fn retire(&mut self, now: Time, index: usize, isolation: Isolation) {
+    pub fn retire(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         let blue = flow.cobalt.on_empty(now, &self.law);
         let is_at_rest = flow.cobalt.is_at_rest(now);
         self.count_blue(blue);
-        self.list_of(index).remove(index);
-        match self.flows[index].state {
+        let flow = &self.flows[index];
+        match flow.state {
             State::Bulk => {
                 self.bulk_flows -= 1;
-                self.count_bulk(index, isolation, Hosts::leave);
+                self.shares.leave(index);
             }
             State::Sparse | State::SparseWaiting => self.sparse_flows -= 1,
             State::Idle | State::Decaying => {}
+        }
+        if matches!(flow.state, State::Bulk | State::SparseWaiting) {
+            self.old.pop_front();
+        } else {
+            self.lists.remove(index);
         }
         if is_at_rest {
             self.flows[index].state = State::Idle;
         } else {
             self.flows[index].state = State::Decaying;
-            self.decaying.push(index, &mut self.flows);
+            self.lists.push(DECAYING, index);
         }
     }
 
@@ -281,32 +240,16 @@ impl Tin {
         }
     }
 
-    /// Charges a flow and its tin for `charged` bytes.
+    /// Charges the flow that may send, and the tin, for `charged` bytes.
     #[inline]
     pub fn charge(&mut self, index: usize, charged: u32) {
         let flow = &mut self.flows[index];
-        flow.deficit = flow.deficit.saturating_sub_unsigned(charged);
-        self.schedule.deficit -= i64::from(charged);
-    }
-
-    fn list_of(&mut self, index: usize) -> ListOf<'_> {
-        let list = match self.flows[index].state {
-            State::Sparse => &mut self.fresh,
-            State::SparseWaiting | State::Bulk => &mut self.old,
-            State::Idle | State::Decaying => &mut self.decaying,
+        let deficit = match self.old.front_mut() {
+            Some(seat) if flow.state != State::Sparse => &mut seat.deficit,
+            _ => &mut flow.deficit,
         };
-        ListOf { list, flows: &mut self.flows }
-    }
-}
-
-struct ListOf<'a> {
-    list: &'a mut Rotation,
-    flows: &'a mut [Flow],
-}
-
-impl ListOf<'_> {
-    fn remove(self, index: usize) {
-        self.list.remove(index, self.flows);
+        *deficit = deficit.saturating_sub_unsigned(charged);
+        self.schedule.deficit -= i64::from(charged);
     }
 }
 

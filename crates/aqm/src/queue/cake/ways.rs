@@ -5,6 +5,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::config::Isolation;
+use crate::packet::Meta;
+use crate::rng::Rng;
+
 /// Queues of a tin, and entries of its tables of hosts.
 pub(super) const QUEUES: usize = 1_024;
 
@@ -24,27 +28,82 @@ pub(super) const fn home(hash: u32) -> usize {
     hash as usize % QUEUES
 }
 
-/// The hosts of one side, sources or destinations, with their numbers of bulk flows.
-#[derive(Debug)]
-pub(super) struct Hosts {
-    tags: Vec<u32>,
-    bulk_flows: Vec<u16>,
-    /// The part of a quantum that a turn of each of these flows has, as a fraction of 2^16. It is
-    /// stored because turns are far more frequent than changes of the number of flows.
-    parts_q16: Vec<u16>,
+/// The hosts of a flow, by their entries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    source: u16,
+    destination: u16,
 }
 
-impl Hosts {
-    pub fn new() -> Self {
+/// The hosts of a tin, whose bulk flows share the turns of their host.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// The hosts of the flow in each queue.
+    ends: Vec<Ends>,
+    sources: Hosts,
+    destinations: Hosts,
+}
+
+impl Shares {
+    /// Returns the shares of hosts without bulk flows, whose turns have `quantum` bytes.
+    pub fn new(quantum: u32, isolation: Isolation) -> Self {
         Self {
-            tags: vec![0; QUEUES],
-            bulk_flows: vec![0; QUEUES],
-            parts_q16: vec![u16::MAX; QUEUES],
+            ends: vec![Ends::default(); QUEUES],
+            sources: Hosts::new(quantum, isolation.shares_by_source()),
+            destinations: Hosts::new(quantum, isolation.shares_by_destination()),
         }
     }
 
+    /// Assigns the packet's hosts to a queue.
+    pub fn assign(&mut self, queue: usize, meta: &Meta) {
+        let source = self.sources.place(meta.src);
+        self.ends[queue] = Ends { source, destination: self.destinations.place(meta.dst) };
+    }
+
+    /// Counts a new bulk flow.
+    pub fn enter(&mut self, queue: usize) {
+        self.sources.enter(self.ends[queue].source);
+        self.destinations.enter(self.ends[queue].destination);
+    }
+
+    /// Removes a bulk flow from the counts.
+    pub fn leave(&mut self, queue: usize) {
+        self.sources.leave(self.ends[queue].source);
+        self.destinations.leave(self.ends[queue].destination);
+    }
+
+    /// Returns the bytes of a flow's next turn: the quantum divided by the bulk flows of the busier
+    /// of its hosts. A random number below a byte compensates the rounding in the long run.
+    #[inline]
+    pub fn turn_bytes(&self, queue: usize, rng: &mut Rng) -> i32 {
+        let Ends { source, destination } = self.ends[queue];
+        let of_source = self.sources.turns_q16[usize::from(source)];
+        let turn_q16 = of_source.min(self.destinations.turns_q16[usize::from(destination)]);
+        ((turn_q16 + (rng.next_u32() >> 16)) >> 16) as i32
+    }
+}
+
+/// The hosts of one side, sources or destinations.
+#[derive(Debug)]
+struct Hosts {
+    tags: Vec<u32>,
+    bulk_flows: Vec<u16>,
+    /// The bytes of a turn of each of these flows, as a fraction of 2^16. They are stored, because
+    /// turns are far more frequent than changes of the number of flows.
+    turns_q16: Vec<u32>,
+    quantum: u32,
+    /// Whether the hosts get equal shares. Otherwise no flow is counted.
+    is_shared: bool,
+}
+
+impl Hosts {
+    fn new(quantum: u32, is_shared: bool) -> Self {
+        let turns_q16 = vec![quantum * u32::from(u16::MAX); QUEUES];
+        Self { tags: vec![0; QUEUES], bulk_flows: vec![0; QUEUES], turns_q16, quantum, is_shared }
+    }
+
     /// Returns the host's entry: its own, else one without bulk flows, else its home, shared.
-    pub fn place(&mut self, hash: u32) -> u16 {
+    fn place(&mut self, hash: u32) -> u16 {
         let own = places(hash).find(|&place| self.tags[place] == hash);
         let found = own.or_else(|| places(hash).find(|&place| self.bulk_flows[place] == 0));
         let place = found.unwrap_or(home(hash));
@@ -52,25 +111,21 @@ impl Hosts {
         place as u16
     }
 
-    #[inline]
-    pub fn part_q16(&self, host: u16) -> u16 {
-        self.parts_q16[usize::from(host)]
-    }
-
     /// Counts a new bulk flow, up to the number of queues.
-    pub fn enter(&mut self, host: u16) {
-        let count = self.bulk_flows[usize::from(host)] + 1;
-        self.set(host, count.min(QUEUES as u16));
+    fn enter(&mut self, host: u16) {
+        if self.is_shared {
+            let count = self.bulk_flows[usize::from(host)] + 1;
+            self.set(host, count.min(QUEUES as u16));
+        }
     }
 
-    /// Removes a bulk flow from the count.
-    pub fn leave(&mut self, host: u16) {
+    fn leave(&mut self, host: u16) {
         self.set(host, self.bulk_flows[usize::from(host)].saturating_sub(1));
     }
 
     fn set(&mut self, host: u16, count: u16) {
         self.bulk_flows[usize::from(host)] = count;
-        self.parts_q16[usize::from(host)] = u16::MAX / count.max(1);
+        self.turns_q16[usize::from(host)] = self.quantum * u32::from(u16::MAX / count.max(1));
     }
 }
 
@@ -86,7 +141,7 @@ mod tests {
 
     #[test]
     fn hosts_share_an_entry_only_where_a_set_is_busy() {
-        let mut hosts = Hosts::new();
+        let mut hosts = Hosts::new(300, true);
         // Nine hosts whose home is entry 8; each with a bulk flow.
         let entries: Vec<u16> = (1..=9)
             .map(|number| {
@@ -96,7 +151,7 @@ mod tests {
             })
             .collect();
         assert_eq!(entries, [8, 9, 10, 11, 12, 13, 14, 15, 8]);
-        assert_eq!((hosts.bulk_flows[8], hosts.part_q16(8)), (2, u16::MAX / 2));
+        assert_eq!((hosts.bulk_flows[8], hosts.turns_q16[8]), (2, 300 * 32_767));
         // The ninth host has taken the entry of the first; the third host is found again.
         assert_eq!(hosts.place(8 + 1_024 * 3), 10);
         hosts.leave(12);
@@ -105,10 +160,10 @@ mod tests {
 
     #[test]
     fn counts_of_bulk_flows_stay_within_their_bounds() {
-        let mut hosts = Hosts::new();
+        let mut hosts = Hosts::new(300, true);
         hosts.leave(3);
-        assert_eq!((hosts.bulk_flows[3], hosts.part_q16(3)), (0, u16::MAX));
+        assert_eq!((hosts.bulk_flows[3], hosts.turns_q16[3]), (0, 300 * 65_535));
         (0..2_000).for_each(|_| hosts.enter(3));
-        assert_eq!((hosts.bulk_flows[3], hosts.part_q16(3)), (1_024, u16::MAX / 1_024));
+        assert_eq!((hosts.bulk_flows[3], hosts.turns_q16[3]), (1_024, 300 * 63));
     }
 }
