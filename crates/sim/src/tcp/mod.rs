@@ -136,6 +136,7 @@ impl Tcp {
         }
     }
 
+    #[inline]
     pub(crate) fn stats(&self) -> TcpStats {
         self.sender.stats()
     }

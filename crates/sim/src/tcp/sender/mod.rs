@@ -178,6 +178,7 @@ impl Sender {
         self.window = Window::new(segments);
     }
 
+    #[inline]
     pub(super) fn stats(&self) -> TcpStats {
         TcpStats {
             window: self.window.size,
