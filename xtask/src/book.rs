@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::cargo::{succeed, target};
+use crate::cargo::{cargo, succeed, target};
 use crate::pages::{CONTRIBUTING, outward};
 use crate::process::{fresh_folder, is_installed, output};
 use crate::{skips, targets};
@@ -105,9 +105,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 /// Writes the files of the documentation that follow from the programs.
 pub fn reference() -> anyhow::Result<()> {
     // The whole workspace, as in all checks: a single package would be built a second time.
-    let mut build = Command::new("cargo");
-    build.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
-    succeed(&mut build)?;
+    succeed(cargo("build").args(["--workspace", "--bins"]))?;
     for (page, words) in WRITTEN {
         let mut command = Command::new(target().join("debug/underload"));
         let text = output(command.args(words))?;
@@ -115,7 +113,6 @@ pub fn reference() -> anyhow::Result<()> {
         fs::write(&file, text).with_context(|| file.clone())?;
         eprintln!("{file}");
     }
-    let mut test = Command::new("cargo");
-    test.args(["test", "--quiet", "--locked", "--package", "underload", "--bin", "underload"]);
-    succeed(test.arg(REFERENCE_TEST).env("UNDERLOAD_WRITE_REFERENCE", "1"))
+    let test = ["--package", "underload", "--bin", "underload", REFERENCE_TEST];
+    succeed(cargo("test").args(test).env("UNDERLOAD_WRITE_REFERENCE", "1"))
 }

@@ -9,6 +9,13 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 
+/// Returns a command of Cargo that prints no progress and leaves the lock file as it is.
+pub fn cargo(command: &str) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args([command, "--quiet", "--locked"]);
+    cargo
+}
+
 /// Runs a command and turns a failure into an error.
 pub fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let status = command.status().with_context(|| format!("{command:?}"))?;

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
-use crate::process::{fresh_folder, output, paths_in, stem};
+use crate::process::{fresh_folder, output, stems_in};
 
 /// Seconds for each target.
 const SECONDS: u64 = 3;
@@ -37,7 +37,7 @@ const COVERAGE: &str = "-Cdebug-assertions -Cpasses=sancov-module \
 
 /// Runs the named targets, or all.
 pub fn run(names: &[&str]) -> anyhow::Result<()> {
-    let all = targets()?;
+    let all = stems_in("fuzz/fuzz_targets", "rs")?;
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|it| it == *name)) {
         bail!("there is no target `{unknown}`; there are {}", all.join(", "));
     }
@@ -69,12 +69,6 @@ pub fn run(names: &[&str]) -> anyhow::Result<()> {
 
 fn next(left: &Mutex<impl Iterator<Item = String>>) -> Option<String> {
     left.lock().expect("no thread panics").next()
-}
-
-/// Returns the names of all targets, sorted.
-fn targets() -> anyhow::Result<Vec<String>> {
-    let targets = paths_in(Path::new("fuzz/fuzz_targets"), "rs")?;
-    Ok(targets.iter().map(|path| stem(path)).collect())
 }
 
 /// Builds every target and returns the folder of the programs.

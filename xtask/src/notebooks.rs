@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,19 +63,17 @@ pub fn into_book(docs: &Path) -> anyhow::Result<()> {
     for notebook in notebooks()? {
         let stem = stem(&notebook);
         let page = pages().join(format!("{stem}.md"));
-        let text = match fs::read_to_string(&page) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let reason = format!("not run yet; cargo xtask notebooks {stem}");
-                skips::report(&stem, &reason);
-                continue;
-            }
-            text => text.with_context(|| page.display().to_string())?,
+        let modified = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified());
+        let reason = match modified(&page) {
+            Err(_) => "not run yet",
+            Ok(made) if made < modified(&notebook)? => "changed since it was run",
+            Ok(_) => "",
         };
-        if fs::metadata(&page)?.modified()? < fs::metadata(&notebook)?.modified()? {
-            let reason = format!("changed since it was run; cargo xtask notebooks {stem}");
-            skips::report(&stem, &reason);
+        if !reason.is_empty() {
+            skips::report(&stem, &format!("{reason}; cargo xtask notebooks {stem}"));
             continue;
         }
+        let text = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
         let folder = docs.join("notebooks");
         fs::create_dir_all(&folder)?;
         let place = format!("docs/notebooks/{stem}.md");
@@ -87,19 +84,15 @@ pub fn into_book(docs: &Path) -> anyhow::Result<()> {
     if listed.is_empty() {
         return Ok(());
     }
-    copy_pictures(&docs.join("notebooks"))?;
+    for path in paths_in(&pages(), "svg")? {
+        let name = path.file_name().unwrap_or_default();
+        fs::copy(&path, docs.join("notebooks").join(name))
+            .with_context(|| path.display().to_string())?;
+    }
     let contents = docs.join("SUMMARY.md");
     let text = fs::read_to_string(&contents).context("SUMMARY.md")?;
     let Some((before, after)) = text.split_once(ABOVE) else {
         bail!("docs/SUMMARY.md does not list notebooks.md as it did");
     };
     fs::write(&contents, format!("{before}{ABOVE}{listed}{after}")).context("SUMMARY.md")
-}
-
-fn copy_pictures(folder: &Path) -> anyhow::Result<()> {
-    for path in paths_in(&pages(), "svg")? {
-        let name = path.file_name().unwrap_or_default();
-        fs::copy(&path, folder.join(name)).with_context(|| path.display().to_string())?;
-    }
-    Ok(())
 }

@@ -37,6 +37,11 @@ pub fn paths_in(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> 
     Ok(paths)
 }
 
+/// Returns the names of the files of a folder with this extension, without it, sorted.
+pub fn stems_in(folder: &str, extension: &str) -> anyhow::Result<Vec<String>> {
+    Ok(paths_in(Path::new(folder), extension)?.iter().map(|path| stem(path)).collect())
+}
+
 /// Returns the name of a file without its extension.
 pub fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()

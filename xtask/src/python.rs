@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::cargo::{succeed, target};
+use crate::cargo::{cargo, succeed, target};
 use crate::notebooks;
 use crate::process::{fresh_folder, output, paths_in};
 use crate::pythons::{self, Installed};
@@ -28,7 +28,7 @@ const IMPORTS: usize = 7;
 /// The variable of the environment that names the program whose server the tests measure against.
 const PROGRAM: &str = "UNDERLOAD_PROGRAM";
 
-fn program() -> anyhow::Result<PathBuf> {
+fn underload() -> anyhow::Result<PathBuf> {
     Ok(std::path::absolute(target().join("debug/underload"))?)
 }
 
@@ -70,7 +70,7 @@ fn check(profile: Profile) -> anyhow::Result<()> {
     let tests = fs::canonicalize(PACKAGE)?.join("tests");
     let configuration = fs::canonicalize(PACKAGE)?.join("pyproject.toml");
     let configured = format!("--config-file={}", configuration.display());
-    let program = program()?;
+    let program = underload()?;
     // Runs in a folder without the package, so that the installed one is imported.
     let module = |arguments: &[&str]| {
         let mut command = Command::new(&python);
@@ -100,12 +100,9 @@ pub fn notebooks(names: &[&str]) -> anyhow::Result<()> {
 /// argument names a part of the comparison, the second its size.
 fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--profile=bench", "--locked", "--package", "underload"]);
-    succeed(&mut cargo)?;
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--profile=bench", "--locked", "--package", "underload-run"]);
-    succeed(cargo.args(["--example", "replay_columns"]))?;
+    succeed(cargo("build").args(["--profile=bench", "--package", "underload"]))?;
+    let replay = ["--package", "underload-run", "--example", "replay_columns"];
+    succeed(cargo("build").arg("--profile=bench").args(replay))?;
     let python = environments.fresh(&environments.wheel_of_users()?)?;
     if arguments.first() == Some(&"ray") {
         install_ray(&python)?;
@@ -164,29 +161,19 @@ impl Environments {
     /// a skip if that fails.
     fn prepare() -> anyhow::Result<Option<Self>> {
         let folder = std::path::absolute(target().join(FOLDER))?;
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let kept = folder.join("kept");
         let wanted = fs::read_to_string(Path::new(PACKAGE).join("pyproject.toml"))?;
-        let mark = kept.join("installed.toml");
-        if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
-            return Ok(Some(Self { folder, kept }));
-        }
         let mut packages = optional_packages(&wanted, "test")?;
         packages.push("maturin>=1.16,<2".to_owned());
-        if let Err(why) = make(Path::new("python3"), &kept, &packages) {
-            skips::report("python", &why);
-            return Ok(None);
-        }
-        fs::write(&mark, wanted)?;
-        Ok(Some(Self { folder, kept }))
+        let made = keep("python", Path::new("python3"), &kept, &packages)?;
+        Ok(made.then_some(Self { folder, kept }))
     }
 
     /// Builds a wheel with the command that built the workspace's tests: `--package` would enable
     /// other features of its dependencies and build all of them again.
     fn wheel_of_tests(&self, more: &[&str]) -> anyhow::Result<PathBuf> {
-        let mut cargo = Command::new("cargo");
-        cargo.args(["build", "--quiet", "--workspace", "--lib", "--bin=underload", "--locked"]);
-        succeed(cargo.args(more))?;
+        let built = ["--workspace", "--lib", "--bin=underload"];
+        succeed(cargo("build").args(built).args(more))?;
         let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
         let library = target().join("debug").join(format!("{start}underload_py{end}"));
         let version = env!("CARGO_PKG_VERSION");
@@ -215,6 +202,7 @@ impl Environments {
         let is_other = |it: &Installed| !own.starts_with(&format!("3.{}.", it.minor));
         let tests = fs::canonicalize(PACKAGE)?.join("tests");
         let mut tested = vec![own.clone()];
+        let needed = OTHERS_NEED.map(str::to_owned);
         let mut others: Vec<Installed> =
             pythons::installed().into_iter().filter(is_other).collect();
         if profile == Profile::AfterTests {
@@ -222,36 +210,22 @@ impl Environments {
             others.truncate(1);
         }
         for other in others {
-            let Some(python) = self.other(&other)? else { continue };
+            let Installed { minor, version, program } = other;
+            let folder = self.folder.join(format!("python3.{minor}"));
+            if !keep(&format!("python {version}"), &program, &folder, &needed)? {
+                continue;
+            }
+            let python = interpreter(&folder);
             let mut pip = pip_install(&python);
             succeed(pip.args(["--no-deps", "--no-index", "--force-reinstall"]).arg(wheel))?;
             let mut pytest = Command::new(&python);
             pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(&tests);
-            skips::succeed(pytest.env(PROGRAM, program()?).current_dir(&self.folder))
-                .with_context(|| format!("on Python {}", other.version))?;
-            tested.push(other.version);
+            skips::succeed(pytest.env(PROGRAM, underload()?).current_dir(&self.folder))
+                .with_context(|| format!("on Python {version}"))?;
+            tested.push(version);
         }
         println!("tested on Python {}", tested.join(", "));
         Ok(())
-    }
-
-    /// Returns the environment of another Python, kept between runs. Returns `None` and reports a
-    /// skip if it cannot be made.
-    fn other(&self, other: &Installed) -> anyhow::Result<Option<PathBuf>> {
-        let Installed { minor, version, program } = other;
-        let folder = self.folder.join(format!("python3.{minor}"));
-        let python = interpreter(&folder);
-        let (mark, wanted) = (folder.join("installed.txt"), OTHERS_NEED.join("\n") + version);
-        if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
-            return Ok(Some(python));
-        }
-        let needed = OTHERS_NEED.map(str::to_owned);
-        if let Err(why) = make(program, &folder, &needed) {
-            skips::report(&format!("python {version}"), &why);
-            return Ok(None);
-        }
-        fs::write(&mark, wanted)?;
-        Ok(Some(python))
     }
 
     /// Makes a new environment with the wheel; other packages come from the kept environment.
@@ -268,6 +242,22 @@ impl Environments {
         std::os::unix::fs::symlink(self.kept.join("share/jupyter"), share.join("jupyter"))?;
         Ok(python)
     }
+}
+
+/// Makes an environment with these packages, unless an earlier run has made it. Reports a skip and
+/// returns false if that fails.
+fn keep(name: &str, python: &Path, folder: &Path, packages: &[String]) -> anyhow::Result<bool> {
+    let version = pythons::version(python).unwrap_or_default();
+    let (mark, wanted) = (folder.join("installed.txt"), packages.join("\n") + &version);
+    if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
+        return Ok(true);
+    }
+    if let Err(why) = make(python, folder, packages) {
+        skips::report(name, &why);
+        return Ok(false);
+    }
+    fs::write(mark, wanted)?;
+    Ok(true)
 }
 
 /// Makes an environment with these packages, or returns why that failed.
@@ -300,8 +290,7 @@ fn interpreter(environment: &Path) -> PathBuf {
 
 fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
     let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
-    let output = Command::new(python).args(["-c", code]).output()?;
-    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+    Ok(PathBuf::from(output(Command::new(python).args(["-c", code]))?.trim()))
 }
 
 /// Returns a list of the package's optional dependencies.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::{succeed, target};
+use crate::cargo::{cargo, succeed, target};
 
 /// A check and its name.
 pub type Step = (&'static str, fn() -> anyhow::Result<()>);
@@ -115,8 +115,7 @@ const FEATURE_SETS: [&[&str]; 6] = [
 /// other checks build, one package may use a library's feature that only another package enables.
 fn features() -> anyhow::Result<()> {
     for set in FEATURE_SETS {
-        let mut command = Command::new("cargo");
-        let output = command.args(["check", "--quiet", "--locked"]).args(set).output()?;
+        let output = cargo("check").args(set).output()?;
         // A flag that denies warnings would build all libraries again.
         if !output.status.success() || !output.stderr.is_empty() {
             bail!("{}: {}", set.join(" "), String::from_utf8_lossy(&output.stderr));
@@ -132,14 +131,12 @@ fn fmt() -> anyhow::Result<()> {
 
 /// Runs the lints for every target, with warnings as errors.
 fn clippy() -> anyhow::Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--locked"]);
-    succeed(command.args(["--", "-Dwarnings"]))
+    let lints = ["--workspace", "--all-targets", "--", "-Dwarnings"];
+    succeed(cargo("clippy").args(lints))
 }
 
 /// Builds the documentation, with warnings such as broken links as errors.
 fn doc() -> anyhow::Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]);
-    succeed(command.env("RUSTDOCFLAGS", "-Dwarnings"))
+    let pages = ["--workspace", "--no-deps"];
+    succeed(cargo("doc").args(pages).env("RUSTDOCFLAGS", "-Dwarnings"))
 }

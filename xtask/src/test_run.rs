@@ -16,7 +16,7 @@ use std::vec;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cargo::succeed;
+use crate::cargo::{cargo, succeed};
 use crate::skips;
 
 /// Programs that mostly wait, which take half of the time of all tests.
@@ -141,9 +141,7 @@ fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
     if !output.status.success() {
         bail!("cargo test --no-run: {}", output.status);
     }
-    let mut example = Command::new("cargo");
-    example.args(["build", "--quiet", "--workspace", "--locked", "--example", "link"]);
-    succeed(&mut example)?;
+    succeed(cargo("build").args(["--workspace", "--example", "link"]))?;
     let text = String::from_utf8(output.stdout).context("what cargo prints")?;
     let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
     programs.sort_by(|a, b| (&a.folder, &a.path).cmp(&(&b.folder, &b.path)));

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::cargo::succeed;
-use crate::process::is_installed;
+use crate::process::{is_installed, output};
 
 /// Options of the kernel; all others are off.
 const CONFIG: &str = include_str!("kernel.config");
@@ -126,28 +126,20 @@ fn download(folder: &Path, package: &str) -> anyhow::Result<PathBuf> {
 
 /// The line for the list of package sources: this machine's mirror, with another suite.
 fn source_line() -> anyhow::Result<String> {
-    let output = Command::new("apt-get")
-        .args(["indextargets", "--format", "$(REPO_URI)", "Identifier: Packages"])
-        .output()
-        .context(
-            "apt-get (Debian's; elsewhere name a file: cargo xtask kernel linux-7.2.tar.xz)",
-        )?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mirror = text.lines().find(|mirror| mirror.ends_with("/debian/")).context(
-        "apt knows no mirror of Debian: name a file: cargo xtask kernel linux-7.2.tar.xz",
+    let targets = ["indextargets", "--format", "$(REPO_URI)", "Identifier: Packages"];
+    let targets = output(Command::new("apt-get").args(targets)).unwrap_or_default();
+    let mirror = targets.lines().find(|mirror| mirror.ends_with("/debian/")).context(
+        "apt-get knows no mirror of Debian: name a file: cargo xtask kernel linux-7.2.tar.xz",
     )?;
     Ok(format!("deb [signed-by={KEYRING}] {mirror} {SUITE} main"))
 }
 
 /// The versioned package in what a simulated installation prints.
 fn newest(simulation: &mut Command) -> anyhow::Result<String> {
-    let output = simulation.output().context("apt-get")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let package = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("Inst "))
-        .filter_map(|line| line.split(' ').next())
-        .find(|package| package.starts_with("linux-source-"));
+    let text = output(simulation)?;
+    let mut packages =
+        text.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next());
+    let package = packages.find(|package| package.starts_with("linux-source-"));
     Ok(package.with_context(|| format!("{SUITE} has no linux-source"))?.to_owned())
 }
 
@@ -193,11 +185,7 @@ fn configure(source: &Path, objects: &Path) -> anyhow::Result<()> {
 
 fn make(source: &Path, objects: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let objects = format!("O={}", fs::canonicalize(objects)?.display());
-    succeed(
-        Command::new("make")
-            .args(["-s", "-C"])
-            .arg(source)
-            .args(["ARCH=um", &objects])
-            .args(arguments),
-    )
+    let mut make = Command::new("make");
+    make.args(["-s", "-C"]).arg(source).args(["ARCH=um", &objects]);
+    succeed(make.args(arguments))
 }
