@@ -18,11 +18,11 @@ pub const ALL: [Step; 7] = [
     ("commits", || crate::commits::check(None)),
     ("clippy", clippy),
     ("msrv", msrv),
-    ("audit", crate::audit::where_installed),
+    ("audit", crate::audit::run),
     ("test, doc, python, features", tests_and_others),
 ];
-/// The steps that are part of another one in [`ALL`], or stricter alone.
-const ALONE: [Step; 3] = [("audit", crate::audit::run), ("doc", doc), ("features", features)];
+/// The steps that are part of another one in [`ALL`].
+const ALONE: [Step; 2] = [("doc", doc), ("features", features)];
 
 /// Returns the steps with these names; `None` if `names` is empty or has an unknown name.
 pub fn named(names: &[&str]) -> Option<Vec<Step>> {
