@@ -168,16 +168,15 @@ impl Client {
         read(&answer.map_err(|failure| failure.verified(identity))?)
     }
 
-    /// Sends a message with an operator's token.
+    /// Sends a message with an operator's token to the first orchestrator.
     pub fn ask_as_operator<M: operator::Message>(
         &mut self,
-        orchestrator: usize,
         token: &str,
         message: &M,
     ) -> Result<M::Answer, Failure> {
         let shown = format!("Bearer {token}");
         let headers = [(header::AUTHORIZATION.as_str(), &*shown)];
-        read(&self.send(orchestrator, M::PATH, &written(message)?, &headers)?)
+        read(&self.send(0, M::PATH, &written(message)?, &headers)?)
     }
 
     fn authenticated(
@@ -456,7 +455,7 @@ mod tests {
         });
         let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
         let message = operator::StopPlan { name: String::new() };
-        let answer = client.ask_as_operator(0, "secret", &message);
+        let answer = client.ask_as_operator("secret", &message);
         let failure = answer.expect_err("it is no answer");
         assert!(failure.words.contains("answered 307"), "{failure}");
         let request = redirects.join().expect("it ended");

@@ -44,7 +44,7 @@ impl Reach {
         let here = || format!("http://127.0.0.1:{PORT}").parse();
         let orchestrator = self.orchestrator.clone().map_or_else(here, Ok)?;
         let mut client = Client::new(vec![orchestrator], self.trust.unwrap_or(Trust::Authorities))?;
-        let answer = client.ask_as_operator(0, &token, message);
+        let answer = client.ask_as_operator(&token, message);
         answer.map_err(|failure| match failure.trouble {
             Trouble::Refused | Trouble::Unfit | Trouble::Outdated => bad_input(failure),
             _ => anyhow!(failure),

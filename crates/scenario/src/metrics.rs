@@ -93,11 +93,11 @@ impl Metrics {
 
     /// Rejects what is neither a metric nor a family of quantiles such as `load.rtt` and
     /// `call/delay`.
-    pub(crate) fn check_family(&self, key: &str, metric: &str) -> Result<(), Fault> {
-        let of_family = |joint: char| self.check(key, &format!("{metric}{joint}p50"));
+    pub(crate) fn check_family(&self, metric: &str) -> Result<(), Fault> {
+        let of_family = |joint: char| self.check("metric", &format!("{metric}{joint}p50"));
         match of_family('.').or_else(|_| of_family('_')) {
             Ok(_) => Ok(()),
-            Err(_) => self.check(key, metric).map(drop),
+            Err(_) => self.check("metric", metric).map(drop),
         }
     }
 

@@ -111,11 +111,6 @@ impl Path {
         let up = self.up.iter().map(|lane| (Direction::Up, lane));
         up.chain(self.down.iter().map(|lane| (Direction::Down, lane)))
     }
-
-    /// Returns the name of a hop; `None` if the path has no hops.
-    pub fn first_hop(&self) -> Option<&str> {
-        self.lanes().map(|(_, lane)| lane.name.as_str()).find(|name| !name.is_empty())
-    }
 }
 
 /// The link of a direction without a bottleneck, with the kernel's usual queue.

@@ -76,7 +76,7 @@ impl Statement for PlotRecord {
     fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault> {
         match self.kind {
             PlotKind::Time => {}
-            PlotKind::Cdf | PlotKind::Histogram => metrics.check_family("metric", &self.metric)?,
+            PlotKind::Cdf | PlotKind::Histogram => metrics.check_family(&self.metric)?,
             _ => metrics.check("metric", &self.metric).map(drop)?,
         }
         match self.x_metric.as_str() {

@@ -65,10 +65,12 @@ impl Scenario {
     /// Returns why the live world can run it on no machine; `None` if it can on some.
     pub fn live_problem(&self) -> Option<String> {
         let sim_only = |flow: &Flow| Some(format!("flow.{}.{}", flow.name, flow.sim_only_key()?));
-        if let Some(hop) = self.variants.iter().find_map(|variant| variant.path.first_hop()) {
+        let mut lanes = self.variants.iter().flat_map(|variant| variant.path.lanes());
+        if let Some((_, lane)) = lanes.find(|(_, lane)| !lane.name.is_empty()) {
             return Some(format!(
-                "path.hop.{hop}: only the simulator has chains of links; other worlds have path.up \
-                 and path.down"
+                "path.hop.{}: only the simulator has chains of links; other worlds have path.up \
+                 and path.down",
+                lane.name
             ));
         }
         if let Some(own) = self.own() {

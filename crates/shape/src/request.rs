@@ -97,9 +97,9 @@ impl Request {
         format!("sudo underload shape apply{}", self.options())
     }
 
-    /// Returns the command that prints the file which shapes the device at each start.
-    pub fn write_command(&self, format: &str) -> String {
-        format!("underload shape write {format}{}", self.options())
+    /// Returns the command that prints the service which shapes the device at each start.
+    pub fn write_command(&self) -> String {
+        format!("underload shape write systemd{}", self.options())
     }
 
     fn options(&self) -> String {

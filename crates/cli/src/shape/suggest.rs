@@ -208,7 +208,7 @@ impl Arguments {
             before_and_after(before, Some(choice)),
             limit_ms + INSIDE_MORE_MS,
             request.apply_command(),
-            request.write_command("systemd")
+            request.write_command()
         ))
     }
 }

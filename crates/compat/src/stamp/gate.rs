@@ -128,7 +128,7 @@ mod tests {
         let mut out = vec![0; request.len()];
         let received = NtpTimestamp(0xee00_0000_8000_0000);
         let arrival = Arrival { received, traffic_class: 0, ttl: 64 };
-        let reply = reflect(request, arrival, None, MarkingPolicy::PUBLIC, &mut out).unwrap();
+        let reply = reflect(request, arrival, MarkingPolicy::PUBLIC, &mut out).unwrap();
         reply.stamp(&mut out, NtpTimestamp(received.0 + 500));
         out
     }

@@ -128,7 +128,7 @@ fn write(
         }
         Verdict::Reflector | Verdict::Stranger | Verdict::Limited => return None,
     };
-    let reply = reflect(request, arrival, None, policy, out).ok()?;
+    let reply = reflect(request, arrival, policy, out).ok()?;
     reply.stamp(out, now());
     Some(reply)
 }

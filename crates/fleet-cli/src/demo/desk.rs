@@ -54,6 +54,6 @@ impl Desk {
     }
 
     fn ask<M: Message>(&mut self, message: &M) -> anyhow::Result<M::Answer> {
-        Ok(self.client.ask_as_operator(0, &self.token, message)?)
+        Ok(self.client.ask_as_operator(&self.token, message)?)
     }
 }

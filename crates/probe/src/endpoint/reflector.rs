@@ -181,7 +181,7 @@ fn respond(
         traffic_class: received.traffic_class.unwrap_or(0),
         ttl: received.ttl.unwrap_or(0),
     };
-    let Ok(reply) = reflect(request, arrival, None, policy, answer) else {
+    let Ok(reply) = reflect(request, arrival, policy, answer) else {
         return |counts| counts.malformed += 1;
     };
     reply.stamp(answer, NtpTimestamp::from_unix_nanos(clock.now_on_both().unix_ns));

@@ -28,9 +28,8 @@ pub struct Reply {
 
 /// Writes the answer to `request` into `out`.
 ///
-/// `sequence` is the reflector's count of the session; `None` for a stateless reflector, which
-/// copies the sender's (RFC 8762 section 4.3.1). The answer's transmit time stamp is zero until
-/// [`Reply::stamp`] sets it.
+/// The reflector is stateless: it copies the sender's sequence number (RFC 8762 section 4.3.1). The
+/// answer's transmit time stamp is zero until [`Reply::stamp`] sets it.
 ///
 /// # Errors
 /// Returns [`WireError::TooShort`] if `request` is shorter than a test packet,
@@ -39,7 +38,6 @@ pub struct Reply {
 pub fn reflect(
     request: &[u8],
     arrival: Arrival,
-    sequence: Option<u32>,
     policy: MarkingPolicy,
     out: &mut [u8],
 ) -> Result<Reply, WireError> {
@@ -49,7 +47,7 @@ pub fn reflect(
         return Err(WireError::BufferTooSmall { len: out.len(), needed });
     }
     let packet = ReflectorPacket {
-        sequence: sequence.unwrap_or(sender.sequence),
+        sequence: sender.sequence,
         timestamp: NtpTimestamp::UNKNOWN,
         error_estimate: ErrorEstimate::UNSYNCHRONIZED,
         received: arrival.received,
@@ -155,12 +153,12 @@ mod tests {
         let request = request_with(4, &ClassOfService::request(45, 1).encode());
         assert_eq!(request[BASE_LEN..], [0x80, 4, 0, 4, 0xb4, 0, 0x40, 0]);
         let mut out = [0; 100];
-        let reply = reflect(&request, ARRIVAL, Some(3), MarkingPolicy::PUBLIC, &mut out).unwrap();
+        let reply = reflect(&request, ARRIVAL, MarkingPolicy::PUBLIC, &mut out).unwrap();
         assert_eq!(reply, Reply { len: 52, traffic_class: 0xb5 });
         assert_eq!(out[BASE_LEN..52], [0, 4, 0, 4, 0xb6, 0xd4, 0x70, 0]);
         reply.stamp(&mut out, NtpTimestamp(99));
         let (packet, tlvs) = ReflectorPacket::decode(&out[..reply.len]).unwrap();
-        assert_eq!((packet.sequence, packet.sender.sequence, packet.sender_ttl), (3, 9, 61));
+        assert_eq!((packet.sequence, packet.sender.sequence, packet.sender_ttl), (9, 9, 61));
         assert_eq!((packet.received.0, packet.timestamp.0), (77, 99));
         let seen = ClassOfService::decode(tlvs.find(4).unwrap().value).unwrap();
         assert_eq!((seen.dscp_received, seen.ecn_received, seen.ecn_reply), (45, 1, EcnReply::Set));
@@ -170,11 +168,11 @@ mod tests {
     fn unknown_and_malformed_tlvs_come_back_flagged() {
         let mut out = [0; 100];
         let unknown = request_with(200, &[1, 2, 3]);
-        reflect(&unknown, ARRIVAL, None, MarkingPolicy::PUBLIC, &mut out).unwrap();
+        reflect(&unknown, ARRIVAL, MarkingPolicy::PUBLIC, &mut out).unwrap();
         assert_eq!(out[BASE_LEN..51], [0x80, 200, 0, 3, 1, 2, 3]);
         let mut overrun = request_with(4, &[0; 4]);
         overrun[BASE_LEN + 3] = 99;
-        let reply = reflect(&overrun, ARRIVAL, None, MarkingPolicy::PUBLIC, &mut out).unwrap();
+        let reply = reflect(&overrun, ARRIVAL, MarkingPolicy::PUBLIC, &mut out).unwrap();
         assert_eq!((out[BASE_LEN], reply.len), (0x40, 52));
         assert_eq!(reply.traffic_class, 0xb4, "DSCP of the request, Not-ECT");
     }
@@ -182,7 +180,7 @@ mod tests {
     #[test]
     fn a_short_request_draws_an_answer_as_short() {
         let mut out = [0xee; 100];
-        let reply = reflect(&[1; 20], ARRIVAL, None, MarkingPolicy::PUBLIC, &mut out).unwrap();
+        let reply = reflect(&[1; 20], ARRIVAL, MarkingPolicy::PUBLIC, &mut out).unwrap();
         assert_eq!(reply.len, 20);
         assert_eq!(out[..4], [1; 4]);
     }
@@ -193,7 +191,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..300),
         ) {
             let mut out = [0; 300];
-            match reflect(&bytes, ARRIVAL, None, MarkingPolicy::PUBLIC, &mut out) {
+            match reflect(&bytes, ARRIVAL, MarkingPolicy::PUBLIC, &mut out) {
                 Ok(reply) => prop_assert_eq!(reply.len, bytes.len()),
                 Err(error) => {
                     prop_assert!(bytes.len() < 14);

@@ -123,7 +123,7 @@ fn heads(what: &str, strong: Strong) -> Markup {
         (words_head(what))
         @for quantile in Quantile::ALL {
             @if strong.has(quantile) { (unit_head(quantile.name(), "ms")) }
-            @else { (wide_head(quantile.name(), "ms")) }
+            @else { (wide_head(quantile.name())) }
         }
         (head("samples")) (head("lost")) (unit_head("window", "s"))
     }

@@ -130,9 +130,9 @@ pub(super) fn variant_row(subject: &Subject<'_>, columns: usize) -> Markup {
     }
 }
 
-/// Renders the head of a column that is hidden on phones.
-pub(super) fn wide_head(name: &str, unit: &str) -> Markup {
-    html! { th.wide-only { (name) br; span.unit { (unit) } } }
+/// Renders the head of a column in ms that is hidden on phones.
+pub(super) fn wide_head(name: &str) -> Markup {
+    html! { th.wide-only { (name) br; span.unit { "ms" } } }
 }
 
 /// Renders the name of a variant after a sample of its line.
