@@ -11,13 +11,9 @@ use underload_terminal::console::{self, note, warning};
 
 use crate::present::print_line;
 
-#[derive(Debug, Default)]
-pub struct Terminal {
-    trials: Option<Trials>,
-}
-
 #[derive(Debug)]
-struct Trials {
+pub struct Terminal {
+    /// Hidden before the first trial, too.
     bar: ProgressBar,
     all: usize,
     done: usize,
@@ -49,56 +45,30 @@ impl Progress for Terminal {
     }
 
     fn start(&mut self, trials: usize, estimate: Option<Duration>) {
-        self.trials = Some(Trials::start(trials, estimate));
+        *self = Self { bar: bar(trials as u64), all: trials, ..Self::new() };
+        let time = estimate.map_or(String::new(), |time| format!(", about {}", words(time)));
+        self.say(&format!("{}{time}", console::count(trials, "trial")));
+        self.bar.enable_steady_tick(Duration::from_millis(500));
     }
 
     fn say(&mut self, line: &str) {
-        match &self.trials {
-            Some(trials) => print_line(&trials.bar, line),
-            None => note!("{line}"),
-        }
+        print_line(&self.bar, line);
     }
 
     fn warn(&mut self, line: &str) {
-        match &self.trials {
-            Some(trials) if !trials.bar.is_hidden() => trials.bar.println(line),
-            _ => warning!("{line}"),
+        if self.bar.is_hidden() {
+            warning!("{line}");
+        } else {
+            self.bar.println(line);
         }
     }
 
     fn show(&mut self, what: &str) {
-        if let Some(trials) = &self.trials {
-            trials.bar.set_message(what.to_owned());
-        }
+        self.bar.set_message(what.to_owned());
     }
 
     fn computed(&mut self, computed: usize) {
-        if let Some(trials) = &mut self.trials {
-            trials.computed += computed;
-        }
-    }
-
-    fn finished(&mut self, trial: &TrialRecord) {
-        if let Some(trials) = &mut self.trials {
-            trials.finished(trial);
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(trials) = &self.trials {
-            trials.end();
-        }
-    }
-}
-
-impl Trials {
-    fn start(trials: usize, estimate: Option<Duration>) -> Self {
-        let bar = bar(trials as u64);
-        let time = estimate.map_or(String::new(), |time| format!(", about {}", words(time)));
-        print_line(&bar, &format!("{}{time}", console::count(trials, "trial")));
-        bar.enable_steady_tick(Duration::from_millis(500));
-        let now = Instant::now();
-        Self { bar, all: trials, done: 0, computed: 0, start: now, reported: now }
+        self.computed += computed;
     }
 
     fn finished(&mut self, trial: &TrialRecord) {
@@ -119,7 +89,23 @@ impl Trials {
         // Counts done trials instead of using the trial's number, which starts higher in a resumed
         // run.
         let (done, all, repeat) = (self.done, self.all, repeat + 1);
-        print_line(&self.bar, &format!("[{done}/{all}] {variant} #{repeat}{latency}{verdict}"));
+        self.say(&format!("[{done}/{all}] {variant} #{repeat}{latency}{verdict}"));
+    }
+
+    fn end(&mut self) {
+        self.bar.finish_and_clear();
+        let found = self.done.saturating_sub(self.computed);
+        if found > 0 {
+            note!("{found} of {} came from the cache", console::count(self.done, "trial"));
+        }
+    }
+}
+
+impl Terminal {
+    pub fn new() -> Self {
+        let now = Instant::now();
+        let bar = ProgressBar::hidden();
+        Self { bar, all: 0, done: 0, computed: 0, start: now, reported: now }
     }
 
     fn report(&mut self) {
@@ -129,14 +115,6 @@ impl Trials {
         if self.bar.is_hidden() && self.reported.elapsed() >= BETWEEN_LINES {
             self.reported = Instant::now();
             note!("[{}/{}]{left}", self.done, self.all);
-        }
-    }
-
-    fn end(&self) {
-        self.bar.finish_and_clear();
-        let found = self.done.saturating_sub(self.computed);
-        if found > 0 {
-            note!("{found} of {} came from the cache", console::count(self.done, "trial"));
         }
     }
 }

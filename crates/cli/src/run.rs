@@ -122,7 +122,7 @@ pub fn run_and_show(
     print_details(scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
-    match underload_run::run(scenario, &settings, &mut Terminal::default()) {
+    match underload_run::run(scenario, &settings, &mut Terminal::new()) {
         Ok(run) => outcome.present(&run),
         Err(error) => Err(outcome.present_rest(error, keeps_samples(scenario), &interrupt)),
     }
@@ -133,7 +133,7 @@ pub fn run_only(scenario: &Scenario, settings: Settings) -> anyhow::Result<Run> 
     check_size(scenario.trials(), false)?;
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
-    let run = underload_run::run(scenario, &settings, &mut Terminal::default());
+    let run = underload_run::run(scenario, &settings, &mut Terminal::new());
     run.map_err(|error| marked(error, &interrupt))
 }
 
