@@ -1,15 +1,14 @@
 //! `underload export`: the trials of a run as files of another tool.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
 use underload_exchange::{Format, file_name, plain};
 use underload_record::schema::TrialRecord;
+use underload_scenario::no_variant;
 use underload_store::RunDir;
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
@@ -61,15 +60,9 @@ const FORMATS: [(Format, &str, &str); 2] = [
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut data = RunDir::read_trials(&arguments.run, |_| false).or_bad_input()?;
     let record = data.record.clone();
-    let known: BTreeSet<&str> =
-        record.variants.iter().map(|variant| variant.name.as_str()).collect();
-    if let Some(unknown) =
-        arguments.variant.iter().find(|variant| !known.contains(variant.as_str()))
-    {
-        let meant = closest(unknown, known.iter().copied());
-        let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
-        let known = known.into_iter().collect::<Vec<_>>().join(", ");
-        refuse!("unknown variant {unknown:?}{meant} (known: {known})");
+    let known: Vec<&str> = record.variants.iter().map(|it| it.name.as_str()).collect();
+    if let Some(unknown) = arguments.variant.iter().find(|name| !known.contains(&name.as_str())) {
+        refuse!("--variant: {}", no_variant(unknown, &known));
     }
     let is_wanted = |trial: &TrialRecord| {
         arguments.variant.is_empty() || arguments.variant.contains(&trial.variant)

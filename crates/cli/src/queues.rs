@@ -4,10 +4,10 @@ use std::fmt::{self, Write as _};
 
 use clap::Args;
 use serde::Serialize;
-use underload_aqm::config::{Definition, Fallback, Kind, Param, Profile, closest};
+use underload_aqm::config::{ConfigError, Definition, Fallback, Kind, Param, Profile, closest};
 use underload_aqm::registry::{LINKS, QUEUES};
 use underload_terminal::console;
-use underload_terminal::exit::refuse;
+use underload_terminal::exit::bad_input;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -32,9 +32,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         chosen.retain(|(_, definition)| definition.is_called(name));
         if chosen.is_empty() {
             let known: Vec<_> = all.iter().map(|(_, definition)| definition.name).collect();
-            let meant = closest(name, known.iter().copied());
-            let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
-            refuse!("unknown queue or link `{name}`{meant} (known: {})", known.join(", "));
+            return Err(bad_input(ConfigError::UnknownName {
+                what: "queue or link",
+                name: name.clone(),
+                suggestion: closest(name, known.iter().copied()).map(str::to_owned),
+                known: known.join(", "),
+            }));
         }
     }
     if arguments.json {
@@ -103,25 +106,18 @@ impl Row {
 
 /// Formats the defaults of profiles. The last text is for all profiles that `texts` does not name.
 fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
+    let Some(((_, other), texts)) = texts.split_last() else { return String::new() };
     let is_known = |name: &str| profiles.iter().any(|profile| profile.name == name);
-    let mut named: Vec<(&str, String)> = Vec::new();
-    for (index, (name, text)) in texts.iter().enumerate() {
-        if index + 1 < texts.len() {
-            if is_known(name) {
-                named.push((text, (*name).to_owned()));
-            }
-            continue;
-        }
-        let is_other =
-            |profile: &&Profile| texts[..index].iter().all(|(name, _)| *name != profile.name);
-        let others: Vec<&str> =
-            profiles.iter().filter(is_other).map(|profile| profile.name).collect();
-        match (named.is_empty(), others.is_empty()) {
-            // All profiles have the same default.
-            (true, _) => return (*text).to_owned(),
-            (false, true) => {}
-            (false, false) => named.push((text, others.join(", "))),
-        }
+    let known = texts.iter().filter(|(name, _)| is_known(name));
+    let mut named: Vec<_> = known.map(|(name, text)| (*text, (*name).to_owned())).collect();
+    if named.is_empty() {
+        return (*other).to_owned();
+    }
+    let names = profiles.iter().map(|profile| profile.name);
+    let others = names.filter(|name| texts.iter().all(|(known, _)| known != name));
+    let others = others.collect::<Vec<_>>().join(", ");
+    if !others.is_empty() {
+        named.push((other, others));
     }
     let texts = named.into_iter().map(|(text, names)| format!("{text} ({names})"));
     texts.collect::<Vec<_>>().join("; ")

@@ -135,7 +135,7 @@ impl std::error::Error for ScenarioError {}
 pub(super) const MORE_MAY_FOLLOW: &str = "; more errors may show once these are fixed";
 
 /// Returns the message for an unknown variant, with the variants that exist and the closest name.
-pub(crate) fn no_variant(name: &str, known: &[&str]) -> String {
+pub fn no_variant(name: &str, known: &[&str]) -> String {
     let (names, meant) = (known.iter().copied(), did_you_mean(name, known.iter().copied()));
     format!("no variant is named `{name}`; expected {}{meant}", alternatives(names))
 }

@@ -108,7 +108,7 @@ use underload_record::schema::{Expectation, Headline, PlotRecord};
 
 pub use builder::{Builder, Keys};
 pub use cohort::Cohort;
-pub use error::{Excerpt, ScenarioError, ScenarioErrors};
+pub use error::{Excerpt, ScenarioError, ScenarioErrors, no_variant};
 pub use explain::{Setting, SettingValue};
 pub use flow::{
     Activity, ApplicationFlow, BrowserFlow, DashPlayer, EXIT_STATUS, ExecFlow, Flow, FlowKind,
