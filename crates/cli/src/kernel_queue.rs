@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 use underload_shape::kernel_queue::KernelQueue;
 use underload_shape::machine::kernel_queues::{Kernel, KernelQueueError};
-use underload_shape::machine::may_change_queues;
 use underload_terminal::console;
-use underload_terminal::exit::{OrBadInput as _, refuse};
+use underload_terminal::exit::OrBadInput as _;
+
+use crate::shape::require_rights;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -76,16 +77,10 @@ struct QueueArguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Add { queue, replace } => {
-            let spec = KernelQueue::parse(&queue.queue).or_bad_input()?;
-            let added = kernel("add")?.add(&queue.device, &spec, *replace);
-            let limit = added.bad_input_if(KernelQueueError::is_refusal)?;
-            print(&queue.device, &spec, limit)
+            queue.set("add", |kernel, spec| kernel.add(&queue.device, spec, *replace))
         }
         Action::Change(queue) => {
-            let spec = KernelQueue::parse(&queue.queue).or_bad_input()?;
-            let changed = kernel("change")?.change(&queue.device, &spec);
-            let limit = changed.bad_input_if(KernelQueueError::is_refusal)?;
-            print(&queue.device, &spec, limit)
+            queue.set("change", |kernel, spec| kernel.change(&queue.device, spec))
         }
         Action::Show { device, json } => show(device.as_deref(), *json),
         Action::Remove { device } => {
@@ -95,27 +90,31 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Prints what a device has now; `limit` is the changed number of packets in a super-packet.
-fn print(device: &str, queue: &KernelQueue, limit: Option<u64>) -> anyhow::Result<()> {
-    let limit = limit.map_or(String::new(), |packets| {
-        format!(
-            "  super-packets of this machine's TCP (segmentation offload): at most {}, about 1 ms of \
-             the rate; `remove` restores the former limit\n",
-            console::count(packets as usize, "packet")
-        )
-    });
-    console::print(&format!("{device}: {queue}\n{limit}"))
+impl QueueArguments {
+    /// Sets a queue by `change`, which returns the changed number of packets in a super-packet, and
+    /// prints what the device has now.
+    fn set(
+        &self,
+        action: &str,
+        change: impl FnOnce(&Kernel, &KernelQueue) -> Result<Option<u64>, KernelQueueError>,
+    ) -> anyhow::Result<()> {
+        let queue = KernelQueue::parse(&self.queue).or_bad_input()?;
+        let limit = change(&kernel(action)?, &queue).bad_input_if(KernelQueueError::is_refusal)?;
+        let limit = limit.map_or(String::new(), |packets| {
+            format!(
+                "  super-packets of this machine's TCP (segmentation offload): at most {}, about 1 \
+                 ms of the rate; `remove` restores the former limit\n",
+                console::count(packets as usize, "packet")
+            )
+        });
+        console::print(&format!("{}: {queue}\n{limit}", self.device))
+    }
 }
 
 /// Returns the running kernel, which has BPF queues and lets this user change them.
 fn kernel(action: &str) -> anyhow::Result<Kernel> {
     let kernel = Kernel::open()?;
-    if !may_change_queues() {
-        refuse!(
-            "`underload kernel-queue {action}` loads programs into the kernel: run it as root \
-             (`sudo underload kernel-queue {action} ...`)"
-        );
-    }
+    require_rights("kernel-queue", action)?;
     Ok(kernel)
 }
 

@@ -166,7 +166,7 @@ impl Arguments {
         if self.dry_run {
             return dry_run(&request);
         }
-        require_rights("apply")?;
+        require_rights("shape", "apply")?;
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
         self.change.apply(&request, &session, &interrupt)

@@ -83,7 +83,7 @@ impl Arguments {
                  minimum; better is --queue cake or fq-codel"
             );
         }
-        require_rights("auto")?;
+        require_rights("shape", "auto")?;
         let interrupt = Interrupt::watch()?;
         let echoes = Echoes::to_host(&self.reflector);
         let echoes =

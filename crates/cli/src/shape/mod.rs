@@ -64,28 +64,22 @@ struct DeviceArguments {
     dev: Option<String>,
 }
 
-impl DeviceArguments {
-    fn device(&self) -> Option<&str> {
-        self.dev.as_deref()
-    }
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Apply(arguments) => arguments.run(),
         Action::Suggest(arguments) => arguments.run(),
         Action::Trial(arguments) => arguments.run(),
         Action::Auto(arguments) => arguments.run(),
-        Action::Confirm(arguments) => confirm(arguments.device()),
+        Action::Confirm(arguments) => confirm(arguments.dev.as_deref()),
         Action::Show(arguments) => arguments.run(),
-        Action::Off(arguments) => off(arguments.device()),
+        Action::Off(arguments) => off(arguments.dev.as_deref()),
         Action::Write(arguments) => arguments.run(),
         Action::Watch { record } => Ok(underload_shape::machine::follow(record)?),
     }
 }
 
 fn confirm(device: Option<&str>) -> anyhow::Result<()> {
-    require_rights("confirm")?;
+    require_rights("shape", "confirm")?;
     let record = Session::open()?.confirm(device).bad_input_if(UndoError::is_refusal)?;
     print_confirmed(&record.device)
 }
@@ -97,7 +91,7 @@ fn print_confirmed(device: &str) -> anyhow::Result<()> {
 }
 
 fn off(device: Option<&str>) -> anyhow::Result<()> {
-    require_rights("off")?;
+    require_rights("shape", "off")?;
     let (record, difference) = Session::open()?.off(device).bad_input_if(UndoError::is_refusal)?;
     if let Some(difference) = difference {
         warning!("warning: {difference}");
@@ -106,11 +100,11 @@ fn off(device: Option<&str>) -> anyhow::Result<()> {
 }
 
 /// Refuses a user who may not change the queues of devices, and cannot read root's records.
-fn require_rights(action: &str) -> anyhow::Result<()> {
+pub fn require_rights(command: &str, action: &str) -> anyhow::Result<()> {
     if !underload_shape::machine::may_change_queues() {
         refuse!(
-            "`underload shape {action}` needs the records and queues of network devices: run it as \
-             root (`sudo underload shape {action} ...`)"
+            "`underload {command} {action}` needs the records and queues of network devices: run it \
+             as root (`sudo underload {command} {action} ...`)"
         );
     }
     Ok(())

@@ -37,7 +37,7 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
-        require_rights("show")?;
+        require_rights("shape", "show")?;
         let session = Session::open()?;
         let overview = |before: Option<(Duration, &Overview)>| -> anyhow::Result<Overview> {
             let (shaped, errors) = session.list()?;

@@ -79,7 +79,7 @@ impl Arguments {
         self.measurement(PerDirection::new(true, true), "", 0)
             .check()
             .map_err(|error| worded(error.into()))?;
-        require_rights("suggest")?;
+        require_rights("shape", "suggest")?;
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
         let snapshot = Snapshot::take(&self.dev).bad_input_if(SnapshotError::is_refusal)?;

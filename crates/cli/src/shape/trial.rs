@@ -70,7 +70,7 @@ impl Arguments {
         let directory = self.out.clone().unwrap_or_else(new);
         let measurement = self.measurement(&request, false, None);
         measurement.check().map_err(|error| worded(error.into()))?;
-        require_rights("trial")?;
+        require_rights("shape", "trial")?;
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
         let shaper = Shaper { session: &session, request: &request, may_replace: self.replace };
