@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
+#[cfg(sockets)]
 use serde_json::json;
 #[cfg(sockets)]
 use underload_compat::https;
@@ -58,6 +59,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub alert: Option<u32>,
     /// Sends the alert as JSON to this URL: https, or http to this machine.
+    #[cfg(sockets)]
     #[arg(long, value_name = "URL", requires = "alert")]
     pub webhook: Option<String>,
     /// Writes the newest numbers in Prometheus' text format; - is stdout.
@@ -124,32 +126,13 @@ fn mark(arguments: &MarkArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-#[cfg(sockets)]
-fn check_webhook(url: &str) -> anyhow::Result<()> {
-    https::check_url(url).context("--webhook").or_bad_input()
-}
-
-#[cfg(sockets)]
-fn post(url: &str, document: &str) -> anyhow::Result<()> {
-    https::post_json(url, document).context("--webhook")
-}
-
-#[cfg(not(sockets))]
-fn check_webhook(_: &str) -> anyhow::Result<()> {
-    refuse!("--webhook needs Linux or macOS; expected --alert alone, whose exit status is 3")
-}
-
-#[cfg(not(sockets))]
-fn post(url: &str, _: &str) -> anyhow::Result<()> {
-    check_webhook(url)
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(Command::Mark(arguments)) = &arguments.command {
         return mark(arguments);
     }
+    #[cfg(sockets)]
     if let Some(url) = &arguments.webhook {
-        check_webhook(url)?;
+        https::check_url(url).context("--webhook").or_bad_input()?;
     }
     let prints_numbers = arguments.prometheus.as_ref().is_some_and(|it| it.as_os_str() == "-");
     if prints_numbers && arguments.json {
@@ -220,6 +203,7 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
     for trend in &worse {
         warning!("ALERT: {}", plain_text(&history_sentence(trend)));
     }
+    #[cfg(sockets)]
     if let Some(url) = &arguments.webhook {
         let alerts = worse.iter().map(|trend| {
             json!({
@@ -230,7 +214,7 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
             })
         });
         let document = json!({ "version": 1, "alerts": alerts.collect::<Vec<_>>() });
-        post(url, &document.to_string())?;
+        https::post_json(url, &document.to_string()).context("--webhook")?;
     }
     Ok(ExitCode::from(WORSE))
 }
