@@ -54,11 +54,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(folder) = &arguments.html {
         return arguments.write_pages(&scenarios, folder);
     }
-    let mut figures = Vec::new();
-    for (position, scenario) in scenarios.iter().enumerate() {
-        note!("[{} of {}]", position + 1, scenarios.len());
-        figures.push(arguments.figure(scenario)?);
-    }
+    let figures = arguments.run_each(&scenarios, &Destination::Memory, |scenario, run| Figure {
+        scenario: scenario.name.clone(),
+        figure: scenario.figure.clone(),
+        expectations: run.record.expectations,
+    })?;
     if arguments.json {
         console::print_json(&figures)?;
     } else if let Some(folder) = &arguments.markdown {
@@ -102,28 +102,29 @@ impl Arguments {
         Ok(scenarios)
     }
 
-    fn run(&self, scenario: &Scenario, destination: Destination) -> anyhow::Result<Run> {
-        let (uses_cache, commit) = (!self.no_cache, run::COMMIT);
-        let settings = Settings { uses_cache, commit, destination, ..Settings::default() };
-        run::run_only(scenario, settings).with_context(|| scenario.name.clone())
-    }
-
-    fn figure(&self, scenario: &Scenario) -> anyhow::Result<Figure> {
-        Ok(Figure {
-            scenario: scenario.name.clone(),
-            figure: scenario.figure.clone(),
-            expectations: self.run(scenario, Destination::Memory)?.record.expectations,
-        })
+    /// Runs the scenarios, and returns what `result` makes of each run.
+    fn run_each<T>(
+        &self,
+        scenarios: &[Scenario],
+        destination: &Destination,
+        result: impl Fn(&Scenario, Run) -> T,
+    ) -> anyhow::Result<Vec<T>> {
+        let run = |(position, scenario): (usize, &Scenario)| {
+            note!("[{} of {}]", position + 1, scenarios.len());
+            let (uses_cache, commit) = (!self.no_cache, run::COMMIT);
+            let destination = destination.clone();
+            let settings = Settings { uses_cache, commit, destination, ..Settings::default() };
+            let run = run::run_only(scenario, settings).with_context(|| scenario.name.clone())?;
+            Ok(result(scenario, run))
+        };
+        scenarios.iter().enumerate().map(run).collect()
     }
 
     /// Writes a page per paper, and an index.
     fn write_pages(&self, scenarios: &[Scenario], folder: &Path) -> anyhow::Result<()> {
-        let mut pages = Vec::new();
-        for (position, scenario) in scenarios.iter().enumerate() {
-            note!("[{} of {}]", position + 1, scenarios.len());
-            let data = self.run(scenario, Destination::Caller)?.into_data();
-            pages.push(FigurePage::of(&data, &scenario.figure, &scenario.description));
-        }
+        let pages = self.run_each(scenarios, &Destination::Caller, |scenario, run| {
+            FigurePage::of(&run.into_data(), &scenario.figure, &scenario.description)
+        })?;
         let first = write_figure_pages(folder, &pages).context("writing the pages")?;
         console::print(&format!("{}\n", first.display()))
     }

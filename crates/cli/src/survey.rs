@@ -1,7 +1,6 @@
 //! `underload survey`: round trips to many hosts, as a table and a distribution.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -146,10 +145,8 @@ fn prepare(arguments: &Arguments) -> anyhow::Result<Survey> {
 }
 
 fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
-    if fs::metadata(path).with_context(|| shown(path))?.len() > LIST_BYTES_MAX {
-        bail!("{}: expected a list of hosts with at most 64 KiB", path.display());
-    }
-    let text = fs::read_to_string(path).with_context(|| shown(path))?;
+    let text = disk::read_file(path, LIST_BYTES_MAX).with_context(|| shown(path))?;
+    let text = String::from_utf8(text).with_context(|| shown(path))?;
     let mut seen = BTreeSet::new();
     let mut names = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -172,12 +169,10 @@ fn host(name: &str, family: Family) -> anyhow::Result<Host> {
 }
 
 fn write(out: &Path, table: &Table, survey: &Survey, answers: &[Answers]) -> anyhow::Result<()> {
-    let path = out.join("survey.json");
-    let text = serde_json::to_vec_pretty(table)?;
-    disk::write_new(&path, &text, Access::Usual).with_context(|| shown(&path))?;
+    console::write_file(&out.join("survey.json"), &serde_json::to_vec_pretty(table)?)?;
     if let Some(picture) = table.picture(survey, answers) {
         let path = out.join("cdf.svg");
-        disk::write_new(&path, picture.as_bytes(), Access::Usual).with_context(|| shown(&path))?;
+        console::write_file(&path, picture.as_bytes())?;
         note!("picture: {}", path.display());
     }
     Ok(())
@@ -185,6 +180,8 @@ fn write(out: &Path, table: &Table, survey: &Survey, answers: &[Answers]) -> any
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

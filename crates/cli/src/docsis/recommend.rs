@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
-use clap::builder::RangedI64ValueParser;
+use clap::{Args, value_parser};
 use underload_docsis::qos::Direction;
 use underload_docsis::recommend::{Aqm, Recommendation, Service, Wish};
 use underload_docsis::text;
@@ -54,7 +52,7 @@ pub struct Arguments {
     burst: Option<u64>,
     /// Base round trips to the servers of bulk transfers, shortest..longest.
     #[arg(long, value_name = "FROM..TO", default_value = "20ms..120ms", value_parser = round_trips)]
-    rtt: RoundTrips,
+    rtt: (f64, f64),
     /// The AQM of modem and CMTS.
     #[arg(long, default_value = Aqm::None.name(), value_parser = choices(AQMS))]
     aqm: Aqm,
@@ -67,7 +65,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     latency: Option<Duration>,
     /// Number of simultaneous uploads, or downloads.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=100))]
     uploads: u32,
     /// Granularity of the modem's buffers, such as 1KiB.
     #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = block)]
@@ -78,7 +76,7 @@ pub struct Arguments {
     #[arg(hide_short_help = true)]
     limit: u64,
     /// Trials of each condition.
-    #[arg(long = "repeat", value_name = "N", default_value_t = 4, value_parser = count(1..=1000))]
+    #[arg(long = "repeat", value_name = "N", default_value_t = 4, value_parser = value_parser!(u32).range(1..=1000))]
     #[arg(hide_short_help = true)]
     repeats: u32,
     /// A new directory for the files [default: recommend-RATE-AQM].
@@ -87,10 +85,6 @@ pub struct Arguments {
     /// Prints one JSON document.
     #[arg(long)]
     json: bool,
-}
-
-fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
-    RangedI64ValueParser::new().range(range)
 }
 
 /// The AQMs of modems, for the help.
@@ -104,20 +98,15 @@ const AQMS: [(Aqm, &str, &str); 3] = [
     ),
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct RoundTrips {
-    from_ms: f64,
-    to_ms: f64,
-}
-
-fn round_trips(text: &str) -> Result<RoundTrips, String> {
+/// Parses the shortest and the longest round trip, in ms.
+fn round_trips(text: &str) -> Result<(f64, f64), String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let ms = |text| quantity::duration(text).map(|time| time.as_secs_f64() * 1e3);
     let (from_ms, to_ms) = (ms(from)?, ms(to)?);
     if from_ms <= 0.0 || to_ms < from_ms || to_ms > 10_000.0 {
         return Err("expected times above 0 and up to 10s, ascending: 20ms..120ms".into());
     }
-    Ok(RoundTrips { from_ms, to_ms })
+    Ok((from_ms, to_ms))
 }
 
 fn block(text: &str) -> Result<u64, String> {
@@ -187,7 +176,7 @@ impl Arguments {
         if self.limit < 4096 {
             refuse!("--limit: expected at least 4096 bytes, two full packets");
         }
-        let RoundTrips { from_ms, to_ms } = self.rtt;
+        let (from_ms, to_ms) = self.rtt;
         let rtts_ms = [from_ms, (from_ms * to_ms).sqrt(), to_ms];
         let mut rtts_ms = rtts_ms.map(|rtt| (rtt * 1e3).round() / 1e3).to_vec();
         rtts_ms.dedup();
@@ -210,13 +199,8 @@ mod tests {
 
     #[test]
     fn round_trips_are_a_range_or_one() {
-        let both = round_trips("20ms..120ms").expect("a range");
-        assert_eq!(both, RoundTrips { from_ms: 20.0, to_ms: 120.0 });
-        let one = round_trips("30ms").expect("one");
-        assert_eq!(
-            (one.from_ms.to_bits(), one.to_ms.to_bits()),
-            (30.0_f64.to_bits(), 30.0_f64.to_bits())
-        );
+        assert_eq!(round_trips("20ms..120ms"), Ok((20.0, 120.0)));
+        assert_eq!(round_trips("30ms"), Ok((30.0, 30.0)));
         for wrong in ["", "20..120", "120ms..20ms", "0ms", "1ms..1h"] {
             assert!(round_trips(wrong).is_err(), "{wrong}");
         }

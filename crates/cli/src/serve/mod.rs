@@ -298,10 +298,7 @@ pub fn server_identity(
 
 /// Returns the directory of the self-signed certificate.
 pub fn identity_directory(directory: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
-    match directory {
-        Some(directory) => Ok(directory.clone()),
-        None => Ok(home::data()?.join("server")),
-    }
+    directory.cloned().map_or_else(|| Ok(home::data()?.join("server")), Ok)
 }
 
 fn has_ipv6() -> bool {

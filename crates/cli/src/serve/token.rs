@@ -30,7 +30,14 @@ enum Command {
     New(New),
     /// Creates a new key. The previous key stays valid until the next call. A running server reads
     /// the new keys.
-    Rotate(Rotate),
+    #[command(after_help = "\
+Examples:
+  underload serve token rotate --keys /etc/underload/keys")]
+    Rotate {
+        /// The file of keys, which is created if it does not exist.
+        #[arg(long, value_name = "FILE")]
+        keys: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -64,21 +71,11 @@ struct New {
     session_time: Option<Duration>,
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  underload serve token rotate --keys /etc/underload/keys")]
-struct Rotate {
-    /// The file of keys, which is created if it does not exist.
-    #[arg(long, value_name = "FILE")]
-    keys: PathBuf,
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
-        Command::Rotate(rotate) => {
-            let keys = TokenKeys::rotate(&rotate.keys).or_bad_input()?;
-            note!("{}: keys {keys:?}, the newest first", rotate.keys.display());
+        Command::Rotate { keys: file } => {
+            let keys = TokenKeys::rotate(file).or_bad_input()?;
+            note!("{}: keys {keys:?}, the newest first", file.display());
             Ok(())
         }
         Command::New(new) => {
