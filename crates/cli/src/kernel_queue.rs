@@ -104,7 +104,7 @@ impl QueueArguments {
             format!(
                 "  super-packets of this machine's TCP (segmentation offload): at most {}, about 1 \
                  ms of the rate; `remove` restores the former limit\n",
-                console::count(packets as usize, "packet")
+                console::count(packets, "packet")
             )
         });
         console::print(&format!("{}: {queue}\n{limit}", self.device))

@@ -165,7 +165,7 @@ fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
 fn print_details(scenario: &Scenario, settings: &Settings) {
     detail!("underload {VERSION}");
     let variants = console::count(scenario.variants.len(), "variant");
-    let repeats = console::count(scenario.repeats as usize, "repeat");
+    let repeats = console::count(scenario.repeats, "repeat");
     detail!("{}: {variants}, {repeats}, seed {}", scenario.name, scenario.seed);
     for variant in &scenario.variants {
         detail!("  {}: {}", variant.name, variant.label());

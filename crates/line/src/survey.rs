@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use underload_probe::survey::{Answers, Survey};
 use underload_record::stats::Ecdf;
+use underload_record::text::count;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::plain_text;
 
@@ -94,10 +95,7 @@ impl Table {
             let x = Scale::logarithmic(axis, (low / 1.2).max(1e-3)..(high * 1.2).max(2e-3));
             Panel { x, y: Scale::linear("share", 0.0..1.05), curves: curves.collect() }
         });
-        let hosts = match survey.hosts.len() {
-            1 => "1 host".to_owned(),
-            several => format!("{several} hosts"),
-        };
+        let hosts = count(survey.hosts.len(), "host");
         let title = format!("Round trips to {hosts}, by {}", self.probe);
         Some(Diagram { name: "cdf".to_owned(), title, panels: panels.into() }.plot().svg())
     }

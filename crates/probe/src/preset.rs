@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use underload_record::schema::{Direction, Ecn, Marking};
+use underload_record::text::count;
 
 use crate::endpoint::{ProbeClass, ProberConfig};
 use crate::load::{LoadFlow, Token, Transport};
@@ -272,11 +273,10 @@ impl Plan {
 
     fn label(&self, knobs: &Knobs, config: &MeasurementConfig) -> String {
         let per_direction = config.loads.len() / self.loaded.len().max(1);
-        let flows = match per_direction {
-            0 => return "no load".to_owned(),
-            1 => "1 flow".to_owned(),
-            several => format!("{several} flows"),
-        };
+        if per_direction == 0 {
+            return "no load".to_owned();
+        }
+        let flows = count(per_direction, "flow");
         let ways = match self.loaded.as_slice() {
             [only] => only.name(),
             _ => "each way at once",

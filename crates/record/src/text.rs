@@ -1,6 +1,8 @@
 //! Errors in full, and untrusted text made safe for a terminal, a page, a spreadsheet, a shell and
 //! Prometheus.
 
+use std::fmt::Display;
+
 /// Replaces a character that a terminal would interpret instead of showing.
 const UNSHOWN: char = '\u{fffd}';
 
@@ -19,6 +21,12 @@ pub fn plain_text(text: &str) -> String {
 /// As [`plain_text`], on one line: for names and titles.
 pub fn one_line(text: &str) -> String {
     text.chars().map(shown).collect()
+}
+
+/// Returns a count with its noun in the singular or plural: `1 trial`, `2 trials`.
+pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// Returns a text as one word of a shell's command line.
@@ -77,6 +85,15 @@ mod tests {
         ] {
             assert_eq!(csv_field(text), field, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_count_of_one_is_singular() {
+        assert_eq!(count(1_u32, "error"), "1 error");
+        assert_eq!(
+            (count(0_usize, "flow"), count(2_u64, "flow")),
+            ("0 flows".into(), "2 flows".into())
+        );
     }
 
     #[test]

@@ -328,7 +328,7 @@ impl Speaker<'_> {
                 self.called(lowest),
                 with_unit(*high),
                 self.called(highest),
-                count(all.len() as u64, "variant")
+                count(all.len(), "variant")
             ),
             _ => format!("The {says}, which this scenario is about, was not measured."),
         };
@@ -356,17 +356,14 @@ impl Speaker<'_> {
             words.push(format!(
                 "All {} of {} are identical, because nothing in them is random, so they do not \
                  show how sure that is: add start_jitter to a flow",
-                count(same.trials().count() as u64, "trial"),
+                count(same.trials().count(), "trial"),
                 same.called()
             ));
         }
         let pairs = || comparisons.iter().map(|it| it.pairs.compared).filter(|pairs| *pairs > 0);
         let (few, most) = (pairs().min()?, pairs().max()?);
-        let each = if few == most {
-            count(few.into(), "trial")
-        } else {
-            format!("{few} to {most} trials")
-        };
+        let each =
+            if few == most { count(few, "trial") } else { format!("{few} to {most} trials") };
         match comparisons.iter().find_map(|it| it.range) {
             Some(range) => {
                 let confidence = (range.confidence * 100.0).floor();

@@ -163,7 +163,7 @@ fn hours_words(hours: &BTreeSet<usize>) -> String {
 }
 
 fn of_runs(runs: usize) -> String {
-    count(runs as u64, "run")
+    count(runs, "run")
 }
 
 fn date(at_s: i64) -> String {

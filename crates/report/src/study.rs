@@ -21,7 +21,7 @@ pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
         "{} against {}, {}, {} of them not eligible{left_out}: lag p99, and the cut of it",
         study.class,
         study.against,
-        count(u64::from(study.lines), "line"),
+        count(study.lines, "line"),
         study.ineligible
     );
     let has_variants = record.variants.len() > 1;
@@ -50,7 +50,7 @@ fn sentence(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> Stri
     let with = if has_variants { format!("With {}, ", group.variant) } else { String::new() };
     let lag = |class: &String| group.classes.get(class)?.lag_ns.as_ref();
     let (Some(cut), Some(own), Some(other)) = (&group.cut_percent, lag(class), lag(against)) else {
-        let runs = count(u64::from(group.runs + group.runs_void), "run");
+        let runs = count(group.runs + group.runs_void, "run");
         return format!(
             "{with}{class} and {against} cannot be compared: of {runs} {} count, and no line has \
              both classes, idle and under load.",
@@ -62,7 +62,7 @@ fn sentence(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> Stri
         "{with}{class} {} over {}: {} against {} ms of round trip at p99 under load above the idle \
          median, the mean of the lines.",
         lag_words(group.verdict, cut, against, "lines"),
-        count(u64::from(cut.repeats), "line"),
+        count(cut.repeats, "line"),
         lag_ms(own),
         lag_ms(other)
     )
@@ -101,8 +101,8 @@ fn group_line(study: &StudyRecord, group: &StudyGroup, has_variants: bool) -> St
     format!(
         "{}: {}, {} ({} void), {} to {} ms, cut {cut} %",
         group_name(group, has_variants),
-        count(u64::from(group.lines), "line"),
-        count(u64::from(group.runs), "run"),
+        count(group.lines, "line"),
+        count(group.runs, "run"),
         group.runs_void,
         lag(&study.against),
         lag(&study.class),

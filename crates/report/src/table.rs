@@ -137,7 +137,7 @@ fn notes(line: &str) -> Vec<Row> {
 fn trials(subject: &Subject<'_>) -> String {
     let (valid, invalid) = (subject.summary.trials_valid, subject.summary.trials_invalid);
     match invalid {
-        0 => crate::words::count(u64::from(valid), "trial"),
+        0 => count(valid, "trial"),
         _ => format!("{valid} of {} trials valid", valid + invalid),
     }
 }

@@ -100,7 +100,7 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
     for (number, run) in runs.iter().enumerate() {
         let suffix = run_suffix(runs, number);
         if !run.record.complete {
-            let done = count(run.record.trials.len() as u64, "trial");
+            let done = count(run.record.trials.len(), "trial");
             lines.push(format!(
                 "The run{suffix} was cut short, or is under way; these are the {done} it finished."
             ));
@@ -130,7 +130,7 @@ fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {
         _ => format!(", for example because {reason}"),
     });
     let example = example.unwrap_or_default();
-    let (number, all) = (invalid.len(), count(record.trials.len() as u64, "trial"));
+    let (number, all) = (invalid.len(), count(record.trials.len(), "trial"));
     let verb = if number == 1 { "is" } else { "are" };
     let cure = if invalid.iter().any(|it| it.is_busy_machine()) {
         " The machine, not the line, may have caused the delay: run again on an idle machine."
@@ -237,9 +237,7 @@ fn apart(loaded: &[&Subject<'_>]) -> Vec<String> {
     let line = |subject: &&Subject<'_>| format!("{}: {}.", subject.called(), own_words(subject));
     let mut lines: Vec<String> = loaded.iter().take(MOST_VALUES).map(line).collect();
     let more = loaded.len().saturating_sub(MOST_VALUES);
-    lines.extend(
-        (more > 0).then(|| format!("The table has {}.", count(more as u64, "more variant"))),
-    );
+    lines.extend((more > 0).then(|| format!("The table has {}.", count(more, "more variant"))));
     if first.run.record.world != World::Measured {
         lines.push("The run does not record what the variants differ in.".to_owned());
     }

@@ -4,6 +4,7 @@ use underload_record::metric_unit;
 use underload_record::schema::{
     Judged, Quantile, VariantLatency, VariantMetric, VariantRatio, VariantThroughput,
 };
+pub(crate) use underload_record::text::count;
 pub use underload_record::text::{one_line, plain_text};
 
 /// Formats nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `251`.
@@ -95,12 +96,6 @@ pub fn grouped(digits: &str, separator: char) -> String {
 /// Formats a ratio: `9.5`, `27`.
 pub(crate) fn factor(ratio: f64) -> String {
     if ratio >= 9.95 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
-}
-
-/// Formats a count with its noun, which gets an s unless the count is 1.
-pub(crate) fn count(value: u64, noun: &str) -> String {
-    let plural = if value == 1 { "" } else { "s" };
-    format!("{value} {noun}{plural}")
 }
 
 /// Joins names: `A, b and c`.

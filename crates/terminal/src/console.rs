@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::{Args, ColorChoice};
 use serde::Serialize;
 use underload_disk::Access;
+pub use underload_record::text::count;
 use underload_record::text::{self, plain_text};
 
 /// The options that every command has.
@@ -232,11 +233,6 @@ fn paint(text: &str, colored: bool) -> Cow<'_, str> {
     Cow::Owned(painted)
 }
 
-/// Returns a count with its noun in the singular or plural: `1 trial`, `2 trials`.
-pub fn count(number: usize, word: &str) -> String {
-    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,11 +268,5 @@ mod tests {
         ] {
             assert_eq!(shell_word(Path::new(path)), word);
         }
-    }
-
-    #[test]
-    fn a_count_of_one_is_singular() {
-        assert_eq!(count(1, "error"), "1 error");
-        assert_eq!((count(0, "flow"), count(2, "flow")), ("0 flows".into(), "2 flows".into()));
     }
 }

@@ -174,7 +174,7 @@ fn drive(
         note!(
             "{} of TCP had more than 1,500 bytes, as a machine captures its own packets before its \
              network card cuts them (segmentation offload): each was replayed as its segments",
-            count(recording.cuts() as usize, "packet")
+            count(recording.cuts(), "packet")
         );
     }
     for (Bench { replay, .. }, (output, _)) in benches.iter_mut().zip(outputs) {

@@ -235,7 +235,7 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
 /// Formats `p50 84.0 ms, p99 96.1 ms (2000 readings of 4 connections)`.
 fn quantiles_inside(it: &InsideLatency) -> String {
     let high = highest(it.distribution.highest_above_median());
-    let connections = count(it.connections.into(), "connection");
+    let connections = count(it.connections, "connection");
     let (p50, readings) = (in_ms(it.distribution.p50_ns), it.distribution.count);
     format!("p50 {p50} ms{high} ({readings} readings of {connections})")
 }

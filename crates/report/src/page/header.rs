@@ -75,7 +75,7 @@ pub(super) fn title(run: &RunData) -> &str {
 
 fn kind(run: &RunData) -> String {
     let record = &run.record;
-    let trials = count(record.trials.len() as u64, "trial");
+    let trials = count(record.trials.len(), "trial");
     let name = &record.scenario.name;
     let day = record.host.started.split('T').next().unwrap_or_default();
     let parts = [name.as_str(), record.world.description(), trials.as_str(), day];

@@ -45,7 +45,7 @@ pub fn history_page(title: &str, page: HistoryPage<'_>) -> String {
             @if !skipped.is_empty() {
                 div.warning role="note" {
                     "\n"
-                    p { strong { "Left out." } " " (count(skipped.len() as u64, "run")) ":" } "\n"
+                    p { strong { "Left out." } " " (count(skipped.len(), "run")) ":" } "\n"
                     @for line in skipped { p { (line) } "\n" }
                 }
                 "\n"

@@ -63,7 +63,7 @@ fn sanction_rows(subject: &Subject<'_>, direction: Direction, hop: &str) -> Vec<
     };
     let mut rows: Vec<Markup> = sanctions.iter().take(SHOWN_FLOWS).enumerate().map(row).collect();
     if let Some(more) = sanctions.len().checked_sub(SHOWN_FLOWS).filter(|more| *more > 0) {
-        let words = format!("and {} more", count(more as u64, "flow"));
+        let words = format!("and {} more", count(more, "flow"));
         rows.push(html! { tr { td.text {} td.text colspan="5" { (words) } } });
     }
     rows

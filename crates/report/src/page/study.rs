@@ -59,7 +59,7 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
     html! {
         h2 { "Lines: " (study.class) " against " (study.against) } "\n"
         p.note {
-            (count(u64::from(study.lines), "line")) " in all, "
+            (count(study.lines, "line")) " in all, "
             (thousands(u64::from(study.ineligible))) " of them not eligible and not measured. A "
             "run is void where the upload did not reach " (significant(study.full_percent))
             " % of the most that its own line reached. The 99th percentile is of all loaded "
