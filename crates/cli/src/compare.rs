@@ -76,7 +76,9 @@ impl Arguments {
         for line in &skipped {
             warning!("skipped: {}", plain_text(line));
         }
-        let runs: Vec<RunData> = [before, after].into_iter().flat_map(runs_of).collect();
+        // The runs that were read as a whole.
+        let lines = [before, after].into_iter().flat_map(Side::into_values);
+        let runs: Vec<RunData> = lines.flat_map(|it| it.runs).map(|(_, run)| run).collect();
         for line in warnings(&runs) {
             warning!("{line}");
         }
@@ -91,11 +93,6 @@ impl Arguments {
         note!("report: {}", page.display());
         Ok(())
     }
-}
-
-/// Returns the runs of a side that were read as a whole.
-fn runs_of(side: Side) -> impl Iterator<Item = RunData> {
-    side.into_values().flat_map(|line| line.runs.into_iter().map(|(_, run)| run))
 }
 
 /// Returns the answer for each step.

@@ -72,10 +72,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     fail::judge(arguments.fail_on, numbers)
 }
 
-fn is_published(builtin: &builtin::BuiltIn) -> bool {
-    builtin.text.lines().any(|line| line.trim() == "[[published]]")
-}
-
 impl Arguments {
     /// Returns the wanted scenarios that have published numbers and run in virtual time.
     fn scenarios(&self) -> anyhow::Result<Vec<Scenario>> {
@@ -95,6 +91,8 @@ impl Arguments {
             scenarios.iter().any(|scenario: &Scenario| scenario.name.starts_with(name.as_str()))
         };
         if let Some(name) = self.names.iter().find(|name| !is_found(name)) {
+            let is_published =
+                |it: &builtin::BuiltIn| it.text.lines().any(|line| line.trim() == "[[published]]");
             let known = builtin::scenarios().filter(is_published).map(|builtin| builtin.name);
             let instead = builtin::suggestion(name, known.collect::<Vec<_>>().into_iter());
             bail!("no scenario with published numbers begins with {name}; {instead}");

@@ -13,7 +13,7 @@ use serde::Serialize;
 use underload_aqm::config::{Kind, Spec, Value};
 use underload_aqm::registry::LinkSetup;
 use underload_aqm::time::Span;
-use underload_emu::command::{LinkCommand, LinkOutcome, Watch};
+use underload_emu::command::{LinkCommand, Watch};
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege;
 use underload_record::schema::{BottleneckSummary, Distribution};
@@ -111,7 +111,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let signal = outcome.status.signal().map(|signal| 128 + signal);
     let code = u8::try_from(outcome.status.code().or(signal).unwrap_or(1)).unwrap_or(1);
     if arguments.json {
-        console::print_json(&Document::new(&command.command, &outcome, code))?;
+        console::print_json(&Document {
+            command: command.command.iter().map(|word| word.to_string_lossy()).collect(),
+            exit_status: code,
+            signal: outcome.status.signal(),
+            duration_s: outcome.elapsed.as_secs_f64(),
+            links: outcome.report.whole(),
+            lateness: outcome.report.lateness(),
+        })?;
     }
     // A failure of the command is more important than a failure of its logs.
     match outcome.log_failure {
@@ -138,19 +145,6 @@ struct Document<'a> {
     lateness: Option<Distribution>,
 }
 
-impl<'a> Document<'a> {
-    fn new(words: &'a [OsString], outcome: &LinkOutcome, exit_status: u8) -> Self {
-        Self {
-            command: words.iter().map(|word| word.to_string_lossy()).collect(),
-            exit_status,
-            signal: outcome.status.signal(),
-            duration_s: outcome.elapsed.as_secs_f64(),
-            links: outcome.report.whole(),
-            lateness: outcome.report.lateness(),
-        }
-    }
-}
-
 impl Arguments {
     /// Returns the command, or else a shell.
     fn command(&self) -> Vec<OsString> {
@@ -167,12 +161,9 @@ impl Arguments {
     fn lanes(&self) -> anyhow::Result<[LaneConfig; 2]> {
         let Some(config) = &self.config else {
             let delay = Span::from_nanos(self.delay.as_nanos() as u64);
-            let lane = |direction, link: &str, queue: &str| {
-                lane(direction, link, queue, delay).or_bad_input()
-            };
             return Ok([
-                lane("up", &self.up, &self.up_queue)?,
-                lane("down", &self.down, &self.down_queue)?,
+                lane("up", &self.up, &self.up_queue, delay)?,
+                lane("down", &self.down, &self.down_queue, delay)?,
             ]);
         };
         let source = Source::find(config).or_bad_input()?;
@@ -201,9 +192,9 @@ impl Arguments {
 }
 
 fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result<LaneConfig> {
-    let link = delayed(link, delay).with_context(|| format!("--{direction}"))?;
+    let link = delayed(link, delay).with_context(|| format!("--{direction}")).or_bad_input()?;
     let queue = modem_file::queue_of(queue, &link.facts());
-    let queue = queue.with_context(|| format!("--{direction}-queue"))?;
+    let queue = queue.with_context(|| format!("--{direction}-queue")).or_bad_input()?;
     Ok(LaneConfig { link, queue })
 }
 

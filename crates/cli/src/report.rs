@@ -91,8 +91,7 @@ fn print_explanation(runs: &[RunData], id: &str) -> anyhow::Result<()> {
         }
         refuse!("--explain: no sentence `{id}`; expected one of: {}", claims.join(", "));
     };
-    console::print(&console::result(&text))?;
-    Ok(())
+    console::print(&console::result(&text))
 }
 
 /// JSON contains the full records; a table needs less.

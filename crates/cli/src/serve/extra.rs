@@ -51,13 +51,9 @@ impl Listeners {
 
     /// Names of listeners that answer every client.
     fn open(&self) -> impl Iterator<Item = &'static str> {
-        self.all().into_iter().map(|listener| listener.tool).filter_map(|tool| {
-            let is_closed = match tool {
-                Tool::Stamp => self.stamp_key.is_some() || !self.stamp_from.is_empty(),
-                Tool::Nq | Tool::Web => false,
-            };
-            (!is_closed).then(|| tool.name())
-        })
+        let knows_senders = self.stamp_key.is_some() || !self.stamp_from.is_empty();
+        let tools = self.all().into_iter().map(|listener| listener.tool);
+        tools.filter(move |tool| *tool != Tool::Stamp || !knows_senders).map(Tool::name)
     }
 
     /// Refuses listeners that would open a server for tokens or leases to everyone, unless the
@@ -93,10 +89,8 @@ impl FromStr for Listener {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, port) = match text.split_once(':') {
-            Some((name, port)) => (name, Some(port)),
-            None => (text, None),
-        };
+        let port = |(name, port)| (name, Some(port));
+        let (name, port) = text.split_once(':').map_or((text, None), port);
         let known = COMPAT.into_iter().find(|(tool, _)| tool.name() == name);
         let (tool, usual_port) = known.ok_or("expected nq or stamp")?;
         let error = |_| format!("expected a port from 0 to 65535 after {name}:");

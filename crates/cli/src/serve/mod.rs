@@ -9,7 +9,7 @@ pub mod fleet;
 mod token;
 
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -190,7 +190,8 @@ impl Serving {
         // `access` has refused a server beyond loopback without any of these options.
         let is_anonymous = self.anonymous || self.anonymous_quota.is_some();
         self.extra.check_access(is_local, is_anonymous).or_bad_input()?;
-        if self.bind.is_empty() && !has_ipv6() {
+        // Without IPv6.
+        if self.bind.is_empty() && UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
             addresses.truncate(1);
         }
         Ok(ServiceConfig {
@@ -299,10 +300,6 @@ pub fn server_identity(
 /// Returns the directory of the self-signed certificate.
 pub fn identity_directory(directory: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
     directory.cloned().map_or_else(|| Ok(home::data()?.join("server")), Ok)
-}
-
-fn has_ipv6() -> bool {
-    std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
 /// Prints one line per address on stdout, for scripts that wait for the server, or one document;
