@@ -5,6 +5,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`check`] | what the check of a file finds |
 //! | [`cache`] | simulated trials that are stored for the next run |
 //! | [`sweep`] | a scenario over a million settings, in a directory that survives a kill |
 //! | [`world`] | the live and the simulated world |
@@ -14,6 +15,7 @@
 //! | [`measured_lines`] | the study of a list of measured access lines |
 
 pub mod cache;
+pub mod check;
 mod error;
 mod execute;
 pub mod measured_lines;

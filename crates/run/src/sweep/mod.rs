@@ -17,6 +17,7 @@
 //! | `plots` | the pictures of its report |
 //! | `axis`, `points` | the axes and their points |
 //! | `compute` | computes the rows of units |
+//! | `tried` | a few units, for an estimate of the time |
 //! | `bins` | axes divided into few parts |
 //! | `execute` | every core, Ctrl-C, the directory |
 
@@ -29,6 +30,7 @@ mod file;
 mod plots;
 mod points;
 mod read;
+mod tried;
 
 use std::collections::BTreeMap;
 
@@ -40,6 +42,7 @@ use underload_store::sweep::{AxisValue, SweepManifest, SweepPlot};
 pub use bins::Bins;
 pub use execute::{SweepProgress, SweepSettings, run};
 pub use file::{Design, StopKeys, SweepFile};
+pub use tried::Tried;
 
 use axis::{Axis, Level};
 use compute::Files;
