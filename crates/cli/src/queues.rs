@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use clap::Args;
 use serde::Serialize;
-use underload_aqm::config::{ConfigError, Definition, Fallback, Kind, Param, Profile, closest};
+use underload_aqm::config::{ConfigError, Definition, Kind, Param, Profile, closest};
 use underload_aqm::registry::{LINKS, QUEUES};
 use underload_terminal::console;
 use underload_terminal::exit::bad_input;
@@ -89,12 +89,7 @@ pub struct Row {
 
 impl Row {
     pub fn new(param: &Param, profiles: &[Profile]) -> Self {
-        let default = match param.fallback {
-            Fallback::Value(text) => text.to_string(),
-            Fallback::PerProfile(texts) => per_profile(texts, profiles),
-            Fallback::Absent(meaning) => format!("none: {meaning}"),
-            Fallback::Required => "required".to_string(),
-        };
+        let default = param.default_text(profiles);
         let unit = match param.kind {
             Kind::Choice(words) => words.join("|"),
             kind => kind.unit().to_string(),
@@ -102,25 +97,6 @@ impl Row {
         let range = param.range.map(|(low, high)| format!("{low} to {high}"));
         Self { key: param.key.to_string(), unit, default, range, meaning: param.doc.to_string() }
     }
-}
-
-/// Formats the defaults of profiles. The last text is for all profiles that `texts` does not name.
-fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
-    let Some(((_, other), texts)) = texts.split_last() else { return String::new() };
-    let is_known = |name: &str| profiles.iter().any(|profile| profile.name == name);
-    let known = texts.iter().filter(|(name, _)| is_known(name));
-    let mut named: Vec<_> = known.map(|(name, text)| (*text, (*name).to_owned())).collect();
-    if named.is_empty() {
-        return (*other).to_owned();
-    }
-    let names = profiles.iter().map(|profile| profile.name);
-    let others = names.filter(|name| texts.iter().all(|(known, _)| known != name));
-    let others = others.collect::<Vec<_>>().join(", ");
-    if !others.is_empty() {
-        named.push((other, others));
-    }
-    let texts = named.into_iter().map(|(text, names)| format!("{text} ({names})"));
-    texts.collect::<Vec<_>>().join("; ")
 }
 
 #[derive(Serialize)]
@@ -152,20 +128,9 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use underload_aqm::config::Fallback;
 
-    #[test]
-    fn defaults_name_every_existing_profile() {
-        let profile = |name| Profile { name, doc: "" };
-        let texts = [("mahimahi", "1504B"), ("", "1514B")];
-        let of = |names: &[&'static str]| {
-            let profiles: Vec<Profile> = names.iter().map(|name| profile(*name)).collect();
-            per_profile(&texts, &profiles)
-        };
-        assert_eq!(of(&["rfc", "linux", "mahimahi"]), "1504B (mahimahi); 1514B (rfc, linux)");
-        assert_eq!(of(&["rfc", "linux"]), "1514B");
-        assert_eq!(of(&["mahimahi"]), "1504B (mahimahi)");
-    }
+    use super::*;
 
     #[test]
     fn no_listed_default_has_empty_brackets_or_a_profile_that_is_missing() {

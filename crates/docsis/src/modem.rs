@@ -9,6 +9,8 @@
 //! without Buffer Control (type 68's time, or 100 ms, at the larger of the sustained and the peak
 //! rate), moved into the acceptable range.
 
+use std::fmt;
+
 use serde::Serialize;
 use thiserror::Error;
 
@@ -66,6 +68,18 @@ pub struct FlowBuffer {
     pub drain_ms: Option<f64>,
     /// Why the modem rejects the flow.
     pub rejected: Option<String>,
+}
+
+/// A row of a table: reference, bytes, drain time in ms.
+impl fmt::Display for FlowBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reference = self.reference.map_or("-".to_owned(), |number| number.to_string());
+        match (&self.rejected, self.buffer_bytes.unwrap_or_default(), self.drain_ms) {
+            (Some(why), ..) => write!(f, "{reference:>13}   rejected: {why}"),
+            (None, bytes, Some(ms)) => write!(f, "{reference:>13}   {bytes:14}   {ms:14.1}"),
+            (None, bytes, None) => write!(f, "{reference:>13}   {bytes:14}   no rate limit"),
+        }
+    }
 }
 
 impl Modem {

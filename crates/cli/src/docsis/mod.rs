@@ -4,7 +4,6 @@ mod files;
 mod picture;
 mod recommend;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -12,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use underload_docsis::check::{Finding, Rule, Severity, check, check_with_classes};
 use underload_docsis::classes::CmtsSupport;
 use underload_docsis::mic::Secret;
-use underload_docsis::modem::{FlowBuffer, Modem};
+use underload_docsis::modem::Modem;
 use underload_docsis::qos::{Direction, ServiceFlow};
 use underload_docsis::{Config, Limits, text};
 use underload_terminal::console::{count, note, print, print_as, warning, write_file};
@@ -321,8 +320,9 @@ impl Try {
         let config = support.registered(&config, &classes, &changes);
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
         let buffers = modem.buffers(&config);
-        let shown = || if buffers.is_empty() { String::new() } else { table(&buffers) };
-        print_as(self.json, &buffers, shown)?;
+        let head = (!buffers.is_empty()).then(|| FLOW_HEAD.to_owned());
+        let lines = head.into_iter().chain(buffers.iter().map(ToString::to_string));
+        print_as(self.json, &buffers, || lines.map(|line| line + "\n").collect())?;
         if buffers.is_empty() {
             bail!("{}: no upstream service flow (24) that could get a buffer", self.file.display());
         }
@@ -335,22 +335,8 @@ impl Try {
     }
 }
 
-fn table(buffers: &[FlowBuffer]) -> String {
-    let mut text = String::from("upstream flow   buffer (bytes)   drains in (ms)\n");
-    for buffer in buffers {
-        let reference = buffer.reference.map_or("-".to_owned(), |number| number.to_string());
-        let _ = match (&buffer.rejected, buffer.buffer_bytes, buffer.drain_ms) {
-            (Some(why), ..) => writeln!(text, "{reference:>13}   rejected: {why}"),
-            (None, Some(bytes), Some(ms)) => {
-                writeln!(text, "{reference:>13}   {bytes:14}   {ms:14.1}")
-            }
-            (None, bytes, _) => {
-                writeln!(text, "{reference:>13}   {:14}   no rate limit", bytes.unwrap_or_default())
-            }
-        };
-    }
-    text
-}
+/// The head of the flows' rows.
+const FLOW_HEAD: &str = "upstream flow   buffer (bytes)   drains in (ms)";
 
 /// Reads the secret from the file, or else from the environment.
 fn secret(file: Option<&Path>) -> anyhow::Result<Option<Secret>> {

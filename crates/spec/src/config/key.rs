@@ -1,10 +1,13 @@
 //! Parameters as constants with a type: the table that lists a parameter and the code that reads
 //! its value name the same constant, so that neither can misspell the other.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-use crate::config::{Kind, Spec, Value};
+use crate::config::{Kind, Profile, Spec, Value};
 use crate::latency_bins::LatencyEdges;
 use crate::rate::Rate;
 use crate::remark::Rules;
@@ -31,6 +34,37 @@ pub struct Param {
     /// the range binds only values in the unit of its bounds.
     pub range: Option<(&'static str, &'static str)>,
     pub doc: &'static str,
+}
+
+impl Param {
+    /// Returns the default as a user would write it; of several profiles, each with their names.
+    pub fn default_text(&self, profiles: &[Profile]) -> String {
+        match self.fallback {
+            Fallback::Value(text) => text.to_owned(),
+            Fallback::PerProfile(texts) => per_profile(texts, profiles),
+            Fallback::Absent(meaning) => format!("none: {meaning}"),
+            Fallback::Required => "required".to_owned(),
+        }
+    }
+}
+
+/// Formats the defaults of profiles. The last text is for all profiles that `texts` does not name.
+fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
+    let Some(((_, other), texts)) = texts.split_last() else { return String::new() };
+    let is_known = |name: &str| profiles.iter().any(|profile| profile.name == name);
+    let known = texts.iter().filter(|(name, _)| is_known(name));
+    let mut named: Vec<_> = known.map(|(name, text)| (*text, (*name).to_owned())).collect();
+    if named.is_empty() {
+        return (*other).to_owned();
+    }
+    let names = profiles.iter().map(|profile| profile.name);
+    let others = names.filter(|name| texts.iter().all(|(known, _)| known != name));
+    let others = others.collect::<Vec<_>>().join(", ");
+    if !others.is_empty() {
+        named.push((other, others));
+    }
+    let texts = named.into_iter().map(|(text, names)| format!("{text} ({names})"));
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 /// A parameter with a value of type `T`, which [`Values::get`](crate::config::Values::get) returns.
@@ -345,5 +379,23 @@ impl Quantity for BytesOrSpan {
             Value::Span(span) => Some(Self::Span(span)),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_name_every_existing_profile() {
+        let profile = |name| Profile { name, doc: "" };
+        let texts = [("mahimahi", "1504B"), ("", "1514B")];
+        let of = |names: &[&'static str]| {
+            let profiles: Vec<Profile> = names.iter().map(|name| profile(*name)).collect();
+            per_profile(&texts, &profiles)
+        };
+        assert_eq!(of(&["rfc", "linux", "mahimahi"]), "1504B (mahimahi); 1514B (rfc, linux)");
+        assert_eq!(of(&["rfc", "linux"]), "1514B");
+        assert_eq!(of(&["mahimahi"]), "1504B (mahimahi)");
     }
 }
