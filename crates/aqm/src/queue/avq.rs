@@ -30,10 +30,9 @@ use crate::config::{
     Bytes, ConfigError, LinkFacts, Millionths, Probability, Profile, Values, from_values, params,
 };
 use crate::packet::Meta;
-use crate::qdisc::{Backlog, BoxedQdisc};
-use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::qdisc::Backlog;
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::rate::Rate;
-use crate::rng::Rng;
 use crate::time::Time;
 
 from_values! {
@@ -134,13 +133,7 @@ const NANOBITS_PER_BYTE: u128 = 8_000_000_000;
 /// A longer silence (18 minutes) does not grow the capacity further.
 const GROWTH_CAP_NS: u64 = 1 << 40;
 
-pub type AvqQueue = OneQueue<AvqConfig>;
-
-impl AvqQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
-        self.under(Avq::new(self.config))
-    }
-}
+one_queue!(AvqQueue, AvqConfig, |queue, _rng| Avq::new(queue.config));
 
 params! {
     define DEFINITION: "avq",

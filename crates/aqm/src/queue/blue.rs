@@ -36,8 +36,8 @@ use crate::config::{
     ConfigError, LinkFacts, PacketsOrBytes, Probability, Profile, Values, from_values, params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, BoxedQdisc};
-use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::qdisc::Backlog;
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::queue::store::Limit;
 use crate::rate::Rate;
 use crate::rng::Rng;
@@ -133,13 +133,7 @@ impl Aqm for Blue {
 
 const ONE_Q32: u64 = 1 << 32;
 
-pub type BlueQueue = OneQueue<BlueConfig>;
-
-impl BlueQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
-        self.under(Blue::new(self.config, rng.child("blue")))
-    }
-}
+one_queue!(BlueQueue, BlueConfig, |queue, rng| Blue::new(queue.config, rng.child("blue")));
 
 params! {
     define DEFINITION: "blue", "BLUE: signals more after a loss, less while the link is idle",

@@ -32,9 +32,8 @@
 use crate::aqm::{Aqm, Store};
 use crate::config::{ConfigError, Packets, Values, params, profiles};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, BoxedQdisc, DropReason};
-use crate::queue::fifo::{LIMIT, OneQueue};
-use crate::rng::Rng;
+use crate::qdisc::{Backlog, DropReason};
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::time::{Span, Time};
 
 #[derive(Clone, Copy, Debug)]
@@ -99,13 +98,7 @@ fn drop_head<P>(store: &mut impl Store<P>) {
     }
 }
 
-pub type BodeQueue = OneQueue<Bode>;
-
-impl BodeQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
-        self.under(self.config)
-    }
-}
+one_queue!(BodeQueue, Bode, |queue, _rng| queue.config);
 
 params! {
     define DEFINITION: "bode", "BoDe: bounds the sojourn of every packet served, save the last few",

@@ -51,6 +51,24 @@ impl<C> OneQueue<C> {
     }
 }
 
+/// Declares the queue of an AQM, which is made of the queue's parameters and a random stream.
+macro_rules! one_queue {
+    ($Queue:ident, $Config:ty, |$queue:ident, $rng:ident| $aqm:expr) => {
+        pub type $Queue = OneQueue<$Config>;
+
+        impl $Queue {
+            pub(crate) fn build<P: Send + 'static>(
+                &self,
+                $rng: &$crate::rng::Rng,
+            ) -> $crate::qdisc::BoxedQdisc<P> {
+                let $queue = self;
+                $queue.under($aqm)
+            }
+        }
+    };
+}
+pub(crate) use one_queue;
+
 impl FifoConfig {
     pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
         Box::new(Single::new(NoAqm, self.limit, self.overflow))

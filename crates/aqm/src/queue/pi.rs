@@ -26,9 +26,9 @@
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{ConfigError, Millionths, Packets, Profile, Values, from_values, params};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, BoxedQdisc};
+use crate::qdisc::Backlog;
 use crate::queue::control::UpdateTimer;
-use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -112,13 +112,7 @@ impl Aqm for Pi {
 
 const ONE_Q48: i128 = 1 << 48;
 
-pub type PiQueue = OneQueue<PiConfig>;
-
-impl PiQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
-        self.under(Pi::new(self.config, rng.child("pi")))
-    }
-}
+one_queue!(PiQueue, PiConfig, |queue, rng| Pi::new(queue.config, rng.child("pi")));
 
 params! {
     define DEFINITION: "pi",

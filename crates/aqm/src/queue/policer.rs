@@ -19,11 +19,10 @@
 use crate::aqm::{Aqm, Verdict};
 use crate::config::{Bytes, ConfigError, LinkFacts, Values, from_values, params};
 use crate::packet::Meta;
-use crate::qdisc::{Backlog, BoxedQdisc};
+use crate::qdisc::Backlog;
 use crate::queue::avq::{RATE, rate_of};
-use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::rate::Rate;
-use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::token_bucket::TokenBucket;
 
@@ -65,13 +64,7 @@ impl Aqm for Policer {
 
 const LEAST_BURST_BYTES: u64 = 15_000;
 
-pub type PolicerQueue = OneQueue<PolicerConfig>;
-
-impl PolicerQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
-        self.under(Policer::new(self.config))
-    }
-}
+one_queue!(PolicerQueue, PolicerConfig, |queue, _rng| Policer::new(queue.config));
 
 params! {
     define DEFINITION: "policer", "drops what exceeds a rate and a burst; nothing waits",
@@ -90,6 +83,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<PolicerQueu
 mod tests {
     use super::*;
     use crate::registry::{QueueConfig, QueueSetup};
+    use crate::rng::Rng;
     use alloc::string::ToString;
 
     fn policer(spec: &str) -> Policer {

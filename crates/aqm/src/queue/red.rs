@@ -33,9 +33,9 @@ use crate::config::{
     params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, BoxedQdisc};
+use crate::qdisc::Backlog;
 use crate::queue::control::UpdateTimer;
-use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -239,13 +239,7 @@ fn power_q32(base_q32: u64, exponent: u64) -> u64 {
     result_q32
 }
 
-pub type RedQueue = OneQueue<RedConfig>;
-
-impl RedQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
-        self.under(Red::new(self.config, rng.child("red")))
-    }
-}
+one_queue!(RedQueue, RedConfig, |queue, rng| Red::new(queue.config, rng.child("red")));
 
 params! {
     define DEFINITION: "red",

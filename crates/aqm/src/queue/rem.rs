@@ -34,10 +34,10 @@ use crate::config::{
     Bytes, ConfigError, LinkFacts, Millionths, Packets, Profile, Values, from_values, params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, BoxedQdisc};
+use crate::qdisc::Backlog;
 use crate::queue::avq::{RATE, rate_of};
 use crate::queue::control::{UpdateTimer, exp_of_minus_q32, ln_q48};
-use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -168,13 +168,7 @@ const PRICE_CAP_EXPONENT: i128 = 23;
 /// More bytes count as this many, which keeps the arithmetic in range.
 const BYTES_CAP: u64 = 1 << 40;
 
-pub type RemQueue = OneQueue<RemConfig>;
-
-impl RemQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
-        self.under(Rem::new(self.config, rng.child("rem")))
-    }
-}
+one_queue!(RemQueue, RemConfig, |queue, rng| Rem::new(queue.config, rng.child("rem")));
 
 params! {
     define DEFINITION: "rem",

@@ -45,8 +45,8 @@ use crate::config::{
     ConfigError, Count, Packets, Probability, Profile, Values, from_values, params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, BoxedQdisc};
-use crate::queue::fifo::OneQueue;
+use crate::qdisc::Backlog;
+use crate::queue::fifo::{OneQueue, one_queue};
 use crate::queue::store::Limit;
 use crate::rng::{Rng, mix};
 use crate::time::{Span, Time};
@@ -261,13 +261,7 @@ const CERTAIN: u16 = u16::MAX;
 /// A longer silence adds no further tokens to the penalty box.
 const PENALTY_MEMORY_MS: u64 = 10_000;
 
-pub type SfbQueue = OneQueue<SfbConfig>;
-
-impl SfbQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
-        self.under(Sfb::new(self.config, &rng.child("sfb")))
-    }
-}
+one_queue!(SfbQueue, SfbConfig, |queue, rng| Sfb::new(queue.config, &rng.child("sfb")));
 
 params! {
     define DEFINITION: "sfb",

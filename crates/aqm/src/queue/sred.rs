@@ -30,8 +30,8 @@ use alloc::vec::Vec;
 use crate::aqm::{Aqm, Verdict};
 use crate::config::{ConfigError, Count, Probability, Profile, Values, from_values, params};
 use crate::packet::Meta;
-use crate::qdisc::{Backlog, BoxedQdisc};
-use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::qdisc::Backlog;
+use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::queue::store::Limit;
 use crate::rng::Rng;
 use crate::time::Time;
@@ -123,13 +123,11 @@ impl Aqm for Sred {
     }
 }
 
-pub type SredQueue = OneQueue<SredConfig>;
-
-impl SredQueue {
-    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
-        self.under(Sred::new(self.config, self.limit, rng.child("sred")))
-    }
-}
+one_queue!(SredQueue, SredConfig, |queue, rng| Sred::new(
+    queue.config,
+    queue.limit,
+    rng.child("sred")
+));
 
 params! {
     define DEFINITION: "sred",
