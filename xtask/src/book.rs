@@ -4,7 +4,7 @@
 //! `../ARCHITECTURE.md`, lead to the forge from the book, so the pages are copied first.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
@@ -28,12 +28,12 @@ const WASM: &str = "wasm32-unknown-unknown";
 /// The folder of the playground's script and style.
 const PLAYGROUND: &str = "crates/playground/page";
 
-/// Builds the book into `target/book`, or reports a skip without mdBook.
-pub fn build() -> anyhow::Result<()> {
+/// Builds the book, and returns its folder; reports a skip without mdBook.
+pub fn build() -> anyhow::Result<Option<PathBuf>> {
     let module = playground()?;
     if !is_installed("mdbook") {
         skips::report("book", "mdbook is missing; cargo install --locked mdbook");
-        return Ok(());
+        return Ok(None);
     }
     let (folder, book) = (target().join("book-source"), target().join("book"));
     fresh_folder(&folder)?;
@@ -57,7 +57,7 @@ pub fn build() -> anyhow::Result<()> {
     let place = std::path::absolute(&book)?;
     succeed(Command::new("mdbook").arg("build").arg("--dest-dir").arg(&place).arg(&folder))?;
     eprintln!("{}", book.join("index.html").display());
-    Ok(())
+    Ok(Some(book))
 }
 
 /// Builds the simulator as WebAssembly; `None`, with a report of the skip, without a toolchain.

@@ -1,6 +1,6 @@
-//! `cargo xtask dist [TARGET…]`: what users install, in `target/dist`: static programs, each tried
-//! by `packaging/try`; Debian packages by `cargo-deb`, bills of materials by `cargo-cyclonedx`;
-//! checksums. Equal commits and compilers give equal programs.
+//! `cargo xtask dist [TARGET…]`: what users install. Static programs, each tried by `packaging/try`,
+//! with Debian packages, wheel and book in `target/programs`; `packaging/site` makes of them the
+//! folder `target/dist`, which a web server serves. Equal commits and compilers give equal programs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
 use crate::process::{fresh_folder, git, is_installed, output};
-use crate::{skips, targets};
+use crate::{book, python, skips, targets};
 
 /// A kind of machine that programs are built for.
 #[derive(Clone, Copy)]
@@ -42,6 +42,9 @@ const TARGETS: [Target; 3] = [
     },
 ];
 
+/// The target for x86_64 on a toolchain that has only this one. Its programs are not static.
+const INSTEAD: &str = "x86_64-unknown-linux-gnu";
+
 /// Arguments of `cargo build`, and the programs that it makes: Cargo's name and the installed name.
 /// The agent is built with the whole program, which has all of its dependencies. The fleet program
 /// is built alone, because its features of shared libraries would get into the others.
@@ -55,18 +58,6 @@ const BUILDS: [Build; 3] = [
     (&["--package", "underload", "--no-default-features"], &[("underload", "underload-measuring")]),
 ];
 
-/// A Debian package: its name, its crate, its systemd unit.
-const PACKAGES: [[&str; 3]; 3] = [
-    ["underload", "underload", "underload-serve"],
-    ["underload-fleet", "underload-fleet-cli", "underload-orchestrator"],
-    ["underload-agent", "underload-agent", "underload-agent"],
-];
-/// Files of packages that are not in the repository: units, manual pages, completions. The
-/// `[package.metadata.deb]` of the crates names this folder.
-const STAGE: &str = "target/package";
-/// Shells, and their files of completions, with `NAME` for the program.
-const SHELLS: [(&str, &str); 3] = [("bash", "NAME"), ("zsh", "_NAME"), ("fish", "NAME.fish")];
-
 /// Builds for the named targets, or for all; skips targets without a toolchain.
 pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
     let known = |name: &&str| TARGETS.iter().any(|it| [it.triple, it.machine].contains(name));
@@ -77,28 +68,32 @@ pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
     let is_wanted = |target: &Target| {
         wanted.is_empty() || wanted.iter().any(|it| [target.triple, target.machine].contains(it))
     };
-    let folder = std::path::absolute(target().join("dist"))?;
+    let folder = std::path::absolute(target().join("programs"))?;
     fresh_folder(&folder)?;
-    for target in TARGETS.into_iter().filter(is_wanted) {
+    for mut target in TARGETS.into_iter().filter(is_wanted) {
         if let Err(missing) = targets::cargo(target.triple) {
             skips::report(&format!("dist {}", target.triple), &missing);
-            continue;
+            if target.machine != "x86_64" || !targets::is_installed(INSTEAD) {
+                continue;
+            }
+            eprintln!("    {INSTEAD} instead: the programs need a C library as new as this one");
+            target.triple = INSTEAD;
         }
         build(target, &folder)?;
         try_out(target, &folder)?;
     }
-    let mut names = names_in(&folder)?;
-    if names.is_empty() {
+    if wanted.is_empty() {
+        skips::report("dist mipsel", "32-bit MIPS has no 64-bit atomic numbers, which probe uses");
+    }
+    if fs::read_dir(&folder)?.next().is_none() {
         bail!("nothing was built: no target is installed");
     }
-    materials(&folder)?;
-    names = names_in(&folder)?;
-    let sums = output(Command::new("sha256sum").args(&names).current_dir(&folder))?;
-    fs::write(folder.join("SHA256SUMS"), sums)?;
-    for name in names {
-        let bytes = fs::metadata(folder.join(&name))?.len();
-        println!("{:>8.2} MiB  {name}", bytes as f64 / f64::from(1 << 20));
+    if wanted.is_empty() {
+        add_others(&folder)?;
     }
+    let mut site = Command::new("packaging/site");
+    site.arg(&folder).arg(target().join("dist")).env("SOURCE_DATE_EPOCH", epoch()?);
+    skips::succeed(&mut site)?;
     crate::tidy::budget::check_programs()
 }
 
@@ -167,73 +162,24 @@ fn try_out(target: Target, folder: &Path) -> anyhow::Result<()> {
         skips::report(&format!("Debian packages for {machine}"), reason);
         return Ok(());
     }
-    for [name, package, unit] in PACKAGES {
-        let stage = Path::new(STAGE).join(name);
-        fresh_folder(&stage.join("man"))?;
-        let text = fs::read_to_string(format!("packaging/{unit}.service"))?;
-        let text = text.replace("/usr/local/bin/", "/usr/bin/");
-        fs::write(stage.join(format!("{unit}.service")), text)?;
-        if name != "underload-agent" {
-            document(&folder.join(format!("{name}-{machine}-linux")), runner, name, &stage)?;
-        }
-        let mut deb = Command::new("cargo");
-        deb.args(["deb", "--locked", "--no-build", "--no-strip", "--quiet", "--package", package]);
-        deb.args(["--profile", "dist", "--target", triple, "--output"]).arg(folder);
-        succeed(deb.env("CARGO_TARGET_DIR", builds()?).env("SOURCE_DATE_EPOCH", epoch()?))?;
-    }
-    Ok(())
+    let mut debs = Command::new("packaging/debs");
+    debs.arg(folder).args([machine, triple, runner]).env("CARGO_TARGET_DIR", builds()?);
+    succeed(debs.env("SOURCE_DATE_EPOCH", epoch()?))
 }
 
-/// Writes the manual pages and completions that a program prints.
-fn document(program: &Path, runner: &str, name: &str, stage: &Path) -> anyhow::Result<()> {
-    let command = || {
-        let mut command = Command::new(if runner.is_empty() { program } else { runner.as_ref() });
-        command.args((!runner.is_empty()).then_some(program));
-        command
-    };
-    succeed(command().args(["--quiet", "man"]).arg(stage.join("man")))?;
-    for (shell, file) in SHELLS {
-        let text = output(command().args(["completions", shell]))?;
-        fs::write(stage.join(file.replace("NAME", name)), text)?;
+/// Adds what is built once for all machines: the wheel, the book, bills of materials.
+fn add_others(folder: &Path) -> anyhow::Result<()> {
+    if let Some(wheel) = python::wheel()? {
+        fs::copy(&wheel, folder.join(wheel.file_name().unwrap_or_default()))?;
     }
-    Ok(())
-}
-
-/// Writes `NAME.cdx.json` for both programs: their libraries, with versions and licences.
-fn materials(folder: &Path) -> anyhow::Result<()> {
+    if let Some(book) = book::build()? {
+        succeed(Command::new("cp").arg("-r").arg(book).arg(folder.join("book")))?;
+    }
     if !is_installed("cargo-cyclonedx") {
         let reason = "no cargo-cyclonedx; cargo install --locked cargo-cyclonedx";
         skips::report("bills of materials", reason);
         return Ok(());
     }
-    let mut command = Command::new("cargo");
-    command.args(["cyclonedx", "--quiet", "--format", "json"]);
-    command.args(["--no-build-deps", "--target", TARGETS[0].triple]);
-    command.args(["--override-filename", "materials.cdx"]);
-    succeed(command.env("SOURCE_DATE_EPOCH", epoch()?))?;
-    for path in output(Command::new("git").args(["ls-files", "--others", "*materials.cdx.json"]))?
-        .lines()
-        .map(PathBuf::from)
-    {
-        let program = match path.parent().and_then(Path::file_name).and_then(|it| it.to_str()) {
-            Some("cli") => "underload",
-            Some("fleet-cli") => "underload-fleet",
-            _ => {
-                fs::remove_file(&path)?;
-                continue;
-            }
-        };
-        fs::rename(&path, folder.join(format!("{program}.cdx.json")))?;
-    }
-    Ok(())
-}
-
-fn names_in(folder: &Path) -> anyhow::Result<Vec<String>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let name = |entry: std::io::Result<fs::DirEntry>| {
-        Ok(entry?.file_name().to_string_lossy().into_owned())
-    };
-    let mut names = entries.map(name).collect::<anyhow::Result<Vec<_>>>()?;
-    names.sort();
-    Ok(names)
+    let mut materials = Command::new("packaging/materials");
+    succeed(materials.arg(folder).env("SOURCE_DATE_EPOCH", epoch()?))
 }

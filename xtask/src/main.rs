@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         ),
         ["reference"] => book::reference(),
         ["notebooks", names @ ..] => python::notebooks(names),
-        ["book"] => book::build(),
+        ["book"] => book::build().map(drop),
         ["dist", targets @ ..] => dist::run(targets),
         ["kernel", rest @ ..] => kernel::build(rest),
         names => match steps::named(names) {

@@ -113,6 +113,11 @@ fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     succeed(bench.arg(release.join("examples/replay_columns")).args(arguments))
 }
 
+/// Builds the wheel of users; `None`, with a report of the skip, if no environment can be made.
+pub fn wheel() -> anyhow::Result<Option<PathBuf>> {
+    Environments::prepare()?.map(|environments| environments.wheel_of_users()).transpose()
+}
+
 /// Runs the tests that need Ray, which is too large to install in every check.
 fn on_ray() -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };

@@ -231,7 +231,7 @@ fn lowered(text: &str, numbers: &[Number]) -> String {
 /// Returns the sizes of the programs for `x86_64` that `cargo xtask dist` has built.
 fn programs() -> anyhow::Result<Vec<Number>> {
     let number = |(key, limit): (String, u64)| {
-        let path = target().join(format!("dist/{key}-x86_64-linux"));
+        let path = target().join(format!("programs/{key}-x86_64-linux"));
         let hint = "make it smaller, or raise the limit with the reason beside it".to_owned();
         let count = fs::metadata(path).ok()?.len();
         Some(Number { table: "bytes", key, count, limit: Some(limit), hint })
