@@ -66,8 +66,10 @@ pub trait Store<P> {
     /// Returns the head. Judging it in place saves a copy of a packet, which is large.
     fn head(&self) -> Option<&Meta>;
 
+    /// Removes the head; `None` if the queue is empty.
     fn pop(&mut self) -> Option<Packet<P>>;
 
+    /// Returns the packets and bytes of this queue.
     fn backlog(&self) -> Backlog;
 
     /// Returns the backlog of the whole discipline, of which this queue may be one flow.

@@ -58,15 +58,19 @@ pub type BoxedQdisc<P> = Box<dyn Qdisc<P> + Send>;
 /// The fate of an offered packet. Dropped stored packets go to the observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
+    /// The packet is stored.
     Queued,
     /// The packet was dropped, and passed to the observer.
     Refused,
 }
 
+/// What a queue has to transmit.
 #[derive(Debug)]
 #[must_use]
 pub enum Dequeue<P> {
+    /// The packet to transmit.
     Packet(Packet<P>),
+    /// No packet is stored.
     Empty,
     /// The queue limits its rate: a stored packet may leave at this time. Calling earlier is
     /// harmless.
@@ -76,6 +80,7 @@ pub enum Dequeue<P> {
 /// The packets and bytes in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
+    /// Packets of any size.
     pub packets: u32,
     /// Bytes as the link charges them.
     pub bytes: u64,
@@ -110,6 +115,7 @@ impl Backlog {
 /// A number of packets and of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
+    /// Packets of any size.
     pub packets: u64,
     /// Bytes as the link charges them.
     pub bytes: u64,
@@ -126,10 +132,13 @@ impl Count {
 /// Counters of a queue since its creation. Always `offered = sent + dropped + backlog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Packets that `enqueue` was called for.
     pub offered: Count,
     /// Packets that left by dequeue.
     pub sent: Count,
+    /// Packets that were dropped on an arrival: the arrival, or stored ones in its favour.
     pub dropped_enqueue: Count,
+    /// Packets that were dropped by a dequeue.
     pub dropped_dequeue: Count,
     /// Packets changed from ECT to CE.
     pub marked: u64,
@@ -169,6 +178,7 @@ impl Stats {
 /// Receives every packet that does not leave unchanged. Dropped packets are moved to it, so that
 /// buffers are recycled and no packet disappears silently.
 pub trait Observer<P> {
+    /// Called for every packet that was dropped.
     fn dropped(&mut self, now: Time, packet: Packet<P>, reason: DropReason);
 
     /// Called for a packet that was changed from ECT to CE.
@@ -238,6 +248,7 @@ impl DropReason {
 }
 
 crate::named! {
+    /// Why a packet was marked.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum MarkReason {
         /// An AQM would have dropped the packet on arrival.

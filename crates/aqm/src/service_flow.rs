@@ -8,7 +8,9 @@ crate::named! {
     /// A queue of an aggregate, which has two.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Side {
+        /// Packets of L4S and of senders that build no queue.
         LowLatency = "low-latency",
+        /// All other packets.
         Classic = "classic",
     }
 }
@@ -53,6 +55,7 @@ pub struct Contract {
     pub weight: u8,
     /// Limits of each flow, by [`Side`].
     pub flows: [FlowRates; 2],
+    /// Grants to the low latency flow without a request; `None` for none.
     pub proactive: Option<ProactiveGrants>,
 }
 
@@ -62,6 +65,7 @@ impl Contract {
         Self { weight: 0, flows: [FlowRates::UNLIMITED; 2], proactive: None };
 }
 
+/// The backlog of a service flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Bytes stored, which the modem requests grants for.

@@ -13,7 +13,9 @@ pub struct LatencyEdges {
 }
 
 impl LatencyEdges {
+    /// The maximum number of edges.
     pub const MOST: usize = 15;
+    /// The maximum number of bins.
     pub const MOST_BINS: usize = Self::MOST + 1;
 
     /// Returns edges in units of 0.01 ms; `None` if none, more than [`Self::MOST`], or not rising.
@@ -28,6 +30,7 @@ impl LatencyEdges {
         Some(Self { edges: all, count: edges.len() })
     }
 
+    /// Returns the edges as times, rising.
     #[inline]
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         self.edges[..self.count].iter().map(|edge| UNIT * u64::from(*edge))

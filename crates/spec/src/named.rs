@@ -22,6 +22,7 @@ macro_rules! named {
                 }
             }
 
+            /// Returns the value with this name; `None` if there is none.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
             }

@@ -16,6 +16,7 @@ crate::named! {
         Ect1 = "ect1",
         /// ECN-capable, for classic senders (RFC 3168).
         Ect0 = "ect0",
+        /// Congestion experienced: a queue has marked the packet (RFC 3168).
         Ce = "ce",
     }
 }
@@ -71,6 +72,7 @@ impl Dscp {
         Self(self.0 & 0b11_1000)
     }
 
+    /// Returns the codepoint, 0 to 63.
     #[inline]
     pub const fn value(self) -> u8 {
         self.0

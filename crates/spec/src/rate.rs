@@ -9,6 +9,7 @@ use crate::time::Span;
 pub struct Rate(u64);
 
 impl Rate {
+    /// Returns a rate of `bits` per second.
     #[inline]
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
@@ -20,6 +21,7 @@ impl Rate {
         Self(megabits * 1_000_000)
     }
 
+    /// Returns the rate in bits per second.
     #[inline]
     pub const fn bits_per_second(self) -> u64 {
         self.0

@@ -16,30 +16,39 @@ pub struct Rules(Vec<Rule>);
 /// A change, and the share of packets that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
+    /// The change.
     pub change: Change,
     /// The share of matching packets that it applies to.
     pub share: Share,
 }
 
+/// A change of a packet's DSCP or ECN field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
+    /// Some DSCPs become another.
     Dscp {
         /// The DSCPs to change: bit `n` is codepoint `n`.
         from: u64,
+        /// The DSCP afterwards.
         to: NewDscp,
     },
     /// The ECN field becomes Not-ECT, whatever it was.
     EcnBleach,
+    /// One ECN codepoint becomes another.
     Ecn {
+        /// The codepoint to change.
         from: Ecn,
+        /// The codepoint afterwards.
         to: Ecn,
     },
     /// Both fields become zero, as where the byte is the type of service of RFC 791.
     TosZero,
 }
 
+/// The DSCP of a changed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewDscp {
+    /// This codepoint.
     Value(Dscp),
     /// The class selector: the three upper bits stay, the three lower become zero.
     Class,
@@ -57,6 +66,7 @@ pub struct Share {
 }
 
 impl Share {
+    /// Every packet.
     pub const ALL: Self = Self { from_q32: 0, to_q32: 1 << 32 };
 
     #[inline]
@@ -69,6 +79,7 @@ impl Rules {
     /// Maximum number of rules of a link; each has a counter of changed packets.
     pub const MOST: usize = 8;
 
+    /// No rule: packets stay as they are.
     pub const NONE: Self = Self(Vec::new());
 
     /// Returns the rules; `None` if there are more than [`Rules::MOST`].
@@ -76,11 +87,13 @@ impl Rules {
         (rules.len() <= Self::MOST).then_some(Self(rules))
     }
 
+    /// Returns the rules in their order.
     #[inline]
     pub fn as_slice(&self) -> &[Rule] {
         &self.0
     }
 
+    /// Whether a packet has to draw a number, because a rule changes only a share.
     pub fn draw(&self) -> bool {
         self.0.iter().any(|rule| rule.share != Share::ALL)
     }

@@ -18,28 +18,34 @@ pub struct Span(u64);
 macro_rules! nanoseconds {
     ($($Type:ident)+) => {$(
         impl $Type {
+            /// Zero nanoseconds.
             pub const ZERO: Self = Self(0);
 
+            /// Converts nanoseconds.
             #[inline]
             pub const fn from_nanos(nanos: u64) -> Self {
                 Self(nanos)
             }
 
+            /// Converts microseconds.
             #[inline]
             pub const fn from_micros(micros: u64) -> Self {
                 Self(micros * 1_000)
             }
 
+            /// Converts milliseconds.
             #[inline]
             pub const fn from_millis(millis: u64) -> Self {
                 Self(millis * 1_000_000)
             }
 
+            /// Converts seconds.
             #[inline]
             pub const fn from_secs(seconds: u64) -> Self {
                 Self(seconds * 1_000_000_000)
             }
 
+            /// Returns the nanoseconds.
             #[inline]
             pub const fn as_nanos(self) -> u64 {
                 self.0

@@ -21,6 +21,7 @@ pub struct Flight {
 /// The parameters of the extra delays of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlightOptions {
+    /// A random delay of each packet; `None` for none.
     pub jitter: Option<Jitter>,
     /// Delays packets so that later ones overtake them.
     pub reorder: Option<Reorder>,
@@ -36,7 +37,9 @@ impl FlightOptions {
 /// A random delay from zero to `most`, drawn for each packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Jitter {
+    /// The longest delay.
     pub most: Span,
+    /// Distribution of the delay.
     pub law: JitterLaw,
     /// Whether a packet waits for those sent before it, as on a link that retransmits. Otherwise it
     /// arrives after its own delay, and may overtake.

@@ -49,10 +49,12 @@ pub struct RequestGrant {
     pub burst_bytes: u64,
     /// The rate of a granted transmission; not zero.
     pub peak: Rate,
+    /// How the modem requests transmissions.
     pub request: RequestMode,
     /// Largest burst of a flow that may have only one request outstanding; `None` if it may have
     /// several.
     pub max_burst_bytes: Option<u64>,
+    /// The load of other modems.
     pub busy: Busy,
 }
 
@@ -78,6 +80,7 @@ impl RequestGrant {
 /// The share of each MAP interval, at the peak rate, that other modems use, in fractions of 2^32.
 #[derive(Clone, Copy, Debug)]
 pub struct Busy {
+    /// Mean of the share.
     pub mean_q32: u64,
     /// Largest distance from the mean; at most `mean_q32`, and at most what is left of 2^32.
     pub variation_q32: u64,

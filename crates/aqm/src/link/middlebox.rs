@@ -8,6 +8,7 @@ use crate::remark::Rules;
 use crate::rng::Rng;
 use crate::time::Time;
 
+/// Marks and changes packets behind a link.
 #[derive(Clone, Debug)]
 pub struct Middlebox {
     options: MiddleboxOptions,
@@ -16,6 +17,7 @@ pub struct Middlebox {
     share_rng: Option<Rng>,
 }
 
+/// The parameters of a [`Middlebox`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MiddleboxOptions {
     /// Probability that an ECT(0) or ECT(1) packet becomes CE, independent of others, as a fraction

@@ -91,12 +91,15 @@ enum Activity {
 /// Independent loss of transmitted packets.
 #[derive(Clone, Debug)]
 pub struct Loss {
+    /// The probability of a loss, as a fraction of 2^32.
     pub probability_q32: u64,
+    /// The stream that each transmitted packet draws from.
     pub rng: Rng,
 }
 
 /// Everything a link consists of.
 pub struct LinkParts<P> {
+    /// The queue in front of the rate process.
     pub queue: BoxedQdisc<P>,
     /// The process that determines when packets may leave.
     pub rate: RateProcess,
@@ -119,6 +122,7 @@ pub struct LinkParts<P> {
 const FLYING_LIMIT: usize = 1 << 24;
 
 impl<P> Link<P> {
+    /// Returns an idle link.
     pub fn new(parts: LinkParts<P>) -> Self {
         Self {
             is_plain: parts.overhead_bytes == 0
@@ -228,6 +232,7 @@ impl<P> Link<P> {
         }
     }
 
+    /// Returns the queue, for its counters and gauges.
     pub fn queue(&self) -> &dyn Qdisc<P> {
         self.parts.queue.as_ref()
     }

@@ -20,6 +20,7 @@ use crate::token_bucket::NANOBITS_PER_BYTE;
 pub enum RateProcess {
     /// No limit: every packet passes at once.
     Unlimited,
+    /// One rate for all time.
     Constant(Constant),
     /// A rate that changes at given times.
     Schedule(Schedule),

@@ -36,6 +36,7 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// The maximum number of lines of a recording.
     pub const MAX_OPPORTUNITIES: usize = 1 << 24;
 
     /// Parses a recording. Lines end with LF or CR LF; the last may end without. An error names the

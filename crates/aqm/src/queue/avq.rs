@@ -39,14 +39,20 @@ from_values! {
     /// Parameters of [`Avq`]; the table of `avq` below explains them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AvqConfig(values, link: &LinkFacts) {
+        /// The rate of the link.
         pub rate: Rate = rate_of(values, link)?,
+        /// Desired utilisation of the link, as a fraction of 2^32.
         pub gamma_q32: u64 = values.get(GAMMA),
+        /// Speed of the adaptation of the virtual capacity, in millionths per second.
         pub alpha_millionths: u64 = values.get(ALPHA),
+        /// Size of the virtual queue, bytes.
         pub virtual_buffer_bytes: u64 = values.get(VIRTUAL_BUFFER),
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
     }
 }
 
+/// The adaptive virtual queue of one link.
 #[derive(Clone, Debug)]
 pub struct Avq {
     config: AvqConfig,

@@ -47,17 +47,22 @@ from_values! {
     /// Parameters of [`Blue`]; the table of `blue` below explains them. `freeze` is not zero.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BlueConfig(values, link: &LinkFacts) {
+        /// Minimum time between two changes of the probability.
         pub freeze: Span = values.get(FREEZE),
+        /// Rise of the probability, as a fraction of 2^32.
         pub increment_q32: u64 = values.get(INCREMENT),
+        /// Fall of the probability, as a fraction of 2^32.
         pub decrement_q32: u64 = values.get(DECREMENT),
         /// A longer queue than this counts as a loss.
         pub threshold: Option<Limit> = values.get(THRESHOLD).map(Limit::from),
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
         /// The rate of the link, which determines the end of the last transmission.
         pub rate: Option<Rate> = link.rate.filter(|rate| !rate.is_zero()),
     }
 }
 
+/// The BLUE algorithm of one queue.
 #[derive(Clone, Debug)]
 pub struct Blue {
     config: BlueConfig,

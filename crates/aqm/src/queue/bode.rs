@@ -36,8 +36,10 @@ use crate::qdisc::{Backlog, DropReason};
 use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
 use crate::time::{Span, Time};
 
+/// The BoDe algorithm, which has no state.
 #[derive(Clone, Copy, Debug)]
 pub struct Bode {
+    /// The published variant.
     pub profile: BodeProfile,
     /// The longest sojourn that is served.
     pub bound: Span,
@@ -46,7 +48,9 @@ pub struct Bode {
 }
 
 profiles! {
+    /// The published variants of BoDe.
     pub enum BodeProfile {
+        /// The paper's section V-C.
         Paper = "paper": "the paper's section V-C, in nanoseconds",
         /// The authors' release. Their `min_thr` is `exempt_packets - 1`; their 999, which disables
         /// the rule, is an `exempt_packets` of 1 or 0.

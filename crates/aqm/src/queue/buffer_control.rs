@@ -27,9 +27,11 @@ use crate::time::Span;
 /// The three optional sizes of a service flow, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferControl {
+    /// The smallest acceptable size.
     pub min: Option<u64>,
     /// The size to approach.
     pub target: Option<u64>,
+    /// The largest acceptable size.
     pub max: Option<u64>,
 }
 

@@ -13,9 +13,12 @@ use crate::qdisc::BoxedQdisc;
 use crate::queue::store::{Limit, NoAqm, Overflow, Single};
 use crate::rng::Rng;
 
+/// A queue without an AQM, ready to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FifoConfig {
+    /// The size of the queue.
     pub limit: Limit,
+    /// The packet that is dropped when the queue is full.
     pub overflow: Overflow,
 }
 
@@ -36,6 +39,7 @@ params! {
 pub struct OneQueue<C> {
     /// The algorithm's parameters, or the algorithm in its initial state.
     pub config: C,
+    /// The size of the queue.
     pub limit: Limit,
 }
 
@@ -54,6 +58,7 @@ impl<C> OneQueue<C> {
 /// Declares the queue of an AQM, which is made of the queue's parameters and a random stream.
 macro_rules! one_queue {
     ($Queue:ident, $Config:ty, |$queue:ident, $rng:ident| $aqm:expr) => {
+        /// The AQM on a single queue, ready to build.
         pub type $Queue = OneQueue<$Config>;
 
         impl $Queue {

@@ -33,14 +33,18 @@ use crate::rng::Rng;
 /// FQ-CoDel, ready to build.
 #[derive(Clone, Debug)]
 pub struct FqCodelConfig {
+    /// The parameters of the scheduler.
     pub fair: FairConfig,
     /// The initial CoDel of every flow.
     pub codel: FlowCodel,
 }
 
+/// The CoDel of a flow.
 #[derive(Clone, Debug)]
 pub enum FlowCodel {
+    /// As in `sch_fq_codel.c`.
     Linux(Linux),
+    /// As in RFC 8290.
     Rfc(Rfc),
 }
 

@@ -37,9 +37,12 @@ use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
 use crate::rng::Rng;
 use crate::time::Span;
 
+/// FQ-PIE, ready to build.
 #[derive(Clone, Debug)]
 pub struct FqPieConfig {
+    /// The parameters of the scheduler.
     pub fair: FairConfig,
+    /// The parameters of the PIE of each flow.
     pub pie: PieLinuxConfig,
 }
 

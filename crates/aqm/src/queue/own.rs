@@ -49,7 +49,9 @@ pub type MakeJudge = dyn Fn(Rng) -> Box<dyn Judge> + Send + Sync;
 /// A queue with a user's algorithm, ready to build.
 #[derive(Clone)]
 pub struct OwnQueue {
+    /// The size of the queue.
     pub limit: Limit,
+    /// Makes the judge of an empty queue.
     pub make: Arc<MakeJudge>,
 }
 
@@ -66,10 +68,12 @@ impl OwnQueue {
     }
 }
 
+/// The SPEC of a queue with a user's algorithm.
 #[derive(Clone, Debug)]
 pub struct OwnSpec {
     /// The SPEC as written, whose text names the queue.
     pub label: Spec,
+    /// The size of the queue.
     pub limit: Limit,
 }
 

@@ -40,12 +40,16 @@ from_values! {
         pub a: u64 = values.get(A),
         /// Gain of the distance at the previous update, in the unit of `a`.
         pub b: u64 = values.get(B),
+        /// The length that the queue is steered to, packets.
         pub target_packets: u32 = values.get(TARGET),
+        /// Time between updates.
         pub interval: Span = values.get(INTERVAL),
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
     }
 }
 
+/// The PI controller of one queue.
 #[derive(Clone, Debug)]
 pub struct Pi {
     config: PiConfig,

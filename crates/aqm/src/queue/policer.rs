@@ -30,12 +30,14 @@ from_values! {
     /// Parameters of [`Policer`]; the table of `policer` below explains them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PolicerConfig(values, link: &LinkFacts) {
+        /// The rate that passes in the long run.
         pub rate: Rate = rate_of(values, link)?,
-        /// `None`: what the rate carries in 100 ms.
+        /// Bytes that may exceed the rate at once. `None`: what the rate carries in 100 ms.
         pub burst_bytes: Option<u64> = values.get(BURST),
     }
 }
 
+/// The policer: its bucket.
 #[derive(Clone, Debug)]
 pub struct Policer(TokenBucket);
 
@@ -83,8 +85,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<PolicerQueu
 mod tests {
     use super::*;
     use crate::registry::{QueueConfig, QueueSetup};
-    use crate::rng::Rng;
-    use alloc::string::ToString;
+        use alloc::string::ToString;
 
     fn policer(spec: &str) -> Policer {
         match QueueSetup::parse(spec, &LinkFacts::UNKNOWN).expect(spec).config {

@@ -48,20 +48,30 @@ from_values! {
     pub struct RedConfig(values, limits: (bool, u64, u64), derived: &Defaults, rate: Rate) {
         /// Whether thresholds and average count bytes; else packets.
         pub bytes: bool = limits.0,
+        /// Average above which packets are signalled, in bytes or packets.
         pub min: u64 = limits.1,
+        /// Average up to which the probability rises to `max_p_q32`, in bytes or packets.
         pub max: u64 = limits.2,
+        /// Weight of an arrival in the average, as a fraction of 2^32.
         pub weight_q32: u64 = values.get(WEIGHT).unwrap_or(derived.weight_q32),
+        /// Probability at `max`, as a fraction of 2^32.
         pub max_p_q32: u64 = values.get(MAX_P),
+        /// Whether the probability rises to one between `max` and twice `max`.
         pub gentle: bool = values.get(GENTLE),
+        /// Whether `max_p_q32` adapts to the average.
         pub adaptive: bool = values.get(ADAPTIVE),
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
+        /// Whether ECN-capable packets are dropped above the band, too.
         pub hard_drop: bool = values.get(HARD_DROP),
+        /// Size of an average packet, bytes.
         pub mean_packet_bytes: u32 = values.get(MEAN_PACKET) as u32,
         /// The transmission time of an average packet, for the decay while idle.
         pub mean_packet_time: Span = rate.time_for(values.get(MEAN_PACKET)).unwrap_or_default(),
     }
 }
 
+/// The RED algorithm of one queue.
 #[derive(Clone, Debug)]
 pub struct Red {
     config: RedConfig,

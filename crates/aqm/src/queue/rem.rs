@@ -47,18 +47,28 @@ from_values! {
     /// `mean_packet_bytes` are not zero; `phi` is above one and at most two, `weight` at most one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RemConfig(values, link: &LinkFacts) {
+        /// Gain of the price, in millionths.
         pub gamma_millionths: u64 = values.get(GAMMA),
+        /// Weight of the queue beside the rate, in millionths.
         pub alpha_millionths: u64 = values.get(ALPHA),
+        /// Base of the probability `1 - phi^-price`, in millionths.
         pub phi_millionths: u64 = values.get(PHI),
+        /// The length that the queue is steered to, bytes.
         pub target_bytes: u64 = u64::from(values.get(TARGET)) * values.get(MEAN_PACKET),
+        /// Time between updates.
         pub interval: Span = values.get(INTERVAL),
+        /// Weight of the newest interval in the average of the arriving rate, in millionths.
         pub weight_millionths: u64 = values.get(WEIGHT),
+        /// Size of an average packet, bytes.
         pub mean_packet_bytes: u64 = values.get(MEAN_PACKET),
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
+        /// The rate of the link.
         pub rate: Rate = rate_of(values, link)?,
     }
 }
 
+/// The REM algorithm of one queue.
 #[derive(Clone, Debug)]
 pub struct Rem {
     config: RemConfig,

@@ -56,19 +56,26 @@ from_values! {
     /// never changes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SfbConfig(values) {
+        /// Maximum number of stored packets of one flow.
         pub max_packets: u32 = values.get(MAX),
+        /// Stored packets of a bin from which on its probability rises.
         pub target_packets: u32 = values.get(TARGET),
         /// The rise of a probability, in 65535ths.
         pub increment: u16 = parts_of_65535(values.get(INCREMENT)),
         /// The fall of a probability, in 65535ths.
         pub decrement: u16 = parts_of_65535(values.get(DECREMENT)),
+        /// Packets per second of all unresponsive flows together.
         pub penalty_rate: u64 = values.get(PENALTY_RATE),
+        /// Packets that those flows may send at once.
         pub penalty_burst: u64 = values.get(PENALTY_BURST).into(),
+        /// Time between changes of the hash, ms.
         pub rehash_ms: u64 = values.get(REHASH).as_millis(),
+        /// Time for which the next hash learns before it applies, ms.
         pub warmup_ms: u64 = values.get(WARMUP).as_millis(),
     }
 }
 
+/// The Stochastic Fair Blue algorithm of one queue.
 #[derive(Clone, Debug)]
 pub struct Sfb {
     config: SfbConfig,

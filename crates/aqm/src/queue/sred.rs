@@ -40,14 +40,20 @@ from_values! {
     /// Parameters of [`Sred`]; the table of `sred` below explains them. `zombies` is not zero.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SredConfig(values) {
+        /// Number of flows in the list.
         pub zombies: u32 = values.get(ZOMBIES) as u32,
+        /// Probability that a miss replaces the flow in the list, as a fraction of 2^32.
         pub replace_q32: u64 = values.get(REPLACE),
+        /// Probability from a third of the buffer on, as a fraction of 2^32.
         pub max_p_q32: u64 = values.get(MAX_P),
+        /// Whether a flow that hits has a larger probability; if not, this is Simple SRED.
         pub hits: bool = values.get(HITS),
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
     }
 }
 
+/// The SRED algorithm of one queue.
 #[derive(Clone, Debug)]
 pub struct Sred {
     config: SredConfig,

@@ -22,8 +22,10 @@ use crate::time::Span;
 /// Reads the file that a link names, such as a trace; the error is shown to the user.
 pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
+/// A kind of link of the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEntry {
+    /// Its name, parameters and source.
     pub definition: &'static Definition,
     configure: Configure,
 }
@@ -59,6 +61,7 @@ pub struct LinkSetup {
     pub rate: RateProcess,
     /// The facts about the link that a queue in front of it may use.
     facts: LinkFacts,
+    /// From the end of a transmission to arrival at the far end.
     pub delay: Span,
     /// Delays on top of `delay`.
     pub flight: FlightOptions,
@@ -66,6 +69,7 @@ pub struct LinkSetup {
     requests: Option<RequestGrant>,
     /// The limit of the modem's queue for TCP acknowledgements alone.
     acks: Option<Limit>,
+    /// The probability of a loss after transmission, as a fraction of 2^32.
     pub loss_q32: u64,
     /// Marks and remarks packets behind the link.
     pub middlebox: MiddleboxOptions,

@@ -15,8 +15,10 @@ use crate::registry::unknown;
 use crate::rng::Rng;
 use crate::service_flow::Side;
 
+/// A discipline of the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueEntry {
+    /// Its name, parameters and source.
     pub definition: &'static Definition,
     configure: fn(&Values, &LinkFacts) -> Result<QueueConfig, ConfigError>,
 }
@@ -53,7 +55,7 @@ macro_rules! queues {
         /// The configuration of any discipline: everything that is needed to build it.
         #[derive(Clone, Debug)]
         pub enum QueueConfig {
-            $($Kind($Config),)*
+            $(#[doc = concat!("`", stringify!($Config), "`")] $Kind($Config),)*
             /// A discipline that the caller implements.
             Own(own::OwnQueue),
         }
@@ -111,6 +113,7 @@ pub struct QueueSetup {
     /// The complete SPEC, which parses to the same discipline, with all profiles.
     pub label: Spec,
     meaning: String,
+    /// The parameters.
     pub config: QueueConfig,
 }
 

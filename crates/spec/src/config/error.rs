@@ -8,19 +8,26 @@ use core::fmt::{self, Display};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
+    /// No queue or link has this name.
     UnknownName {
         /// Either `queue` or `link`.
         what: &'static str,
+        /// The name as written.
         name: String,
         /// Names that exist, separated by commas.
         known: String,
+        /// The existing name that was probably meant; `None` if none is close.
         suggestion: Option<String>,
     },
+    /// The queue or link has no such parameter.
     UnknownKey {
+        /// The queue or link.
         name: String,
+        /// The key as written.
         key: String,
         /// Keys that exist, separated by commas.
         known: String,
+        /// The existing key that was probably meant; `None` if none is close.
         suggestion: Option<String>,
     },
     /// The message of any other fault.
@@ -38,6 +45,7 @@ impl ConfigError {
         Self::Refused(format!("`{name}` needs `{key}=`: {expected}"))
     }
 
+    /// Refuses a parameter that is given twice.
     pub fn repeated(name: &str, key: &str) -> Self {
         Self::Refused(format!("`{name}`: `{key}` is given twice"))
     }

@@ -6,6 +6,7 @@ use crate::time::Span;
 /// Facts about a link, for defaults of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFacts {
+    /// The long-term rate; `None` if it varies or is unknown.
     pub rate: Option<Rate>,
     /// The rate during a burst, if it differs from `rate`.
     pub peak: Option<Rate>,

@@ -22,17 +22,23 @@ pub enum Fallback {
     PerProfile(&'static [(&'static str, &'static str)]),
     /// No default; the text describes the behaviour without the parameter.
     Absent(&'static str),
+    /// The parameter must be given.
     Required,
 }
 
+/// A parameter of a queue or link.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
+    /// The word before `=` in a SPEC.
     pub key: &'static str,
+    /// The kind of value, which decides its units.
     pub kind: Kind,
+    /// The value if the parameter is not given.
     pub fallback: Fallback,
     /// Smallest and largest value, inclusive, written as a user would. For a kind of two units
     /// the range binds only values in the unit of its bounds.
     pub range: Option<(&'static str, &'static str)>,
+    /// The meaning, as `underload queues` prints it.
     pub doc: &'static str,
 }
 
@@ -121,10 +127,12 @@ impl<T: Quantity> Key<T> {
         self
     }
 
+    /// Returns the word before `=` in a SPEC.
     pub const fn name(self) -> &'static str {
         self.param.key
     }
 
+    /// Returns the parameter without the type of its value.
     pub const fn param(self) -> Param {
         self.param
     }
@@ -139,8 +147,10 @@ impl<T: Quantity> Key<Option<T>> {
 
 /// The form of a parameter's value in a SPEC, and its type in the program.
 pub trait Quantity {
+    /// The value's type in the program.
     type Value;
 
+    /// The value's kind in a SPEC.
     const KIND: Kind;
 
     /// Converts a parsed or default value; `None` if the value is missing or of another kind.
@@ -288,10 +298,13 @@ macro_rules! choices {
 }
 pub use choices;
 
+/// A number of bytes.
 #[derive(Debug)]
 pub enum Bytes {}
+/// A number of packets.
 #[derive(Debug)]
 pub enum Packets {}
+/// A number without a unit.
 #[derive(Debug)]
 pub enum Count {}
 /// A decimal number, stored in millionths.
@@ -316,6 +329,7 @@ pub enum PacketsOrBytes {
 /// A number of bytes, or the time that bytes take at a link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BytesOrSpan {
+    /// A number of bytes.
     Bytes(u64),
     /// The time that the bytes take.
     Span(Span),

@@ -14,7 +14,9 @@ use crate::time::Span;
 /// The kind of a parameter's value, which decides its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A length of time: `20ms`.
     Span,
+    /// A rate: `10mbit`.
     Rate,
     /// A number of bytes: `256KiB`.
     Bytes,
@@ -24,12 +26,15 @@ pub enum Kind {
     Limit,
     /// A number of bytes, or the time that they take at the link's rate.
     BytesOrSpan,
+    /// A whole number without a unit: `1024`.
     Count,
     /// A plain decimal number, stored in millionths.
     Decimal,
     /// A probability: `5%` or `0.05`, stored as a fraction of 2^32.
     Probability,
+    /// `on` or `off`.
     Switch,
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// Differentiated Services codepoints, `45` or `45+46`, stored as a set of bits.
     DscpSet,
@@ -127,24 +132,36 @@ impl Kind {
     }
 }
 
+/// The value of a parameter, by its [`Kind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
+    /// The value of [`Kind::Span`].
     Span(Span),
+    /// The value of [`Kind::Rate`].
     Rate(Rate),
+    /// A number of bytes.
     Bytes(u64),
+    /// A number of packets.
     Packets(u32),
+    /// The value of [`Kind::Count`].
     Count(u64),
     /// The value of [`Kind::Decimal`], in millionths.
     Decimal(u64),
     /// The value of [`Kind::Probability`], as a fraction of 2^32.
     Probability(u64),
+    /// The value of [`Kind::Switch`].
     Switch(bool),
+    /// The value of [`Kind::Choice`].
     Choice(&'static str),
     /// The value of [`Kind::DscpSet`]: bit `n` is codepoint `n`.
     DscpSet(u64),
+    /// The times between the bins of a histogram.
     Edges(LatencyEdges),
+    /// A text, such as the name of a file.
     Text(String),
+    /// The SPEC of a nested queue.
     Queue(Spec),
+    /// Rules that change DSCP and ECN.
     Rules(Rules),
 }
 

@@ -19,6 +19,7 @@ use crate::remark::{Change, NewDscp, Rule, Rules, Share};
 
 /// A named change that networks are known to make.
 pub struct RemarkProfile {
+    /// The name in a SPEC.
     pub name: &'static str,
     /// The rules, as a user would write them.
     pub rules: &'static str,
@@ -26,6 +27,7 @@ pub struct RemarkProfile {
     pub doc: &'static str,
 }
 
+/// The changes that have a name.
 pub const REMARK_PROFILES: [RemarkProfile; 4] = [
     RemarkProfile {
         name: "comcast-edge",

@@ -13,11 +13,14 @@ use crate::config::number::shorten;
 pub struct Spec {
     /// A discipline or link; for a link also a bare rate.
     pub name: String,
+    /// The parameters, in the order in which they are written.
     pub items: Vec<Item>,
 }
 
+/// A parameter as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
+    /// The word before `=`; `None` for a value without a key.
     pub key: Option<String>,
     /// The value as written; a nested SPEC includes its brackets.
     pub value: String,
@@ -34,6 +37,7 @@ impl Spec {
         Self { name: name.to_string(), items: Vec::new() }
     }
 
+    /// Appends a parameter.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         self.items.push(Item { key: Some(key.to_string()), value: value.to_string() });

@@ -13,6 +13,7 @@ use crate::rate::Rate;
 /// A published variant of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
+    /// The value of `profile=` in a SPEC.
     pub name: &'static str,
     /// The publication or program that the profile follows.
     pub doc: &'static str,
@@ -26,9 +27,11 @@ impl Profile {
 /// A discipline or link: its parameters with their meaning, and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
+    /// The name in a SPEC.
     pub name: &'static str,
     /// Names in other programs, in lower case with hyphens.
     pub aliases: &'static [&'static str],
+    /// What it does, in one line.
     pub summary: &'static str,
     /// RFC, paper or program that defines it.
     pub source: &'static str,
@@ -294,6 +297,7 @@ impl Values {
         param.kind.read(text)
     }
 
+    /// Whether the SPEC has the parameter, rather than its default.
     pub fn is_given<T: Quantity>(&self, key: Key<T>) -> bool {
         self.given.iter().any(|(given, _)| *given == key.name())
     }

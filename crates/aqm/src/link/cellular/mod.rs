@@ -40,7 +40,9 @@ pub struct Outages {
     pub gap: Span,
     /// Mean length, before it is limited to `longest`.
     pub length: Span,
+    /// Upper bound of the length.
     pub longest: Span,
+    /// Distribution of the length.
     pub law: OutageLaw,
 }
 
@@ -53,6 +55,7 @@ pub enum OutageLaw {
     Pareto,
 }
 
+/// A random rate that resembles a cellular link; see the module of its parameters.
 #[derive(Clone, Debug)]
 pub struct Cellular {
     pub(super) process: Process,

@@ -90,6 +90,7 @@ from_values! {
         pub tick: Span = values.get(TICK),
         /// Bytes of a delivery opportunity; not zero.
         pub opportunity_bytes: u32 = values.get(OPPORTUNITY) as u32,
+        /// Times without any rate; `None` if there are none.
         pub outages: Option<Outages> = outages,
         /// Time between fresh draws of the rate; `None`: never.
         pub reconfigure: Option<Span> = above_zero(values, RECONFIGURE),

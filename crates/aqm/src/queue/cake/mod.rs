@@ -65,6 +65,7 @@ const MAX_TINS: usize = 8;
 /// The least memory that a packet counts, so that empty packets are bounded, too.
 const LEAST_FOOTPRINT_BYTES: u32 = 64;
 
+/// The CAKE queue discipline.
 #[derive(Debug)]
 pub struct Cake<P> {
     config: CakeConfig,

@@ -88,6 +88,7 @@ params! {
 }
 
 from_values! {
+    /// The parameters of [`Cake`](super::Cake).
     #[derive(Clone, Debug)]
     pub struct CakeConfig(values, rtt: Span) {
         /// The rate of CAKE's own shaper; `None` if the link behind the queue sets the pace.
@@ -100,6 +101,7 @@ from_values! {
         pub isolation: Isolation = values.get(ISOLATION),
         /// Expected round trip of the senders.
         pub rtt: Span = rtt,
+        /// Maximum number of stored bytes.
         pub memory_bytes: u64 =
             values.get(MEMORY).unwrap_or_else(|| default_memory_bytes(values, rtt)),
         /// Whether the protected link is in front of this queue: drops are charged too.

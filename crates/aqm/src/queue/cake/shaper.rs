@@ -5,8 +5,10 @@
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
+/// The framing of packets on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
+    /// Packets as they are.
     None,
     /// Cells of 48 bytes that cost 53 (ADSL).
     Atm,
@@ -21,6 +23,7 @@ pub struct Overhead {
     pub bytes: u32,
     /// The smallest size that is charged before framing.
     pub minimum_bytes: u32,
+    /// The framing of what results.
     pub framing: Framing,
 }
 

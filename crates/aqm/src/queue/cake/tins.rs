@@ -3,6 +3,7 @@
 /// How packets are sorted into tins by their codepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tins {
+    /// One tin for all packets.
     BestEffort,
     /// Eight tins, by the three highest bits alone (RFC 791).
     Precedence,
@@ -23,6 +24,7 @@ pub(super) struct Share {
 }
 
 impl Tins {
+    /// Returns the number of tins.
     pub const fn count(self) -> usize {
         match self {
             Self::BestEffort => 1,

@@ -12,14 +12,20 @@ use crate::time::{Span, Time};
 pub trait Arithmetic {
     /// A point in time; the default value stands for "never".
     type Instant: Copy + Debug + Default + PartialEq;
+    /// A length of time.
     type Length: Copy + Debug + Default;
     /// The state from which the profile computes the next square root.
     type Root: Copy + Debug + Default;
 
+    /// Converts a point in time.
     fn instant(time: Time) -> Self::Instant;
+    /// Converts a length of time.
     fn length(span: Span) -> Self::Length;
+    /// Returns the time from `earlier` to `now`.
     fn since(now: Self::Instant, earlier: Self::Instant) -> Self::Length;
+    /// Returns the time that is `length` after `from`.
     fn after(from: Self::Instant, length: Self::Length) -> Self::Instant;
+    /// Whether `a` is shorter than `b`.
     fn is_shorter(a: Self::Length, b: Self::Length) -> bool;
     /// Whether the interval that ends at `end` has ended.
     fn is_over(now: Self::Instant, end: Self::Instant) -> bool;
@@ -30,6 +36,7 @@ pub trait Arithmetic {
     fn root(last: Self::Root, count: u32) -> Self::Root;
     /// Returns `interval / sqrt(count)`.
     fn spacing(interval: Self::Length, count: u32, root: Self::Root) -> Self::Length;
+    /// Returns the time within which CoDel resumes at its last drop rate (RFC 8289, section 5.5).
     fn sixteen_times(interval: Self::Length) -> Self::Length;
     /// Returns the backlog behind which the law never signals.
     fn guarded<P>(store: &impl Store<P>) -> Backlog;

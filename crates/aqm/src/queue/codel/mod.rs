@@ -47,12 +47,16 @@ use crate::config::from_values;
 use crate::time::Span;
 
 from_values! {
+    /// The parameters of CoDel, by the names of RFC 8289.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CodelConfig(values) {
+        /// Acceptable standing sojourn (section 4.3).
         pub target: Span = values.get(TARGET),
+        /// Window of the minimum sojourn (section 4.2).
         pub interval: Span = values.get(INTERVAL),
         /// No signal while at most this many bytes are left behind the head.
         pub guard_bytes: u32 = values.get(MTU) as u32,
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
     }
 }

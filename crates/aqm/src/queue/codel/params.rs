@@ -7,12 +7,17 @@ use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::Span;
 
+/// CoDel on a single queue, ready to build.
 pub type CodelQueue = OneQueue<CodelProfile>;
 
+/// CoDel in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum CodelProfile {
+    /// RFC 8289, section 5.
     Rfc(Rfc),
+    /// `codel_impl.h` of Linux 6.12.
     Linux(Linux),
+    /// Mahimahi's queue.
     Mahimahi(Mahimahi),
 }
 

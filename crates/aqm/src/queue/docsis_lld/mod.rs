@@ -62,6 +62,7 @@ use rates::{Rates, WHOLE_WEIGHT};
 use shaper::Shaper;
 use virtual_queue::VirtualQueue;
 
+/// The dual queue of Low Latency DOCSIS.
 #[derive(Debug)]
 pub struct DocsisLld<P> {
     config: DocsisLldConfig,

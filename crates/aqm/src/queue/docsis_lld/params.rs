@@ -17,6 +17,7 @@ use crate::service_flow::{FlowRates, ProactiveGrants};
 use crate::time::Span;
 
 from_values! {
+    /// The parameters of [`DocsisLld`](super::DocsisLld), with the TLVs of DOCSIS MULPI that set them.
     #[derive(Clone, Debug)]
     pub struct DocsisLldConfig(
         values, link: &LinkFacts, rate: Rate, low_latency: FlowRates, classic: FlowRates,
@@ -24,7 +25,9 @@ from_values! {
     ) {
         /// Maximum sustained rate of the aggregate (`AMSR`, TLV 70.8); not zero.
         pub rate: Rate = rate,
+        /// Limits of the low latency service flow.
         pub low_latency: FlowRates = low_latency,
+        /// Limits of the classic service flow.
         pub classic: FlowRates = classic,
         /// Latency target of the classic queue (TLV 40.2).
         pub target: Span = values.get(TARGET),
@@ -34,7 +37,9 @@ from_values! {
         /// latency queue (annex O, `qdelayCoupledV`); `None` if its backlog does
         /// (`qdelayCoupledL`).
         pub virtual_loop: Option<Span> = virtual_loop(values, link)?,
+        /// Buffer of the classic queue, bytes.
         pub classic_limit_bytes: u64 = limit(values, CLASSIC_LIMIT, classic.within(rate))?,
+        /// Buffer of the low latency queue, bytes.
         pub low_latency_limit_bytes: u64 = low_latency_limit_bytes,
         /// The delay above which every packet is marked (`MAXTH`, TLV 40.4), unless the link is
         /// slow.

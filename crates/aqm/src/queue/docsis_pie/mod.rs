@@ -47,6 +47,7 @@ mod controller;
 
 pub(crate) use controller::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
 
+/// The parameters of DOCSIS-PIE, by the names of RFC 8034.
 #[derive(Clone, Debug)]
 pub struct DocsisPieConfig {
     /// The target delay (`LATENCY_TARGET`); the standard's default is 10 ms.
@@ -61,6 +62,7 @@ pub struct DocsisPieConfig {
     pub buffer_bytes: u64,
 }
 
+/// The DOCSIS-PIE algorithm of one upstream service flow.
 #[derive(Clone, Debug)]
 pub struct DocsisPie {
     config: DocsisPieConfig,
@@ -139,6 +141,7 @@ impl Aqm for DocsisPie {
     }
 }
 
+/// DOCSIS-PIE on a single queue, ready to build.
 #[derive(Clone, Debug)]
 pub struct DocsisPieQueue(pub DocsisPieConfig);
 

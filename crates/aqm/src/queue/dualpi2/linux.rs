@@ -22,7 +22,9 @@ pub enum Step {
 /// When the coupled AQM judges a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropAt {
+    /// When it leaves, by its own sojourn.
     Dequeue,
+    /// When it arrives.
     Enqueue,
 }
 
@@ -35,13 +37,16 @@ pub enum Overload {
     Overflow,
 }
 
+/// The codepoints of the low latency queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LowLatencyEcn {
+    /// ECT(1) and CE.
     L4s,
     /// ECT(0), ECT(1) and CE.
     Any,
 }
 
+/// The controller of `sch_dualpi2.c`.
 #[derive(Clone, Debug)]
 pub struct DualPi2Linux {
     config: DualPi2LinuxConfig,

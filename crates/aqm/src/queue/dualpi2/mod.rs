@@ -114,11 +114,13 @@ pub trait Controller {
 /// A controller's decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
+    /// Send the packet unchanged.
     Pass,
     /// Mark the packet if it is ECN-capable, else send it unchanged.
     Mark(MarkReason),
     /// Mark the packet if it is ECN-capable, else drop it.
     Signal,
+    /// Drop the packet.
     Drop,
 }
 

@@ -18,6 +18,7 @@ use crate::time::Span;
 /// DualPI2, ready to build.
 #[derive(Clone, Debug)]
 pub struct DualPi2Config {
+    /// The controller.
     pub profile: DualPi2Profile,
     /// The classic queue's share while both queues are backlogged, in ten-thousandths.
     pub classic_share: u32,

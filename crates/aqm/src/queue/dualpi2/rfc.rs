@@ -8,6 +8,7 @@ use crate::time::{Span, Time};
 
 use super::{Controller, Decision, DualPi2RfcConfig};
 
+/// The controller of RFC 9332, appendix A.
 #[derive(Clone, Debug)]
 pub struct DualPi2Rfc {
     config: DualPi2RfcConfig,
@@ -30,6 +31,7 @@ struct State {
 }
 
 impl DualPi2Rfc {
+    /// Returns a controller with a probability of zero.
     pub fn new(config: DualPi2RfcConfig) -> Self {
         let million = 1_000_000_u128;
         let coupling = u128::from(config.coupling_millionths.max(1));

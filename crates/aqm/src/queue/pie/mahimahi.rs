@@ -21,6 +21,7 @@ pub struct PieMahimahiConfig {
     pub max_burst: Span,
 }
 
+/// PIE as in Mahimahi.
 #[derive(Clone, Debug)]
 pub struct PieMahimahi {
     target_ms: u64,

@@ -86,6 +86,7 @@ from_values! {
     /// Parameters of [`PieLinux`], as in `tc qdisc add ... pie`; `pie` and `fq-pie` share them.
     #[derive(Clone, Debug)]
     pub struct PieLinuxConfig(values) {
+        /// The delay that the queue is steered to.
         pub target: Span = values.get(TARGET),
         /// Time between updates; the kernel rounds it up to whole jiffies. Not zero.
         pub update_interval: Span = values.get(TUPDATE),
@@ -93,6 +94,7 @@ from_values! {
         pub alpha_sixteenths: u32 = sixteenths(values, ALPHA)?,
         /// Weight of the delay's change, in sixteenths of a hertz, 0 to 32.
         pub beta_sixteenths: u32 = sixteenths(values, BETA)?,
+        /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),
         /// The highest probability at which ECN-capable packets are marked, as a fraction of 2^56.
         pub ecn_up_to_q56: u64 = Self::TENTH_Q56,

@@ -11,12 +11,17 @@ use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::Span;
 
+/// PIE on a single queue, ready to build.
 pub type PieQueue = OneQueue<PieProfile>;
 
+/// PIE in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum PieProfile {
+    /// RFC 8033.
     Rfc(PieRfcConfig),
+    /// `sch_pie.c` of Linux.
     Linux(PieLinuxConfig),
+    /// Mahimahi's queue.
     Mahimahi(PieMahimahiConfig),
 }
 

@@ -11,6 +11,7 @@ use crate::queue::control::{
     Gains, ONE_Q56, UpdateTimer, add_clamped_q56, low_probability_shift, q56_to_f64, ratio_q56,
 };
 
+/// PIE as in RFC 8033.
 #[derive(Clone, Debug)]
 pub struct PieRfc {
     config: PieRfcConfig,

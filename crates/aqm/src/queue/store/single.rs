@@ -10,6 +10,7 @@ use crate::time::Time;
 /// The limits of a queue; an arrival that would exceed either overflows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
+    /// Packets of any size.
     pub packets: u32,
     /// Bytes as the link charges them.
     pub bytes: u64,
@@ -73,10 +74,12 @@ pub struct Single<A, P> {
 }
 
 impl<A: Aqm, P> Single<A, P> {
+    /// Returns an empty queue.
     pub fn new(aqm: A, limit: Limit, overflow: Overflow) -> Self {
         Self { aqm, limit, overflow, ring: Ring::default() }
     }
 
+    /// Returns the AQM, for its state.
     pub const fn aqm(&self) -> &A {
         &self.aqm
     }

@@ -40,9 +40,13 @@ use slab::{Chain, Slab};
 pub struct FairConfig {
     /// The number of flows, at least 1.
     pub flows: u32,
+    /// Maximum number of packets of all flows.
     pub limit_packets: u32,
+    /// Maximum number of bytes of all flows.
     pub memory_bytes: u64,
+    /// Bytes that a flow may send in each turn.
     pub quantum_bytes: u32,
+    /// The packet that is dropped when the queue is full.
     pub overflow: FairOverflow,
     /// Whether a flow's turn ends at a credit of exactly zero (Linux), or only below (RFC 8290
     /// section 4.2).
