@@ -1,9 +1,6 @@
-//! Queue disciplines and links as pure functions of time.
+#![doc = include_str!("../README.md")]
 //!
-//! Time and randomness are arguments: the crate is `no_std` and depends on `spec` alone, reads no
-//! clock and draws no random number. So the same code makes the same decisions in a simulator, in
-//! an emulator and in a replay.
-//!
+//! # Modules
 //! | module | what it promises |
 //! |---|---|
 //! | [`time`], [`rate`], [`packet`] | times, rates, what a discipline may know of a packet |
@@ -18,6 +15,7 @@
 //! | [`service_flow`] | the interface of a queue with two service flows and a link with grants |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
+#![warn(missing_docs)]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;

@@ -1,9 +1,16 @@
-//! The laws of every queue discipline, as tests that also apply to a discipline of your own.
+//! The laws of every queue discipline, as tests that also apply to a discipline of your own:
 //!
-//! ```ignore
-//! // In the tests of the crate that has the queue, whose dev-dependencies have
-//! // `underload-laws`:
-//! underload_laws::laws!(Subject::new("mine", |seed| Box::new(Mine::new(seed))));
+//! ```
+//! use underload_aqm::aqm::Aqm;
+//! use underload_aqm::queue::store::{Limit, Overflow, Single};
+//! use underload_laws::{Subject, keeps_its_books};
+//!
+//! /// A queue of your own: here one that decides nothing.
+//! struct Mine;
+//! impl Aqm for Mine {}
+//!
+//! let build = |_seed| Box::new(Single::new(Mine, Limit::packets(100), Overflow::Tail)) as _;
+//! keeps_its_books(&Subject::new("mine", build));
 //! ```
 //!
 //! [`laws!`](crate::laws!) makes a test of each law:
