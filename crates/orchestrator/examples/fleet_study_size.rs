@@ -1,17 +1,20 @@
 //! How long the queries of a study take over many stored series: `cargo xtask bench
-//! fleet-study-size [MILLIONS] [DIR]`.
+//! fleet-study-size [MILLIONS] [raw] [lines=COUNT] [DIR]`.
 //!
 //! A stored series is the histogram of one class in one step of one run, with the attributes of its
-//! line: a row of the archive's Parquet files. Results of 100,000 lines, six runs a day with four
-//! series each, are appended to an SQLite store, folded, and moved to files once their day has
-//! ended. Then the example runs the first query of the study page, the same for one segment, which
-//! needs single runs, and the whole study of the program.
+//! line: a row of the archive's Parquet files. Results of 100,000 or `lines` lines, six runs a day
+//! with six series each, are appended to an SQLite store, folded, and moved to files once their day
+//! has ended; with `raw` they stay in the database. Another process then runs the first query of
+//! the study page, the same for one segment, which needs single runs, and the whole study of the
+//! program, and prints the processor time and the peak memory of each so far. With DIR, the store
+//! remains there, and a second call only asks.
 
 #![expect(clippy::print_stdout, reason = "a benchmark tells what it found")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use underload_aqm::rng::Rng;
@@ -30,9 +33,10 @@ const PLAN: &str = "low-latency-trial";
 /// The start of 2026-01-01, UTC.
 const START_MS: u64 = 1_767_225_600_000;
 const DAY_MS: u64 = 86_400_000;
-const LINES: u64 = 100_000;
 const RUNS_PER_DAY: u64 = 6;
-const SERIES_PER_RUN: u64 = 4;
+const SERIES_PER_RUN: u64 = 6;
+/// The classes of the plan.
+const CLASSES: [u8; 3] = [0, 8, 45];
 const BATCH: usize = 5_000;
 /// Histograms per class that runs are drawn from: enough that compression finds few of them twice
 /// in one block.
@@ -44,28 +48,52 @@ type Failure = Box<dyn Error>;
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let millions: f64 = arguments.next().map_or(Ok(10.0), |text| text.parse())?;
-    let kept = arguments.next().map(PathBuf::from);
+    let (mut is_raw, mut lines, mut kept) = (false, 100_000, None);
+    for argument in arguments {
+        match argument.strip_prefix("lines=") {
+            Some(count) => lines = count.parse()?,
+            None if argument == "raw" => is_raw = true,
+            None => kept = Some(PathBuf::from(argument)),
+        }
+    }
     let scratch = underload_disk::faults::private_tempdir()?;
     let folder = kept.as_deref().unwrap_or(scratch.path());
     let runs = (millions * 1e6) as u64 / SERIES_PER_RUN;
-    let start = Instant::now();
-    let store = SqlStore::sqlite(folder)?;
-    let mut archive = store.archive()?;
-    if archive.plans()?.is_empty() {
-        drop(archive);
-        fill(store, runs)?;
-        println!("{:>10.0} s  to append, fold and move all", start.elapsed().as_secs_f64());
-        archive = SqlArchive::sqlite(folder)?;
-    }
-    let bytes = size(&folder.join("archive"))?;
     let series = runs * SERIES_PER_RUN;
-    println!("{series:>12} series of {LINES} lines in {:.2} GB of files", bytes as f64 / 1e9);
-    println!("{:>12.1} bytes each", bytes as f64 / series as f64);
+    if folder.join("fleet.sqlite").exists() {
+        return ask(&mut SqlArchive::sqlite(folder)?, series);
+    }
+    let start = Instant::now();
+    fill(SqlStore::sqlite(folder)?, runs, lines, is_raw)?;
+    println!("{:>10.0} s  to append, fold and move all", start.elapsed().as_secs_f64());
+    let (files, database) =
+        (size(&folder.join("archive"))?, size_of(&folder.join("fleet.sqlite"))?);
+    println!("{series:>12} series of {lines} lines");
     println!(
-        "{:>12.2} GB database",
-        std::fs::metadata(folder.join("fleet.sqlite"))?.len() as f64 / 1e9
+        "{:>12.2} GB of files, {:.2} GB of database",
+        files as f64 / 1e9,
+        database as f64 / 1e9
     );
-    ask(&mut archive, series)
+    println!("{:>12.1} bytes each", (files + database) as f64 / series as f64);
+    // In a process that has not filled the store, for its memory.
+    let mut again = Command::new(std::env::current_exe()?);
+    let status = again.arg(millions.to_string()).arg(folder).status()?;
+    if status.success() { Ok(()) } else { Err("the questions failed".into()) }
+}
+
+/// Prints the processor time, user and system, and the peak memory of this process.
+fn print_use() -> Result<(), Failure> {
+    let (stat, status) = (
+        std::fs::read_to_string("/proc/self/stat")?,
+        std::fs::read_to_string("/proc/self/status")?,
+    );
+    // After the name, which may have any characters, user and system time are the fields 12 and 13.
+    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace().collect();
+    let seconds = |place: usize| Ok::<_, Failure>(fields[place].parse::<f64>()? / 100.0);
+    let (user, system) = (seconds(11)?, seconds(12)?);
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    println!("              so far {user:.1} s user, {system:.1} s system, peak {}", peak.trim());
+    Ok(())
 }
 
 fn ask(archive: &mut SqlArchive, series: u64) -> Result<(), Failure> {
@@ -86,6 +114,7 @@ fn ask(archive: &mut SqlArchive, series: u64) -> Result<(), Failure> {
         let sums = archive.sums(&filter, &by)?;
         let tests: u64 = sums.iter().map(|sum| sum.tests).sum();
         println!("{:>12.3} s  {name}: {tests} series", start.elapsed().as_secs_f64());
+        print_use()?;
         if filter == plan() && tests != series {
             return Err(format!("{tests} series instead of {series}").into());
         }
@@ -93,21 +122,23 @@ fn ask(archive: &mut SqlArchive, series: u64) -> Result<(), Failure> {
     let start = Instant::now();
     let found = study(archive, PLAN, &Question::default())?;
     let seconds = start.elapsed().as_secs_f64();
-    println!("{seconds:>12.3} s  the whole study, line by line: {} results", found.results);
-    Ok(())
+    let devices: u64 = found.cohorts.iter().map(|cohort| cohort.devices).sum();
+    let results = found.results;
+    println!("{seconds:>12.3} s  the whole study: {devices} lines with {results} results");
+    print_use()
 }
 
-fn fill(mut store: SqlStore, runs: u64) -> Result<(), Failure> {
+fn fill(mut store: SqlStore, runs: u64, lines: u64, is_raw: bool) -> Result<(), Failure> {
     let text = Plan::built_in(PLAN).ok_or("no such plan")?.to_owned();
     let mut tx = store.begin(&Needs::default())?;
     let row = PlanRow { name: PLAN.to_owned(), text, applied_ms: START_MS, stopped_ms: None };
     tx.put_plan(&row)?;
     tx.commit()?;
-    let retention = Retention { raw_days: 1, bins_days: 10_000 };
+    let retention = Retention { raw_days: if is_raw { 10_000 } else { 1 }, bins_days: 10_000 };
     let mut keeper = store.housekeeping(None, retention)?;
-    let shapes = Shapes::new(&mut Rng::new(1));
+    let shapes = Shapes::new(&mut Rng::new(1), lines);
     let mut rng = Rng::new(2);
-    let per_day = LINES * RUNS_PER_DAY;
+    let per_day = lines * RUNS_PER_DAY;
     for first in (0..runs).step_by(per_day as usize) {
         let day = first / per_day;
         let of_day: Vec<u64> = (first..runs.min(first + per_day)).collect();
@@ -124,6 +155,10 @@ fn fill(mut store: SqlStore, runs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
+fn size_of(file: &Path) -> std::io::Result<u64> {
+    Ok(std::fs::metadata(file)?.len())
+}
+
 fn size(folder: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {
@@ -137,10 +172,11 @@ fn size(folder: &Path) -> std::io::Result<u64> {
 /// Histograms of idle and loaded lines, by cohort and class.
 struct Shapes {
     series: Vec<SeriesResult>,
+    lines: u64,
 }
 
 impl Shapes {
-    fn new(rng: &mut Rng) -> Self {
+    fn new(rng: &mut Rng, lines: u64) -> Self {
         let mut series = Vec::new();
         for kind in 0..8 {
             let (is_loaded, is_low, is_treated) = (kind & 1 > 0, kind & 2 > 0, kind & 4 > 0);
@@ -150,20 +186,22 @@ impl Shapes {
                 (true, false) => 60_000.0,
             };
             for _ in 0..SHAPES {
-                series.push(one(rng, 8_000.0, queue_us, if is_low { 45 } else { 0 }));
+                series.push(one(rng, 8_000.0, queue_us));
             }
         }
-        Self { series }
+        Self { series, lines }
     }
 
     fn result(&self, rng: &mut Rng, run: u64) -> StoredResult {
-        let (line, sequence) = (run % LINES, run / LINES + 1);
+        let (line, sequence) = (run % self.lines, run / self.lines + 1);
         let is_treated = line.is_multiple_of(2);
         let mut step = |name: &str, kind: Kind, is_loaded: bool| {
-            let series = [false, true].map(|is_low| {
+            let series = CLASSES.map(|dscp| {
+                let is_low = dscp == 45;
                 let class =
                     usize::from(is_loaded) + 2 * usize::from(is_low) + 4 * usize::from(is_treated);
-                self.series[class * SHAPES + rng.below(SHAPES as u32) as usize].clone()
+                let shape = &self.series[class * SHAPES + rng.below(SHAPES as u32) as usize];
+                SeriesResult { dscp, ..shape.clone() }
             });
             StepResult {
                 step: name.to_owned(),
@@ -178,9 +216,9 @@ impl Shapes {
         let steps = vec![step("idle", Kind::Latency, false), step("loaded", Kind::Upload, true)];
         let mut id = [3; 16];
         id[..8].copy_from_slice(&line.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-        let day = run / (LINES * RUNS_PER_DAY);
-        let of_day = run % (LINES * RUNS_PER_DAY);
-        let at_ms = START_MS + day * DAY_MS + of_day * (DAY_MS / (LINES * RUNS_PER_DAY));
+        let per_day = self.lines * RUNS_PER_DAY;
+        let (day, of_day) = (run / per_day, run % per_day);
+        let at_ms = START_MS + day * DAY_MS + of_day * DAY_MS / per_day;
         StoredResult {
             device: DeviceId(id),
             epoch: 1,
@@ -216,7 +254,7 @@ fn attributes(line: u64, is_treated: bool) -> Attributes {
     }
 }
 
-fn one(rng: &mut Rng, base_us: f64, queue_us: f64, dscp: u8) -> SeriesResult {
+fn one(rng: &mut Rng, base_us: f64, queue_us: f64) -> SeriesResult {
     let mut bins = Bins::default();
     let base_us = base_us * (1.0 + f64::from(rng.below(1_000)) / 1_000.0);
     let (mut sum, mut most) = (0.0, 0.0_f64);
@@ -229,7 +267,7 @@ fn one(rng: &mut Rng, base_us: f64, queue_us: f64, dscp: u8) -> SeriesResult {
     }
     let us = |share| bins.quantile(share).map(|us| us as u64);
     SeriesResult {
-        dscp,
+        dscp: 0,
         sent: u64::from(PROBES),
         lost: 0,
         p50_us: us(0.5),

@@ -343,9 +343,10 @@ fn visit_results(
     see: &mut dyn FnMut(&mut dyn Database, &Page) -> Result<bool>,
 ) -> Result<()> {
     let (from, until) = days(filter);
-    // Without the first number a query planner may scan all results to find the last ones.
-    let sql = "SELECT coalesce(min(number), 1) - 1, coalesce(max(number), 0) FROM results
-        WHERE {later}";
+    // Without the first number a query planner may scan all results to find the last ones. SQLite
+    // searches for a minimum or a maximum only if the query has no other column.
+    let sql = "SELECT coalesce((SELECT min(number) FROM results WHERE {later}), 1) - 1,
+        coalesce((SELECT max(number) FROM results WHERE {later}), 0)";
     let Some(mut row) = view.query(sql, &[values![from_change, from_number]])?.pop() else {
         return Ok(());
     };
@@ -379,7 +380,7 @@ const RESULTS: &str = "SELECT r.number, r.device, r.body FROM (
         SELECT number, sum(bytes) OVER (ORDER BY number) - bytes AS before
         FROM (
             SELECT number, length(body) AS bytes FROM results
-            WHERE {later} AND number > $3 AND number <= $4 AND day + 0 >= $5 AND day + 0 < $6
+            WHERE {later than $3} AND number <= $4 AND day + 0 >= $5 AND day + 0 < $6
                 AND (CAST($7 AS text) IS NULL OR plan = $7)
             ORDER BY number LIMIT $8
         ) first

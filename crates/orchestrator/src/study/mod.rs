@@ -102,10 +102,7 @@ pub fn study(
         (0, 0) if !question.filter.attributes.is_empty() => {
             return Err(StudyError::NoneOfThose { plan: plan_name() });
         }
-        (0, 0) => {
-            let due = due_words(&parsed);
-            return Err(StudyError::Nothing { plan: plan_name(), due });
-        }
+        (0, 0) => return Err(StudyError::Nothing { plan: plan_name(), due: due_words(&parsed) }),
         (0, _) => {
             let days = crate::store::summed_words(summed);
             return Err(StudyError::OnlySums { plan: plan_name(), days });

@@ -300,6 +300,7 @@ const TURN: &str = "SELECT 1 FROM turns WHERE name = 'admission' FOR UPDATE";
 const WORDS: &[(&str, &str)] = &[
     ("{numbers $7}", "SELECT unnest(string_to_array($7, ',')::bigint[])"),
     ("{later}", "(change, number) > ($1, $2)"),
+    ("{later than $3}", "(change, number) > ($1, $2) AND number > $3"),
     ("{change}", "change"),
     ("{order}", "change, number"),
     ("{over}", "change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"),

@@ -183,6 +183,8 @@ impl Database for Sqlite {
                 found.push(Row::new(values.collect::<Result<_, _>>().map_err(failed)?));
             }
         }
+        #[cfg(test)]
+        tests::count_steps(&statement);
         Ok(found)
     }
 
@@ -210,6 +212,8 @@ impl Database for Sqlite {
                 }
             }
         }
+        #[cfg(test)]
+        tests::count_steps(&statement);
         drop(statement);
         if is_alone {
             self.commit()?;
@@ -356,13 +360,15 @@ const SETTINGS: &str = "PRAGMA journal_mode = WAL;
     PRAGMA wal_autocheckpoint = 8192;
     PRAGMA journal_size_limit = 67108864;";
 /// SQLite allows one writer at a time, so rows need no locks and results are committed in the order
-/// of their numbers. SQLite compares texts by their bytes, so comparisons need no collation.
+/// of their numbers. SQLite compares texts by their bytes, so comparisons need no collation. Of two
+/// lower bounds of a column, it searches by the first, and reads all rows up to the second.
 const WORDS: &[(&str, &str)] = &[
     (" FOR UPDATE SKIP LOCKED", ""),
     (" FOR UPDATE", ""),
     (" COLLATE \"C\"", ""),
     ("{numbers $7}", "SELECT value FROM json_each('[' || $7 || ']')"),
     ("{later}", "$1 <= 0 AND number > $2"),
+    ("{later than $3}", "$1 <= 0 AND number > max($2, $3)"),
     ("{change}", "0"),
     ("{order}", "number"),
     ("{over}", "true"),

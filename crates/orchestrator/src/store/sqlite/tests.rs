@@ -1,5 +1,8 @@
 //! Tests of a store in SQLite: durability, rejected stores, and sums.
 
+use std::cell::Cell;
+
+use rusqlite::{Statement, StatementStatus};
 use underload_fleet::retention::Retention;
 use underload_fleet::store::conformance;
 use underload_fleet::store::{
@@ -279,6 +282,77 @@ fn reading_a_row_with_a_flipped_bit_is_an_error() {
     }
     assert_eq!(archive.sums(&Filter::default(), &[]).expect("sums"), sums);
     assert_eq!(archive.outcomes(&Filter::default()).expect("outcomes"), runs);
+}
+
+thread_local! {
+    /// Instructions of SQLite's virtual machine that the statements of this thread took.
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+pub(super) fn count_steps(statement: &Statement<'_>) {
+    let steps = statement.reset_status(StatementStatus::VmStep);
+    STEPS.set(STEPS.get() + u64::from(steps.unsigned_abs()));
+}
+
+fn steps_of(run: impl FnOnce()) -> u64 {
+    STEPS.set(0);
+    run();
+    STEPS.get()
+}
+
+/// Returns the steps in which each way of reading page by page reads `count` results.
+fn steps_of_reading(count: usize) -> Vec<(&'static str, u64)> {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
+    append(&mut store, &[testing::result(1, 9)]);
+    let of = (testing::plan().name, testing::result(1, 9).day());
+    // A result that differs from the first in its number alone.
+    let copies = "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+        INSERT INTO results (device, day, plan, body) SELECT device, day, plan, body FROM results, n";
+    assert_eq!(file(folder.path()).execute(copies, [count as i64]).expect("added"), count - 1);
+    let mut archive = store.archive().expect("an archive");
+    let mut seen = 0;
+    let mut visit = |filter: &Filter| {
+        let mut see = |_: &StoredResult| {
+            seen += 1;
+            true
+        };
+        archive.visit(filter, &mut see).expect("it reads");
+    };
+    let all = steps_of(|| visit(&Filter::default()));
+    let of_plan = steps_of(|| visit(&Filter { plan: Some(of.0.clone()), ..Filter::default() }));
+    assert_eq!(seen, 2 * count);
+    let of_sums = steps_of(|| drop(archive.sums(&Filter::default(), &[]).expect("sums")));
+    let mut keeper = store.keeper().expect("a keeper");
+    let mut moved = 0;
+    let moving = steps_of(|| {
+        loop {
+            let page = keeper.results((&of.0, of.1), (moved, i64::MAX), 1_000).expect("it reads");
+            let Some(last) = page.last() else { break };
+            moved = last.number;
+        }
+    });
+    let folding = steps_of(|| assert_eq!(fold_all(&mut keeper), count));
+    let deleting =
+        steps_of(|| while keeper.delete((&of.0, of.1), moved, 1_000).expect("deleted") > 0 {});
+    assert_eq!((moved as usize, self::count(folder.path(), "results")), (count, 0));
+    vec![
+        ("visit", all),
+        ("visit a plan", of_plan),
+        ("sums of late results", of_sums),
+        ("move", moving),
+        ("fold", folding),
+        ("delete", deleting),
+    ]
+}
+
+#[test]
+fn reading_four_times_the_results_takes_four_times_the_steps() {
+    let (few, many) = (steps_of_reading(10_000), steps_of_reading(40_000));
+    for ((what, few), (_, many)) in few.into_iter().zip(many) {
+        let ratio = many as f64 / few as f64;
+        assert!((3.5..4.1).contains(&ratio), "{what}: {few} and {many} steps");
+    }
 }
 
 #[test]
