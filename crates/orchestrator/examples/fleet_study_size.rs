@@ -4,7 +4,7 @@
 //! A stored series is the histogram of one class in one step of one run, with the attributes of its
 //! line: a row of the archive's Parquet files. Results of 100,000 or `lines` lines, six runs a day
 //! with six series each, are appended to an SQLite store, folded, and moved to files once their day
-//! has ended; with `raw` they stay in the database. Another process then runs the first query of
+//! has ended; with `raw` they are only appended, and only the study is asked for. Another process then runs the first query of
 //! the study page, the same for one segment, which needs single runs, and the whole study of the
 //! program, and prints the processor time and the peak memory of each so far. With DIR, the store
 //! remains there, and a second call only asks.
@@ -61,7 +61,11 @@ fn main() -> Result<(), Failure> {
     let runs = (millions * 1e6) as u64 / SERIES_PER_RUN;
     let series = runs * SERIES_PER_RUN;
     if folder.join("fleet.sqlite").exists() {
-        return ask(&mut SqlArchive::sqlite(folder)?, series);
+        let mut archive = SqlArchive::sqlite(folder)?;
+        if !is_raw {
+            ask(&mut archive, series)?;
+        }
+        return whole_study(&mut archive);
     }
     let start = Instant::now();
     fill(SqlStore::sqlite(folder)?, runs, lines, is_raw)?;
@@ -77,7 +81,8 @@ fn main() -> Result<(), Failure> {
     println!("{:>12.1} bytes each", (files + database) as f64 / series as f64);
     // In a process that has not filled the store, for its memory.
     let mut again = Command::new(std::env::current_exe()?);
-    let status = again.arg(millions.to_string()).arg(folder).status()?;
+    let status =
+        again.arg(millions.to_string()).args(is_raw.then_some("raw")).arg(folder).status()?;
     if status.success() { Ok(()) } else { Err("the questions failed".into()) }
 }
 
@@ -119,6 +124,10 @@ fn ask(archive: &mut SqlArchive, series: u64) -> Result<(), Failure> {
             return Err(format!("{tests} series instead of {series}").into());
         }
     }
+    Ok(())
+}
+
+fn whole_study(archive: &mut SqlArchive) -> Result<(), Failure> {
     let start = Instant::now();
     let found = study(archive, PLAN, &Question::default())?;
     let seconds = start.elapsed().as_secs_f64();
@@ -134,7 +143,7 @@ fn fill(mut store: SqlStore, runs: u64, lines: u64, is_raw: bool) -> Result<(), 
     let row = PlanRow { name: PLAN.to_owned(), text, applied_ms: START_MS, stopped_ms: None };
     tx.put_plan(&row)?;
     tx.commit()?;
-    let retention = Retention { raw_days: if is_raw { 10_000 } else { 1 }, bins_days: 10_000 };
+    let retention = Retention { raw_days: 1, bins_days: 10_000 };
     let mut keeper = store.housekeeping(None, retention)?;
     let shapes = Shapes::new(&mut Rng::new(1), lines);
     let mut rng = Rng::new(2);
@@ -150,7 +159,7 @@ fn fill(mut store: SqlStore, runs: u64, lines: u64, is_raw: bool) -> Result<(), 
         }
         // An hour into the next day.
         let now_ms = START_MS + (day + 1) * DAY_MS + 3_600_000;
-        while keeper.step(now_ms)?.what != Work::Nothing {}
+        while !is_raw && keeper.step(now_ms)?.what != Work::Nothing {}
     }
     Ok(())
 }

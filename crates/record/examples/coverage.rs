@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use underload_aqm::rng::Rng;
-use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName, study};
+use underload_record::cohorts::{Line, LineSeries, Lines, Rows, SeriesName, study};
 use underload_record::schema::Estimate;
 use underload_record::stats::{Alternative, mann_whitney};
 
@@ -46,7 +46,7 @@ fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines
         bins: BINS,
         moved: 0,
         planned: Vec::new(),
-        lines: Vec::new(),
+        rows: Rows::default(),
     };
     let mut tests = [Vec::new(), Vec::new()];
     for number in 0..devices {
@@ -72,7 +72,7 @@ fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines
         sums.bins = bins.into_iter().collect();
         sums.strata.insert((0, usize::from(is_slow)), (sums.means_us, sums.tests));
         let refused = rng.below(4);
-        lines.lines.push(Line {
+        lines.add(&Line {
             cohort,
             tests: count,
             outcomes: vec![count, refused],

@@ -193,12 +193,6 @@ pub(crate) fn day(at_ms: u64) -> Option<String> {
 /// Returns the caveats that a reader must know before relying on the numbers.
 pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
     let mut warnings = Vec::new();
-    if study.sampled < 1.0 {
-        let percent = significant(study.sampled * 100.0);
-        warnings.push(format!(
-            "The lines did not fit into memory: this is of a random {percent} % of the devices."
-        ));
-    }
     if let Some(until) = study.summed_until_ms.and_then(day) {
         let days = count(study.summed_days, "day");
         let are = if study.summed_days == 1 { "is" } else { "are" };
@@ -458,7 +452,6 @@ mod tests {
             plan: "trial".to_owned(),
             title: "A <trial>\u{1b}".to_owned(),
             reference: "control".to_owned(),
-            sampled: 1.0,
             first_ms: Some(0),
             last_ms: Some(86_400_000),
             cohorts: vec![count("aqm"), count("control")],
@@ -509,7 +502,7 @@ mod tests {
     fn weaknesses_of_a_study_are_warnings() {
         let mut careful = study(estimate(9.0, 8.0, 10.0));
         assert!(cohort_warnings(&careful).is_empty());
-        (careful.sampled, careful.late_runs) = (0.25, 3);
+        careful.late_runs = 3;
         (careful.summed_days, careful.summed_until_ms) = (2, Some(86_400_000));
         careful.outcomes.push(OutcomeStudy {
             cohort: "aqm".to_owned(),
@@ -521,7 +514,7 @@ mod tests {
         });
         let warnings = cohort_warnings(&careful).join(" ");
         let summed = "2 days before 1970-01-02 are kept as sums only";
-        for words in ["25.0 % of the devices", summed, "3 runs came", "were failed"] {
+        for words in [summed, "3 runs came", "were failed"] {
             assert!(warnings.contains(words), "{words}: {warnings}");
         }
         let empty = CohortStudy { series: Vec::new(), ..careful };

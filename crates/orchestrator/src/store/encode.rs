@@ -83,7 +83,7 @@ pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
     sum.finalize().to_le_bytes()
 }
 
-pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
+pub(crate) fn encode(stored: &StoredResult) -> Vec<u8> {
     let (attributes, result) = (&stored.attributes, &stored.result);
     let body = Body {
         epoch: stored.epoch,
@@ -134,11 +134,11 @@ fn series_body(series: &SeriesResult) -> SeriesBody<'_> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Encoded {
+pub(crate) struct Encoded {
     /// Rises in the order of arrival.
-    pub(super) number: i64,
-    pub(super) device: DeviceId,
-    pub(super) body: Vec<u8>,
+    pub(crate) number: i64,
+    pub(crate) device: DeviceId,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Encoded {
@@ -146,7 +146,7 @@ impl Encoded {
     ///
     /// # Errors
     /// Returns [`StoreError::Broken`] if the bytes are damaged or of another format.
-    pub(super) fn decode(&self) -> Result<StoredResult, StoreError> {
+    pub(crate) fn decode(&self) -> Result<StoredResult, StoreError> {
         let Self { number, device, body: bytes } = self;
         match bytes.first() {
             Some(&FORMAT) => {}

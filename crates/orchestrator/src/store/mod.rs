@@ -26,6 +26,7 @@ mod testing;
 mod transaction;
 
 pub use archive::SqlArchive;
+pub(crate) use encode::{Encoded, encode};
 pub(crate) use files::summed_words;
 pub use housekeeping::{Did, Housekeeping, Work};
 pub use keeper::Keeper;

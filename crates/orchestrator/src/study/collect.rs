@@ -1,4 +1,4 @@
-//! Folds results into sums of each line.
+//! Folds results into sums of each line, one line after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,28 +6,24 @@ use underload_fleet::bins::{BIN_MAX, Bins, GAMMA};
 use underload_fleet::device::Pseudonym;
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
 use underload_fleet::plan::{Cohort, Kind, Plan};
-use underload_fleet::store::StoredResult;
-use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
+use underload_fleet::store::{Result, StoredResult};
+use underload_record::cohorts::{Line, LineSeries, Lines, Rows, SeriesName};
 
 use super::days::{Days, place_of};
 use super::quality::lowest_score;
+use super::sort::Sorter;
 
 /// Dimensions that are no attributes of a line: the hour of the day, and the month such as
 /// `2020-10`, in which a test began, UTC.
 pub(super) const TIMES: [&str; 2] = ["hour", "month"];
-/// Maximum number of bins of all lines together: half a gigabyte.
-const CELLS_MOST: usize = 1 << 26;
-/// Memory of a line, and of a series, beside its bins, in bins.
-const CELLS_OF_ONE: usize = 64;
-/// Memory that a group of a series takes, as a number of bins.
-const CELLS_OF_GROUP: usize = 6;
+/// Bytes of results that are sorted in memory.
+const SORTED_IN_MEMORY: usize = 1 << 25;
 /// Maximum number of values of an attribute; further values are one group.
 const VALUES_MOST: usize = 4_096;
 
 pub(super) struct Collected {
     pub(super) lines: Lines,
     pub(super) results: u64,
-    pub(super) sampled: f64,
     pub(super) late_runs: u64,
     pub(super) first_ms: Option<u64>,
     pub(super) last_ms: Option<u64>,
@@ -41,17 +37,16 @@ pub(super) struct Collector {
     series: Vec<SeriesName>,
     dimensions: Vec<(String, Vec<String>)>,
     places: Vec<BTreeMap<String, usize>>,
-    lines: BTreeMap<(Pseudonym, usize), OpenLine>,
-    /// Memory in use, in bins, and its limit.
-    cells: usize,
-    cells_most: usize,
-    /// Only lines whose [`leading`] number is at most this are collected. Halved whenever the
-    /// memory exceeds its limit, which drops a random half of the lines.
-    kept_up_to: u64,
+    sorter: Sorter,
+    /// The cohorts with lines, by their indices in `cohorts`.
+    used: BTreeSet<usize>,
     results: u64,
     first_ms: Option<u64>,
     last_ms: Option<u64>,
 }
+
+/// Lines with results, by pseudonym and the index of the cohort.
+type OpenLines = BTreeMap<(Pseudonym, usize), OpenLine>;
 
 #[derive(Default)]
 struct OpenLine {
@@ -85,10 +80,8 @@ impl Collector {
             series: probes.chain(inside).collect(),
             dimensions: by.iter().map(|name| (name.clone(), Vec::new())).collect(),
             places: vec![BTreeMap::new(); by.len()],
-            lines: BTreeMap::new(),
-            cells: 0,
-            cells_most: CELLS_MOST,
-            kept_up_to: u64::MAX,
+            sorter: Sorter::new(SORTED_IN_MEMORY),
+            used: BTreeSet::new(),
             results: 0,
             first_ms: None,
             last_ms: None,
@@ -96,60 +89,40 @@ impl Collector {
     }
 
     #[cfg(test)]
-    pub(super) fn with_room_for(mut self, cells: usize) -> Self {
-        self.cells_most = cells;
+    pub(super) fn with_room_for(mut self, bytes: usize) -> Self {
+        self.sorter = Sorter::new(bytes);
         self
     }
 
-    #[cfg(test)]
-    pub(super) fn cells(&self) -> usize {
-        self.cells
-    }
-
-    pub(super) fn see(&mut self, kept: &StoredResult) {
+    pub(super) fn see(&mut self, kept: &StoredResult) -> Result<()> {
         self.results += 1;
-        if leading(kept.pseudonym) > self.kept_up_to {
-            return;
-        }
+        // Numbers cohorts and values in the order of arrival.
         let cohort = self.cohort(&kept.cohort);
-        let strata = self.strata(kept);
-        let before = self.lines.len();
-        let open = self.lines.entry((kept.pseudonym, cohort)).or_default();
-        open.line.cohort = cohort;
-        if kept.was_due() {
-            open.line.outcomes.resize(Outcome::ALL.len(), 0);
-            if let Some(place) = Outcome::ALL.iter().position(|it| *it == kept.result.outcome) {
-                open.line.outcomes[place] += 1;
-            }
-        }
-        let (mut grown, open_before) = (0, open.days.cells());
+        self.used.insert(cohort);
+        self.strata(kept);
         if kept.result.outcome == Outcome::Measured {
             let at_ms = kept.result.at_ms;
             self.first_ms = Some(self.first_ms.map_or(at_ms, |first| first.min(at_ms)));
             self.last_ms = Some(self.last_ms.map_or(at_ms, |last| last.max(at_ms)));
-            open.line.tests += 1;
-            grown = add_test(&mut open.line, &self.series, &kept.result, &strata);
-            open.days.add(&mut open.line, &self.series, kept);
         }
-        self.cells += grown + open.days.cells();
-        self.cells = self.cells.saturating_sub(open_before);
-        self.cells += (self.lines.len() - before) * CELLS_OF_ONE;
-        while self.cells > self.cells_most && self.kept_up_to > 1 {
-            self.drop_half();
-        }
+        self.sorter.add(kept)
     }
 
-    fn drop_half(&mut self) {
-        self.kept_up_to /= 2;
-        let limit = self.kept_up_to;
-        self.lines.retain(|(pseudonym, _), _| leading(*pseudonym) <= limit);
-        let of_line = |open: &OpenLine| {
-            let series = open.line.series.values().map(|series| {
-                series.bins.len() + series.strata.len() * CELLS_OF_GROUP + CELLS_OF_ONE
-            });
-            series.sum::<usize>() + open.days.cells() + CELLS_OF_ONE
-        };
-        self.cells = self.lines.values().map(of_line).sum();
+    fn fold(&mut self, lines: &mut OpenLines, kept: &StoredResult) {
+        let cohort = self.cohort(&kept.cohort);
+        let strata = self.strata(kept);
+        let OpenLine { line, days } = lines.entry((kept.pseudonym, cohort)).or_default();
+        if kept.was_due() {
+            line.outcomes.resize(Outcome::ALL.len(), 0);
+            if let Some(place) = Outcome::ALL.iter().position(|it| *it == kept.result.outcome) {
+                line.outcomes[place] += 1;
+            }
+        }
+        if kept.result.outcome == Outcome::Measured {
+            line.tests += 1;
+            add_test(line, &self.series, &kept.result, &strata);
+            days.add(line, &self.series, kept);
+        }
     }
 
     fn cohort(&mut self, name: &str) -> usize {
@@ -183,65 +156,55 @@ impl Collector {
 
     /// Returns all lines, ordered by pseudonym, and the cohorts with lines, in the order of the
     /// plan.
-    pub(super) fn finish(self) -> Collected {
-        let used: BTreeSet<usize> = self.lines.keys().map(|(_, cohort)| *cohort).collect();
-        let measured = self.lines.iter().filter(|(_, open)| open.line.tests > 0);
-        let devices: Vec<Pseudonym> = measured.map(|((device, _), _)| *device).collect();
-        let moved = devices.chunk_by(Pseudonym::eq).filter(|cohorts| cohorts.len() > 1).count();
-        let place_of = |old: usize| used.iter().position(|place| *place == old).unwrap_or(0);
-        let mut late_runs = 0;
-        let lines = self.lines.into_values().map(|mut open| {
-            late_runs += open.days.finish(&mut open.line, &self.series);
-            open.line.cohort = place_of(open.line.cohort);
-            open.line
-        });
-        let lines = Lines {
+    pub(super) fn finish(mut self) -> Result<Collected> {
+        let used = std::mem::take(&mut self.used);
+        let mut lines = Lines {
             reference: None,
             planned: used.iter().map(|place| self.planned.get(*place).copied().flatten()).collect(),
-            moved: moved as u64,
-            lines: lines.collect(),
+            moved: 0,
+            rows: Rows::default(),
             cohorts: used.iter().map(|place| self.cohorts[*place].clone()).collect(),
-            series: self.series,
-            dimensions: self.dimensions,
+            series: self.series.clone(),
+            dimensions: self.dimensions.clone(),
             outcomes: Outcome::ALL.iter().map(|outcome| outcome.name().to_owned()).collect(),
             bin_ratio: GAMMA,
             bins: usize::from(BIN_MAX) + 1,
         };
-        Collected {
-            lines,
-            results: self.results,
-            sampled: self.kept_up_to as f64 / u64::MAX as f64,
-            late_runs,
-            first_ms: self.first_ms,
-            last_ms: self.last_ms,
+        let mut sorter = std::mem::replace(&mut self.sorter, Sorter::new(0));
+        let mut late_runs = 0;
+        for first in 0..=Sorter::RANGES {
+            let mut open = OpenLines::new();
+            sorter.visit(first, |kept| self.fold(&mut open, kept))?;
+            let measured = open.iter().filter(|(_, open)| open.line.tests > 0);
+            let devices: Vec<Pseudonym> = measured.map(|((device, _), _)| *device).collect();
+            let cohorts = devices.chunk_by(Pseudonym::eq);
+            lines.moved += cohorts.filter(|cohorts| cohorts.len() > 1).count() as u64;
+            for ((_, cohort), OpenLine { mut line, mut days }) in open {
+                late_runs += days.finish(&mut line, &self.series);
+                line.cohort = used.iter().position(|place| *place == cohort).unwrap_or(0);
+                lines.add(&line);
+            }
         }
+        let Self { results, first_ms, last_ms, .. } = self;
+        Ok(Collected { lines, results, late_runs, first_ms, last_ms })
     }
 }
 
-/// The first bytes of a pseudonym as a number, by which lines are sampled at random.
-fn leading(pseudonym: Pseudonym) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&pseudonym.0[..8]);
-    u64::from_be_bytes(bytes)
-}
-
-/// Adds a test to a line. Returns by how many cells the line has grown.
-fn add_test(line: &mut Line, names: &[SeriesName], result: &RunResult, strata: &[usize]) -> usize {
-    let mut grown = 0;
+/// Adds a test to a line.
+fn add_test(line: &mut Line, names: &[SeriesName], result: &RunResult, strata: &[usize]) {
     for step in result.distinct_steps() {
         let mut is_known = false;
         let probes = step.distinct_series().map(|series| (series, false));
         for (series, is_inside) in probes.chain(step.inside.iter().map(|inside| (inside, true))) {
             let Some(place) = place_of(names, step, series.dscp, is_inside) else { continue };
             is_known = true;
-            let new = usize::from(!line.series.contains_key(&place)) * CELLS_OF_ONE;
             let sums = line.series.entry(place).or_default();
-            grown += new + add_means(sums, series, strata);
+            add_means(sums, series, strata);
             // Quantiles of all round trips include only scheduled runs, as on the pages.
             if result.run > 0 {
                 sums.sent = sums.sent.saturating_add(series.sent);
                 sums.lost = sums.lost.saturating_add(series.lost);
-                grown += add_bins(&mut sums.bins, &series.bins);
+                add_bins(&mut sums.bins, &series.bins);
             }
         }
         if let Some(percent) = step.tier_percent.filter(|_| is_known) {
@@ -255,12 +218,10 @@ fn add_test(line: &mut Line, names: &[SeriesName], result: &RunResult, strata: &
             *tests += 1;
         }
     }
-    grown
 }
 
-/// Adds the mean and the maximum of a test. Returns by how many cells the series has grown.
-fn add_means(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> usize {
-    let groups = sums.strata.len();
+/// Adds the mean and the maximum of a test.
+fn add_means(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) {
     if let (Some(mean), Some(max)) = (series.mean_us, series.max_us) {
         sums.tests += 1;
         sums.means_us += mean as f64;
@@ -271,12 +232,10 @@ fn add_means(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> 
             *tests += 1;
         }
     }
-    (sums.strata.len() - groups) * CELLS_OF_GROUP
 }
 
-/// Adds a histogram to ascending `sums`, which have most of its bins already. Returns the number of
-/// new bins.
-fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) -> usize {
+/// Adds a histogram to ascending `sums`, which have most of its bins already.
+fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) {
     let (known, mut place) = (sums.len(), 0);
     for (bin, count) in bins.iter() {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -292,7 +251,6 @@ fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) -> usize {
     if sums.len() > known {
         sums.sort_by_key(|(bin, _)| *bin);
     }
-    sums.len() - known
 }
 
 /// Returns the month of a time, such as `2020-10`, UTC; empty beyond the calendar.

@@ -28,8 +28,6 @@ pub(super) struct Days {
     /// Highest goodput in each step, bit/s.
     most: BTreeMap<String, u64>,
     late: u64,
-    /// Memory of the open days, in bins.
-    cells: usize,
 }
 
 struct Run {
@@ -89,13 +87,8 @@ impl Days {
         }
         let runs = &mut self.open[place].1;
         if runs.len() < RUNS_MOST {
-            self.cells += run.cells();
             runs.push(run);
         }
-    }
-
-    pub(super) fn cells(&self) -> usize {
-        self.cells
     }
 
     /// Closes all days. Returns the number of runs that arrived too late.
@@ -108,7 +101,6 @@ impl Days {
 
     fn close_oldest(&mut self, line: &mut Line, names: &[SeriesName]) {
         let Some((_, runs)) = self.open.pop_front() else { return };
-        self.cells -= runs.iter().map(Run::cells).sum::<usize>();
         let mut steps: Vec<&str> =
             names.iter().filter(|name| name.load != IDLE).map(|name| name.step.as_str()).collect();
         steps.dedup();
@@ -147,10 +139,6 @@ impl Days {
 impl Run {
     fn has(&self, place: usize) -> bool {
         self.series.iter().any(|series| series.place == place)
-    }
-
-    fn cells(&self) -> usize {
-        self.series.iter().map(|series| series.bins.len() + 8).sum()
     }
 }
 

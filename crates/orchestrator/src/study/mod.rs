@@ -1,14 +1,15 @@
 //! Compares the cohorts of a plan by the collected results.
 //!
-//! A single pass over the results, in the order of arrival, folds them into sums of each line,
-//! which `record::cohorts` compares. Memory is bounded: if the lines do not fit, half of them are
-//! dropped by their pseudonyms, which are random, and the study states the share of lines that it
-//! is of.
+//! A single pass over the results, in the order of arrival, sorts them by line (`sort`). Then one
+//! line after the other is folded into its sums (`collect`, `days`) and added to what
+//! `record::cohorts` compares, which is a few numbers of each line and series: so every line counts,
+//! and few of them are open at a time.
 
 mod collect;
 mod days;
 mod published;
 mod quality;
+mod sort;
 
 use underload_fleet::plan::Plan;
 use underload_fleet::schedule::Window;
@@ -90,13 +91,15 @@ pub fn study(
     let filter = Filter { plan: Some(plan.to_owned()), ..question.filter.clone() };
     let mut collector = Collector::new(&parsed, &question.by);
     let by: Vec<&str> = question.by.iter().map(String::as_str).collect();
+    let mut sorted = Ok(());
     archive.visit_measured(&filter, &by, &mut |kept| {
-        collector.see(kept);
-        true
+        sorted = collector.see(kept);
+        sorted.is_ok()
     })?;
+    sorted?;
     // Read after the results, so that days that are reduced to sums meanwhile are reported.
     let summed = archive.summed(&filter)?;
-    let collected = collector.finish();
+    let collected = collector.finish()?;
     let plan_name = || plan.to_owned();
     match (collected.results, summed.days) {
         (0, 0) if !question.filter.attributes.is_empty() => {
@@ -115,7 +118,6 @@ pub fn study(
     plan.clone_into(&mut study.plan);
     study.title = parsed.title;
     study.results = collected.results;
-    study.sampled = collected.sampled;
     study.late_runs = collected.late_runs;
     study.summed_days = u64::from(summed.days);
     study.summed_until_ms = (summed.days > 0).then(|| u64::from(summed.until_day) * DAY_MS);

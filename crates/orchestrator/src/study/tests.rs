@@ -321,21 +321,37 @@ fn a_roll_out_shows_in_the_months_of_a_study() {
 }
 
 #[test]
-fn beyond_the_memory_limit_half_of_the_lines_are_left_out() {
+fn every_line_counts_whether_results_are_sorted_in_memory_or_in_a_file() {
     let plan = Plan::parse(PLAN).expect("a plan");
     let mut rng = Rng::new(2);
-    let mut collector = Collector::new(&plan, &[]).with_room_for(60_000);
-    for _ in 0..1_000 {
-        let mut result = run(2, 0, 35, &[20.0; 5], &[20.0; 5]);
-        result.pseudonym = Pseudonym(std::array::from_fn(|_| rng.below(256) as u8));
-        collector.see(&result);
-        collector.see(&result);
-    }
-    let collected = collector.finish();
-    let (share, lines) = (collected.sampled, collected.lines.lines.len() as f64);
-    assert!(share <= 0.25 && (lines / 1_000.0 / share - 1.0).abs() < 0.3, "{lines} at {share}");
-    assert!(collected.lines.lines.iter().all(|line| line.tests == 2), "lines are whole");
-    assert_eq!(collected.results, 2_000);
+    let lines: Vec<Pseudonym> =
+        (0..1_500).map(|_| Pseudonym(std::array::from_fn(|_| rng.below(256) as u8))).collect();
+    let by = vec!["month".to_owned()];
+    let [in_memory, in_file] = [usize::MAX, 10_000].map(|bytes| {
+        let mut collector = Collector::new(&plan, &by).with_room_for(bytes);
+        for day in 0..3 {
+            for (number, pseudonym) in lines.iter().enumerate() {
+                let ms = 20.0 + (number * 7 % 31 + day) as f64;
+                let mut result =
+                    run(number as u8, day as u64 * 31 * DAY_MS, 35, &[ms; 5], &[2.0 * ms; 5]);
+                result.pseudonym = *pseudonym;
+                collector.see(&result).expect("sorted");
+            }
+        }
+        let collected = collector.finish().expect("sorted");
+        (collected.results, cohorts::study(&collected.lines, 1))
+    });
+    assert_eq!(in_memory, in_file);
+    let (results, study) = in_file;
+    let counted: Vec<(u64, u64)> =
+        study.cohorts.iter().map(|cohort| (cohort.devices, cohort.tests)).collect();
+    assert_eq!((results, counted), (4_500, vec![(750, 2_250), (750, 2_250)]));
+    let sent: Vec<u64> =
+        study.series.iter().flat_map(|it| &it.cohorts).map(|own| own.sent).collect();
+    assert_eq!(
+        sent,
+        [750 * 3 * 10, 750 * 3 * 10, 750 * 3 * 10, 750 * 3 * 10, 11_250, 11_250, 11_250, 11_250]
+    );
 }
 
 #[test]
@@ -404,26 +420,19 @@ fn an_unscheduled_run_counts_for_its_device_and_not_in_pooled_numbers() {
 }
 
 #[test]
-fn unplanned_steps_use_no_memory_and_repeated_steps_have_no_weight() {
-    let plan = Plan::parse(PLAN).expect("a plan");
-    let mut collector = collect::Collector::new(&plan, &[]);
+fn unplanned_steps_are_left_out_and_repeated_steps_have_no_weight() {
     let mut one = run(1, 20_000 * DAY_MS, 30, &[20.0; 10], &[20.0; 10]);
-    collector.see(&one);
-    let cells = collector.cells();
+    let alone = study_of(std::slice::from_ref(&one));
     let (step, series) = (one.result.steps[1].clone(), one.result.steps[1].series.clone());
-    for name in 0..1_000 {
-        let invented = |it: u32| StepResult { step: format!("{name}.{it}"), ..step.clone() };
-        let latency = StepResult { kind: Kind::Latency, ..step.clone() };
-        one.result.steps = (0..64).map(invented).chain([latency]).collect();
-        collector.see(&one);
-    }
-    assert_eq!(collector.cells(), cells);
+    let invented = |it: u32| StepResult { step: format!("invented {it}"), ..step.clone() };
+    let latency = StepResult { kind: Kind::Latency, ..step.clone() };
+    one.result.steps.extend((0..64).map(invented).chain([latency]));
+    assert_eq!(study_of(std::slice::from_ref(&one)), alone);
     let often = StepResult { series: [series.clone(), series].concat(), ..step };
     one.result.steps = vec![often; 64];
-    collector.see(&one);
-    let lines = collector.finish().lines;
-    let sent = lines.lines[0].series.values().map(|series| series.sent).sum::<u64>();
-    assert_eq!(sent, 4 * 10 + 2 * 10);
+    let study = study_of(&[one]);
+    let sent: u64 = study.series.iter().flat_map(|it| &it.cohorts).map(|own| own.sent).sum();
+    assert_eq!(sent, 2 * 10);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::line::{ClassDays, Line, Lines};
+use super::line::{CohortRows, Lines};
 use crate::CONFIDENCE;
 use crate::comparison::Verdict;
 use crate::schema::{ClassStudy, Interval, QualityStudy, TierUse};
@@ -13,36 +13,21 @@ pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
     let mut rows = Vec::new();
     for (place, name) in lines.series.iter().enumerate() {
         for (cohort, cohort_name) in lines.cohorts.iter().enumerate() {
-            let own: Vec<&ClassDays> = lines
-                .of_cohort(cohort)
-                .filter_map(|line| line.classes.get(&place))
-                .filter(|class| class.days + class.days_lost > 0)
-                .collect();
-            if own.is_empty() {
-                continue;
-            }
-            let over = |value: &dyn Fn(&ClassDays) -> Option<f64>| -> Option<Interval> {
-                let values: Vec<f64> = own.iter().filter_map(|class| value(class)).collect();
-                mean_interval(&values, CONFIDENCE)
-            };
-            let by_day = |class: &ClassDays, sum_us: f64| {
-                (class.days > 0).then(|| sum_us / f64::from(class.days) / 1e3)
-            };
+            let own = lines.of_cohort(cohort).and_then(|own| own.classes.get(&place));
+            let Some(own) = own else { continue };
+            let over = |values: &[f64]| mean_interval(values, CONFIDENCE);
             rows.push(ClassStudy {
                 cohort: cohort_name.clone(),
                 step: name.step.clone(),
                 dscp: name.dscp,
-                devices: own.len() as u64,
-                days: own.iter().map(|class| u64::from(class.days)).sum(),
-                idle_p50_ms: over(&|class| by_day(class, class.idle_p50_us)),
-                loaded_p99_ms: over(&|class| by_day(class, class.loaded_p99_us)),
-                lag_ms: over(&|class| by_day(class, class.loaded_p99_us - class.idle_p50_us)),
-                days_lost: own.iter().map(|class| u64::from(class.days_lost)).sum(),
+                devices: own.devices,
+                days: own.days,
+                idle_p50_ms: over(&own.idle_p50_ms),
+                loaded_p99_ms: over(&own.loaded_p99_ms),
+                lag_ms: over(&own.lag_ms),
+                days_lost: own.days_lost,
                 against: lines.against(place),
-                cut_percent: over(&|class| {
-                    (class.cut_days > 0).then(|| class.cut_percent / f64::from(class.cut_days))
-                })
-                .map(Interval::capped),
+                cut_percent: over(&own.cut_percent).map(Interval::capped),
                 verdict: Verdict::NotMeasured,
             });
         }
@@ -70,37 +55,27 @@ impl Lines {
 /// A line uses its full tier from this percentage on.
 const FULL_PERCENT: f64 = 95.0;
 
-/// Percentages of each line by step: sum over tests, and number of tests.
-type ByStep = BTreeMap<String, (f64, u32)>;
+/// Means of lines by step, percent.
+type ByStep = BTreeMap<String, Vec<f64>>;
 
 /// Returns the means of a cohort's lines for every step and cohort with one.
-fn means_by_step(lines: &Lines, of: fn(&Line) -> &ByStep) -> Vec<(&String, usize, Vec<f64>)> {
-    let steps: BTreeSet<&String> = lines.lines.iter().flat_map(|line| of(line).keys()).collect();
-    let mut all = Vec::new();
-    for step in steps {
-        for cohort in 0..lines.cohorts.len() {
-            let mean = |line: &Line| {
-                let (sum, tests) = of(line).get(step)?;
-                (*tests > 0).then(|| sum / f64::from(*tests))
-            };
-            let means: Vec<f64> = lines.of_cohort(cohort).filter_map(mean).collect();
-            if !means.is_empty() {
-                all.push((step, cohort, means));
-            }
-        }
-    }
-    all
+fn means_by_step(lines: &Lines, of: fn(&CohortRows) -> &ByStep) -> Vec<(&String, usize, &[f64])> {
+    let cohorts = || (0..lines.cohorts.len()).filter_map(|it| Some((it, of(lines.of_cohort(it)?))));
+    let steps: BTreeSet<&String> = cohorts().flat_map(|(_, means)| means.keys()).collect();
+    let own =
+        |step| cohorts().filter_map(move |(it, means)| Some((step, it, &means.get(step)?[..])));
+    steps.into_iter().flat_map(own).filter(|(.., means)| !means.is_empty()).collect()
 }
 
 /// Returns the use of the tier for every loaded step of every cohort.
 pub(super) fn uses(lines: &Lines) -> Vec<TierUse> {
-    let means = means_by_step(lines, |line| &line.uses).into_iter();
-    let row = |(step, cohort, means): (&String, usize, Vec<f64>)| {
+    let means = means_by_step(lines, |own| &own.uses).into_iter();
+    let row = |(step, cohort, means): (&String, usize, &[f64])| {
         let full = means.iter().filter(|percent| **percent >= FULL_PERCENT).count();
         TierUse {
             cohort: lines.cohorts[cohort].clone(),
             step: step.clone(),
-            percent: mean_interval(&means, CONFIDENCE),
+            percent: mean_interval(means, CONFIDENCE),
             full: full as f64 * 100.0 / means.len() as f64,
         }
     };
@@ -109,10 +84,10 @@ pub(super) fn uses(lines: &Lines) -> Vec<TierUse> {
 
 /// Returns the Quality of Outcome for every loaded step of every cohort.
 pub(super) fn qualities(lines: &Lines) -> Vec<QualityStudy> {
-    let all = means_by_step(lines, |line| &line.qualities);
-    let row = |(step, cohort, means): &(&String, usize, Vec<f64>)| {
+    let all = means_by_step(lines, |own| &own.qualities);
+    let row = |(step, cohort, means): &(&String, usize, &[f64])| {
         let is_reference =
-            |it: &&(&String, usize, Vec<f64>)| it.0 == *step && Some(it.1) == lines.reference;
+            |it: &&(&String, usize, &[f64])| it.0 == *step && Some(it.1) == lines.reference;
         let against = all.iter().find(is_reference).filter(|it| it.1 != *cohort);
         QualityStudy {
             cohort: lines.cohorts[*cohort].clone(),

@@ -24,7 +24,8 @@ pub(super) fn check(lines: &Lines, cohorts: &[CohortCount]) -> Vec<Unhealthy> {
     let Some(reference) = lines.reference.and_then(|place| cohorts.get(place)) else {
         return Vec::new();
     };
-    let (devices, of) = (lines.moved, lines.lines.len() as u64);
+    let of = (0..cohorts.len()).filter_map(|place| lines.of_cohort(place)).map(|own| own.lines);
+    let (devices, of) = (lines.moved, of.sum::<u64>());
     let moved = (devices * 100 > of * MOVED_PERCENT).then_some(Unhealthy::Moved { devices, of });
     let unequal = cohorts.iter().filter(|own| {
         let shares = silent(own).zip(silent(reference));

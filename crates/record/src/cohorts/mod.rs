@@ -18,7 +18,7 @@ use crate::schema::{CohortCount, CohortStudy};
 
 pub use compare::{compare, compare_groups};
 use line::IDLE;
-pub use line::{ClassDays, Line, LineSeries, Lines, SeriesName};
+pub use line::{ClassDays, Line, LineSeries, Lines, Rows, SeriesName};
 pub use series::BIN_MS;
 
 /// Compares the cohorts. Equal lines and seed produce an equal study.
@@ -26,18 +26,20 @@ pub fn study(lines: &Lines, seed: u64) -> CohortStudy {
     let root = Rng::new(seed).child("study");
     let reference = lines.reference.and_then(|place| lines.cohorts.get(place));
     let cohorts = lines.cohorts.iter().enumerate().map(|(place, name)| {
-        let own = lines.of_cohort(place).filter(|line| line.tests > 0);
-        let (devices, tests) =
-            own.fold((0, 0), |(devices, tests), line| (devices + 1, tests + u64::from(line.tests)));
-        let silent = lines.of_cohort(place).filter(|line| line.is_silent()).count() as u64;
-        CohortCount { name: name.clone(), devices, silent, tests }
+        let count = |of: fn(&line::CohortRows) -> u64| lines.of_cohort(place).map_or(0, of);
+        CohortCount {
+            name: name.clone(),
+            devices: count(|own| own.devices),
+            silent: count(|own| own.silent),
+            tests: count(|own| own.tests),
+        }
     });
     let cohorts: Vec<CohortCount> = cohorts.collect();
+    let all = (0..cohorts.len()).filter_map(|place| lines.of_cohort(place));
     let mut study = CohortStudy {
         unhealthy: health::check(lines, &cohorts),
         reference: reference.cloned().unwrap_or_default(),
-        results: lines.lines.iter().flat_map(|line| &line.outcomes).map(|n| u64::from(*n)).sum(),
-        sampled: 1.0,
+        results: all.map(|own| line::sum(&own.outcomes)).sum(),
         cohorts,
         series: (0..lines.series.len())
             .filter_map(|place| series::study(lines, place, &root))

@@ -1,6 +1,6 @@
 //! The outcomes of runs.
 
-use super::line::{Line, Lines};
+use super::line::Lines;
 use crate::schema::{Estimate, OutcomeStudy};
 use crate::stats::{ClusterShare, cluster_share};
 use crate::verdict::{Both, EffectRange};
@@ -11,13 +11,11 @@ const CONFIDENCE: f64 = 0.99;
 /// Returns the share of every outcome in every cohort. Unequal shares are a finding, because lines
 /// without results may differ from the others.
 pub(super) fn study(lines: &Lines) -> Vec<OutcomeStudy> {
-    let share = |cohort: usize, outcome: usize| -> Option<ClusterShare> {
-        let counts = |line: &Line| {
-            let all = line.outcomes.iter().map(|count| u64::from(*count)).sum();
-            (line.runs_with(outcome), all)
-        };
-        cluster_share(&lines.of_cohort(cohort).map(counts).collect::<Vec<_>>())
+    let runs = |cohort: usize, outcome: usize| {
+        let own = lines.of_cohort(cohort);
+        own.map_or(Vec::new(), |own| own.runs_with(outcome, lines.outcomes.len()))
     };
+    let share = |cohort, outcome| -> Option<ClusterShare> { cluster_share(&runs(cohort, outcome)) };
     let mut rows = Vec::new();
     for (outcome, name) in lines.outcomes.iter().enumerate() {
         let reference = lines.reference.and_then(|reference| share(reference, outcome));
@@ -45,7 +43,7 @@ pub(super) fn study(lines: &Lines) -> Vec<OutcomeStudy> {
             rows.push(OutcomeStudy {
                 cohort: lines.cohorts[cohort].clone(),
                 outcome: name.clone(),
-                runs: lines.of_cohort(cohort).map(|line| line.runs_with(outcome)).sum(),
+                runs: runs(cohort, outcome).iter().map(|(with, _)| with).sum(),
                 percent,
                 difference: range.and_then(|EffectRange { low, high, middle, .. }| {
                     Some(Estimate { value: middle?, low: Some(low), high })
@@ -55,10 +53,4 @@ pub(super) fn study(lines: &Lines) -> Vec<OutcomeStudy> {
         }
     }
     rows
-}
-
-impl Line {
-    fn runs_with(&self, outcome: usize) -> u64 {
-        u64::from(self.outcomes.get(outcome).copied().unwrap_or(0))
-    }
 }

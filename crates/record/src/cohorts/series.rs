@@ -3,11 +3,11 @@
 use underload_aqm::rng::Rng;
 
 use super::compare::compare;
-use super::line::{LOST_MS, Line, Lines};
+use super::line::{LOST_MS, Lines, SeriesRows};
 use super::strata::stratified;
 use crate::CONFIDENCE;
 use crate::schema::{CohortSeries, Comparison, QuantileEstimate, SeriesStudy, Spread};
-use crate::stats::{BinnedClusters, Ecdf, mean_interval, nearest_rank};
+use crate::stats::{Ecdf, mean_interval, nearest_rank};
 
 /// Width of the bars of a histogram, ms, as in Comcast 2021, Figures 5 and 6.
 pub const BIN_MS: f64 = 15.0;
@@ -17,45 +17,40 @@ const BINS: usize = 100;
 const CURVE_POINTS: usize = 400;
 /// Quantiles of all round trips.
 const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
-/// More lines than this are combined at random into this number of clusters, whose sums vary like
-/// those of the lines. Resampling then takes as long for a million lines as for a thousand.
-const CLUSTERS_MAX: usize = 1_000;
 /// Minimum number of devices for quartiles of their medians.
 const DEVICES_LEAST: usize = 8;
 
 /// Returns `None` if no line has the series.
 pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStudy> {
     let name = lines.series.get(place)?;
-    let values: Vec<Values> =
-        (0..lines.cohorts.len()).map(|cohort| Values::new(lines, place, cohort)).collect();
-    let cohorts: Vec<CohortSeries> = values
-        .iter()
-        .enumerate()
-        .filter(|(_, values)| !values.means.is_empty())
-        .map(|(cohort, values)| {
-            let mut rng = root.child(&format!("lines of {place}, {cohort}"));
-            let quantiles = quantiles(lines, place, cohort, &mut rng);
-            values.summary(lines, place, cohort, quantiles)
-        })
-        .collect();
+    let rows = |cohort| lines.of_series(cohort, place).filter(|rows| !rows.means.is_empty());
+    let summary = |cohort: usize| {
+        let mut rng = root.child(&format!("lines of {place}, {cohort}"));
+        Some(rows(cohort)?.summary(&lines.cohorts[cohort], &mut rng))
+    };
+    let cohorts: Vec<CohortSeries> = (0..lines.cohorts.len()).filter_map(summary).collect();
     if cohorts.is_empty() {
         return None;
     }
-    let compared = |(cohort, values): (usize, &Values), reference: usize, against: &Values| {
-        (cohort != reference && !values.means.is_empty()).then(|| Comparison {
+    let compared = |cohort: usize, reference: usize| {
+        let own = rows(cohort).filter(|_| cohort != reference)?;
+        let against = |of: fn(&SeriesRows) -> &[f64]| {
+            compare(of(own), lines.of_series(reference, place).map_or(&[][..], of))
+        };
+        Some(Comparison {
             cohort: lines.cohorts[cohort].clone(),
             against: lines.cohorts[reference].clone(),
-            p99: compare(&values.p99s, &against.p99s),
-            mean: compare(&values.means, &against.means),
-            maximum: compare(&values.maxima, &against.maxima),
-            above_idle: compare(&values.above_idle, &against.above_idle),
+            p99: against(|rows| &rows.p99s),
+            mean: against(|rows| &rows.means),
+            maximum: against(|rows| &rows.maxima),
+            above_idle: against(|rows| &rows.above_idle),
         })
     };
-    let comparisons = lines.reference.map_or(Vec::new(), |reference| {
-        let Some(against) = values.get(reference) else { return Vec::new() };
-        let cohorts = values.iter().enumerate();
-        cohorts.filter_map(|cohort| compared(cohort, reference, against)).collect()
+    let reference = lines.reference.filter(|reference| *reference < lines.cohorts.len());
+    let comparisons = reference.into_iter().flat_map(|reference| {
+        (0..lines.cohorts.len()).filter_map(move |cohort| compared(cohort, reference))
     });
+    let comparisons = comparisons.collect();
     Some(SeriesStudy {
         step: name.step.clone(),
         load: name.load.to_owned(),
@@ -67,93 +62,44 @@ pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStu
     })
 }
 
-/// Values of the lines of a cohort, ms.
-#[derive(Default)]
-struct Values {
-    p99s: Vec<f64>,
-    means: Vec<f64>,
-    maxima: Vec<f64>,
-    above_idle: Vec<f64>,
-}
-
-impl Values {
-    fn new(lines: &Lines, place: usize, cohort: usize) -> Self {
-        let idle = lines.idle_of(place);
-        let mut all = Self::default();
-        for line in lines.of_cohort(cohort) {
-            let Some(series) = line.series.get(&place) else { continue };
-            all.p99s.extend(lines.quantile_ms(series, 0.99));
-            all.means.extend(series.mean_ms());
-            all.maxima.extend(series.maximum_ms());
-            let idle = idle.and_then(|idle| line.series.get(&idle)?.mean_ms());
-            all.above_idle.extend(series.mean_ms().zip(idle).map(|(loaded, idle)| loaded - idle));
-        }
-        all
-    }
-
-    fn summary(
-        &self,
-        lines: &Lines,
-        place: usize,
-        cohort: usize,
-        quantiles: Vec<QuantileEstimate>,
-    ) -> CohortSeries {
-        let mut summary = CohortSeries {
-            cohort: lines.cohorts[cohort].clone(),
+impl SeriesRows {
+    fn summary(&self, cohort: &str, rng: &mut Rng) -> CohortSeries {
+        CohortSeries {
+            cohort: cohort.to_owned(),
             devices: self.means.len() as u64,
+            tests: self.tests,
+            sent: self.sent,
+            lost: self.lost,
             mean: spread(&self.means),
             maximum: spread(&self.maxima),
             above_idle: mean_interval(&self.above_idle, CONFIDENCE),
-            quantiles,
-            device_medians: device_medians(lines, place, cohort),
-            ..CohortSeries::default()
-        };
-        for series in lines.of_cohort(cohort).filter_map(|line| line.series.get(&place)) {
-            summary.tests += u64::from(series.tests);
-            summary.sent += series.sent;
-            summary.lost += series.lost;
+            quantiles: self.quantiles(rng),
+            device_medians: self.device_medians(),
         }
-        summary
     }
-}
 
-/// Returns the quartiles of the devices' medians.
-fn device_medians(lines: &Lines, place: usize, cohort: usize) -> Option<(f64, f64)> {
-    let own = lines.of_cohort(cohort).filter_map(|line| line.series.get(&place));
-    let mut medians: Vec<f64> = own.filter_map(|own| lines.quantile_ms(own, 0.5)).collect();
-    if medians.len() < DEVICES_LEAST {
-        return None;
-    }
-    medians.sort_by(f64::total_cmp);
-    let quartile = |share| nearest_rank(&medians, share).filter(|ms| *ms < LOST_MS);
-    quartile(0.25).zip(quartile(0.75))
-}
-
-fn quantiles(lines: &Lines, place: usize, cohort: usize, rng: &mut Rng) -> Vec<QuantileEstimate> {
-    let own: Vec<&Line> =
-        lines.of_cohort(cohort).filter(|line| line.series.contains_key(&place)).collect();
-    let clusters = own.len().min(CLUSTERS_MAX);
-    let mut binned = BinnedClusters::new(lines.bin_ratio, lines.bins, clusters);
-    for (number, line) in own.iter().enumerate() {
-        let series = &line.series[&place];
-        let cluster = number % clusters;
-        for (bin, count) in &series.bins {
-            binned.add(cluster, usize::from(*bin), u64::from(*count));
+    /// Returns the quartiles of the devices' medians.
+    fn device_medians(&self) -> Option<(f64, f64)> {
+        if self.medians.len() < DEVICES_LEAST {
+            return None;
         }
-        binned.add_beyond(cluster, series.lost);
+        let mut medians = self.medians.clone();
+        medians.sort_by(f64::total_cmp);
+        let quartile = |share| nearest_rank(&medians, share).filter(|ms| *ms < LOST_MS);
+        quartile(0.25).zip(quartile(0.75))
     }
-    let ms = |us: Option<f64>| us.map(|us| us / 1e3);
-    let found = binned.quantiles(&SHARES, CONFIDENCE, rng);
-    SHARES
-        .into_iter()
-        .zip(found)
-        .map(|(share, found)| QuantileEstimate {
+
+    fn quantiles(&self, rng: &mut Rng) -> Vec<QuantileEstimate> {
+        let ms = |us: Option<f64>| us.map(|us| us / 1e3);
+        let found = self.pooled.quantiles(&SHARES, CONFIDENCE, rng);
+        let estimates = SHARES.into_iter().zip(found).map(|(share, found)| QuantileEstimate {
             share,
             ms: ms(found.estimate),
             low: ms(found.low),
             high: ms(found.high),
-        })
-        .collect()
+        });
+        estimates.collect()
+    }
 }
 
 fn spread(values: &[f64]) -> Spread {

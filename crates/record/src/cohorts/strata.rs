@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::line::{Line, Lines};
+use super::line::{Lines, Member};
 use crate::CONFIDENCE;
 use crate::schema::{Estimate, Stratified, Stratum};
 use crate::stats::normal_quantile;
@@ -25,16 +25,6 @@ pub(super) fn stratified(lines: &Lines, place: usize) -> Vec<Stratified> {
     let others = (0..lines.cohorts.len()).filter(|cohort| *cohort != reference);
     let pairs = others.flat_map(|cohort| (0..lines.dimensions.len()).map(move |by| (cohort, by)));
     pairs.filter_map(|(cohort, by)| one(lines, place, by, [cohort, reference])).collect()
-}
-
-/// Returns the logarithms of a line's means, by the number of the stratum.
-fn values(line: &Line, place: usize, by: usize) -> Vec<(usize, f64)> {
-    let Some(series) = line.series.get(&place) else { return Vec::new() };
-    let of = |((_, value), (sum, tests)): (&(usize, usize), &(f64, u32))| {
-        let mean_ms = sum / f64::from(*tests) / 1e3;
-        (mean_ms > 0.0).then(|| (*value, mean_ms.ln()))
-    };
-    series.strata.range((by, 0)..=(by, usize::MAX)).filter_map(of).collect()
 }
 
 #[derive(Default, Clone, Copy)]
@@ -57,13 +47,13 @@ impl Group {
 }
 
 fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Stratified> {
-    let side_of = |line: &Line| pair.iter().position(|cohort| line.cohort == *cohort);
-    let of_lines =
-        || lines.lines.iter().filter_map(|line| Some((side_of(line)?, values(line, place, by))));
-    let mut groups: BTreeMap<usize, [Group; 2]> = BTreeMap::new();
-    for (side, values) in of_lines() {
-        for (group, value) in values {
-            let sum = &mut groups.entry(group).or_default()[side];
+    let side_of =
+        |strata: &[Member]| pair.iter().position(|cohort| usize::from(strata[0].cohort) == *cohort);
+    let of_lines = || lines.strata(place, by).filter_map(|strata| Some((side_of(strata)?, strata)));
+    let mut groups: BTreeMap<u16, [Group; 2]> = BTreeMap::new();
+    for (side, strata) in of_lines() {
+        for Member { stratum, value, .. } in strata {
+            let sum = &mut groups.entry(*stratum).or_default()[side];
             sum.count += 1;
             sum.sum += value;
             sum.squares += value * value;
@@ -77,12 +67,12 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
     let total: u64 = groups.values().flatten().map(|sum| sum.count).sum();
     let weight = |sums: &[Group; 2]| (sums[0].count + sums[1].count) as f64 / total as f64;
     let (mut square, mut dropped) = (0.0, [0, 0]);
-    for (side, values) in of_lines() {
-        let known: Vec<_> =
-            values.iter().filter_map(|(group, value)| Some((groups.get(group)?, value))).collect();
-        dropped[side] += u64::from(known.is_empty() && !values.is_empty());
-        let part = |(sums, value): &(&[Group; 2], &f64)| {
-            weight(sums) / sums[side].count as f64 * (**value - sums[side].mean())
+    for (side, strata) in of_lines() {
+        let known = |of: &Member| Some((groups.get(&of.stratum)?, of.value));
+        let known: Vec<_> = strata.iter().filter_map(known).collect();
+        dropped[side] += u64::from(known.is_empty());
+        let part = |(sums, value): &(&[Group; 2], f64)| {
+            weight(sums) / sums[side].count as f64 * (*value - sums[side].mean())
         };
         square += known.iter().map(part).sum::<f64>().powi(2);
     }
@@ -94,7 +84,7 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
     let mut strata: Vec<Stratum> = groups
         .iter()
         .map(|(value, sums)| {
-            let value = texts.get(*value).cloned().unwrap_or_default();
+            let value = texts.get(usize::from(*value)).cloned().unwrap_or_default();
             Stratum { value, weight: weight(sums), ..stratum(sums) }
         })
         .collect();

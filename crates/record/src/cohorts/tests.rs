@@ -1,6 +1,7 @@
 //! Studies of synthetic lines, whose true differences are known.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 
 use super::*;
 use crate::comparison::Verdict;
@@ -11,6 +12,38 @@ use crate::stats::{Alternative, mann_whitney, median};
 const TIER: usize = 0;
 const HOUR: usize = 1;
 
+/// Lines that tests may change before a study adds them.
+struct Fleet {
+    names: Lines,
+    lines: Vec<Line>,
+}
+
+impl Deref for Fleet {
+    type Target = Lines;
+
+    fn deref(&self) -> &Lines {
+        &self.names
+    }
+}
+
+impl DerefMut for Fleet {
+    fn deref_mut(&mut self) -> &mut Lines {
+        &mut self.names
+    }
+}
+
+impl Fleet {
+    fn added(&self) -> Lines {
+        let mut all = self.names.clone();
+        self.lines.iter().for_each(|line| all.add(line));
+        all
+    }
+}
+
+fn study(fleet: &Fleet, seed: u64) -> CohortStudy {
+    super::study(&fleet.added(), seed)
+}
+
 /// Draws about normally: mean 0, deviation 1.
 fn normal(rng: &mut Rng) -> f64 {
     let uniform = |rng: &mut Rng| f64::from(rng.next_u32()) / f64::from(u32::MAX);
@@ -20,8 +53,8 @@ fn normal(rng: &mut Rng) -> f64 {
 /// Lines of two cohorts. The second is the reference and `ratio` times as slow. Each line has its
 /// own level, and its tests vary around that level. Tiers are `a` and `b`; lines of `b` are 3 times
 /// as slow, and their share differs between the cohorts.
-fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
-    let mut lines = Lines {
+fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Fleet {
+    let names = Lines {
         cohorts: vec!["aqm".to_owned(), "plain".to_owned()],
         reference: Some(1),
         series: vec![
@@ -37,8 +70,9 @@ fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
         bins: 932,
         moved: 0,
         planned: Vec::new(),
-        lines: Vec::new(),
+        rows: Rows::default(),
     };
+    let mut lines = Fleet { names, lines: Vec::new() };
     for number in 0..count {
         let cohort = number % 2;
         let is_b = f64::from(rng.below(1_000)) < of_b[cohort] * 1_000.0;
@@ -110,7 +144,8 @@ fn strata_remove_the_effect_of_other_tiers() {
     assert!((weights - 1.0).abs() < 1e-9 && tier.strata.len() == 2);
     // A tier that one cohort does not have is dropped and reported.
     let lines = fleet(&mut Rng::new(2), 2_000, 1.0, [0.0, 0.6]);
-    let tier = &super::study(&lines, 1).series[1].stratified[0];
+    let dropped = super::study(&lines.added(), 1);
+    let tier = &dropped.series[1].stratified[0];
     assert_eq!((tier.strata.len(), tier.strata_dropped, tier.dropped[0]), (1, 1, 0));
     assert!(tier.dropped[1] > 500, "{:?}", tier.dropped);
 }
@@ -118,7 +153,7 @@ fn strata_remove_the_effect_of_other_tiers() {
 #[test]
 fn a_line_measured_in_several_hours_counts_once() {
     let mut lines = fleet(&mut Rng::new(3), 1_000, 2.0, [0.0, 0.0]);
-    let width = |lines: &Lines| {
+    let width = |lines: &Fleet| {
         let ratio = study(lines, 1).series[1].stratified[HOUR].ratio.expect("an estimate");
         ratio.high.unwrap() / ratio.low.unwrap()
     };
@@ -156,7 +191,7 @@ fn a_single_or_empty_cohort_warns_and_is_not_compared() {
     lines.lines.clear();
     let nothing = study(&lines, 1);
     assert!(nothing.series.is_empty() && nothing.outcomes.is_empty());
-    assert_eq!(study(&Lines::default(), 1).cohorts, []);
+    assert_eq!(super::study(&Lines::default(), 1).cohorts, []);
 }
 
 #[test]
@@ -187,16 +222,15 @@ fn intervals_contain_the_true_value_at_their_confidence() {
     for number in 0..studies {
         let mut rng = Rng::new(number).child("coverage");
         let planted = fleet(&mut rng, 120, 2.0, [0.5, 0.5]);
-        let values = |lines: &Lines, cohort: usize| -> Vec<f64> {
-            let own = lines.of_cohort(cohort);
-            own.filter_map(|line| line.series[&1].mean_ms()).collect()
+        let values = |lines: &Fleet, cohort: usize| -> Vec<f64> {
+            lines.added().of_series(cohort, 1).expect("lines").means.clone()
         };
         let holds = |estimate: crate::schema::Estimate, truth: f64| {
             u32::from(estimate.low.unwrap() <= truth && truth <= estimate.high.unwrap())
         };
         let found = compare(&values(&planted, 0), &values(&planted, 1)).expect("both cohorts");
         held += holds(found.ratio.expect("positive"), 2.0);
-        let tiers = strata::stratified(&planted, 1);
+        let tiers = strata::stratified(&planted.added(), 1);
         stratified += holds(tiers[0].ratio.expect("two groups"), 2.0);
         let none = fleet(&mut rng, 120, 1.0, [0.5, 0.5]);
         let found = compare(&values(&none, 0), &values(&none, 1)).expect("both cohorts");
@@ -258,7 +292,7 @@ fn a_reduction_is_at_most_100_percent() {
 
 #[test]
 fn cohorts_that_are_not_alike_have_reasons_and_no_effect() {
-    let reasons = |change: &dyn Fn(&mut Lines)| {
+    let reasons = |change: &dyn Fn(&mut Fleet)| {
         let mut lines = fleet(&mut Rng::new(1), 200, 8.0, [0.5, 0.5]);
         change(&mut lines);
         let study = study(&lines, 1);
@@ -268,7 +302,7 @@ fn cohorts_that_are_not_alike_have_reasons_and_no_effect() {
         study.unhealthy
     };
     let planned =
-        |first, second| move |lines: &mut Lines| lines.planned = vec![Some(first), Some(second)];
+        |first, second| move |lines: &mut Fleet| lines.planned = vec![Some(first), Some(second)];
     assert_eq!(reasons(&planned(0.5, 0.5)), []);
     let found = reasons(&planned(0.2, 0.8));
     let unplanned = |cohort: &str, planned_percent| {
@@ -280,7 +314,7 @@ fn cohorts_that_are_not_alike_have_reasons_and_no_effect() {
     assert_eq!(found, [Unhealthy::Moved { devices: 3, of: 200 }]);
     assert_eq!(reasons(&|lines| lines.moved = 2), []);
     let silence = |share: usize| {
-        move |lines: &mut Lines| {
+        move |lines: &mut Fleet| {
             let silent = lines.lines.iter_mut().filter(|line| line.cohort == 0).take(share);
             silent.for_each(|line| (line.tests, line.series) = (0, BTreeMap::new()));
         }

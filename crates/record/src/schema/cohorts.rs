@@ -18,8 +18,6 @@ pub struct CohortStudy {
     pub last_ms: Option<u64>,
     /// Results that were read, including those of failed runs.
     pub results: u64,
-    /// Share of the devices that was read, drawn at random; 1 if all of them fit in memory.
-    pub sampled: f64,
     /// Runs that no day counts because they arrived more than two days after later runs.
     pub late_runs: u64,
     /// Days that are excluded because only their sums are stored.

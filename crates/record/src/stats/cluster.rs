@@ -8,7 +8,7 @@ use underload_aqm::rng::Rng;
 use super::tails::{normal_above, normal_quantile};
 
 /// Values in logarithmic bins, by cluster: bin `b` has those above `ratio^(b-1)` up to `ratio^b`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct BinnedClusters {
     ratio: f64,
     /// Number of the first bin.
@@ -71,12 +71,15 @@ impl BinnedClusters {
         Some(binned)
     }
 
-    /// Adds `count` values to a bin; numbers past the last bin are beyond all bins.
+    /// Adds `count` values to a bin; numbers past the last bin are beyond all bins. A cluster that
+    /// does not exist is added, with those before it.
     pub fn add(&mut self, cluster: usize, bin: usize, count: u64) {
-        let bin = bin.min(self.width - 1);
-        if let Some(sum) = self.counts.get_mut(cluster * self.width + bin) {
-            *sum = sum.saturating_add(count);
+        let (bin, first) = (bin.min(self.width - 1), cluster * self.width);
+        if self.counts.len() <= first {
+            self.counts.resize(first + self.width, 0);
         }
+        let sum = &mut self.counts[first + bin];
+        *sum = sum.saturating_add(count);
     }
 
     /// Adds `count` values beyond all bins.
