@@ -109,13 +109,17 @@ PARTITION BY day
 ORDER BY (plan, step, dscp, cohort, region, model, firmware, hour, kind, day);
 
 -- The delay in ms that a share of all probes took at most, from bins and their counts as sumMap
--- gives them, within 1 %; NULL where that probe was lost. Bin b holds what is above
--- 1.02^(b-1) microseconds, up to 1.02^b.
+-- gives them; NULL where that probe was lost. Bin b holds what is above 1.02^(b-1) microseconds, up
+-- to 1.02^b, evenly on a logarithmic scale: the numbers of the pages and of studies.
 CREATE FUNCTION IF NOT EXISTS quantile_of_bins AS (share, histogram, lost) ->
     if(
-        ceil(share * (arraySum(histogram.2) + lost)) > arraySum(histogram.2)
-            OR empty(histogram.1),
+        share * (arraySum(histogram.2) + lost) > arraySum(histogram.2) OR empty(histogram.1),
         NULL,
-        pow(1.02, histogram.1[arrayFirstIndex(
-            seen -> seen >= greatest(1, ceil(share * (arraySum(histogram.2) + lost))),
-            arrayCumSum(histogram.2))]) * 2 / 2.02 / 1000);
+        arrayElement(
+            arrayMap(
+                (bin, count, seen) -> pow(
+                    1.02, bin - (seen - share * (arraySum(histogram.2) + lost)) / count) / 1000,
+                histogram.1, histogram.2, arrayCumSum(histogram.2)),
+            arrayFirstIndex(
+                seen -> seen >= share * (arraySum(histogram.2) + lost),
+                arrayCumSum(histogram.2))));

@@ -8,11 +8,12 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use underload_aqm::rng::Rng;
-use underload_fleet::bins::Bins;
+use underload_fleet::bins::{Bins, GAMMA};
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::StoredResult;
+use underload_record::stats::binned_quantile;
 
 const TABLES: &str = include_str!("../../../packaging/clickhouse/tables.sql");
 const DAY: &str = include_str!("../../../packaging/clickhouse/day.sql");
@@ -172,13 +173,10 @@ fn clickhouse_sums_results_once_and_reads_the_same_quantiles() {
     for (row, (cohort, (bins, lost, tests))) in p99.iter().zip(&cohorts) {
         assert_eq!(row["cohort"], cohort.as_str());
         assert_eq!((row["tests"].as_u64(), row["devices"].as_u64()), (Some(*tests), Some(10)));
-        let answered = bins.count() as f64;
         for (name, share) in [("p50_ms", 0.5), ("p99_ms", 0.99)] {
-            let rank = (share * (answered + *lost as f64)).ceil();
-            let want = (rank <= answered)
-                .then(|| bins.quantile((rank - 0.5) / answered))
-                .flatten()
-                .map(|us| us / 1e3);
+            let counts = bins.iter().map(|(bin, count)| (i64::from(bin), count));
+            let want =
+                binned_quantile(GAMMA, counts, bins.count() + lost, share).map(|us| us / 1e3);
             assert_alike(name, row[name].as_f64(), want);
         }
     }

@@ -54,6 +54,8 @@ use underload_fleet::plan;
 use visitor::Visitor;
 
 pub use state::{Action, LEAST_DEVICES, Operate, Settings};
+#[cfg(test)]
+pub(crate) use summary::quantile_ms;
 
 /// Maximum number of bytes of a form: a plan, of which each byte may be encoded as three.
 const FORM_MAX: usize = 3 * plan::BYTES_MAX + 4_096;

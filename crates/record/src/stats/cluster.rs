@@ -138,21 +138,31 @@ impl BinnedClusters {
 
     /// Returns the quantile of counts that start at column `first`.
     fn quantile(&self, counts: &[u64], first: usize, share: f64) -> Option<f64> {
-        let total: u64 = counts.iter().sum();
-        let rank = share.clamp(0.0, 1.0) * total as f64;
-        let mut before = 0.0;
-        for (place, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let count = *count as f64;
-            if before + count >= rank {
-                let bin = first + place;
-                let within = (rank - before) / count;
-                let exponent = (self.first + bin as i64) as f64 - 1.0 + within;
-                return (bin + 1 < self.width).then(|| self.ratio.powf(exponent));
-            }
-            before += count;
-        }
-        None
+        let bins = counts.iter().take(self.width - 1 - first).copied();
+        let bins = (self.first + first as i64..).zip(bins);
+        binned_quantile(self.ratio, bins, counts.iter().sum(), share)
     }
+}
+
+/// Returns a quantile of `total` values in ascending logarithmic bins, each with its number and
+/// count; bin `b` has the values above `ratio^(b-1)` up to `ratio^b`, evenly distributed on a
+/// logarithmic scale. Values in no bin are larger than all others: `None` if it is one of them.
+pub fn binned_quantile(
+    ratio: f64,
+    bins: impl Iterator<Item = (i64, u64)>,
+    total: u64,
+    share: f64,
+) -> Option<f64> {
+    let rank = share.clamp(0.0, 1.0) * total as f64;
+    let mut before = 0.0;
+    for (bin, count) in bins.filter(|(_, count)| *count > 0) {
+        let count = count as f64;
+        if before + count >= rank {
+            return Some(ratio.powf(bin as f64 - 1.0 + (rank - before) / count));
+        }
+        before += count;
+    }
+    None
 }
 
 /// A share of all trials, with trials in clusters.

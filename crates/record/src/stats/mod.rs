@@ -18,7 +18,7 @@ mod qoo;
 mod quantile;
 mod tails;
 
-pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, cluster_share};
+pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, binned_quantile, cluster_share};
 pub use compare::{
     Alternative, MannWhitney, RankMethod, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };

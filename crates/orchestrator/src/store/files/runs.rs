@@ -366,6 +366,7 @@ mod tests {
     use underload_fleet::store::{Archive as _, Dimension, Memory, Needs, Store as _};
 
     use super::*;
+    use crate::pages::quantile_ms;
     use crate::store::testing::{append, many, plan};
     use crate::study;
 
@@ -393,7 +394,8 @@ mod tests {
         let by = [Dimension::Cohort, Dimension::Step, Dimension::Dscp];
         let sums = memory.sums(&Filter::default(), &by).expect("sums");
         let curves = sums.iter().map(|sum| {
-            let us = |share| sum.bins.quantile(share).expect("it has some").round();
+            let ms = |share| quantile_ms(&sum.bins, sum.lost, share);
+            let us = |share| ms(share).map(|ms| (ms * 1e3).round());
             let [cohort, step, dscp] = &sum.key[..] else { panic!("three values") };
             let dscp: u8 = dscp.parse().expect("a number");
             let (tests, devices) = (sum.tests, sum.devices);
@@ -406,7 +408,18 @@ mod tests {
         };
         let outcomes: Vec<Value> = outcomes.iter().map(outcome).collect();
         let study = study::study(&mut memory, "trial", &study::Question::default());
-        let means = study.expect("a study").series.into_iter().flat_map(|series| {
+        let study = study.expect("a study");
+        for sum in &sums {
+            let [cohort, step, dscp] = &sum.key[..] else { panic!("three values") };
+            let mut series = study.series.iter();
+            let series = series.find(|it| it.step == *step && it.dscp.to_string() == *dscp);
+            let mut own = series.expect("a series").cohorts.iter();
+            let own = own.find(|own| own.cohort == *cohort).expect("a cohort");
+            for found in &own.quantiles {
+                assert_eq!(found.ms, quantile_ms(&sum.bins, sum.lost, found.share), "{sum:?}");
+            }
+        }
+        let means = study.series.into_iter().flat_map(|series| {
             series.cohorts.into_iter().filter_map(move |own| {
                 let mean_ms = own.mean.average?.mean;
                 let us = (mean_ms * 1e3).round();
