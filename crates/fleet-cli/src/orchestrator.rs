@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_fleet::retention::Retention;
 use underload_orchestrator::http::certificate::{ServerConfig, server_config};
-use underload_orchestrator::http::{Limits, StartError};
+use underload_orchestrator::http::{Cidr, Limits, StartError};
 use underload_orchestrator::service::{Service, Setup, first_token};
 use underload_orchestrator::store::Place;
 use underload_probe::control::Fingerprint;
@@ -74,6 +74,19 @@ pub(super) struct Arguments {
     /// The private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Proxies, such as 10.0.0.0/8, whose X-Forwarded-For names the clients to which limits apply; may
+    /// be given several times.
+    #[arg(long = "trusted-proxy", value_name = "CIDR", hide_short_help = true)]
+    trusted_proxies: Vec<Cidr>,
+    /// Requests without a session that one address may send in a minute, to enrol or to begin a
+    /// session.
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().strangers_per_minute)]
+    #[arg(hide_short_help = true)]
+    requests: u32,
+    /// Connections that one address may have.
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections_per_network)]
+    #[arg(hide_short_help = true)]
+    connections: usize,
     /// Directory of the first operator's token and of a certificate that it creates [default: DIR
     /// of the store, else ~/.local/share/underload/fleet].
     #[arg(long, value_name = "DIR")]
@@ -151,7 +164,12 @@ impl Arguments {
             listen: self.listen,
             tls: tls.map(|tls| tls.config),
             is_public_tls: self.public_url.as_ref().is_some_and(|it| it.starts_with("https://")),
-            limits: Limits::default(),
+            limits: Limits {
+                trusted_proxies: self.trusted_proxies.clone().leak(),
+                strangers_per_minute: self.requests,
+                connections_per_network: self.connections,
+                ..Limits::default()
+            },
             state: state.clone(),
             tell: Arc::new(|words| warning!("{words}")),
         });

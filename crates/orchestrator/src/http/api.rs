@@ -29,6 +29,8 @@ pub(super) fn router(core: Arc<Core>, limits: Limits, pages: Option<Router>) -> 
     let api = devices()
         .merge(operators::router())
         .route("/v1/openapi.json", get(move || async { description }))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
         .route("/v1/{*rest}", any(unknown));
     let api = api.method_not_allowed_fallback(wrong_method).with_state(host);
     match pages {
@@ -124,6 +126,17 @@ where
     post(move |State(host): State<Arc<Host>>, request| async move {
         host.signed(request, max, needs, rule).await
     })
+}
+
+/// Answers 200 if the store can be read.
+async fn ready(
+    State(host): State<Arc<Host>>,
+    from: ConnectInfo<SocketAddr>,
+) -> Result<&'static str, Failure> {
+    host.admit_stranger(from.0)?;
+    let read = |turn: &mut Turn<'_>| turn.tx.setting("ready").map(drop);
+    host.core.writers.ask(0, Needs::default(), read).await?;
+    Ok("ok\n")
 }
 
 async fn unknown(uri: Uri) -> Failure {

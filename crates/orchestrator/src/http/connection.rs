@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use underload_probe::network::{CustomerNetwork, Evict, Place, PlaceLimits, Places, unless};
 
 use super::core::Limits;
+use super::proxy::client;
 
 type Connection = Place<CustomerNetwork>;
 
@@ -59,7 +60,10 @@ impl Listening {
             };
             let (evict, evicted) = evict();
             let network = CustomerNetwork::of_host(from.ip());
-            let place = self.places.take(Instant::now(), network, Some(evict));
+            let is_proxy = self.limits.trusted_proxies.iter().any(|it| it.has(from.ip()));
+            let most = self.limits.connections;
+            let most = if is_proxy { most } else { self.limits.connections_per_network };
+            let place = self.places.take_of(most, Instant::now(), network, Some(evict));
             // No answer to a refused connection: it would cost a handshake.
             let Some(place) = place else { continue };
             let listening = Arc::clone(&self);
@@ -96,7 +100,8 @@ impl Listening {
         let service = service_fn(|mut request: Request<Incoming>| {
             // Silent connections are evicted before those with recent requests.
             place.renew(Instant::now());
-            request.extensions_mut().insert(ConnectInfo(from));
+            let client = client(from, request.headers(), self.limits.trusted_proxies);
+            request.extensions_mut().insert(ConnectInfo(client));
             router.call(request)
         });
         let mut http = Builder::new();

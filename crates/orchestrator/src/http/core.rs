@@ -10,6 +10,7 @@ use underload_fleet::orchestrator::Orchestrator;
 use underload_fleet::store::{Store, StoreError};
 
 use super::batch::{Clock, Tell, Writers};
+use super::proxy::Cidr;
 use super::secrets;
 
 /// Limits on connections and requests. When all connections or body bytes are in use, the network
@@ -33,6 +34,9 @@ pub struct Limits {
     /// Maximum number of requests without a session per minute from one IPv4 address or one /56 of
     /// IPv6: to enrol, to open a session, to show an operator's token.
     pub strangers_per_minute: u32,
+    /// Proxies whose `X-Forwarded-For` names the address to which the limits of requests apply. The
+    /// limit of connections from one address does not apply to them.
+    pub trusted_proxies: &'static [Cidr],
 }
 
 /// Descriptors for databases, archives and listeners, besides those of connections.
@@ -67,6 +71,7 @@ impl Default for Limits {
             waiting: 4_096,
             device_per_minute: 60,
             strangers_per_minute: 600,
+            trusted_proxies: &[],
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - [`batch`]: many requests in one transaction, answered once it is on disk.
 //! - [`certificate`]: TLS with a certificate in files.
-//! - `connection`, `read`, `frequency`: limits on each step of a request.
+//! - `connection`, `read`, `frequency`: limits on each step of a request; `proxy`: the client behind
+//!   a proxy, to whose address limits apply.
 //! - `signed`: authenticates the sender.
 //! - `core`: the rules, and the threads that write their state; `host`: calls rules for requests.
 //! - `api`, `operators`: the routes of devices, servers and operators.
@@ -17,6 +18,7 @@ mod host;
 pub mod openapi;
 mod operators;
 mod problem;
+mod proxy;
 mod read;
 mod secrets;
 mod signed;
@@ -34,6 +36,7 @@ pub use batch::{Clock, NotDone, Tell, Turn, Writers};
 use connection::{GOODBYE_MAX, Listening, places};
 pub use core::{Core, Limits, StartError, system_clock, system_ms};
 pub(crate) use frequency::Frequency;
+pub use proxy::{Cidr, NotACidr};
 
 pub struct Config {
     /// Address and port; port 0 chooses a free one.

@@ -310,3 +310,29 @@ fn unauthorised_bodies_are_not_read() {
     let stored: Stored = stored.good();
     assert_eq!((stored.new, stored.refused), (0, 1));
 }
+
+#[test]
+fn clients_of_a_trusted_proxy_have_limits_of_their_own() {
+    let proxy = vec!["127.0.0.1".parse().expect("an address")].leak();
+    let limits =
+        Limits { strangers_per_minute: 3, connections_per_network: 2, ..Limits::default() };
+    let fleet = Fleet::new(Limits { trusted_proxies: proxy, ..limits });
+    let enrol = json(&enrol("GUESS", &key(1), None));
+    let from = |client: &str| request("POST", "/v1/enrol", &[("x-forwarded-for", client)], &enrol);
+    for _ in 0..3 {
+        assert_eq!(fleet.send(&from("192.0.2.7")).status, 403);
+    }
+    assert_eq!(fleet.send(&from("192.0.2.7")).status, 429);
+    assert_eq!(fleet.send(&from("192.0.2.7, 192.0.2.8")).status, 403, "another client");
+    // From an address that is no proxy, the header means nothing.
+    for client in 0..3 {
+        assert_eq!(ask_from(&fleet, 2, &from(&format!("192.0.2.1{client}"))).status, 403);
+    }
+    assert_eq!(ask_from(&fleet, 2, &from("192.0.2.20")).status, 429);
+    // More connections than one address may have.
+    let held: Vec<TcpStream> = (0..4).map(|_| connect_from(&fleet, 1)).collect();
+    for mut stream in held {
+        stream.write_all(&request("GET", "/healthz", &[], "")).expect("it reads");
+        assert_eq!(read(&mut stream).status, 200);
+    }
+}

@@ -247,9 +247,12 @@ fn without_the_store_no_result_is_acknowledged() {
     assert_eq!(refused.problem(), (503, "store-away".to_owned()));
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
     assert!(!refused.body.contains("db.internal"), "that is for its operator: {refused:?}");
+    let status = |path: &str| fleet.send(&request("GET", path, &[], "")).status;
+    assert_eq!(["/healthz", "/readyz"].map(status), [200, 503]);
     let kept = |fleet: &Fleet| fleet.memory.results().iter().filter(|it| it.epoch == 0).count();
     assert_eq!(kept(&fleet), 0);
     is_away.store(false, Ordering::SeqCst);
+    assert_eq!(status("/readyz"), 200);
     let stored: Stored = fleet.signed(&device, "/v1/results", &results).good();
     assert_eq!((stored.new, kept(&fleet)), (1, 1));
 }
