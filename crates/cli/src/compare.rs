@@ -101,7 +101,7 @@ fn text(found: &BeforeAfter) -> String {
         return step_text(found);
     }
     let steps = [found].into_iter().chain(&found.other_steps);
-    steps.map(|it| format!("{}: {}", it.step, step_text(it))).collect()
+    steps.flat_map(|it| [it.step.clone(), ": ".to_owned(), step_text(it)]).collect()
 }
 
 /// Returns the sentences, the values of several lines, and what is left out.

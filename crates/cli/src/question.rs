@@ -52,13 +52,13 @@ pub struct Arguments {
     /// A shaper in the router, SPEC or SPEC@DOWN/UP (else 95 % of the line), compared with none.
     #[arg(long = "router", value_name = "SPEC", conflicts_with = "queues")]
     routers: Vec<String>,
-    /// The provider drops what exceeds DOWN/UP; compared with a shaper below it in the router.
+    /// Rates beyond which the provider drops packets.
     #[arg(long, value_name = "DOWN/UP")]
     policer: Option<String>,
     /// A Wi-Fi of this rate between the client and the line.
     #[arg(long, value_name = "RATE")]
     wifi: Option<String>,
-    /// A queue in place of the line's own, both ways [default: the line's, then cake].
+    /// A queue in place of the line's own [default: the line's, then cake].
     #[arg(long = "queue", value_name = "SPEC",
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     queues: Vec<String>,

@@ -25,7 +25,7 @@ use crate::{kernel, link};
 #[derive(Subcommand)]
 pub enum Command {
     /// Compares queues on a line that the options describe: a question without a file.
-    Try(question::Arguments),
+    Try(Box<question::Arguments>),
     /// Runs a scenario: every variant and trial. Writes a record and a report, prints a table.
     Run(run::Arguments),
     /// Runs a scenario over a grid of settings or over random settings.

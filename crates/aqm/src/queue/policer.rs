@@ -85,7 +85,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<PolicerQueu
 mod tests {
     use super::*;
     use crate::registry::{QueueConfig, QueueSetup};
-        use alloc::string::ToString;
+    use alloc::string::ToString;
 
     fn policer(spec: &str) -> Policer {
         match QueueSetup::parse(spec, &LinkFacts::UNKNOWN).expect(spec).config {

@@ -75,6 +75,34 @@ fn line_of(text: &str) -> Option<(String, Table)> {
 const OPTIONS: &str = "up down rtt up-queue down-queue queue router policer wifi upload download backup \
                        congestion-control call game page video load repeat seed";
 
+/// Options with their values, in the order in which they were asked.
+struct Asked<'a>(Vec<(&'a str, String)>);
+
+impl Asked<'_> {
+    fn all(&self, name: &str) -> Vec<String> {
+        self.0.iter().filter(|it| it.0 == name).map(|it| it.1.clone()).collect()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|it| it.0 == name)
+    }
+
+    fn last(&self, name: &str, unit: &str) -> Option<String> {
+        self.all(name).pop().map(|text| with_unit(&text, unit))
+    }
+
+    /// Returns a number; an option without one is 1.
+    fn number(&self, name: &str, default: u64) -> Result<u64, QuestionFault> {
+        match self.last(name, "").as_deref() {
+            None => Ok(default),
+            Some("") => Ok(1),
+            Some(text) => {
+                text.parse().map_err(|_| fault(name, format!("`{text}`: expected a whole number")))
+            }
+        }
+    }
+}
+
 impl Question {
     /// Returns the question that words ([`Self::of_words`]) and the options of `underload try` describe:
     /// options by their names, such as `queue` or `upload`. A switch has an empty value, and a number
@@ -90,72 +118,74 @@ impl Question {
         let mut question = Self { is_live, ..Self::default() };
         let mut said: Vec<(&str, String)> = question.of_words(words)?;
         said.extend_from_slice(options);
-        let options = said;
-        check_names(&options)?;
-        check_numbers(&options)?;
-        let all = |name: &str| {
-            let named = options.iter().filter(|it| it.0 == name);
-            named.map(|it| it.1.clone()).collect::<Vec<String>>()
-        };
-        let has = |name: &str| !all(name).is_empty();
-        let last = |name: &str, unit: &str| all(name).pop().map(|text| with_unit(&text, unit));
-        let number = |name: &str, default: u64| match last(name, "").as_deref() {
-            None => Ok(default),
-            Some("") => Ok(1),
-            Some(text) => {
-                text.parse().map_err(|_| fault(name, format!("`{text}`: expected a whole number")))
-            }
-        };
-        for direction in [Direction::Up, Direction::Down] {
-            if let Some(link) = last(direction.name(), "mbit")
-                && !question.set_rate(direction, &link)
-            {
-                (question.links[direction], question.line) = (link, None);
-            }
-            if let Some(queue) = last(&format!("{direction}-queue"), "") {
-                check_installed(&format!("--{direction}-queue"), &queue, &all("queue"))?;
-                question.installed[direction] = queue;
-            }
-        }
-        question.rtt = last("rtt", "ms").unwrap_or(question.rtt);
-        question.load = last("load", "s").unwrap_or(question.load);
-        if Kind::Span.read(&question.load) == Some(config::Value::Span(Span::ZERO)) {
-            return Err(fault("--load", "0s is no time; expected more".to_owned()));
-        }
-        (question.wifi, question.backup) = (last("wifi", "mbit"), last("backup", "mbit"));
-        question.policer = all("policer").pop().map(|rates| down_and_up(&rates));
-        question.routers = all("router");
-        if !question.routers.is_empty() && has("queue") {
+        check_names(&said)?;
+        check_numbers(&said)?;
+        let asked = Asked(said);
+        question.set_line(&asked)?;
+        question.routers = asked.all("router");
+        if !question.routers.is_empty() && asked.has("queue") {
             let problem = "a router keeps the line's queues; expected one of --router and --queue";
             return Err(fault("--queue", problem.to_owned()));
         }
-        let controls = all("congestion-control");
+        let controls = asked.all("congestion-control");
         if !controls.is_empty() {
             question.congestion_controls = controls;
         }
-        question.set_queues(&all("queue"));
-        let mut uses = Vec::new();
-        for it in Use::ALL {
-            match number(it.name(), 0)? {
-                count @ 0..=MOST_USES => uses.extend((0..count).map(|_| it)),
-                count => {
-                    let problem = format!("{count}: expected at most {MOST_USES}");
-                    return Err(fault(it.name(), problem));
-                }
+        question.set_queues(&asked.all("queue"));
+        question.set_uses(&asked)?;
+        question.repeats = clamped(asked.number("repeat", question.repeats.into())?);
+        question.seed = asked.number("seed", question.seed)?;
+        Ok(question)
+    }
+
+    /// Sets the line, what stands around it, and the times.
+    fn set_line(&mut self, asked: &Asked<'_>) -> Result<(), QuestionFault> {
+        for direction in [Direction::Up, Direction::Down] {
+            if let Some(link) = asked.last(direction.name(), "mbit")
+                && !self.set_rate(direction, &link)
+            {
+                (self.links[direction], self.line) = (link, None);
+            }
+            if let Some(queue) = asked.last(&format!("{direction}-queue"), "") {
+                check_installed(&format!("--{direction}-queue"), &queue, &asked.all("queue"))?;
+                self.installed[direction] = queue;
             }
         }
-        let sends = ["upload", "download", "backup"].into_iter().any(has);
-        if sends || Use::ALL.into_iter().any(|it| has(it.name())) {
-            let count = |name| number(name, 0).map(clamped);
-            (question.uploads, question.downloads) = (count("upload")?, count("download")?);
-            question.uses = uses;
-        } else if is_live {
-            // Only the simulator has the call of a question without anything that is sent.
-            question.uses.clear();
+        if let Some(rtt) = asked.last("rtt", "ms") {
+            self.rtt = rtt;
         }
-        question.repeats = clamped(number("repeat", question.repeats.into())?);
-        question.seed = number("seed", question.seed)?;
-        Ok(question)
+        if let Some(load) = asked.last("load", "s") {
+            self.load = load;
+        }
+        if Kind::Span.read(&self.load) == Some(config::Value::Span(Span::ZERO)) {
+            return Err(fault("--load", "0s is no time; expected more".to_owned()));
+        }
+        (self.wifi, self.backup) = (asked.last("wifi", "mbit"), asked.last("backup", "mbit"));
+        self.policer = asked.last("policer", "").map(|rates| down_and_up(&rates));
+        Ok(())
+    }
+
+    /// Sets what is sent; without any of it, it is the default.
+    fn set_uses(&mut self, asked: &Asked<'_>) -> Result<(), QuestionFault> {
+        let mut uses = Vec::new();
+        for it in Use::ALL {
+            let count = asked.number(it.name(), 0)?;
+            if count > MOST_USES {
+                let problem = format!("{count}: expected at most {MOST_USES}");
+                return Err(fault(it.name(), problem));
+            }
+            uses.extend((0..count).map(|_| it));
+        }
+        let sends = ["upload", "download", "backup"].into_iter();
+        if sends.chain(Use::ALL.map(Use::name)).any(|name| asked.has(name)) {
+            self.uploads = clamped(asked.number("upload", 0)?);
+            self.downloads = clamped(asked.number("download", 0)?);
+            self.uses = uses;
+        } else if self.is_live {
+            // Only the simulator has the call of a question without anything that is sent.
+            self.uses.clear();
+        }
+        Ok(())
     }
 
     /// Sets links, round trip and installed queues to those of a line of the scenarios `home/*`, such
