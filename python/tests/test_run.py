@@ -278,6 +278,24 @@ def test_invalid_keys_and_values_are_refused_at_once() -> None:
         ul.Tcp("bbr9")
 
 
+def test_numbers_and_arrays_of_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    one = ul.run(two_queues(), seed=3, repeats=2, set={"flow.tcp.count": 2})
+    changes = {"flow.tcp.count": numpy.uint8(2), "flow.tcp.ecn": numpy.bool_(False)}
+    other = ul.run(two_queues(), seed=numpy.int64(3), repeats=numpy.int32(2), set=changes)
+    assert one.samples.to_dict() == other.samples.to_dict()
+    plain = ul.Scenario(up="1mbit", repeats=2).flow(ul.Tcp("cubic", count=3, ecn=True))
+    foreign = ul.Scenario(up="1mbit", repeats=numpy.int64(2))
+    foreign = foreign.flow(ul.Tcp("cubic", count=numpy.int64(3), ecn=numpy.bool_(True)))
+    assert foreign.text == plain.text
+    for values in (numpy.arange(1, 3), [numpy.int64(1), 2]):
+        assert foreign.sweep("flow.tcp.count", values).text == plain.sweep(
+            "flow.tcp.count", [1, 2]
+        ).text
+    with pytest.raises(ul.ScenarioError, match="expected a whole number from 0 on"):
+        ul.run(two_queues(), seed=numpy.float64(1.5))
+
+
 def test_queues_are_found_by_their_names_in_other_tools() -> None:
     scenario = two_queues().variant("sqm", up_queue="fq_codel")
     assert scenario.variants["sqm"].startswith("fq-codel:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -268,9 +269,7 @@ def _overrides(
     seed: int | None = None,
 ) -> dict[str, Any]:
     """Returns the overrides of a scenario, as the native module takes them."""
-    for name, number, least in (("repeats", repeats, 1), ("seed", seed, 0)):
-        if number is not None and not (isinstance(number, int) and least <= number < 1 << 64):
-            raise ScenarioError(f"{name}: {number!r}; expected a whole number from {least} on")
+    repeats, seed = _whole("repeats", repeats, 1), _whole("seed", seed, 0)
     if isinstance(variants, str):
         variants = [variants]
     changes = [f"{key}={_text_of(value)}" for key, value in (set or {}).items()]
@@ -283,7 +282,20 @@ def _overrides(
     }
 
 
+def _whole(name: str, number: Any, least: int) -> int | None:
+    """Returns a whole number of Python or NumPy as one of Python."""
+    try:
+        whole = None if number is None else operator.index(number)
+    except TypeError:
+        whole = -1
+    if whole is not None and not least <= whole < 1 << 64:
+        raise ScenarioError(f"{name}: {number!r}; expected a whole number from {least} on")
+    return whole
+
+
 def _text_of(value: Value) -> str:
+    # A scalar of NumPy becomes one of Python.
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(getattr(value, "spec", value))

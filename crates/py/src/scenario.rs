@@ -218,6 +218,10 @@ fn toml_value(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Val
         }
         return Ok(Value::Table(table));
     }
+    // The scalars and arrays of NumPy, and columns of data frames.
+    if let Some(plain) = value.getattr_opt("tolist")? {
+        return toml_value(key, &plain.call0()?, depth + 1);
+    }
     match value.getattr_opt("spec")? {
         Some(spec) if spec.is_instance_of::<PyString>() => spec.extract().map(Value::String),
         _ => Err(wrong(key, value, "is not a value that a scenario can contain")),
