@@ -299,10 +299,33 @@ def test_invalid_algorithms_are_refused_with_what_is_accepted() -> None:
     assert named.spec == "own:odd,limit=9p" and named.parameters == {"how": "a, b"}
 
 
+class Fixed(ul.CongestionControl):
+    def on_ack(self, ack: ul.Ack) -> None:
+        self.cwnd = 20
+
+
+def test_a_method_that_is_never_called_is_refused() -> None:
+    for base, method, meant in (
+        (BoDe, "on_enque", "; did you mean on_enqueue?"),
+        (BoDe, "onDequeue", "; did you mean on_dequeue?"),
+        (BoDe, "on_tick", ""),
+        (Fixed, "on_los", "; did you mean on_loss?"),
+    ):
+        wrong = type("Wrong", (base,), {method: lambda self: None})
+        with pytest.raises(ul.SpecError, match=rf"^own: Wrong.{method}: .* expected on_") as said:
+            ul.own(wrong)
+        assert str(said.value).endswith(meant or "on_refused")
+    helper = type("Helper", (BoDe,), {"once": lambda self: None, "dequeue": lambda self: None})
+    assert ul.own(helper).spec.startswith("own:Helper")
+    with pytest.raises(ul.SpecError, match="expected a class that has on_enqueue or on_dequeue"):
+        ul.own(type("Empty", (ul.Aqm,), {}))
+
+
 def test_two_algorithms_with_one_name_are_refused() -> None:
     def one() -> type[ul.Aqm]:
         class Same(ul.Aqm):
-            pass
+            def on_refused(self, now_ns: int, packet: Any, backlog: Any) -> None:
+                pass
 
         return Same
 
@@ -341,8 +364,9 @@ def test_trials_are_never_taken_from_the_cache() -> None:
     again."""
     calls: list[int] = []
 
-    class Counted(ul.Aqm):
+    class Counted(BoDe):
         def __init__(self) -> None:
+            super().__init__()
             calls.append(1)
 
     short = scenario(ul.own(Counted)).phases(load="50ms")

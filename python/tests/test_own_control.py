@@ -133,6 +133,9 @@ def test_marks_are_reported_in_the_way_that_the_class_requires() -> None:
     [
         ({"cwnd": float("nan")}, "TypeError: cwnd is nan; expected a number of segments"),
         ({"cwnd": -1}, "cwnd is -1"),
+        ({"cwnd": 0}, "cwnd is 0"),
+        ({"cwnd": float("inf")}, "cwnd is inf"),
+        ({"cwnd": True}, "cwnd is True"),
         ({"cwnd": "ten"}, "cwnd is 'ten'"),
         ({"cwnd": None}, "cwnd is None"),
         ({"pacing_rate": 0}, "pacing_rate is 0; expected None or a number of bytes per second"),
@@ -161,6 +164,8 @@ def test_a_class_without_window_or_methods_is_refused() -> None:
         def __init__(self) -> None:
             raise LookupError("no window")
 
+    with pytest.raises(ul.OwnCodeError, match="Fixed.__init__.*cwnd is 0; expected a number of"):
+        ul.run(scenario(ul.own(Fixed, segments=0)))
     with pytest.raises(ul.OwnCodeError, match="Lost.on_ack.*AttributeError.*cwnd"):
         ul.run(scenario(ul.own(Lost)))
     with pytest.raises(ul.OwnCodeError, match="Unborn.__init__.*no window") as caught:
@@ -174,7 +179,7 @@ def test_a_class_without_window_or_methods_is_refused() -> None:
 
 
 def test_trials_with_huge_or_tiny_windows_end() -> None:
-    for segments in (0, 0.5, 1e18):
+    for segments in (1, 1.5, 1e18):
         assert goodput(ul.run(scenario(ul.own(Fixed, name="edge", segments=segments)))) > 0
 
 

@@ -4,6 +4,7 @@ step."""
 from __future__ import annotations
 
 import ctypes
+import difflib
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -72,7 +73,7 @@ class CongestionControl:
     packet_bytes: int
     """A full segment with its headers, bytes."""
     cwnd: float
-    """Segments that may be in flight, 1 to 65000, fractions rounded down; at the start the initial
+    """Segments that may be in flight, 1 to 65000; fractions are rounded down. At the start the initial
     window."""
     pacing_rate: float | None
     """The sending rate in bytes per second, headers included; `None`, as at the start, sends at
@@ -240,11 +241,28 @@ def own(
     words = [f"{key}={_plain(key, _word(value))}" for key, value in shown.items()]
     spec = ",".join([f"own:{_plain('name', name or cls.__name__)}", *words])
     if issubclass(cls, CongestionControl):
-        if cls.on_ack is CongestionControl.on_ack:
-            raise SpecError(f"own: {cls.__name__}: expected a class that has on_ack")
+        _check_methods(cls, CongestionControl, "on_ack")
         return OwnControl(cls, spec, parameters)
+    _check_methods(cls, Aqm, "on_enqueue", "on_dequeue", "on_refused")
     _underload.queue_label(spec, None)
     return OwnQueue(cls, spec, parameters, seed=queue["seed"])
+
+
+def _check_methods(cls: type[Any], base: type[Any], *needed: str) -> None:
+    """Raises `SpecError` for a class without the needed methods, or with a misspelt one."""
+    called = [name for name in vars(base) if name.startswith("on_")]
+    for name in dir(cls):
+        if not name.lower().startswith("on") or name in called or not callable(getattr(cls, name)):
+            continue
+        near = difflib.get_close_matches(name.lower(), called, 1, 0.7)
+        if near or name.startswith("on_"):
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise SpecError(
+                f"own: {cls.__name__}.{name}: no such method is called; "
+                f"expected {', '.join(called)}{meant}"
+            )
+    if all(getattr(cls, name) is getattr(base, name) for name in needed):
+        raise SpecError(f"own: {cls.__name__}: expected a class that has {' or '.join(needed)}")
 
 
 def _plain(key: str, word: str) -> str:

@@ -6,6 +6,7 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use underload_aqm::time::{Span, Time};
 use underload_scenario::own::MakeControl;
 use underload_sim::congestion::{self, Cause, CongestionControl, Delivered, Loss, Setup, State};
@@ -103,8 +104,12 @@ impl Maker {
         let Setup { segment_bytes, packet_bytes, initial_window, mut rng, .. } = setup;
         let facts = (segment_bytes, packet_bytes, initial_window);
         let arguments = (rng.next_u64(), facts);
-        let (object, made) =
-            self.object(Some(trial), arguments, |made| made.extract::<(Py<PyAny>, Methods)>());
+        let read = |made: &Bound<'_, PyAny>| {
+            let (state, methods) = made.extract::<(Py<PyAny>, Methods)>()?;
+            settings(state.bind(made.py()))?;
+            Ok((state, methods))
+        };
+        let (object, made) = self.object(Some(trial), arguments, read);
         let (state, methods) = made.map_or_else(Default::default, |(it, them)| (Some(it), them));
         let window = initial_window.max(1);
         Box::new(Control { object, state, methods, window, pacing: None })
@@ -198,21 +203,27 @@ fn settings(object: &Bound<'_, PyAny>) -> PyResult<(u32, Option<PacketRate>)> {
         Err(PyTypeError::new_err(format!("{name} is {}; expected {expected}", said(value))))
     };
     let cwnd = object.getattr(intern!(py, "cwnd"))?;
-    let window = match cwnd.extract::<f64>() {
-        Ok(segments) if segments >= 0.0 => (segments.min(f64::from(MAX_WINDOW)) as u32).max(1),
+    let window = match number(&cwnd) {
+        Some(segments) if segments >= 1.0 => segments.min(f64::from(MAX_WINDOW)) as u32,
         _ => return wrong("cwnd", &cwnd, "a number of segments, from 1 to 65000"),
     };
     let rate = object.getattr(intern!(py, "pacing_rate"))?;
     if rate.is_none() {
         return Ok((window, None));
     }
-    match rate.extract::<f64>() {
-        Ok(bytes) if bytes > 0.0 => {
+    match number(&rate) {
+        Some(bytes) if bytes > 0.0 => {
             let bytes_per_s = (bytes.min(MOST_RATE) as u64).max(1);
             Ok((window, Some(PacketRate::from_bytes_per_s(bytes_per_s))))
         }
         _ => wrong("pacing_rate", &rate, "None or a number of bytes per second above 0"),
     }
+}
+
+/// Returns a finite number. True is a number in Python, and a mistake here.
+fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
+    let number = value.extract().ok().filter(|number: &f64| number.is_finite());
+    number.filter(|_| !value.is_instance_of::<PyBool>())
 }
 
 /// Faster than any link, bytes per second.
