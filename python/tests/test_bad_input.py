@@ -37,9 +37,8 @@ def line(**path: Any) -> ul.Scenario:
 @QUIETLY
 @given(key=some.sampled_from(["up", "rtt", "up_queue", "up_delay", "up_loss"]), value=VALUES)
 def test_a_value_of_the_path_is_accepted_or_named(key: str, value: Any) -> None:
-    scenario = line(**{key: value})
     try:
-        scenario.check()
+        scenario = line(**{key: value}).check()
     except ul.ScenarioTypeError as error:
         assert error.key == key
     except ul.ScenarioError as error:

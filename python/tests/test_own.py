@@ -321,6 +321,25 @@ def test_a_method_that_is_never_called_is_refused() -> None:
         ul.own(type("Empty", (ul.Aqm,), {}))
 
 
+def test_an_algorithm_of_the_other_kind_is_refused_where_it_is_passed() -> None:
+    queue, control = ul.own(BoDe), ul.own(Fixed)
+    flow = ul.Scenario(up="10mbit").flow(ul.Tcp("cubic"))
+    for wrong in (
+        lambda: ul.Tcp(queue),  # type: ignore[arg-type]
+        lambda: flow.variant("x", {"flow.tcp.congestion_control": queue}),
+    ):
+        with pytest.raises(ul.ScenarioError, match="is a queue; expected the name of a congestion"):
+            wrong()
+    for other in (
+        lambda: ul.Scenario(up="10mbit", up_queue=control),
+        lambda: flow.variant("x", up_queue=control),
+    ):
+        with pytest.raises(ul.ScenarioError, match="is a congestion control, for Tcp.*expected a"):
+            other()
+    with pytest.raises(ul.ScenarioError, match=r"BoDe is a class; expected own\(BoDe\)"):
+        ul.Scenario(up="10mbit", up_queue=BoDe)
+
+
 def test_two_algorithms_with_one_name_are_refused() -> None:
     def one() -> type[ul.Aqm]:
         class Same(ul.Aqm):

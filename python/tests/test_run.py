@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -200,21 +201,23 @@ def test_other_threads_continue_during_a_run() -> None:
 
 
 def test_errors_say_what_the_program_says() -> None:
-    cases = [
-        (two_queues(rtt="20"), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
-        (two_queues(rtt=20), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
-        (two_queues(up=20), "path.up", "`20` has no unit; expected a rate such as 20mbit"),
-        (two_queues().variant("x", up_queue="codell"), "path.up_queue", "did you mean `codel`"),
+    plain = two_queues()
+    cases: list[tuple[Callable[[], ul.Scenario], str, str]] = [
+        (lambda: two_queues(rtt="20"), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
+        (lambda: two_queues(rtt=20), "path.rtt", "`20` has no unit; expected a time such as 5ms"),
+        (lambda: two_queues(up=20), "path.up", "`20` has no unit; expected a rate such as 20mbit"),
+        (lambda: plain.variant("x", up_queue="codell"), "path.up_queue", "did you mean `codel`"),
+        (lambda: plain.variant("x", up="20"), "path.up", "`20` has no unit; expected a rate"),
         (
-            two_queues().variant("x", {"flow.tcp.nothing": 1}, up_queue="pie"),
+            lambda: plain.variant("x", {"flow.tcp.nothing": 1}, up_queue="pie"),
             "flow.tcp.nothing",
             "unknown key",
         ),
-        (two_queues().phases(load="soon"), "phases.load", "`soon`: expected a time such as 5ms"),
+        (lambda: plain.phases(load="soon"), "phases.load", "`soon`: expected a time such as 5ms"),
     ]
-    for scenario, key, words in cases:
+    for make, key, words in cases:
         with pytest.raises(ul.ScenarioError, match=words) as caught:
-            scenario.check()
+            make()
         assert key in caught.value.key, (key, caught.value.key)
         again = pickle.loads(pickle.dumps(caught.value))
         assert again.faults == caught.value.faults and str(again) == str(caught.value)
@@ -270,12 +273,43 @@ def test_invalid_keys_and_values_are_refused_at_once() -> None:
         ul.Scenario(bandwidth="20mbit")
     with pytest.raises(ul.ScenarioError, match="path.up_qeue: unknown key"):
         two_queues().variant("x", up_qeue="pie")
+    with pytest.raises(ul.ScenarioError, match="phases.lod: unknown key; .*did you mean `load`"):
+        ul.Scenario(up="20mbit", phases={"lod": "3s"})
+    with pytest.raises(ul.ScenarioError, match="flow.tcp.cout: unknown key; .*mean `count`"):
+        ul.Tcp("cubic", cout=3)
+    with pytest.raises(ul.ScenarioError, match="path.up: `20` has no unit"):
+        two_queues().sweep("path.up", ["5mbit", "20"])
+    with pytest.raises(ul.ScenarioError, match="repeats: 0 is out of range"):
+        ul.Scenario(up="20mbit", repeats=0)
     with pytest.raises(ul.ScenarioError, match="interval: `10` has no unit; expected a time"):
         ul.Probe(10)  # type: ignore[arg-type]
     with pytest.raises(ul.ScenarioError, match="rate: `2` has no unit; expected a rate such as"):
         ul.Udp("2")
     with pytest.warns(UserWarning, match="`bbr9` is not simulated; expected .*cubic"):
         ul.Tcp("bbr9")
+
+
+def test_errors_at_once_are_those_of_the_check() -> None:
+    with pytest.raises(ul.ScenarioError) as at_once:
+        ul.Scenario(up="20", rtt="4")
+    text = ul.Scenario(up="20mbit", rtt="4ms").flow(ul.Probe()).text
+    text = text.replace("20mbit", "20").replace("4ms", "4")
+    with pytest.raises(ul.ScenarioError) as checked:
+        ul.Scenario.parse(text)
+    assert {it.problem for it in at_once.value.faults} == {
+        it.problem for it in checked.value.faults
+    }
+
+
+def test_what_a_scenario_still_lacks_is_no_fault() -> None:
+    queued = ul.Scenario(up_queue="codel", down="10mbit").flow(ul.Tcp("cubic", start="20s"))
+    swept = queued.phases(load="30s").sweep("path.up", ["5mbit", "20mbit"])
+    assert len(swept.variants) == 2
+    drawn = ul.Scenario(up="{rate}", rtt="20ms").variant("x", {"flow.late.count": 2})
+    with pytest.raises(ul.ScenarioError, match="up"):
+        drawn.check()
+    with pytest.raises(ul.ScenarioError, match="no link"):
+        queued.check()
 
 
 def test_numbers_and_arrays_of_numpy_are_numbers() -> None:
@@ -316,7 +350,7 @@ def test_all_faults_of_a_file_are_reported_at_once() -> None:
     keys = [fault.key for fault in caught.value.faults]
     assert len(keys) == 2 and all(fault.line for fault in caught.value.faults), keys
     with pytest.raises(ul.ScenarioError) as caught:
-        two_queues(rtt="20").phases(laod="7s").variant("x", up_queue="codle").check()
+        ul.Scenario(rtt="20", up="1mbit", up_queue="codle", phases={"laod": "7s"})
     keys = sorted(fault.key for fault in caught.value.faults)
     assert keys == ["path.rtt", "path.up_queue", "phases.laod"]
     assert all(fault.line is None for fault in caught.value.faults)

@@ -309,6 +309,24 @@ def custom_algorithms(*values: Any) -> tuple[list[_Custom], list[tuple[_Custom, 
     return queues, [it._custom() for it in found.values() if isinstance(it, OwnControl)]
 
 
+def misplaced(key: str, value: Any) -> str | None:
+    """Returns what is wrong with an algorithm of your own as the value of a key; `None` if the key
+    accepts it, or if the value is something else."""
+    if isinstance(value, type) and issubclass(value, (Aqm, CongestionControl)):
+        return f"{value.__name__} is a class; expected own({value.__name__})"
+    if key.endswith("congestion_control") and isinstance(value, Queue):
+        return (
+            f"`{value}` is a queue; expected the name of a congestion control, "
+            "or own(CLASS) of a class that is based on underload.CongestionControl"
+        )
+    if key.endswith("_queue") and isinstance(value, OwnControl):
+        return (
+            f"`{value}` is a congestion control, for Tcp(); expected a queue, "
+            "or own(CLASS) of a class that is based on underload.Aqm"
+        )
+    return None
+
+
 def _all_in(value: Any, depth: int) -> Iterator[Any]:
     if isinstance(value, (OwnQueue, OwnControl)):
         yield value

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _underload
 from ._errors import ScenarioError
-from ._own import OwnControl
+from ._own import OwnControl, misplaced
 
 Value = Any
 """A value of a key: text with a unit such as `"20mbit"`, a number, a bool, a list, a queue."""
@@ -25,6 +25,13 @@ class Flow:
     keys: Mapping[str, Value] = field(default_factory=dict)
     name: str | None = None
     """The name in the record; `None` for the kind, numbered if several flows have it."""
+
+    def __post_init__(self) -> None:
+        name = self.name or self.kind
+        keys = {f"flow.{name}.{key}": value for key, value in self.keys.items()}
+        # The phases of the scenario may be longer than their defaults.
+        keys[f"flow.{name}.kind"] = self.kind
+        _refuse_faults("scenario", keys, {"up": "1mbit"}, {"load": "24h"}, (self,))
 
 
 def Tcp(
@@ -49,30 +56,12 @@ def Tcp(
 
 def Probe(interval: str = "10ms", *, name: str | None = None, **keys: Value) -> Flow:
     """Returns a probe: small packets that are sent on a fixed schedule and echoed."""
-    _check_quantity("interval", "time", interval)
     return Flow("probe", {"interval": interval, **keys}, name)
 
 
 def Udp(rate: str, *, direction: str = "up", name: str | None = None, **keys: Value) -> Flow:
     """Returns datagrams at a constant rate such as `"2mbit"`."""
-    _check_quantity("rate", "rate", rate)
     return Flow("udp", {"rate": rate, "direction": direction, **keys}, name)
-
-
-def _check_quantity(key: str, kind: str, value: Value) -> None:
-    """Raises `ScenarioError` for a text that is not a time or rate with a unit."""
-    problem = _underload.check_quantity(kind, str(value))
-    if problem is not None:
-        raise ScenarioError(f"{key}: {problem}", [("scenario", None, key, problem)])
-
-
-def _check_path_keys(scenario: str, keys: Mapping[str, Value]) -> None:
-    """Raises `ScenarioError` for keys that `[path]` does not have."""
-    for key in keys:
-        problem = _underload.check_path_key(key)
-        if problem is not None:
-            key = f"path.{key}"
-            raise ScenarioError(f"{scenario}: {key}: {problem}", [(scenario, None, key, problem)])
 
 
 def Application(kind: str, *, name: str | None = None, **keys: Value) -> Flow:
@@ -81,13 +70,50 @@ def Application(kind: str, *, name: str | None = None, **keys: Value) -> Flow:
     return Flow(kind, keys, name)
 
 
+def _refuse_faults(
+    scenario: str,
+    keys: Mapping[str, Value],
+    path: dict[str, Value],
+    phases: dict[str, Value],
+    flows: tuple[Flow, ...] = (),
+    variants: Sequence[tuple[str, dict[str, Value]]] = (),
+    head: Mapping[str, Value] | None = None,
+) -> None:
+    """Raises `ScenarioError` with the faults of these keys that the check of a scenario finds. What
+    the scenario still lacks is no fault."""
+    for key, value in keys.items():
+        problem = misplaced(key, value)
+        if problem is not None:
+            fault = (scenario, None, key, problem)
+            raise ScenarioError(f"{scenario}: {key}: {problem}", [fault])
+    named, overrides = _named(flows), _overrides()
+    try:
+        _underload.Scenario.build(
+            scenario, dict(head or {}), path, phases, named, list(variants), [], overrides
+        )
+    except ScenarioError as error:
+        # A condition that a cohort draws, such as "{rtt}", is not known yet.
+        known = [key for key, value in keys.items() if "{" not in str(value)]
+        below = tuple(f"{key}{mark}" for key in known for mark in ".[")
+        faults = [it for it in error.faults if it.key in known or it.key.startswith(below)]
+        if faults:
+            lines = [f"{it.scenario}: {it.key}: {it.problem}" for it in faults]
+            raise ScenarioError("\nerror: ".join(lines), [*faults]) from None
+
+
+def _complete(path: Mapping[str, Value]) -> dict[str, Value]:
+    """Returns the keys of a path without queues whose link is not known yet."""
+    queues = {"up_queue": "up", "down_queue": "down"}
+    return {key: value for key, value in path.items() if queues.get(key, key) in path}
+
+
 class Scenario:
     """An experiment: a path, flows over the path, and variants that differ in some keys.
 
     `path` has the keys of `[path]` in a scenario file, such as `up="20mbit"`, `down`, `rtt="40ms"`,
     `up_queue`, `down_queue`, `up_delay`, `up_loss`; `phases` has the keys of `[phases]`. Methods
-    return a changed copy. Scenarios can be pickled and compared. The constructor raises
-    `ScenarioError` for an unknown key; other mistakes raise it when the scenario is checked or run.
+    return a changed copy. Scenarios can be pickled and compared. An unknown key or an invalid value
+    raises `ScenarioError` at once; what the scenario lacks raises it when it is checked or run.
     """
 
     def __init__(
@@ -101,7 +127,6 @@ class Scenario:
         phases: Mapping[str, Value] | None = None,
         **path: Value,
     ) -> None:
-        _check_path_keys(name, path)
         self._name = name
         self._text: str | None = None
         words = {"title": title, "description": description}
@@ -113,6 +138,10 @@ class Scenario:
         self._variants: tuple[tuple[str, dict[str, Value]], ...] = ()
         self._sweeps: tuple[tuple[str, tuple[Value, ...]], ...] = ()
         self._checked: _underload.Scenario | None = None
+        keys = {f"path.{key}": value for key, value in _complete(path).items()}
+        keys.update({f"phases.{key}": value for key, value in self._phases.items()})
+        keys.update(self._head)
+        _refuse_faults(name, keys, self._path, self._phases, head=self._head)
 
     @classmethod
     def load(cls, scenario: str | os.PathLike[str]) -> Scenario:
@@ -149,19 +178,39 @@ class Scenario:
         """Returns the scenario with another variant, which changes keys of the path
         (`up_queue="codel"`), or other keys by their dotted names: `{"flow.tcp.count": 4,
         "phases.load": "30s"}`."""
-        _check_path_keys(self._name, path)
         keys = {f"path.{key}": value for key, value in path.items()}
-        return self._with(_variants=(*self._variants, (name, {**keys, **(changes or {})})))
+        keys.update(changes or {})
+        made = self._with(_variants=(*self._variants, (name, keys)))
+        self._refuse_changes(keys)
+        return made
 
     def sweep(self, key: str, values: Sequence[Value]) -> Scenario:
         """Returns the scenario with each variant at every one of these values of a key, such as
         `path.up`."""
-        return self._with(_sweeps=(*self._sweeps, (key, tuple(values))))
+        made = self._with(_sweeps=(*self._sweeps, (key, tuple(values))))
+        for value in values:
+            self._refuse_changes({key: value})
+        return made
+
+    def _refuse_changes(self, changes: dict[str, Value]) -> None:
+        """Raises `ScenarioError` for faults of keys that a variant changes. The flow or the link
+        of a key may be added later."""
+        of_path = [key.removeprefix("path.") for key in changes if key.startswith("path.")]
+        path = _complete({**self._path, **dict.fromkeys(of_path)})
+        flows = tuple(f"flow.{name}." for name, _, _ in _named(self._flows))
+        lacking = [f"path.{key}" for key in of_path if key not in path]
+        lacking += [key for key in changes if key.startswith("flow.") and not key.startswith(flows)]
+        checked = {key: value for key, value in changes.items() if key not in lacking}
+        phases, variants = {**self._phases, "load": "24h"}, [("changed", changes)]
+        _refuse_faults(self._name, checked, self._path, phases, self._flows, variants)
 
     def phases(self, **lengths: Value) -> Scenario:
         """Returns the scenario with other lengths of the phases: `idle`, `ramp` (or `"steady"`),
         `load`, `drain`."""
-        return self._with(_phases={**self._phases, **lengths})
+        made = self._with(_phases={**self._phases, **lengths})
+        keys = {f"phases.{key}": value for key, value in lengths.items()}
+        _refuse_faults(self._name, keys, self._path, made._phases)
+        return made
 
     def set(self, **head: Value) -> Scenario:
         """Returns the scenario with other keys at the top: `title`, `description`, `repeats`,

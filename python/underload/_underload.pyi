@@ -18,8 +18,6 @@ __all__ = [
     "Scenario",
     "Sweep",
     "SweepFolder",
-    "check_path_key",
-    "check_quantity",
     "cluster_quantiles",
     "congestion_controls",
     "docsis_check",
@@ -127,8 +125,6 @@ def run(
 def load(path: str, is_temporary: bool) -> Run: ...
 def scenario_names() -> list[str]: ...
 def congestion_controls() -> list[str]: ...
-def check_path_key(key: str) -> str | None: ...
-def check_quantity(kind: str, text: str) -> str | None: ...
 
 _Row = tuple[int, int, int, int, int, int]
 _Event = tuple[int, int, str, str]

@@ -40,9 +40,7 @@ mod _underload {
     #[pymodule_export]
     use super::run::{Run, load, run};
     #[pymodule_export]
-    use super::scenario::{
-        Scenario, check_path_key, check_quantity, congestion_controls, scenario_names,
-    };
+    use super::scenario::{Scenario, congestion_controls, scenario_names};
     #[pymodule_export]
     use super::stats::{
         cluster_quantiles, hodges_lehmann, jain_index, mann_whitney, mean_interval, quantiles,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use toml::{Table, Value};
-use underload_aqm::config::Kind;
 use underload_scenario::question::Question;
 use underload_scenario::source::{Source, load_file};
 use underload_scenario::{self as scenario, Keys, Options, builtin};
@@ -158,19 +157,6 @@ pub fn scenario_names() -> Vec<&'static str> {
 #[pyfunction]
 pub fn congestion_controls() -> Vec<String> {
     scenario::simulated_controls()
-}
-
-/// Returns what is wrong with the name of a key of `[path]`; `None` if it is valid.
-#[pyfunction]
-pub fn check_path_key(key: &str) -> Option<String> {
-    scenario::check_path_key(key)
-}
-
-/// Returns what is wrong with a `time` or `rate`; `None` if it is valid.
-#[pyfunction]
-pub fn check_quantity(kind: &str, text: &str) -> Option<String> {
-    let kind = if kind == "rate" { Kind::Rate } else { Kind::Span };
-    kind.read(text).is_none().then(|| kind.refusal(text))
 }
 
 /// Converts keys and values, in Python's order.

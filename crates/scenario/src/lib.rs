@@ -114,7 +114,7 @@ pub use flow::{
     Activity, ApplicationFlow, BrowserFlow, DashPlayer, EXIT_STATUS, ExecFlow, Flow, FlowKind,
     PageProtocol, ProbeFlow, Properties, Site, TcpFlow, UdpFlow, simulated_controls,
 };
-pub use path::{Lane, LaneQueue, Path, check_path_key};
+pub use path::{Lane, LaneQueue, Path};
 pub use phases::{Phases, Ramp};
 pub use resolve::json_schema;
 pub use tables::Conditions;

@@ -216,14 +216,6 @@ fn set_unnamed_links(settings: &mut [Listed], lane: Option<[&str; 2]>) {
     }
 }
 
-/// Returns the problem with the name of a key of `[path]`; `None` if the name is known.
-pub fn check_path_key(key: &str) -> Option<String> {
-    let table = Table::from_iter([(key.to_owned(), Toml::Boolean(true))]);
-    let mut faults = Faults::default();
-    read_table::<PathKeys>(&table, &mut faults);
-    faults.into_iter().map(|fault| fault.problem).find(|it| it.starts_with("unknown key"))
-}
-
 /// A delay with the key that sets it.
 type Delay = Option<(&'static str, Span)>;
 
