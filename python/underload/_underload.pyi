@@ -33,6 +33,7 @@ __all__ = [
     "mean_interval",
     "measure",
     "quantiles",
+    "quantity_between",
     "queue_label",
     "queue_names",
     "replay",
@@ -115,16 +116,18 @@ def measure(arguments: dict[str, Any]) -> tuple[str, str, list[str]]: ...
 def history(directory: object, metric: str, baseline: str, recent: str) -> str: ...
 
 _Custom = tuple[str, str, Callable[..., Any]]
+_Algorithms = tuple[list[_Custom], list[tuple[_Custom, str | None]]]
 
 def run(
     scenario: Scenario,
     overrides: dict[str, Any],
-    own: tuple[list[_Custom], list[tuple[_Custom, str | None]]],
+    own: _Algorithms,
     listener: Callable[[str, Any], None],
 ) -> Run: ...
 def load(path: str, is_temporary: bool) -> Run: ...
 def scenario_names() -> list[str]: ...
 def congestion_controls() -> list[str]: ...
+def quantity_between(first: str, last: str, share: float) -> str | None: ...
 
 _Row = tuple[int, int, int, int, int, int]
 _Event = tuple[int, int, str, str]
@@ -261,11 +264,8 @@ class Backlog:
 class Environment:
     def __new__(
         cls,
-        link: str,
-        queue: str,
-        rtt: str,
-        flows: list[str],
-        ecn: bool,
+        scenario: Scenario,
+        own: _Algorithms,
         limit_packets: int | None,
         step: str,
         seed: int,

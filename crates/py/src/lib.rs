@@ -40,7 +40,7 @@ mod _underload {
     #[pymodule_export]
     use super::run::{Run, load, run};
     #[pymodule_export]
-    use super::scenario::{Scenario, congestion_controls, scenario_names};
+    use super::scenario::{Scenario, congestion_controls, quantity_between, scenario_names};
     #[pymodule_export]
     use super::stats::{
         cluster_quantiles, hodges_lehmann, jain_index, mann_whitney, mean_interval, quantiles,

@@ -73,7 +73,7 @@ pub fn run(
     py: Python<'_>,
     scenario: &Scenario,
     overrides: RunArguments,
-    own: (Vec<PythonAlgorithm>, Vec<(PythonAlgorithm, Option<String>)>),
+    own: Algorithms,
     listener: &Bound<'_, PyAny>,
 ) -> PyResult<Run> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -122,10 +122,13 @@ pub fn run(
 const PATIENCE: Duration = Duration::from_millis(100);
 const MOST_PATIENCE: Duration = Duration::from_secs(3);
 
+/// Queues, and congestion controls with their use of ECN.
+pub type Algorithms = (Vec<PythonAlgorithm>, Vec<(PythonAlgorithm, Option<String>)>);
+
 /// Returns the algorithms written in Python.
-fn brought(
+pub fn brought(
     py: Python<'_>,
-    (queues, controls): (Vec<PythonAlgorithm>, Vec<(PythonAlgorithm, Option<String>)>),
+    (queues, controls): Algorithms,
     watch: &Arc<Watch>,
 ) -> PyResult<Own> {
     let queues = queues.into_iter().try_fold(Own::default(), |all, brought| {

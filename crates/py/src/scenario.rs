@@ -7,6 +7,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use toml::{Table, Value};
 use underload_scenario::question::Question;
 use underload_scenario::source::{Source, load_file};
+use underload_scenario::study::Quantity;
 use underload_scenario::{self as scenario, Keys, Options, builtin};
 
 use crate::errors::{self, OrRaise, raise};
@@ -157,6 +158,16 @@ pub fn scenario_names() -> Vec<&'static str> {
 #[pyfunction]
 pub fn congestion_controls() -> Vec<String> {
     scenario::simulated_controls()
+}
+
+/// Returns the time, rate, size or number at a share of the way between two, in equal ratios; `None`
+/// if the two have different units or are not above 0.
+#[pyfunction]
+pub fn quantity_between(first: &str, last: &str, share: f64) -> Option<String> {
+    let (first, last) = (Quantity::read(first)?, Quantity::read(last)?);
+    let is_range = first.unit == last.unit && first.amount > 0.0 && last.amount > 0.0;
+    let amount = first.amount * (last.amount / first.amount).powf(share);
+    is_range.then(|| Quantity { amount, ..first }.to_string())
 }
 
 /// Converts keys and values, in Python's order.

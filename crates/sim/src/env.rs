@@ -1,14 +1,14 @@
 //! A trial that a caller controls step by step, for learning congestion controls and queues.
 //!
-//! The environment has one link, a base round trip and TCP flows that never end. Before every step
-//! the caller chooses either the window of the first flow or the probability with which the queue
-//! signals. The results depend only on the configuration and the choices.
+//! The environment is a trial without phases: TCP flows end only if they have an end. Before every
+//! step the caller chooses either the window of the first TCP flow that sends up, or the probability
+//! with which the first queue of the way up signals. The results depend only on the configuration and
+//! the choices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use underload_aqm::aqm::{Aqm, Verdict};
-use underload_aqm::config::ConfigError;
 use underload_aqm::link::{RateProcess, hop_stream};
 use underload_aqm::packet::Meta;
 use underload_aqm::qdisc::Backlog;
@@ -17,16 +17,15 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
 
-use crate::congestion::Algorithm;
-use crate::flow::{Agent, FlowConfig, FlowKind, Lifetime};
-use crate::net::{ExtraDelay, HopConfig};
+use crate::flow::{Agent, FlowConfig, FlowKind};
 use crate::simulation::Simulation;
-use crate::tcp::{EcnUse, Tcp, TcpConfig};
+use crate::tcp::Tcp;
+use crate::trial::{SimConfig, SimError, lifetime};
 
 /// The quantity that the caller controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steered {
-    /// The congestion window of the first flow.
+    /// The congestion window of the first TCP flow that sends up.
     Window,
     /// The probability with which an arriving packet is marked, or dropped if it cannot be marked.
     Signals {
@@ -37,50 +36,44 @@ pub enum Steered {
 
 #[derive(Clone, Debug)]
 pub struct EnvironmentConfig {
-    /// The link with its queue; [`Steered::Signals`] replaces the queue.
-    pub hop: HopConfig,
-    /// Base round trip in addition to the link's delay.
-    pub rtt: Span,
-    /// Congestion controls, at least one; with [`Steered::Window`] the first only connects.
-    pub flows: Vec<Algorithm>,
-    /// Whether flows whose algorithm does not require a mode use classic ECN.
-    pub ecn: bool,
+    /// The trial. [`Steered::Signals`] replaces the first queue of the way up.
+    pub trial: SimConfig,
     pub steered: Steered,
     /// Virtual time of a step.
     pub step: Span,
-    /// Seed of every random number.
-    pub seed: u64,
 }
 
 /// Why an environment cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
-    #[error("{count} flows; expected 1 to {MOST_FLOWS}")]
-    Flows { count: usize },
+    #[error("no TCP flow sends up; expected one, whose window is set")]
+    NoWindow,
+    #[error("no link up; expected one, whose queue is observed")]
+    NoLink,
     #[error("a step of {0}; expected 100us to 10s")]
     Step(Span),
     #[error("limit_packets: expected at least 1")]
     Limit,
-    /// The SPEC of the link or its queue is invalid.
     #[error(transparent)]
-    Spec(#[from] ConfigError),
+    Trial(#[from] SimError),
 }
 
 /// Measurements of a step, and the state at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     pub time_ns: u64,
-    /// Payload of the first flow that arrived in the step; with [`Steered::Signals`], of all flows.
+    /// Payload of the observed flow that arrived in the step; with [`Steered::Signals`], of all flows.
     pub delivered_bytes: u64,
     /// Bytes that the link could have carried in the step; 0 if unknown.
     pub capacity_bytes: u64,
-    /// Smoothed round trip of the first flow; 0 before its first sample.
+    /// Smoothed round trip of the observed flow, the first TCP flow that sends up; 0 before its first
+    /// sample.
     pub rtt_ns: u64,
-    /// Congestion window of the first flow, segments.
+    /// Congestion window of the observed flow, segments.
     pub window: u32,
-    /// Segments in flight of the first flow.
+    /// Segments in flight of the observed flow.
     pub in_flight: u32,
-    /// Segments that the first flow retransmitted in the step.
+    /// Segments that the observed flow retransmitted in the step.
     pub retransmits: u64,
     pub marked: u64,
     pub dropped: u64,
@@ -102,68 +95,72 @@ pub struct Environment {
     now: Time,
     step: Span,
     steered: Steered,
+    /// The first TCP flow that sends up.
+    observed: Option<usize>,
+    base_rtt: Span,
+    /// When each flow stops; `None` for never.
+    stops: Vec<Option<Time>>,
     offer: RateProcess,
     signals: Arc<AtomicU64>,
     before: Counters,
 }
 
-const MOST_FLOWS: usize = 1_000;
-
 impl Environment {
     /// Sets up the trial at time 0.
-    pub fn new(config: &EnvironmentConfig) -> Result<Self, EnvironmentError> {
-        let count = config.flows.len();
-        if !(1..=MOST_FLOWS).contains(&count) {
-            return Err(EnvironmentError::Flows { count });
+    pub fn new(config: EnvironmentConfig) -> Result<Self, EnvironmentError> {
+        let EnvironmentConfig { trial, steered, step } = config;
+        trial.check()?;
+        if step < Span::from_micros(100) || step > Span::from_secs(10) {
+            return Err(EnvironmentError::Step(step));
         }
-        if config.step < Span::from_micros(100) || config.step > Span::from_secs(10) {
-            return Err(EnvironmentError::Step(config.step));
-        }
-        let rng = Rng::new(config.seed);
-        let flow = |(number, algorithm): (usize, &Algorithm)| {
-            let wish = if config.ecn { EcnUse::Classic } else { EcnUse::Off };
-            let tcp = TcpConfig { ecn: algorithm.ecn(wish), ..TcpConfig::of(*algorithm) };
-            let half = Span::from_nanos(config.rtt.as_nanos() / 2);
-            FlowConfig {
-                extra: ExtraDelay { up: half, down: half },
-                ..FlowConfig::new(format!("flow {number}"), FlowKind::Tcp(tcp))
-            }
+        let SimConfig { up, down, flows, phases, seed, .. } = trial;
+        let is_observed = |flow: &FlowConfig| {
+            matches!(flow.kind, FlowKind::Tcp(_)) && flow.direction == Direction::Up
         };
-        let flows: Vec<FlowConfig> = config.flows.iter().enumerate().map(flow).collect();
-        // Flows start 7 ms apart so that they are not synchronised.
-        let lifetime =
-            |number: u64| Lifetime { start: Time::from_millis(7 * number), stop: Time::MAX };
-        let lifetimes: Vec<Lifetime> = (0..count as u64).map(lifetime).collect();
-        let hops = vec![config.hop.clone()];
-        let mut simulation = Simulation::new(hops, Vec::new(), &flows, &lifetimes, &rng);
+        let observed = flows.iter().position(is_observed);
+        if steered == Steered::Window && observed.is_none() {
+            return Err(EnvironmentError::NoWindow);
+        }
+        let link = up.first().ok_or(EnvironmentError::NoLink)?.link.clone();
+        let delays = up.iter().chain(&down).map(|hop| hop.link.delay);
+        let extra = flows.get(observed.unwrap_or_default()).map(|flow| flow.extra);
+        let extra = extra.unwrap_or_default();
+        let base_rtt = delays.fold(extra.up + extra.down, |sum, delay| sum + delay);
+        let lifetimes: Vec<_> = flows.iter().map(|flow| lifetime(flow, &phases)).collect();
+        let rng = Rng::new(seed);
+        let mut simulation = Simulation::new(up, down, &flows, &lifetimes, &rng);
         let signals = Arc::new(AtomicU64::new(0));
         let hop = &mut simulation.network.hops[0];
         let offer = hop.offer.clone();
-        if let Steered::Signals { limit_packets } = config.steered {
+        if let Steered::Signals { limit_packets } = steered {
             if limit_packets == 0 {
                 return Err(EnvironmentError::Limit);
             }
             let stream = hop_stream(&rng, Direction::Up.name(), 0);
             let aqm = SteeredAqm { signals: Arc::clone(&signals), rng: stream.child("signals") };
             let queue = Single::new(aqm, Limit::packets(limit_packets), Overflow::Tail);
-            hop.link = config.hop.link.build(Box::new(queue), &stream);
+            hop.link = link.build(Box::new(queue), &stream);
         }
         Ok(Self {
             simulation,
             now: Time::ZERO,
-            step: config.step,
-            steered: config.steered,
+            step,
+            steered,
+            observed,
+            base_rtt,
+            stops: flows.iter().map(|flow| flow.stop).collect(),
             offer,
             signals,
             before: Counters::default(),
         })
     }
 
-    /// Sets the window of the first flow, segments, at least 1. The flow uses it from its next
+    /// Sets the window of the observed flow, segments, at least 1. The flow uses it from its next
     /// acknowledgement on. Has no effect with [`Steered::Signals`].
     pub fn set_window(&mut self, segments: u32) {
         if self.steered == Steered::Window
-            && let Some(tcp) = self.simulation.agents_mut().next().and_then(Agent::tcp_mut)
+            && let Some(index) = self.observed
+            && let Some(tcp) = self.simulation.agents_mut().nth(index).and_then(Agent::tcp_mut)
         {
             tcp.steer(segments.max(1));
         }
@@ -179,12 +176,16 @@ impl Environment {
         let start = self.now;
         self.now = start + self.step;
         self.simulation.run_until(self.now);
+        for (agent, stop) in self.simulation.agents_mut().zip(&mut self.stops) {
+            if stop.take_if(|stop| *stop <= self.now).is_some() {
+                agent.stop();
+            }
+        }
         let after = self.counters();
         let before = std::mem::replace(&mut self.before, after);
         let hop = &self.simulation.network.hops[0];
         let backlog = hop.link.queue().backlog();
-        let tcp = self.simulation.agent(0).and_then(Agent::tcp);
-        let stats = tcp.map(Tcp::stats).unwrap_or_default();
+        let stats = self.observed_tcp().map(Tcp::stats).unwrap_or_default();
         Observation {
             time_ns: self.now.as_nanos(),
             delivered_bytes: after.delivered_bytes - before.delivered_bytes,
@@ -200,22 +201,31 @@ impl Environment {
         }
     }
 
+    /// Returns the delays of the links and of the observed flow, both ways.
+    pub fn base_rtt(&self) -> Span {
+        self.base_rtt
+    }
+
     /// Returns the bytes that the link can carry between two instants; `None` if unknown.
     pub fn offered_bytes(&self, from: Time, to: Time) -> Option<u64> {
         self.offer.clone().offered_bytes(from, to)
     }
 
+    fn observed_tcp(&self) -> Option<&Tcp> {
+        self.simulation.agent(self.observed?).and_then(Agent::tcp)
+    }
+
     fn counters(&self) -> Counters {
-        let counted = match self.steered {
-            Steered::Window => 1,
-            Steered::Signals { .. } => usize::MAX,
+        let agents = self.simulation.agents().enumerate();
+        let is_counted = |index: usize| match self.steered {
+            Steered::Window => Some(index) == self.observed,
+            Steered::Signals { .. } => true,
         };
-        let agents = self.simulation.agents().take(counted);
-        let first = self.simulation.agent(0).and_then(Agent::tcp);
+        let counted = agents.filter(|(index, _)| is_counted(*index)).map(|(_, agent)| agent);
         let total = self.simulation.network.hops[0].recorder.tally.total();
         Counters {
-            delivered_bytes: agents.map(|agent| agent.endpoint().received_bytes()).sum(),
-            retransmits: first.map_or(0, |tcp| tcp.stats().retransmits),
+            delivered_bytes: counted.map(|agent| agent.endpoint().received_bytes()).sum(),
+            retransmits: self.observed_tcp().map_or(0, |tcp| tcp.stats().retransmits),
             marked: total.marked_packets(),
             dropped: total.dropped_packets(),
         }
@@ -239,21 +249,40 @@ impl Aqm for SteeredAqm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::Algorithm;
+    use crate::net::{ExtraDelay, HopConfig};
+    use crate::tcp::{EcnUse, TcpConfig};
+    use crate::trial::{Phases, TrialLabel};
 
-    fn config(steered: Steered) -> EnvironmentConfig {
-        EnvironmentConfig {
-            hop: HopConfig::parse("fifo:limit=200p", "12mbit").expect("a hop"),
-            rtt: Span::from_millis(40),
-            flows: vec![Algorithm::Cubic],
-            ecn: false,
-            steered,
-            step: Span::from_millis(10),
-            seed: 1,
+    fn flow(name: &str, algorithm: Algorithm, ecn: bool) -> FlowConfig {
+        let ecn = if ecn { EcnUse::Classic } else { EcnUse::Off };
+        let tcp = TcpConfig { ecn, ..TcpConfig::of(algorithm) };
+        let half = Span::from_millis(20);
+        FlowConfig {
+            extra: ExtraDelay { up: half, down: half },
+            ..FlowConfig::new(name.to_owned(), FlowKind::Tcp(tcp))
         }
     }
 
+    fn trial(flows: Vec<FlowConfig>, seed: u64) -> SimConfig {
+        SimConfig {
+            up: vec![HopConfig::parse("fifo:limit=200p", "12mbit").expect("a hop")],
+            down: Vec::new(),
+            flows,
+            phases: Phases { load: Span::from_secs(3_600), ..Phases::default() },
+            seed,
+            sample_interval: None,
+            label: TrialLabel::default(),
+        }
+    }
+
+    fn config(steered: Steered) -> EnvironmentConfig {
+        let flows = vec![flow("flow", Algorithm::Cubic, false)];
+        EnvironmentConfig { trial: trial(flows, 1), steered, step: Span::from_millis(10) }
+    }
+
     fn window_of(segments: u32) -> Vec<Observation> {
-        let mut environment = Environment::new(&config(Steered::Window)).expect("an environment");
+        let mut environment = Environment::new(config(Steered::Window)).expect("an environment");
         let step = |_| {
             environment.set_window(segments);
             environment.advance()
@@ -294,9 +323,9 @@ mod tests {
     fn more_signals_make_a_shorter_queue() {
         let steered = Steered::Signals { limit_packets: 500 };
         let backlog = |probability_q32: u64, ecn: bool| {
-            let config =
-                EnvironmentConfig { flows: vec![Algorithm::Reno; 3], ecn, ..config(steered) };
-            let mut environment = Environment::new(&config).expect("an environment");
+            let flows = ["a", "b", "c"].map(|name| flow(name, Algorithm::Reno, ecn)).to_vec();
+            let config = EnvironmentConfig { trial: trial(flows, 1), ..config(steered) };
+            let mut environment = Environment::new(config).expect("an environment");
             environment.set_signals(probability_q32);
             let steps: Vec<Observation> = (0..3_000).map(|_| environment.advance()).collect();
             let late = &steps[1_000..];
@@ -316,8 +345,9 @@ mod tests {
     fn the_same_seed_and_steps_give_the_same_course() {
         let steered = Steered::Signals { limit_packets: 100 };
         let course = |seed: u64| {
-            let config = EnvironmentConfig { seed, ..config(steered) };
-            let mut environment = Environment::new(&config).expect("an environment");
+            let mut config = config(steered);
+            config.trial.seed = seed;
+            let mut environment = Environment::new(config).expect("an environment");
             let step = |number: u64| {
                 environment.set_signals((number % 7) << 26);
                 environment.advance()
@@ -329,13 +359,34 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_stops_at_its_end_and_a_flow_down_is_not_steered() {
+        let ends =
+            FlowConfig { stop: Some(Time::from_secs(1)), ..flow("a", Algorithm::Reno, false) };
+        let down = FlowConfig { direction: Direction::Down, ..flow("b", Algorithm::Reno, false) };
+        let trial = trial(vec![down, ends], 1);
+        let config = EnvironmentConfig { trial, ..config(Steered::Window) };
+        let mut environment = Environment::new(config).expect("an environment");
+        assert_eq!(environment.base_rtt(), Span::from_millis(40));
+        environment.set_window(20);
+        let steps: Vec<Observation> = (0..300).map(|_| environment.advance()).collect();
+        assert_eq!(steps[90].window, 20);
+        assert!(steps[90].in_flight > 0 && steps[299].in_flight == 0);
+    }
+
+    #[test]
     fn invalid_environments_are_rejected() {
         let plain = config(Steered::Window);
         let error = |config: EnvironmentConfig| {
-            Environment::new(&config).err().expect("a fault").to_string()
+            Environment::new(config).err().expect("a fault").to_string()
         };
-        let none = EnvironmentConfig { flows: Vec::new(), ..plain.clone() };
-        assert_eq!(error(none), "0 flows; expected 1 to 1000");
+        let none = EnvironmentConfig { trial: trial(Vec::new(), 1), ..plain.clone() };
+        assert!(error(none).contains("no flow"));
+        let down = FlowConfig { direction: Direction::Down, ..flow("a", Algorithm::Reno, false) };
+        let down = EnvironmentConfig { trial: trial(vec![down], 1), ..plain.clone() };
+        assert!(error(down).contains("no TCP flow sends up"));
+        let mut unlinked = plain.clone();
+        unlinked.trial.up.clear();
+        assert!(error(unlinked).contains("no link up"));
         let short = EnvironmentConfig { step: Span::from_nanos(1), ..plain.clone() };
         assert!(error(short).contains("expected 100us to 10s"));
         let steered = Steered::Signals { limit_packets: 0 };

@@ -226,7 +226,7 @@ fn check_flow(flow: &FlowConfig) -> Result<(), SimError> {
     Err(SimError::Flow { flow: flow.name.clone(), what })
 }
 
-fn lifetime(flow: &FlowConfig, phases: &Phases) -> Lifetime {
+pub(crate) fn lifetime(flow: &FlowConfig, phases: &Phases) -> Lifetime {
     let (start, stop) = match flow.kind {
         FlowKind::Probe(_) => (Time::ZERO, phases.end()),
         FlowKind::Application(_) => (phases.load_start() + phases.ramp, phases.load_end()),
