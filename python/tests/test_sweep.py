@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import json
 import multiprocessing
 import pickle
 import subprocess
@@ -149,6 +150,57 @@ def test_designs_and_early_stops(tmp_path: Path) -> None:
     stop = {"metric": "load.rtt.p99", "within_percent": 50, "least": 3}
     early = ul.sweep(scenario(), {"up": ["5mbit"]}, repeats=50, stop=stop, out=tmp_path / "b")
     assert all(3 <= trials < 50 for trials in early.cells.column("trials"))
+
+
+def test_an_axis_may_be_an_array(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    key, numbers = "flow.tcp.count", {"repeats": numpy.int64(1), "seed": numpy.int64(2)}
+    one = ul.sweep(scenario(), {key: numpy.arange(1, 3)}, out=tmp_path / "a", **numbers)
+    other = ul.sweep(scenario(), {key: [1, 2]}, repeats=1, seed=2, out=tmp_path / "b")
+    assert cells_of(one) == cells_of(other) and one.cell_count == 4
+
+
+def test_a_stored_sweep_is_loaded_and_reported(tmp_path: Path) -> None:
+    done = ul.sweep(scenario(), AXES, repeats=2, out=tmp_path / "sweep")
+    # Another version of underload computed it.
+    manifest = done.directory / "sweep.json"
+    stored = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**stored, "program": "0" * 40}))
+    again = ul.Sweep.load(tmp_path / "sweep")
+    assert again.complete and (again.cell_count, again.trial_count) == (12, 24)
+    assert cells_of(again) == polars.read_parquet(done.directory / "cells.parquet").to_dict(
+        as_series=False
+    )
+    assert again.scan().collect().height == 24 and again.failed == []
+    assert cells_of(pickle.loads(pickle.dumps(again))) == cells_of(again)
+    page = again.report()
+    assert page == tmp_path / "sweep" / "report.html" and "<h1>" in page.read_text()
+    for wrong in (tmp_path, tmp_path / "no", manifest):
+        with pytest.raises(ul.StoreError, match="no sweep"):
+            ul.Sweep.load(wrong)
+    with pytest.raises(ul.StoreError, match="Sweep.load"):
+        ul.load(tmp_path / "sweep")
+
+
+def test_a_parameter_of_a_queue_is_an_axis(tmp_path: Path) -> None:
+    made = ul.Scenario(up="10mbit", rtt="20ms", up_queue="codel:ecn=on", phases={"load": "1s"})
+    made = made.flow(ul.Tcp("cubic"), ul.Probe("20ms"))
+    targets = ["2ms", "40ms"]
+    done = ul.sweep(made, {"up_queue.target": targets, "up": ["10mbit"]}, out=tmp_path / "a")
+    cells = done.cells.to_dict()
+    assert cells["up_queue.target"] == targets
+    run = ul.run(made, set={"path.up_queue": "codel:ecn=on,target=2ms"}, repeats=1)
+    expected = run.variants["default"].metric("load.rtt.p50")
+    assert cells["load.rtt.p50.mean"][0] == pytest.approx(expected)
+    assert cells["load.rtt.p50.mean"][0] < cells["load.rtt.p50.mean"][1]
+    with pytest.raises(ul.ScenarioError, match="tagret"):
+        ul.sweep(made, {"up_queue.tagret": targets}, out=tmp_path / "b")
+    for axis, said in (
+        ({"down_queue.target": targets}, "down_queue as an axis of queues"),
+        ({"up_queue.target": ul.linspace("2ms", "40ms", 3)}, "expected a list of values"),
+    ):
+        with pytest.raises(ul.ScenarioError, match=said):
+            ul.sweep(made, axis, out=tmp_path / "b")
 
 
 def test_invalid_axes_are_refused_by_name(tmp_path: Path) -> None:

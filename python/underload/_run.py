@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _underload
-from ._errors import Error, NoSuchMetric, NoSuchVariant
+from ._errors import Error, NoSuchMetric, NoSuchVariant, StoreError
 from ._frame import Frame
 from ._own import custom_algorithms
 from ._plot import Plots
@@ -104,6 +104,8 @@ def load(path: str | os.PathLike[str]) -> Run:
     """Reads a run directory, complete or not, or a file of another tool, as `underload report`.
 
     Raises `StoreError` or `FormatError`, which name what is missing or damaged."""
+    if Path(path, "sweep.json").exists():
+        raise StoreError(f"{os.fspath(path)}: a sweep; expected underload.Sweep.load()")
     return Run(_underload.load(os.fspath(path), False))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from ._frame import Frame
 from ._optional import library
 from ._own import custom_algorithms
 from ._progress import Bar, ProgressListener
+from ._queue import _spec, _word
 from ._run import Interrupted
 from ._scenario import Scenario, Value
 
@@ -53,13 +55,29 @@ class Sweep:
         raw: _underload.Sweep,
         directory: Path,
         complete: bool,
+        program: str | None = None,
     ) -> None:
-        self._raw = raw
+        self._raw, self._program = raw, program
         self.directory = directory
         """The directory of the sweep. Repeating the call of `sweep` continues in it."""
         self.complete = complete
         """Whether all trials were computed and the tables are written."""
         self.cell_count, self.trial_count, _ = raw.size
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Sweep:
+        """Opens the directory of a sweep, complete or not, that any version of underload computed.
+        Raises `StoreError`."""
+        path = Path(directory)
+        try:
+            stored = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+            names = ("name", "text", "scenario", "scenario_text")
+            name, text, scenario, scenario_text = (stored[name] for name in names)
+            program = stored["program"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{path}: no sweep: {error}") from None
+        raw = _underload.Sweep.parse(name, text, scenario, scenario_text, {}, program)
+        return cls(raw, path, (path / "cells.parquet").exists(), program)
 
     @property
     def cells(self) -> Frame:
@@ -89,8 +107,13 @@ class Sweep:
         """Returns the trials as a `polars.LazyFrame`, which reads them on demand."""
         return library("polars", "scan()").scan_parquet(self.trials_path)
 
+    def report(self) -> Path:
+        """Writes the report as `report.html` into the directory, as `underload sweep` does."""
+        return Path(self._raw.report(os.fspath(self.directory)))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._raw.parts, self.directory.absolute(), self.complete)
+        directory = self.directory.absolute()
+        return _unpickled, (self._raw.parts, directory, self.complete, self._program)
 
     def __repr__(self) -> str:
         done = "" if self.complete else ", not complete"
@@ -98,14 +121,17 @@ class Sweep:
 
 
 def _unpickled(
-    parts: tuple[str, str, str, str, dict[str, bytes]], directory: Path, complete: bool
+    parts: tuple[str, str, str, str, dict[str, bytes]],
+    directory: Path,
+    complete: bool,
+    program: str | None,
 ) -> Sweep:
-    return Sweep(_underload.Sweep.parse(*parts), directory, complete)
+    return Sweep(_underload.Sweep.parse(*parts, program), directory, complete, program)
 
 
 def sweep(
     scenario: str | os.PathLike[str] | Scenario,
-    axes: Mapping[str, Sequence[Value] | Range],
+    axes: Mapping[str, Iterable[Value] | Range],
     *,
     repeats: int | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -122,8 +148,8 @@ def sweep(
 ) -> Sweep:
     """Runs a scenario at every point of some axes, in virtual time.
 
-    `axes`: the values of each key: a list, `linspace` or `logspace`; `up` abbreviates `path.up`.
-    `design`: every combination of values (`grid`), or `samples` drawn points (`random`,
+    `axes`: the values of each key: a list, an array, `linspace` or `logspace`; `up` abbreviates
+    `path.up`, and `up_queue.target` is a parameter of the scenario's `up_queue`. `design`: every combination of values (`grid`), or `samples` drawn points (`random`,
     `latin-hypercube`). `repeats`: trials of each cell; with `stop` at most. `metrics`: the columns,
     by the names that `Variant.metric` takes. `stop`: ends a cell once the interval of its mean is
     narrow: `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: the directory; by default one
@@ -158,7 +184,7 @@ def sweep(
             f"{scenario.name}: axes: a sweep may continue on another machine, and later, "
             "without an algorithm of your own; expected built-in algorithms"
         )
-    file["axis"] = [_axis(key, values) for key, values in axes.items()]
+    file["axis"] = [_axis(scenario, key, values) for key, values in axes.items()]
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
     listener = ProgressListener(scenario.name, "unit", progress)
@@ -226,16 +252,29 @@ class SweepInterrupted(Interrupted):
         return f"interrupted; the finished trials are in {self.sweep.directory}"
 
 
-def _axis(key: str, values: Sequence[Value] | Range) -> dict[str, Value]:
+def _axis(scenario: Scenario, key: str, values: Iterable[Value] | Range) -> dict[str, Value]:
+    first, _, parameter = key.removeprefix("path.").partition(".")
+    is_parameter = first in ("up_queue", "down_queue") and parameter != ""
     dotted = f"path.{key}" if key in PATH_KEYS else key
     named = {"key": dotted} if dotted == key else {"name": key, "key": dotted}
-    if isinstance(values, Range):
+    if isinstance(values, Range) and not is_parameter:
         ends = {"from": values.first, "to": values.last, "scale": values.scale}
         steps = {} if values.steps is None else {"steps": values.steps}
         return {**named, **ends, **steps}
-    if isinstance(values, str) or not isinstance(values, Sequence):
+    # An array of NumPy is no Sequence.
+    is_list = isinstance(values, (list, tuple, Sequence)) or hasattr(values, "tolist")
+    if isinstance(values, (str, Range)) or not is_list:
+        more = "" if is_parameter else ", linspace() or logspace()"
         raise ScenarioError(
-            f"{key}: {values!r}; expected a list of values, linspace() or logspace()",
+            f"{key}: {values!r}; expected a list of values{more}",
             [("sweep", None, key, "expected a list of values")],
         )
-    return {**named, "values": list(values)}
+    if not is_parameter:
+        return {**named, "values": list(values)}
+    queue = scenario._path.get(first)
+    if queue is None:
+        problem = f"the scenario's path has no {first}; expected {first} as an axis of queues"
+        raise ScenarioError(f"{key}: {problem}", [("sweep", None, key, problem)])
+    specs = [(_word(value), _spec(str(queue), {parameter: value})) for value in values]
+    points = [{"name": name, "path": {first: spec}} for name, spec in specs]
+    return {"name": key, "point": points}

@@ -11,9 +11,11 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use underload_report::{SweepOutcome, write_sweep_report};
 use underload_run::cache::{self, module_identity};
 use underload_run::sweep::{self, SweepProgress, SweepSettings};
 use underload_scenario::source::Source;
+use underload_store::StoreError;
 use underload_store::sweep::{SweepDir, SweepManifest, SweepUnit};
 
 use crate::errors::{self, OrRaise, raise};
@@ -66,12 +68,13 @@ impl Sweep {
     ) -> PyResult<Self> {
         let text = keys(file)?.text();
         let (scenario, scenario_text) = (scenario.0.name.clone(), scenario.0.text.clone());
-        Self::parse(py, name, &text, scenario, scenario_text, BTreeMap::new())
+        Self::parse(py, name, &text, scenario, scenario_text, BTreeMap::new(), None)
     }
 
     /// Parses the text of a sweep and of its scenario. `files` has files that the texts name and
-    /// this machine lacks.
+    /// this machine lacks; `program` identifies the program that computed it, by default this one.
     #[staticmethod]
+    #[pyo3(signature = (name, text, scenario, scenario_text, files, program=None))]
     fn parse(
         py: Python<'_>,
         name: &str,
@@ -79,9 +82,13 @@ impl Sweep {
         scenario: String,
         scenario_text: String,
         files: BTreeMap<String, Vec<u8>>,
+        program: Option<String>,
     ) -> PyResult<Self> {
         let source = Source { name: scenario, text: scenario_text };
-        let program = cache::program(identity(py)?).or_raise(py, "StoreError")?;
+        let program = match program {
+            Some(program) => program,
+            None => cache::program(identity(py)?).or_raise(py, "StoreError")?,
+        };
         let made = py.detach(|| sweep::Sweep::parse(text, name, Some(source), &program, files));
         Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
     }
@@ -152,6 +159,20 @@ impl Sweep {
         };
         let units = run_interruptible(py, &stop, units)?.or_raise(py, "StoreError")?;
         Ok(PyBytes::new(py, &units))
+    }
+
+    /// Writes the report of the cells in a directory.
+    fn report(&self, py: Python<'_>, directory: PathBuf) -> PyResult<PathBuf> {
+        let sweep = &self.0;
+        let outcome = py.detach(|| {
+            let (folder, _) = SweepDir::open(&directory, &sweep.manifest)?;
+            let bins = sweep.bins();
+            let mut outcome = SweepOutcome::new(sweep.subject(&bins));
+            folder.cells(&mut |cell| outcome.add(&cell, &bins.parts_of(&cell)))?;
+            Ok::<_, StoreError>(outcome)
+        });
+        let outcome = outcome.or_raise(py, "StoreError")?;
+        py.detach(|| write_sweep_report(&directory, &outcome)).or_raise(py, "ReportError")
     }
 
     /// Opens a directory for rows of other workers. Also returns a note about its files.
