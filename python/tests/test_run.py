@@ -265,6 +265,24 @@ def test_unknown_metrics_and_variants_are_refused_with_the_known_ones(run: ul.Ru
     assert run.variants.get("codle") is None and len(run.variants) == 2
 
 
+def test_a_metric_of_a_flow_has_two_spellings() -> None:
+    calls = ul.Scenario(up="1mbit", phases={"load": "2s"})
+    calls = calls.flow(ul.Application("voip", name="a.b"), ul.Probe("10ms"))
+    variant = ul.run(calls).variants["default"]
+    assert variant.metric("a.b.mos") == variant.metric("a.b/mos") is not None
+    assert variant.values("a.b.mos") == variant.values("a.b/mos") != []
+    with pytest.raises(ul.NoSuchMetric, match="no metric `a.b.mso`"):
+        variant.metric("a.b.mso")
+
+
+def test_a_plot_is_saved_as_svg_alone(run: ul.Run, tmp_path: Path) -> None:
+    saved = run.plot.cdf().save(tmp_path / "cdf.svg")
+    assert saved.read_text().startswith("<svg")
+    with pytest.raises(ul.ReportError, match="cdf.png: a plot is SVG; expected a name ending in"):
+        run.plot.cdf().save(tmp_path / "cdf.png")
+    assert not (tmp_path / "cdf.png").exists()
+
+
 def test_invalid_keys_and_values_are_refused_at_once() -> None:
     with pytest.raises(ul.ScenarioError, match="unknown key; .*did you mean `up`") as caught:
         two_queues(upp="1mbit")

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ._errors import ReportError
+
 MOST_SHOWN = 4
 
 
@@ -23,7 +25,9 @@ class Plot(NamedTuple):
     """The SVG document, with its style sheet."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the plot to a file."""
+        """Writes the plot to a file, whose name ends in `.svg`. Raises `ReportError`."""
+        if Path(path).suffix.lower() != ".svg":
+            raise ReportError(f"{os.fspath(path)}: a plot is SVG; expected a name ending in .svg")
         Path(path).write_text(self.svg, encoding="utf-8")
         return Path(path)
 

@@ -316,13 +316,12 @@ class Variant:
     def metric(self, name: str) -> float | None:
         """Returns a metric by its name: `load.rtt.p99` (ms), `goodput.up` (Mbit/s),
         `utilisation.up` (%), `load.sojourn.up.p99` (ms), `drops.up` (%), `FLOW/METRIC`; `None` if
-        this run did not measure it. `docs/reference/run-json.md` lists all names.
+        this run did not measure it. `docs/reference/run-json.md` lists all names. `FLOW.METRIC`, the
+        name of a column in a table, is accepted, too.
 
         Raises `NoSuchMetric`, which is a `KeyError`, for an unknown name."""
         value = self._raw.metric(self.name, name)
-        if value is None:
-            self._refuse_unknown(name)
-        return value
+        return self._raw.metric(self.name, self._known(name)) if value is None else value
 
     def values(self, name: str) -> list[float]:
         """Returns a metric of each valid trial, in the order of the repeats: `nan` for a trial
@@ -330,13 +329,19 @@ class Variant:
         `load.rtt.p99_of_sent`. Shape: (trials,)."""
         values = self._raw.metric_over_trials(self.name, name)
         if all(value is None for value in values):
-            self._refuse_unknown(name)
+            values = self._raw.metric_over_trials(self.name, self._known(name))
         return [math.nan if value is None else value for value in values]
 
-    def _refuse_unknown(self, name: str) -> None:
+    def _known(self, name: str) -> str:
+        """Returns the name of a metric as records spell it."""
         problem = self._raw.unknown_metric(self.name, name)
-        if problem is not None:
-            raise NoSuchMetric(problem)
+        if problem is None:
+            return name
+        dots = [place for place, letter in enumerate(name) if letter == "."]
+        for of_flow in (f"{name[:dot]}/{name[dot + 1:]}" for dot in dots):
+            if self._raw.unknown_metric(self.name, of_flow) is None:
+                return of_flow
+        raise NoSuchMetric(problem)
 
     def __repr__(self) -> str:
         return f"Variant({self.name!r}: {self.label}; working {self.working!r})"
