@@ -3,7 +3,7 @@
     import underload as ul
 
     run = ul.run("comcast/upstream", short=True)
-    run.variants["docsis-pie-35"].working.p99   # ms
+    run.variants["docsis-pie-35"].working.p95   # ms
     run.samples.to_polars()                 # or pandas, pyarrow, DuckDB: nothing is copied
 
 The package runs the same code as the program `underload`: equal scenarios and seeds give equal
