@@ -10,10 +10,6 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
-#[cfg(sockets)]
-use serde_json::json;
-#[cfg(sockets)]
-use underload_compat::https;
 use underload_line::history::{History, collect, followed, marks, prometheus};
 use underload_line::label;
 use underload_record::history::{Followed, Trend, Windows};
@@ -35,7 +31,7 @@ Exit status: 0 done, 3 if --alert applies, 2 bad input, 1 failed.
 Examples:
   underload history runs/history
   underload history mark \"new router\"
-  underload history runs/history --alert 50 --webhook https://hooks.example/line
+  underload history runs/history --alert 50 --json
   underload history runs/history --prometheus /var/lib/node_exporter/underload.prom
   underload history runs/history --metric goodput-down --alert 20")]
 pub struct Arguments {
@@ -58,10 +54,6 @@ pub struct Arguments {
     /// worse than nine of ten runs of the baseline at the same hours.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub alert: Option<u32>,
-    /// Sends the alert as JSON to this URL: https, or http to this machine.
-    #[cfg(sockets)]
-    #[arg(long, value_name = "URL", requires = "alert")]
-    pub webhook: Option<String>,
     /// Writes the newest numbers in Prometheus' text format; - is stdout.
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
@@ -129,10 +121,6 @@ fn mark(arguments: &MarkArguments) -> anyhow::Result<ExitCode> {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(Command::Mark(arguments)) = &arguments.command {
         return mark(arguments);
-    }
-    #[cfg(sockets)]
-    if let Some(url) = &arguments.webhook {
-        https::check_url(url).context("--webhook").or_bad_input()?;
     }
     let prints_numbers = arguments.prometheus.as_ref().is_some_and(|it| it.as_os_str() == "-");
     if prints_numbers && arguments.json {
@@ -202,19 +190,6 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
     }
     for trend in &worse {
         warning!("ALERT: {}", plain_text(&history_sentence(trend)));
-    }
-    #[cfg(sockets)]
-    if let Some(url) = &arguments.webhook {
-        let alerts = worse.iter().map(|trend| {
-            json!({
-                "step": trend.step,
-                "metric": trend.followed,
-                "says": history_sentence(trend),
-                "comparison": trend.comparison,
-            })
-        });
-        let document = json!({ "version": 1, "alerts": alerts.collect::<Vec<_>>() });
-        https::post_json(url, &document.to_string()).context("--webhook")?;
     }
     Ok(ExitCode::from(WORSE))
 }
