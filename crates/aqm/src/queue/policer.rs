@@ -85,6 +85,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<PolicerQueu
 mod tests {
     use super::*;
     use crate::registry::{QueueConfig, QueueSetup};
+    use crate::rng::Rng;
     use alloc::string::ToString;
 
     fn policer(spec: &str) -> Policer {
