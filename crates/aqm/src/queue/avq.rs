@@ -156,10 +156,6 @@ params! {
     use LIMIT;
 }
 
-pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<AvqQueue, ConfigError> {
-    AvqQueue::new(AvqConfig::read(values, link)?, values)
-}
-
 /// Returns the parameter `rate`, else the link's rate.
 pub(in crate::queue) fn rate_of(values: &Values, link: &LinkFacts) -> Result<Rate, ConfigError> {
     values.rate(RATE, link).map(|rate| rate.min(MOST))

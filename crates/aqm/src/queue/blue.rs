@@ -32,9 +32,7 @@
 //! small buffers (`crates/sim/tests/shelf.rs`). See `docs/queues/blue.md`.
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{
-    ConfigError, LinkFacts, PacketsOrBytes, Probability, Profile, Values, from_values, params,
-};
+use crate::config::{LinkFacts, PacketsOrBytes, Probability, Profile, from_values, params};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::Backlog;
 use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
@@ -151,10 +149,6 @@ params! {
         "a queue longer than this counts as a loss";
     ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
     use LIMIT;
-}
-
-pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<BlueQueue, ConfigError> {
-    BlueQueue::new(BlueConfig::read(values, link)?, values)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 //! A test compares each packet's fate with the arithmetic of Linux `act_police`.
 
 use crate::aqm::{Aqm, Verdict};
-use crate::config::{Bytes, ConfigError, LinkFacts, Values, from_values, params};
+use crate::config::{Bytes, LinkFacts, from_values, params};
 use crate::packet::Meta;
 use crate::qdisc::Backlog;
 use crate::queue::avq::{RATE, rate_of};
@@ -75,10 +75,6 @@ params! {
         "bytes that may exceed the rate at once";
     use RATE;
     use LIMIT;
-}
-
-pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<PolicerQueue, ConfigError> {
-    PolicerQueue::new(PolicerConfig::read(values, link)?, values)
 }
 
 #[cfg(test)]

@@ -30,9 +30,7 @@
 //! `docs/queues/rem.md`.
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{
-    Bytes, ConfigError, LinkFacts, Millionths, Packets, Profile, Values, from_values, params,
-};
+use crate::config::{Bytes, LinkFacts, Millionths, Packets, Profile, from_values, params};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::Backlog;
 use crate::queue::avq::{RATE, rate_of};
@@ -196,10 +194,6 @@ params! {
     use RATE;
     ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
     use LIMIT;
-}
-
-pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RemQueue, ConfigError> {
-    RemQueue::new(RemConfig::read(values, link)?, values)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@
 use alloc::vec::Vec;
 
 use crate::aqm::{Aqm, Verdict};
-use crate::config::{ConfigError, Count, Probability, Profile, Values, from_values, params};
+use crate::config::{Count, Probability, Profile, from_values, params};
 use crate::packet::Meta;
 use crate::qdisc::Backlog;
 use crate::queue::fifo::{LIMIT, OneQueue, one_queue};
@@ -146,10 +146,6 @@ params! {
     HITS: bool = "hits", "on", "whether a flow that hits has a larger probability; off: Simple SRED";
     ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
     use LIMIT;
-}
-
-pub(crate) fn configure(values: &Values) -> Result<SredQueue, ConfigError> {
-    SredQueue::new(SredConfig::read(values)?, values)
 }
 
 #[cfg(test)]

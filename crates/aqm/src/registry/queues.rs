@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values, from_tc};
 use crate::latency_bins::LatencyEdges;
 use crate::qdisc::BoxedQdisc;
+use crate::queue::fifo::OneQueue;
 use crate::queue::store::Overflow;
 use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
@@ -87,13 +88,18 @@ queues! {
     DualPi2(dualpi2::DualPi2Config): dualpi2::DEFINITION => dualpi2::configure;
     DocsisLld(docsis_lld::DocsisLldConfig): docsis_lld::DEFINITION => docsis_lld::configure;
     Red(red::RedQueue): red::DEFINITION => red::configure;
-    Blue(blue::BlueQueue): blue::DEFINITION => blue::configure;
+    Blue(blue::BlueQueue): blue::DEFINITION =>
+        |values, link| OneQueue::new(blue::BlueConfig::read(values, link)?, values);
     Sfb(sfb::SfbQueue): sfb::DEFINITION => |values, _| sfb::configure(values);
     Pi(pi::PiQueue): pi::DEFINITION => |values, _| pi::configure(values);
-    Sred(sred::SredQueue): sred::DEFINITION => |values, _| sred::configure(values);
-    Rem(rem::RemQueue): rem::DEFINITION => rem::configure;
-    Avq(avq::AvqQueue): avq::DEFINITION => avq::configure;
-    Policer(policer::PolicerQueue): policer::DEFINITION => policer::configure;
+    Sred(sred::SredQueue): sred::DEFINITION =>
+        |values, _| OneQueue::new(sred::SredConfig::read(values)?, values);
+    Rem(rem::RemQueue): rem::DEFINITION =>
+        |values, link| OneQueue::new(rem::RemConfig::read(values, link)?, values);
+    Avq(avq::AvqQueue): avq::DEFINITION =>
+        |values, link| OneQueue::new(avq::AvqConfig::read(values, link)?, values);
+    Policer(policer::PolicerQueue): policer::DEFINITION =>
+        |values, link| OneQueue::new(policer::PolicerConfig::read(values, link)?, values);
     Bode(bode::BodeQueue): bode::DEFINITION => |values, _| bode::configure(values);
     DiffServ(diffserv::DiffServConfig<QueueConfig>):
         diffserv::DEFINITION => |values, link| diffserv::configure(values, |spec| {
