@@ -102,7 +102,7 @@ def test_runs_are_compared_over_time(tmp_path: Path) -> None:
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (tmp_path / "removed-runs.jsonl").write_text(text)
     told = ul.history(tmp_path, metric="load-p50", baseline="10d", recent="10d")
-    assert told["sentences"][-1] == "28 runs were read." and told["left_out"] == []
+    assert told["sentences"][-1] == "28 runs were read. Dates and hours are local." and told["left_out"] == []
     trends = {trend["followed"]: trend for trend in told["trends"]}
     assert [point["value"] for point in trends["load-p50"]["points"]][:2] == [21.0, 22.0]
     assert trends["load-p50"]["comparison"]["range"]["middle"] > 1.4

@@ -304,7 +304,9 @@ fn labels_and_marks_are_kept_and_shown() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path(), &[]);
     let mark = |arguments: &[&str]| {
-        underload(home.path()).args(["history", "mark"]).args(arguments).output().unwrap()
+        let zone = ("TZ", "<+10>-10");
+        let mut program = underload(home.path());
+        program.args(["history", "mark"]).args(arguments).env(zone.0, zone.1).output().unwrap()
     };
     let none = mark(&["new router"]);
     assert_eq!(none.status.code(), Some(2), "{}", words(&none.stderr));
@@ -319,7 +321,7 @@ fn labels_and_marks_are_kept_and_shown() {
     assert!(title.ends_with(", wifi <kitchen>"), "{title}");
     for (arguments, status, told) in [
         (&["new router"][..], 0, "marked \"new router\" at "),
-        (&["older", "--at", "2026-02-03 14:00"], 0, "at 2026-02-0"),
+        (&["older", "--at", "2026-02-03 14:00"], 0, "at 2026-02-03 14:00, local time"),
         (&["\u{1b}[2J"], 2, "without control characters"),
         (&["x", "--at", "2999-01-01"], 2, "in the future"),
         (&["x", "--at", "noon"], 2, "expected a date and time"),

@@ -65,7 +65,8 @@ pub struct Point {
 }
 
 impl Point {
-    fn local_s(&self) -> i64 {
+    /// Returns the local time of its start as seconds since 1970 began there.
+    pub fn local_s(&self) -> i64 {
         self.at_s.saturating_add(i64::from(self.offset_s))
     }
 
@@ -80,7 +81,16 @@ impl Point {
 pub struct Mark {
     /// Seconds since 1970.
     pub at_s: i64,
+    /// As [`Point::offset_s`].
+    pub offset_s: i32,
     pub text: String,
+}
+
+impl Mark {
+    /// As [`Point::local_s`].
+    pub fn local_s(&self) -> i64 {
+        self.at_s.saturating_add(i64::from(self.offset_s))
+    }
 }
 
 /// A number of a step before and after a mark: from the mark before it, or the first run, to the
@@ -415,7 +425,11 @@ mod tests {
     #[test]
     fn a_mark_divides_the_runs_up_to_its_neighbours() {
         let trend = trend(points(14, |run| if run < 20 { 40.0 } else { 20.0 }, 20.0));
-        let mark = |run: i64| Mark { at_s: 1_790_000_000 + run * 6 * 3600, text: String::new() };
+        let mark = |run: i64| Mark {
+            at_s: 1_790_000_000 + run * 6 * 3600,
+            offset_s: 0,
+            text: String::new(),
+        };
         let [first, second] = &trend.around(&[mark(20), mark(40)])[..] else { panic!() };
         let first = first.as_ref().unwrap();
         assert_eq!((first.before.unwrap().runs, first.after.unwrap().runs), (20, 20));

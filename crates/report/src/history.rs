@@ -28,7 +28,8 @@ pub fn history_sentences(
             "No valid run tells the {words}: a p99 needs 500 probes, --metric load-p50 fewer."
         ));
     }
-    lines.push(format!("{} {} read.", of_runs(runs), if runs == 1 { "was" } else { "were" }));
+    let read = if runs == 1 { "was" } else { "were" };
+    lines.push(format!("{} {read} read. Dates and hours are local.", of_runs(runs)));
     let latest = &marks[marks.len().saturating_sub(MARKS_TOLD)..];
     lines.extend(latest.iter().flat_map(|marked| {
         let changes = marked.changes.iter().filter(|change| change.followed == metric);
@@ -52,7 +53,7 @@ pub fn history_sentence(trend: &Trend) -> String {
     if let Some(last) = trend.points.last().filter(|_| !trend.is_current) {
         return format!(
             "{step}: {words} was not measured since {} ({} {unit} then), and is not judged.",
-            date(last.at_s),
+            date(last.local_s()),
             significant(last.value)
         );
     }
@@ -75,7 +76,7 @@ fn around(marked: &Marked, change: &Change) -> String {
     let start = format!(
         "Mark \"{}\" ({}): {}: {words}",
         marked.mark.text,
-        date(marked.mark.at_s),
+        date(marked.mark.local_s()),
         change.step
     );
     before_and_after(&start, unit, &change.comparison, (change.before, change.after))
@@ -166,8 +167,13 @@ fn of_runs(runs: usize) -> String {
     count(runs, "run")
 }
 
-fn date(at_s: i64) -> String {
-    jiff::Timestamp::from_second(at_s).unwrap_or_default().strftime("%F").to_string()
+fn date(local_s: i64) -> String {
+    formatted(local_s, "%F")
+}
+
+/// Formats a local time, seconds since 1970 began there.
+pub(crate) fn formatted(local_s: i64, format: &str) -> String {
+    jiff::Timestamp::from_second(local_s).unwrap_or_default().strftime(format).to_string()
 }
 
 #[cfg(test)]
@@ -220,7 +226,9 @@ mod tests {
 
     #[test]
     fn a_mark_says_what_changed_or_that_it_needs_more_runs() {
-        let mark = Mark { at_s: 1_790_000_000, text: "new router".to_owned() };
+        // 2026-09-21 14:13 UTC is the next day where it was made.
+        let text = "new router".to_owned();
+        let mark = Mark { at_s: 1_790_000_000, offset_s: 10 * 3_600, text };
         let change = Change {
             step: "up".to_owned(),
             followed: Followed::LoadP99,
@@ -229,7 +237,7 @@ mod tests {
             comparison: LikeHours { verdict: Verdict::TooFew, ..LikeHours::default() },
         };
         let marked = Marked { mark, changes: Vec::new() };
-        let start = "Mark \"new router\" (2026-09-21): up: p99 of latency under load";
+        let start = "Mark \"new router\" (2026-09-22): up: p99 of latency under load";
         assert_eq!(
             around(&marked, &change),
             format!(

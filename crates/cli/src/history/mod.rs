@@ -104,17 +104,21 @@ fn local_time(text: &str) -> Result<Timestamp, String> {
     Ok(zoned.timestamp())
 }
 
+fn local(at: Timestamp) -> String {
+    at.to_zoned(local_zone()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
 fn mark(arguments: &MarkArguments) -> anyhow::Result<ExitCode> {
     let MarkArguments { text, directory, at } = arguments;
     let now = Timestamp::now();
     let at = at.unwrap_or(now);
     if at > now {
-        refuse!("--at: {at} is in the future; expected the time of a past event");
+        refuse!("--at: {} is in the future; expected the time of a past event", local(at));
     }
     // Names a directory without runs, for which a mark would mean nothing.
     collect(directory, now.as_second()).or_bad_input()?;
     marks::add(directory, at, text).with_context(|| directory.display().to_string())?;
-    note!("marked {text:?} at {}", at.strftime("%Y-%m-%d %H:%M UTC"));
+    note!("marked {text:?} at {}, local time", local(at));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use underload_record::history::Mark;
 
 use super::lines;
+use crate::series::local_zone;
 
 const FILE: &str = "marks.jsonl";
 /// Maximum number of marks of a line, so that a script that marks each run does not fill a page.
@@ -31,10 +32,12 @@ pub fn read(directory: &Path) -> io::Result<Vec<Mark>> {
         return Ok(Vec::new());
     }
     let (_, lines) = lines::open::<Line>(&path)?;
+    let zone = local_zone(|_| ());
     // The file may have been edited, so its text is checked.
     let mark = |it: Line| {
         let at: jiff::Timestamp = it.at.parse().ok()?;
-        Some(Mark { at_s: at.as_second(), text: crate::label(&it.text).ok()? })
+        let (offset_s, text) = (zone.to_offset(at).seconds(), crate::label(&it.text).ok()?);
+        Some(Mark { at_s: at.as_second(), offset_s, text })
     };
     let mut marks: Vec<Mark> = lines.into_iter().filter_map(mark).collect();
     marks.sort_by_key(|mark| mark.at_s);

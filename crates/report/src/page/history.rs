@@ -2,13 +2,15 @@
 
 use maud::{Markup, html};
 use underload_record::comparison::Verdict;
-use underload_record::history::{Change, Followed, Labelled, Level, LikeHours, Marked, Trend};
+use underload_record::history::{
+    Change, Followed, Labelled, Level, LikeHours, Mark, Marked, Trend,
+};
 use underload_record::text::plain_text;
 
 use super::figures::{Headings, figures};
 use super::header;
 use super::parts::{Column, NOTHING, table_of};
-use crate::history::change_words;
+use crate::history::{change_words, formatted};
 use crate::plot::Plot;
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
 use crate::words::{capital, count, significant};
@@ -76,15 +78,16 @@ pub fn history_page(title: &str, page: HistoryPage<'_>) -> String {
 fn over_time(followed: Followed, trends: &[Trend], marks: &[Marked]) -> Option<Plot> {
     let of: Vec<&Trend> = with_runs(followed, trends).collect();
     let points = || of.iter().flat_map(|trend| &trend.points);
-    let days = |at_s: i64| at_s as f64 / DAY_S;
-    let first = points().map(|point| days(point.at_s)).reduce(f64::min)?;
-    let last = points().map(|point| days(point.at_s)).reduce(f64::max)?;
+    let days = |local_s: i64| local_s as f64 / DAY_S;
+    let first = points().map(|point| days(point.local_s())).reduce(f64::min)?;
+    let last = points().map(|point| days(point.local_s())).reduce(f64::max)?;
     // Gives the axis a width if there is a single run.
     let margin = ((last - first) * 0.02).max(0.02);
     let most = points().map(|point| point.value).reduce(f64::max)?;
     let mut curves = Vec::new();
     for trend in &of {
-        let values = trend.points.iter().map(|point| (days(point.at_s), point.value)).collect();
+        let values =
+            trend.points.iter().map(|point| (days(point.local_s()), point.value)).collect();
         curves.push(Curve::rings(&trend.step, values));
         if let Some(baseline) = trend.baseline {
             let flat = vec![(first, baseline.p50), (last, baseline.p50)];
@@ -93,13 +96,13 @@ fn over_time(followed: Followed, trends: &[Trend], marks: &[Marked]) -> Option<P
     }
     let (words, unit) = followed.words();
     let (columns, top) = (first - margin..last + margin, (most * 1.08).max(1e-3));
-    let drawn = marks.iter().map(|it| days(it.mark.at_s)).filter(|day| columns.contains(day));
+    let drawn = marks.iter().map(|it| days(it.mark.local_s())).filter(|day| columns.contains(day));
     let lines: Vec<Curve> =
         drawn.map(|day| Curve::line("mark", vec![(day, 0.0), (day, top)])).collect();
     let explained = if lines.is_empty() { "" } else { ", a vertical line is a mark" };
     curves.extend(lines);
     let panel = Panel {
-        x: Scale::days("date, UTC", columns),
+        x: Scale::days("date", columns),
         y: Scale::linear(&format!("{words}, {unit}"), 0.0..top),
         curves,
     };
@@ -119,7 +122,7 @@ fn by_hour(followed: Followed, trends: &[Trend]) -> Option<Plot> {
     let most = of.iter().flat_map(|trend| levels(trend)).map(|(_, it)| it).reduce(f64::max)?;
     let (words, unit) = followed.words();
     let panel = Panel {
-        x: Scale::linear("hour, local time", -0.5..23.5),
+        x: Scale::linear("hour of the day", -0.5..23.5),
         y: Scale::linear(&format!("{words}, {unit}"), 0.0..(most * 1.08).max(1e-3)),
         curves: of.iter().map(|trend| Curve::line(&trend.step, levels(trend))).collect(),
     };
@@ -132,8 +135,8 @@ fn with_runs(followed: Followed, trends: &[Trend]) -> impl Iterator<Item = &Tren
     trends.iter().filter(move |it| it.followed == followed && !it.points.is_empty())
 }
 
-fn date(at_s: i64) -> String {
-    jiff::Timestamp::from_second(at_s).unwrap_or_default().strftime("%F %H:%M").to_string()
+fn date(mark: &Mark) -> String {
+    formatted(mark.local_s(), "%F %H:%M")
 }
 
 fn or_nothing(number: Option<String>) -> String {
@@ -160,7 +163,7 @@ fn changes(marks: &[Marked]) -> Markup {
     let median = |level: Option<Level>| or_nothing(level.map(|it| significant(it.p50)));
     let columns = [
         Cells::names("mark", |(marked, _)| marked.mark.text.clone()),
-        Cells::words("date, UTC", |(marked, _)| date(marked.mark.at_s)),
+        Cells::words("date", |(marked, _)| date(&marked.mark)),
         Cells::words("number", |(_, it)| number_words(it.followed)),
         Cells::words("step", |(_, it)| it.step.clone()),
         Cells::units("before", "runs", |(_, it)| runs(it.before)),
@@ -224,7 +227,7 @@ fn weekdays(trends: &[Trend]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::history::{Mark, Point, Windows};
+    use underload_record::history::{Point, Windows};
 
     use super::*;
 
@@ -234,7 +237,7 @@ mod tests {
         let points = (0..60)
             .map(|run| Point {
                 at_s: 1_790_000_000 + run * 6 * 3600,
-                offset_s: 0,
+                offset_s: 10 * 3_600,
                 value: 40.0 + run as f64,
             })
             .collect();
@@ -244,7 +247,8 @@ mod tests {
         let lonely = Trend::of("down", Followed::IdleP50, one, windows, 1_790_000_000);
         let skipped = vec!["runs/<script>: no run.json".to_owned()];
         let sentences = ["up is worse".to_owned()];
-        let mark = Mark { at_s: 1_790_000_000 + 30 * 6 * 3600, text: "<i>router".to_owned() };
+        let (at_s, offset_s) = (1_790_000_000 + 30 * 6 * 3600, 10 * 3_600);
+        let mark = Mark { at_s, offset_s, text: "<i>router".to_owned() };
         let changes = trend.around(std::slice::from_ref(&mark)).into_iter().flatten().collect();
         let level = trend.baseline.unwrap();
         let label = Labelled {
@@ -264,10 +268,12 @@ mod tests {
         assert!(page.contains("&lt;i&gt;router") && page.contains("&lt;u&gt;wifi"));
         assert!(!page.contains("<i>router") && !page.contains("<u>wifi"));
         assert!(page.contains("a vertical line is a mark"));
+        // The mark is at 02:13 UTC, which is 12:13 where the line is.
+        assert!(page.contains("2026-09-29 12:13") && !page.contains("UTC"), "{page}");
         assert!(!page.contains("<b>up") && page.contains("&lt;b&gt;up"));
         assert!(!page.contains("<script>") && page.contains("Left out."));
         assert!(page.matches("<svg").count() >= 3, "{}", page.matches("<svg").count());
-        assert!(page.contains("Wednesday") && page.contains("hour, local time"));
+        assert!(page.contains("Wednesday") && page.contains("hour of the day"));
         assert!(!history_page("Nothing", HistoryPage::default()).contains("<svg"));
     }
 }

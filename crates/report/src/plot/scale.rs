@@ -21,7 +21,7 @@ pub enum ScaleKind {
     Linear,
     /// By powers of ten; values that are not positive are at the start.
     Logarithmic,
-    /// Days since 1970, as dates; parts of a day as times, UTC.
+    /// Days since 1970, as dates; parts of a day as times, both of the zone that the days are in.
     Days,
     /// Days since 1970, as dates; parts of a day have no meaning.
     Dates,
