@@ -10,11 +10,15 @@ use serde::Serialize;
 
 use crate::schema::Estimate;
 use crate::stats::{hodges_lehmann_ratio, hodges_lehmann_shift, median, nearest_rank};
-use crate::verdict::{Both, EffectRange, Verdict};
+use crate::verdict::{Both, EffectRange, Verdict, is_noticed};
 
 const DAY_S: i64 = 86_400;
 /// Minimum number of runs for a change.
 pub const RUNS_MIN: usize = 3;
+/// Minimum number of days with a run at the worst hours: one bad evening is no habit of the line.
+const WORST_DAYS_MIN: usize = 5;
+/// Minimum number of runs that have a usual range, so that p10 and p90 leave some of them out.
+const USUAL_RUNS_MIN: usize = 10;
 /// Confidence of the range of a change, and of the interval of a [`Contrast`]. At most one of a
 /// hundred trials of nothing shows an effect, because a line stays shaped for months after such an
 /// error.
@@ -73,6 +77,11 @@ impl Point {
     /// Returns the hour of the day, local time, 0 to 23.
     fn hour(&self) -> usize {
         (self.local_s().rem_euclid(DAY_S) / 3600) as usize
+    }
+
+    /// Returns the local day, in days since 1970.
+    fn day(&self) -> i64 {
+        self.local_s().div_euclid(DAY_S)
     }
 }
 
@@ -179,6 +188,136 @@ fn after(hour: usize) -> usize {
     (hour + 1) % 24
 }
 
+/// The hours of the day at which a line is worse than at the others: neighbours among the hours at
+/// which runs began, at most half of these.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorstHours {
+    /// Local time, 0 to 23.
+    pub hours: BTreeSet<usize>,
+    /// All runs at these hours.
+    pub within: Level,
+    /// All runs at other hours.
+    pub others: Level,
+}
+
+impl WorstHours {
+    /// Returns `None` if no hours are worse by what a person notices, or if chance explains it.
+    fn new(points: &[Point], followed: Followed) -> Option<Self> {
+        let values = of_days(points);
+        let sign = if followed.more_is_worse() { 1.0 } else { -1.0 };
+        let (hours, tried) = worst_block(&values, sign)?;
+        let days = values.iter().filter(|it| hours.contains(&it.hour)).map(|it| it.day);
+        if days.collect::<BTreeSet<i64>>().len() < WORST_DAYS_MIN {
+            return None;
+        }
+        let ratios = |is_within: bool| -> Vec<f64> {
+            let of = values.iter().filter(|it| hours.contains(&it.hour) == is_within);
+            of.map(|it| it.ratio).collect()
+        };
+        let level = |is_within: bool| {
+            let of = points.iter().filter(|it| hours.contains(&it.hour()) == is_within);
+            Level::new(of.map(|it| it.value))
+        };
+        // These hours are the worst of all that were tried, so the range must be surer by as much.
+        let confidence = 1.0 - (1.0 - CONTRAST_CONFIDENCE) / tried as f64;
+        let range = hodges_lehmann_ratio(&ratios(true), &ratios(false), confidence)?;
+        let (within, others) = (level(true)?, level(false)?);
+        let values = Both { variant: within.p50, baseline: others.p50 };
+        let verdict = range.range(confidence)?.judge(values, followed.words().1, true);
+        let worse = if followed.more_is_worse() { Verdict::Higher } else { Verdict::Lower };
+        (verdict == worse).then_some(Self { hours, within, others })
+    }
+}
+
+/// A run's value, divided by the median of its day, so that a bad day counts for no hour.
+struct OfDay {
+    day: i64,
+    hour: usize,
+    ratio: f64,
+}
+
+/// Returns runs of days with several.
+fn of_days(points: &[Point]) -> Vec<OfDay> {
+    let mut values = Vec::new();
+    for of_day in points.chunk_by(|one, next| one.day() == next.day()) {
+        // A value of 0 would have no ratio, as in `LikeHours`.
+        let of: Vec<f64> = of_day.iter().map(|point| point.value.max(0.01)).collect();
+        let usual = median(&of).filter(|_| of.len() > 1);
+        values.extend(of_day.iter().zip(&of).filter_map(|(point, value)| {
+            Some(OfDay { day: point.day(), hour: point.hour(), ratio: value / usual? })
+        }));
+    }
+    values
+}
+
+/// Returns the neighbouring hours that differ most from the others, in the direction of `sign`, and
+/// the number of those that were compared.
+fn worst_block(values: &[OfDay], sign: f64) -> Option<(BTreeSet<usize>, usize)> {
+    let of_hour = |hour: usize| {
+        let ratios: Vec<f64> =
+            values.iter().filter(|it| it.hour == hour).map(|it| it.ratio).collect();
+        Some((hour, ratios.len() as f64, median(&ratios)?.ln() * sign))
+    };
+    let measured: Vec<(usize, f64, f64)> = (0..24).filter_map(of_hour).collect();
+    let count = measured.len();
+    let starts = (0..count).flat_map(|start| (1..=count / 2).map(move |length| (start, length)));
+    let block = |(start, length): (usize, usize)| {
+        let is_within = |place: usize| (place + count - start) % count < length;
+        let mean = |wanted: bool| {
+            let of = measured.iter().enumerate().filter(|(place, _)| is_within(*place) == wanted);
+            let add = |(runs, sum), (_, it): (usize, &(usize, f64, f64))| {
+                (runs + it.1, sum + it.1 * it.2)
+            };
+            let (runs, sum) = of.fold((0.0, 0.0), add);
+            (runs, sum / runs)
+        };
+        let ((runs, within), (other_runs, others)) = (mean(true), mean(false));
+        // The variance between the two groups.
+        let apart = (within - others).max(0.0).powi(2) * runs * other_runs;
+        let hours = (0..count).filter(|place| is_within(*place)).map(|place| measured[place].0);
+        (apart, hours.collect::<BTreeSet<usize>>())
+    };
+    let blocks: Vec<(f64, BTreeSet<usize>)> = starts.map(block).collect();
+    let tried = blocks.len();
+    let (_, hours) = blocks.into_iter().max_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some((hours, tried))
+}
+
+/// The newest run beside all runs before it around its hour of the day.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Newest {
+    pub value: f64,
+    /// Local time, 0 to 23.
+    pub hour: usize,
+    /// The runs before it at its hour; if they are fewer than ten, also of the hours before and
+    /// after it.
+    pub usual: Level,
+    /// `Higher` above p90 of these runs and `Lower` below p10, by what a person notices; else
+    /// `Alike`.
+    pub verdict: Verdict,
+}
+
+impl Newest {
+    /// Returns `None` with fewer than ten runs around its hour.
+    fn new(points: &[Point], unit: &str) -> Option<Self> {
+        let (newest, earlier) = points.split_last()?;
+        let (value, hour) = (newest.value, newest.hour());
+        let around = |hours: &[usize]| {
+            let of = earlier.iter().filter(|point| hours.contains(&point.hour()));
+            Level::new(of.map(|point| point.value)).filter(|it| it.runs >= USUAL_RUNS_MIN)
+        };
+        let usual = around(&[hour]).or_else(|| around(&[before(hour), hour, after(hour)]))?;
+        let verdict = if value > usual.p90 && is_noticed(value, usual.p90, unit) {
+            Verdict::Higher
+        } else if value < usual.p10 && is_noticed(value, usual.p10, unit) {
+            Verdict::Lower
+        } else {
+            Verdict::Alike
+        };
+        Some(Self { value, hour, usual, verdict })
+    }
+}
+
 /// A mark with the numbers around it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Marked {
@@ -269,6 +408,8 @@ pub struct Trend {
     pub is_current: bool,
     /// The latest runs compared with the baseline.
     pub comparison: LikeHours,
+    pub worst_hours: Option<WorstHours>,
+    pub newest: Option<Newest>,
     /// Medians by hour of the day, local time.
     pub hours: Vec<Option<Level>>,
     /// Medians by day of the week, Monday first, as `hours`.
@@ -301,11 +442,23 @@ impl Trend {
         let comparison = LikeHours::new(first, latest, followed.words().1);
         let of_hour = |hour: usize| level(&|point| point.hour() == hour);
         // 1970 began on a Thursday.
-        let of_day =
-            |day: i64| level(&|point| (point.local_s().div_euclid(DAY_S) + 3).rem_euclid(7) == day);
+        let of_day = |day: i64| level(&|point| (point.day() + 3).rem_euclid(7) == day);
         let (hours, days) = ((0..24).map(of_hour).collect(), (0..7).map(of_day).collect());
-        let step = step.to_owned();
-        Self { step, followed, points, baseline, recent, is_current, comparison, hours, days }
+        let worst_hours = WorstHours::new(&points, followed);
+        let newest = Newest::new(&points, followed.words().1);
+        Self {
+            step: step.to_owned(),
+            followed,
+            points,
+            baseline,
+            recent,
+            is_current,
+            comparison,
+            worst_hours,
+            newest,
+            hours,
+            days,
+        }
     }
 
     /// Compares the runs on both sides of each mark; `marks` are in order of time. Returns `None`
@@ -472,6 +625,73 @@ mod tests {
         assert!(!found.is_worse_by(0.0));
         let local = all.into_iter().map(|point| Point { offset_s: 5 * 3600, ..point }).collect();
         assert_eq!(trend(local).comparison.earlier_hours, [1].into());
+    }
+
+    /// Runs at drawn hours of 28 days, with the latency of a day and noise of a fifth; on each day
+    /// three hours are three times as bad, which begin at `bad` or at a drawn hour.
+    fn line_with_bad_hours(rng: &mut Rng, runs: u32, bad: Option<u32>) -> Vec<Point> {
+        let mut all = Vec::new();
+        for day in 0..28 {
+            let of_day = 20.0 * (1.0 + uniform(rng));
+            let from = bad.unwrap_or_else(|| rng.below(24));
+            for _ in 0..runs {
+                let hour = rng.below(24);
+                let factor = if (hour + 24 - from) % 24 < 3 { 3.0 } else { 1.0 };
+                let noise = (1..=4).map(|_| uniform(rng) - 0.5).sum::<f64>() * 0.35;
+                all.push(at_hour(day, i64::from(hour), of_day * factor * noise.exp()));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_worst_hours_are_found_and_a_line_without_any_names_none() {
+        let (mut alarms, mut found, lines) = (0, 0, 300);
+        for seed in 0..lines {
+            let rng = Rng::new(seed).child("hours");
+            let hours = |points| trend(points).worst_hours.map(|it| it.hours);
+            let none = hours(line_with_bad_hours(&mut rng.child("none"), 8, None));
+            alarms += u32::from(none.is_some());
+            let evenings = hours(line_with_bad_hours(&mut rng.child("bad"), 4, Some(22)));
+            found += u32::from(evenings == Some([22, 23, 0].into()));
+        }
+        assert!(alarms <= 3, "{alarms} of {lines}");
+        assert!(found >= 270, "{found} of {lines}");
+    }
+
+    #[test]
+    fn less_throughput_makes_hours_bad_and_one_bad_evening_does_not() {
+        let all = |days: i64| {
+            let at = |(day, hour): (i64, i64)| {
+                at_hour(day, hour, if hour == 18 && day < days { 20.0 } else { 50.0 })
+            };
+            (0..14).flat_map(|day| [0, 6, 12, 18].map(|hour| (day, hour))).map(at).collect()
+        };
+        let worst = |followed, days| trend_of(followed, all(days)).worst_hours;
+        let found = worst(Followed::GoodputDown, 14).unwrap();
+        assert_eq!((found.hours, found.within.p50, found.others.p50), ([18].into(), 20.0, 50.0));
+        assert_eq!(worst(Followed::GoodputDown, 1), None);
+        assert_eq!(worst(Followed::GoodputDown, 0), None);
+        let latency = worst(Followed::LoadP99, 14);
+        assert_eq!(latency, None, "more than half of the hours are no exception");
+    }
+
+    #[test]
+    fn the_newest_run_is_compared_with_its_hour() {
+        let newest = |days: i64, hour: i64, value: f64| {
+            let usual = |day: i64| {
+                [(8, 40.0), (20, 200.0)].map(|(hour, ms)| at_hour(day, hour, ms + (day % 7) as f64))
+            };
+            let mut all: Vec<Point> = (0..days).flat_map(usual).collect();
+            all.push(at_hour(days, hour, value));
+            trend(all).newest
+        };
+        let verdict = |hour, value| newest(14, hour, value).unwrap().verdict;
+        assert_eq!((verdict(20, 202.0), verdict(8, 202.0)), (Verdict::Alike, Verdict::Higher));
+        assert_eq!((verdict(8, 47.0), verdict(20, 40.0)), (Verdict::Alike, Verdict::Lower));
+        let beside = newest(14, 9, 42.0).unwrap();
+        assert_eq!((beside.hour, beside.usual.runs, beside.verdict), (9, 14, Verdict::Alike));
+        assert_eq!((newest(14, 13, 42.0), newest(9, 8, 42.0)), (None, None));
     }
 
     fn uniform(rng: &mut Rng) -> f64 {

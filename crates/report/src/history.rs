@@ -13,8 +13,8 @@ const MARKS_TOLD: usize = 5;
 /// The fewest runs that have a range at 99 %, of two equal numbers: 2 of 252 orders are as far apart.
 const ENOUGH: &str = "5 on each side, at the same hours, are enough";
 
-/// Returns the sentences of a history about `metric`: of each step, the number of runs, of the latest
-/// marks, of the labels.
+/// Returns the sentences of a history about `metric`: of each step and its newest run, the number of
+/// runs, of the latest marks, of the labels.
 pub fn history_sentences(
     (trends, marks, labels): (&[Trend], &[Marked], &[Labelled]),
     metric: Followed,
@@ -22,7 +22,8 @@ pub fn history_sentences(
 ) -> Vec<String> {
     let (words, unit) = metric.words();
     let judged = trends.iter().filter(|it| it.followed == metric && !it.points.is_empty());
-    let mut lines: Vec<String> = judged.map(history_sentence).collect();
+    let of_step = |trend: &Trend| [Some(history_sentence(trend)), newest_sentence(trend)];
+    let mut lines: Vec<String> = judged.flat_map(of_step).flatten().collect();
     if lines.is_empty() {
         lines.push(format!(
             "No valid run tells the {words}: a p99 needs 500 probes, --metric load-p50 fewer."
@@ -46,7 +47,7 @@ pub fn history_sentences(
     lines
 }
 
-/// Returns the sentence about one step: the latest runs compared with the first days.
+/// Returns what one step has to say: the latest runs compared with the first days, and the worst hours.
 pub fn history_sentence(trend: &Trend) -> String {
     let (words, unit) = trend.followed.words();
     let step = &trend.step;
@@ -68,7 +69,32 @@ pub fn history_sentence(trend: &Trend) -> String {
             of_runs(baseline.runs)
         )
     });
-    format!("{step}: {words} {said}.")
+    let worst = trend.worst_hours.as_ref().map(|it| {
+        let (within, others) = (significant(it.within.p50), significant(it.others.p50));
+        let hours = hours_words(&it.hours);
+        format!(
+            " It is worst at {hours}: {within} {unit} (median) against {others} at other hours."
+        )
+    });
+    format!("{step}: {words} {said}.{}", worst.unwrap_or_default())
+}
+
+/// Returns the sentence about the newest run of a step that is still measured: whether it is usual for
+/// its hour.
+fn newest_sentence(trend: &Trend) -> Option<String> {
+    let newest = trend.newest.filter(|_| trend.is_current)?;
+    let place = match newest.verdict {
+        Verdict::Higher => "above",
+        Verdict::Lower => "below",
+        _ => "within",
+    };
+    let [value, low, high] = [newest.value, newest.usual.p10, newest.usual.p90].map(significant);
+    let (step, unit, hour) = (&trend.step, trend.followed.words().1, newest.hour);
+    let runs = newest.usual.runs;
+    Some(format!(
+        "{step}: the newest run, {value} {unit} at {hour} h, is {place} the usual range of this hour \
+         ({low} to {high}, p10 to p90 of {runs} earlier runs)."
+    ))
 }
 
 fn around(marked: &Marked, change: &Change) -> String {
@@ -152,14 +178,20 @@ pub(crate) fn change_words(range: &EffectRange) -> String {
     )
 }
 
-/// Returns hours of the day, such as `8 to 11, 20 h`.
+/// Returns hours of the day, such as `8 to 11, 20 h`, or `22 to 1 h` over midnight.
 fn hours_words(hours: &BTreeSet<usize>) -> String {
-    let hours: Vec<usize> = hours.iter().copied().collect();
+    let mut hours: Vec<usize> = hours.iter().copied().collect();
+    // The hours since the last gap come first, if they continue after midnight.
+    let gap = hours.windows(2).rposition(|pair| pair[0] + 1 < pair[1]);
+    if let Some(gap) = gap.filter(|_| hours[0] == 0 && hours.ends_with(&[23])) {
+        hours.rotate_left(gap + 1);
+    }
     let words = |part: &[usize]| match part {
         [first, .., last] => format!("{first} to {last}"),
         part => part[0].to_string(),
     };
-    let parts: Vec<String> = hours.chunk_by(|one, next| one + 1 == *next).map(words).collect();
+    let parts: Vec<String> =
+        hours.chunk_by(|one, next| (one + 1) % 24 == *next).map(words).collect();
     format!("{} h", parts.join(", "))
 }
 
@@ -178,7 +210,7 @@ pub(crate) fn formatted(local_s: i64, format: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::history::Mark;
+    use underload_record::history::{Mark, Point, Windows};
 
     use super::*;
 
@@ -222,6 +254,49 @@ mod tests {
             )
         );
         assert_eq!(said(&LikeHours { range: None, ..found(Verdict::TooFew) }), None);
+    }
+
+    #[test]
+    fn the_first_sentence_names_the_worst_hours_and_the_next_the_newest_run() {
+        // Four runs a day from midnight, local time; the line is slow from 22 to 1 h.
+        let run = |number: i64| {
+            let value = if number % 4 == 3 { 120.0 } else { 40.0 } + (number % 3) as f64;
+            let at_s = 1_795_392_000 + number * 6 * 3_600 + 4 * 3_600;
+            Point { at_s, offset_s: 0, value }
+        };
+        let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
+        let said = |points: Vec<Point>| {
+            let latest_s = points.last().unwrap().at_s;
+            let trend = Trend::of("up", Followed::LoadP99, points, windows, latest_s);
+            history_sentences((&[trend], &[], &[]), Followed::LoadP99, 56)
+        };
+        let lines = said((0..56).map(run).collect());
+        let [first, newest, read] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(
+            first,
+            "up: p99 of latency under load is unchanged (42.0 ms; usually 40.0 to 121). It is worst at \
+             22 h: 121 ms (median) against 41.0 at other hours."
+        );
+        assert_eq!(
+            newest,
+            "up: the newest run, 121 ms at 22 h, is within the usual range of this hour (120 to 122, \
+             p10 to p90 of 13 earlier runs)."
+        );
+        assert_eq!(read, "56 runs were read. Dates and hours are local.");
+        let slow = |point: Point| Point { value: 300.0, ..point };
+        let above = said(
+            (0..57)
+                .map(run)
+                .map(|it| if it.at_s == run(56).at_s { slow(it) } else { it })
+                .collect(),
+        );
+        assert!(above[1].contains("300 ms at 4 h, is above the usual range"), "{above:?}");
+        let flat = said((0..56).map(|it| Point { value: 40.0, ..run(it) }).collect());
+        assert!(!flat[0].contains("worst"), "{flat:?}");
+        let hours = |hours: &[usize]| hours_words(&hours.iter().copied().collect());
+        assert_eq!(hours(&[0, 1, 22, 23]), "22 to 1 h");
+        assert_eq!(hours(&[0, 8, 9, 23]), "23 to 0, 8 to 9 h");
+        assert_eq!(hours(&[0, 20]), "0, 20 h");
     }
 
     #[test]

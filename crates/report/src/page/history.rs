@@ -12,6 +12,7 @@ use super::header;
 use super::parts::{Column, NOTHING, table_of};
 use crate::history::{change_words, formatted};
 use crate::plot::Plot;
+use crate::plot::diagram::Mark::Area;
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
 use crate::words::{capital, count, significant};
 
@@ -115,19 +116,30 @@ fn over_time(followed: Followed, trends: &[Trend], marks: &[Marked]) -> Option<P
 fn by_hour(followed: Followed, trends: &[Trend]) -> Option<Plot> {
     let of: Vec<&Trend> =
         with_runs(followed, trends).filter(|it| it.points.len() >= PATTERN_RUNS).collect();
-    let levels = |trend: &Trend| -> Vec<(f64, f64)> {
+    let values = |trend: &Trend, value: fn(Level) -> f64| -> Vec<(f64, f64)> {
         let hours = trend.hours.iter().enumerate();
-        hours.filter_map(|(hour, level)| Some((hour as f64, (*level)?.p50))).collect()
+        hours.filter_map(|(hour, level)| Some((hour as f64, value((*level)?)))).collect()
     };
-    let most = of.iter().flat_map(|trend| levels(trend)).map(|(_, it)| it).reduce(f64::max)?;
+    let usual = |trend: &&Trend| {
+        let (low, mut high) = (values(trend, |it| it.p10), values(trend, |it| it.p90));
+        high.reverse();
+        Curve { name: trend.step.clone(), mark: Area, points: [low, high].concat() }
+    };
+    let median = |trend: &&Trend| Curve::line(&trend.step, values(trend, |it| it.p50));
+    // Lines are above all areas.
+    let curves: Vec<Curve> = of.iter().map(usual).chain(of.iter().map(median)).collect();
+    let most = curves.iter().flat_map(|it| &it.points).map(|(_, it)| *it).reduce(f64::max)?;
     let (words, unit) = followed.words();
     let panel = Panel {
         x: Scale::linear("hour of the day", -0.5..23.5),
         y: Scale::linear(&format!("{words}, {unit}"), 0.0..(most * 1.08).max(1e-3)),
-        curves: of.iter().map(|trend| Curve::line(&trend.step, levels(trend))).collect(),
+        curves,
     };
     let name = format!("hours-{}", followed.name());
-    let title = format!("{}, median of the runs that began in each hour", capital(words));
+    let title = format!(
+        "{}, median of the runs that began in each hour; eight of ten runs are in the pale range",
+        capital(words)
+    );
     Some(Diagram { name, title, panels: vec![panel] }.plot())
 }
 
@@ -274,6 +286,10 @@ mod tests {
         assert!(!page.contains("<script>") && page.contains("Left out."));
         assert!(page.matches("<svg").count() >= 3, "{}", page.matches("<svg").count());
         assert!(page.contains("Wednesday") && page.contains("hour of the day"));
+        let usual = page.split("<h2>By hour of the day").nth(1).unwrap();
+        let usual = usual.split("polygon").nth(1).unwrap();
+        let places = usual.split_once("points=\"").unwrap().1.split('"').next().unwrap();
+        assert_eq!(places.split(' ').count(), 2 * 4, "p10 and p90 at four hours: {places}");
         assert!(!history_page("Nothing", HistoryPage::default()).contains("<svg"));
     }
 }

@@ -29,7 +29,7 @@ pub struct Curve {
     /// Name in the legend; curves with one name share colour and entry. Empty for no entry.
     pub name: String,
     pub mark: Mark,
-    /// In order of x; points outside the scales are not drawn.
+    /// In order of x, those of an area around it; points outside the scales are not drawn.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -40,6 +40,8 @@ pub enum Mark {
     Ring,
     /// A bar from the bottom to each point, of this width on a linear scale.
     Bar(f64),
+    /// A pale area, whose outline are the points.
+    Area,
 }
 
 /// The position of a panel's values on its plot, for scripts that look values up.
@@ -107,6 +109,7 @@ impl Panel {
             let points: Vec<(f64, f64)> = curve.points.iter().filter(is_inside).copied().collect();
             match curve.mark {
                 Mark::Ring => drawn.rings(&points, solid),
+                Mark::Area => drawn.surface(&points, position.map_or(Ink::Band, Ink::Faint)),
                 Mark::Line => {
                     drawn.curve(&points, position.map_or(Ink::Muted, Ink::Variant), 1.5);
                 }
