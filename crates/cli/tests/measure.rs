@@ -354,6 +354,15 @@ fn labels_and_marks_are_kept_and_shown() {
 }
 
 #[test]
+fn a_mark_says_at_once_that_no_run_can_be_compared() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(home.path().join("runs/history/holiday")).unwrap();
+    let output = underload(home.path()).args(["history", "mark", "new router"]).output().unwrap();
+    let said = words(&output.stderr);
+    assert!(output.status.success() && said.contains("none of the runs can be used yet"), "{said}");
+}
+
+#[test]
 fn a_load_stops_at_the_budget_and_the_next_measurement_waits() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path(), &[]);

@@ -116,9 +116,16 @@ fn mark(arguments: &MarkArguments) -> anyhow::Result<ExitCode> {
         refuse!("--at: {} is in the future; expected the time of a past event", local(at));
     }
     // Names a directory without runs, for which a mark would mean nothing.
-    collect(directory, now.as_second()).or_bad_input()?;
+    let collected = collect(directory, now.as_second()).or_bad_input()?;
     marks::add(directory, at, text).with_context(|| directory.display().to_string())?;
     note!("marked {text:?} at {}, local time", local(at));
+    if collected.runs.is_empty() {
+        warning!(
+            "{}: none of the runs can be used yet, so there is nothing to compare; `underload history` \
+             names each with the reason",
+            directory.display()
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 
