@@ -135,6 +135,7 @@ impl Table {
             div.scroll.narrow[self.columns.len() <= NARROW] tabindex="0" role="group"
                 aria-label={ (caption) ", table" } {
                 table {
+                    caption.unseen { (caption) }
                     thead { tr { @for column in &self.columns { (column.head()) } } }
                     tbody {
                         @for row in &self.rows {
@@ -218,7 +219,8 @@ mod tests {
 
     #[test]
     fn a_page_shows_words_as_words() {
-        let html = table("<script>").html("c").into_string();
+        let html = table("<script>").html("Newest results").into_string();
+        assert!(html.contains("<caption class=\"unseen\">Newest results</caption>"), "{html}");
         assert!(html.contains("&lt;script&gt;") && !html.contains("<script>"), "{html}");
         assert!(html.contains("<span class=\"unit\">ms</span>"), "{html}");
         assert_eq!(table("x").json()["rows"][0][1], json!(-12.3457));

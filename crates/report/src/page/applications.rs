@@ -25,10 +25,11 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     html! {
         @if !applications.is_empty() {
             h2 { "What the applications felt" } "\n"
-            (folded_if(is_many, "All applications", tables(subjects, &applications)))
+            (folded_if(is_many, "All applications", tables("What the applications felt", subjects, &applications)))
         }
         @if !probes.is_empty() {
-            (folded("Counters of the probes", false, &tables(subjects, &probes)))
+            @let caption = "Counters of the probes";
+            (folded(caption, false, &tables(caption, subjects, &probes)))
         }
     }
 }
@@ -62,19 +63,22 @@ impl<'a> Number<'a> {
     }
 }
 
-fn tables(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
+fn tables(caption: &str, subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
     if subjects.len() <= MOST_VARIANT_COLUMNS {
-        return column_per_variant(subjects, numbers);
+        return column_per_variant(caption, subjects, numbers);
     }
     let mut flows: Vec<&str> = numbers.iter().map(|number| number.flow).collect();
     flows.dedup();
     let of_flow = |flow| numbers.iter().filter(move |number| number.flow == flow).copied();
     html! {
-        @for flow in flows { (row_per_variant(subjects, flow, &of_flow(flow).collect::<Vec<_>>())) }
+        @for flow in flows {
+            @let caption = format!("{caption}: {flow}");
+            (row_per_variant(&caption, subjects, flow, &of_flow(flow).collect::<Vec<_>>()))
+        }
     }
 }
 
-fn column_per_variant(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
+fn column_per_variant(caption: &str, subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Markup {
     let head = html! {
         (words_head("flow")) (words_head("what"))
         @for subject in subjects { th { (variant_name(subject)) } }
@@ -88,10 +92,15 @@ fn column_per_variant(subjects: &[Subject<'_>], numbers: &[Number<'_>]) -> Marku
             }
         }
     };
-    table(&head, &numbers.iter().map(row).collect::<Vec<_>>())
+    table(caption, &head, &numbers.iter().map(row).collect::<Vec<_>>())
 }
 
-fn row_per_variant(subjects: &[Subject<'_>], flow: &str, numbers: &[Number<'_>]) -> Markup {
+fn row_per_variant(
+    caption: &str,
+    subjects: &[Subject<'_>],
+    flow: &str,
+    numbers: &[Number<'_>],
+) -> Markup {
     let head = html! {
         (words_head(flow))
         @for number in numbers { (unit_head(&number.words(), number.unit)) }
@@ -104,5 +113,5 @@ fn row_per_variant(subjects: &[Subject<'_>], flow: &str, numbers: &[Number<'_>])
             }
         }
     };
-    table(&head, &subjects.iter().map(row).collect::<Vec<_>>())
+    table(caption, &head, &subjects.iter().map(row).collect::<Vec<_>>())
 }

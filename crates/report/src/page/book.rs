@@ -171,7 +171,7 @@ fn section(page: &FigurePage) -> Markup {
             @if page.plots.is_empty() {
                 p.note { "Numbers alone: the source has no picture of it." } "\n"
             }
-            (published::numbers(&page.expectations))
+            (published::numbers(&page.title, &page.expectations))
             @if !page.description.is_empty() {
                 (folded("What this run is, and what it does differently", false, &html! {
                     @for paragraph in page.description.split("\n\n") { p { (paragraph) } "\n" }

@@ -82,12 +82,13 @@ fn series(series: &SeriesStudy, plots: &[Plot]) -> Markup {
     columns.push(Cells::units("lost", "%", |own| {
         significant(own.lost as f64 * 100.0 / own.sent.max(1) as f64)
     }));
+    let step = format!("Step {}", series_name(series));
     html! {
-        h2 { "Step " (series_name(series)) ": " (load_words(series)) } "\n"
+        h2 { (step) ": " (load_words(series)) } "\n"
         (figures(plots, Headings::Shown))
-        (table_of(&columns, &series.cohorts))
-        (comparisons(&series.comparisons))
-        @for stratified in &series.stratified { (strata(stratified)) }
+        (table_of(&format!("{step}: groups"), &columns, &series.cohorts))
+        (comparisons(&format!("{step}: groups compared"), &series.comparisons))
+        @for stratified in &series.stratified { (strata(&step, stratified)) }
     }
 }
 
@@ -97,7 +98,7 @@ fn quantile(own: &CohortSeries, found: &QuantileEstimate) -> Markup {
     with_range(&words(found.ms), range)
 }
 
-fn comparisons(comparisons: &[Comparison]) -> Markup {
+fn comparisons(caption: &str, comparisons: &[Comparison]) -> Markup {
     type Row<'a> = (&'a Comparison, &'static str, &'a Compared);
     type Cells<'c, 'r> = Column<'c, Row<'r>>;
     let rows_of = |it| compared_values(it).map(move |(name, found)| (it, name, found));
@@ -115,7 +116,7 @@ fn comparisons(comparisons: &[Comparison]) -> Markup {
         Cells::units("less", "ms", |(.., found)| estimate(found.shift_ms.as_ref())),
         Cells::units("pairs with less", "%", |(.., found)| significant(found.less * 100.0)),
     ];
-    table_of(&columns, &rows)
+    table_of(caption, &columns, &rows)
 }
 
 fn estimate(found: Option<&Estimate>) -> Markup {
@@ -127,7 +128,7 @@ fn estimate(found: Option<&Estimate>) -> Markup {
     with_range(&signed(found.value), range)
 }
 
-fn strata(stratified: &Stratified) -> Markup {
+fn strata(step: &str, stratified: &Stratified) -> Markup {
     type Cells<'c> = Column<'c, Stratum>;
     let (cohort, against) = (cohort_name(&stratified.cohort), cohort_name(&stratified.against));
     let summary = match &stratified.ratio {
@@ -150,6 +151,7 @@ fn strata(stratified: &Stratified) -> Markup {
         Cells::units("ratio", "reference by group", |it| estimate(Some(&it.ratio))),
         Cells::words("verdict", |it| it.verdict.name()),
     ];
+    let caption = format!("{step}: {cohort} against {against} by {}", stratified.by);
     let content = html! {
         p.note {
             "Ratios of geometric means within lines that are alike, put together with the share "
@@ -159,7 +161,7 @@ fn strata(stratified: &Stratified) -> Markup {
             " devices."
         }
         "\n"
-        (table_of(&columns, &stratified.strata))
+        (table_of(&caption, &columns, &stratified.strata))
     };
     folded(&summary, false, &content)
 }
@@ -195,7 +197,7 @@ fn classes(classes: &[ClassStudy]) -> Markup {
             "where the load reached 95 % of the most that its own line reached."
         }
         "\n"
-        (table_of(&columns, classes))
+        (table_of("Lag of each class", &columns, classes))
     }
 }
 
@@ -212,7 +214,7 @@ fn uses(uses: &[TierUse]) -> Markup {
     ];
     html! {
         h2 { "Of what is sold" } "\n"
-        (table_of(&columns, uses))
+        (table_of("Share of the tier that was reached", &columns, uses))
     }
 }
 
@@ -236,7 +238,7 @@ fn qualities(qualities: &[QualityStudy]) -> Markup {
             "difference to the reference is in percentage points, with 95 % intervals."
         }
         "\n"
-        (table_of(&columns, qualities))
+        (table_of("Quality of Outcome", &columns, qualities))
     }
 }
 
@@ -260,7 +262,7 @@ fn outcomes(study: &CohortStudy) -> Markup {
             "99 % interval over devices."
         }
         "\n"
-        (table_of(&columns, &study.outcomes))
+        (table_of("Runs that are missing", &columns, &study.outcomes))
     }
 }
 

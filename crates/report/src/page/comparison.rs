@@ -38,7 +38,7 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
             "the probes of the percentile counts as slower than any other."
         }
         "\n"
-        (folded_if(is_many, "All comparisons", table_of(&columns, &all)))
+        (folded_if(is_many, "All comparisons", table_of("Variants compared", &columns, &all)))
     }
 }
 

@@ -185,7 +185,7 @@ fn changes(marks: &[Marked]) -> Markup {
         Cells::words("change", |(_, it)| change(&it.comparison)),
     ];
     let rows = marks.iter().flat_map(|marked| marked.changes.iter().map(move |it| (marked, it)));
-    table_of(&columns, &rows.collect::<Vec<Row<'_>>>())
+    table_of("Before and after each mark", &columns, &rows.collect::<Vec<Row<'_>>>())
 }
 
 fn by_label(labels: &[Labelled]) -> Markup {
@@ -198,7 +198,7 @@ fn by_label(labels: &[Labelled]) -> Markup {
         Cells::numbers("median", |it| significant(it.level.p50)),
         Cells::numbers("p10 to p90", |it| range(it.level)),
     ];
-    table_of(&columns, labels)
+    table_of("Runs by label", &columns, labels)
 }
 
 fn range(level: Level) -> String {
@@ -220,7 +220,11 @@ fn levels(trends: &[Trend]) -> Markup {
         }),
         Cells::words("change", |it| change(&it.comparison)),
     ];
-    table_of(&columns, trends.iter().filter(|trend| !trend.points.is_empty()))
+    table_of(
+        "First days and latest runs",
+        &columns,
+        trends.iter().filter(|trend| !trend.points.is_empty()),
+    )
 }
 
 fn weekdays(trends: &[Trend]) -> Markup {
@@ -234,7 +238,11 @@ fn weekdays(trends: &[Trend]) -> Markup {
             or_nothing(it.days.get(day).copied().flatten().map(|level| significant(level.p50)))
         })
     }));
-    table_of(&columns, trends.iter().filter(|trend| trend.points.len() >= PATTERN_RUNS))
+    table_of(
+        "Medians by day of the week",
+        &columns,
+        trends.iter().filter(|trend| trend.points.len() >= PATTERN_RUNS),
+    )
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
     if rows.is_empty() {
         return html! {};
     }
+    let numbers = table("Idle and working latency", &heads("phase", strong), &rows);
     html! {
         h2 { "Idle and working latency" } "\n"
         p.note {
@@ -53,7 +54,7 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
         }
         "\n"
         (folded_if(is_many, "All variants as bars", figures(overview, Headings::Hidden)))
-        (folded_if(is_many, "All variants in numbers", table(&heads("phase", strong), &rows)))
+        (folded_if(is_many, "All variants in numbers", numbers))
         (other_probes(subjects))
     }
 }
@@ -114,8 +115,8 @@ fn other_probes(subjects: &[Subject<'_>]) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
-    let table = table(&heads("probe and phase", strong), &rows);
-    folded("Every probe, delay and phase", false, &table)
+    let caption = "Every probe, delay and phase";
+    folded(caption, false, &table(caption, &heads("probe and phase", strong), &rows))
 }
 
 fn heads(what: &str, strong: Strong) -> Markup {

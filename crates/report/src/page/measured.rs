@@ -72,7 +72,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
             "line in different ways and are not compared with each other."
         }
         "\n"
-        (table(&step_heads(), &rows))
+        (table("Grade, delay and rate of each step", &step_heads(), &rows))
         @if findings.iter().any(|finding| finding.foreign.is_some()) {
             p.note {
                 "A dash is what this server cannot tell, not zero. The p50 under load is that of "
@@ -120,7 +120,7 @@ fn where_delayed(findings: &[Finding]) -> Markup {
             "the idle median. A router that is slow to answer is not counted as a queue."
         }
         "\n"
-        (table(&heads, &rows))
+        (table("Where the delay of each step is", &heads, &rows))
     }
 }
 
@@ -213,5 +213,5 @@ fn markings(rows: &[(&Finding, &MarkingFate)]) -> Markup {
         Cells::words("became", |(_, fate)| became(&fate.down_became)),
         Cells::units("CE down", "%", |(_, fate)| significant(fate.down_ce_percent)),
     ];
-    table_of(&columns, rows)
+    table_of("Markings of each step", &columns, rows)
 }

@@ -9,22 +9,24 @@ use crate::words::{count, significant};
 /// Shown in place of a number that does not exist.
 pub(super) const NOTHING: &str = "–";
 
-/// Renders a table, which scrolls if it is wider than the page.
-pub(super) fn table(head: &Markup, rows: &[Markup]) -> Markup {
-    table_with_class(None, head, rows)
+/// Renders a table, which scrolls if it is wider than the page. The caption says what it shows, and is
+/// for readers who cannot see where it is; no other table of the page has it.
+pub(super) fn table(caption: &str, head: &Markup, rows: &[Markup]) -> Markup {
+    table_with_class(None, caption, head, rows)
 }
 
 /// Renders a table that the page's script sorts by a click on a head, and filters by its first
 /// column.
-pub(super) fn sortable(head: &Markup, rows: &[Markup]) -> Markup {
-    table_with_class(Some("sortable"), head, rows)
+pub(super) fn sortable(caption: &str, head: &Markup, rows: &[Markup]) -> Markup {
+    table_with_class(Some("sortable"), caption, head, rows)
 }
 
-fn table_with_class(class: Option<&str>, head: &Markup, rows: &[Markup]) -> Markup {
+fn table_with_class(class: Option<&str>, caption: &str, head: &Markup, rows: &[Markup]) -> Markup {
     html! {
-        div.scroll tabindex="0" {
+        // Focusable, so that the keyboard scrolls it.
+        div.scroll tabindex="0" role="region" aria-label=(caption) {
             table class=[class] {
-                "\n" thead { tr { (head) } } "\n"
+                "\n" caption.unseen { (caption) } "\n" thead { tr { (head) } } "\n"
                 tbody {
                     "\n"
                     @for row in rows { (row) "\n" }
@@ -73,12 +75,13 @@ impl<'c, T> Column<'c, T> {
 
 /// Renders a table with a row for each of `rows`.
 pub(super) fn table_of<'r, T: 'r>(
+    caption: &str,
     columns: &[Column<'_, T>],
     rows: impl IntoIterator<Item = &'r T>,
 ) -> Markup {
     let heads = html! { @for column in columns { (column.head) } };
     let row = |row| html! { tr { @for column in columns { ((column.cell)(row)) } } };
-    table(&heads, &rows.into_iter().map(row).collect::<Vec<_>>())
+    table(caption, &heads, &rows.into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Renders warnings that a reader must know before relying on the numbers.

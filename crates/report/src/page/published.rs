@@ -24,8 +24,9 @@ pub(super) fn expectations(expectations: &[Expectation]) -> Markup {
 }
 
 /// Renders the numbers of a figure, without a heading.
-pub(super) fn numbers(expectations: &[Expectation]) -> Markup {
-    bare(&expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
+pub(super) fn numbers(figure: &str, expectations: &[Expectation]) -> Markup {
+    let caption = format!("{figure}: published numbers and ours");
+    bare(&caption, &expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
 }
 
 fn of_rows(rows: &[Markup]) -> Markup {
@@ -35,16 +36,16 @@ fn of_rows(rows: &[Markup]) -> Markup {
     html! {
         h2 { "Against published numbers" } "\n"
         p.note { "A miss stays a miss: bands come from the source, not from this run." } "\n"
-        (bare(rows))
+        (bare("Published numbers and ours", rows))
     }
 }
 
-fn bare(rows: &[Markup]) -> Markup {
+fn bare(caption: &str, rows: &[Markup]) -> Markup {
     let head = html! {
         (words_head("number")) (head("published")) (head("ours")) (words_head("unit"))
         (words_head("outcome")) (words_head("source and note"))
     };
-    table(&head, rows)
+    table(caption, &head, rows)
 }
 
 fn row(expected: &Expectation, suffix: &str) -> Markup {

@@ -50,7 +50,7 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
             @if subjects.iter().any(has_shares) { " A : B is A's goodput over B's." }
         }
         "\n"
-        (folded_if(is_many, "All queues", table(&head, &rows)))
+        (folded_if(is_many, "All queues", table("Throughput and queues", &head, &rows)))
     }
 }
 

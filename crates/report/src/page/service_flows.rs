@@ -42,7 +42,7 @@ fn sanctions(subjects: &[Subject<'_>]) -> Markup {
             "count from the start of a trial. A flow's score is the time in which it drains."
         }
         "\n"
-        (table(&head, &rows))
+        (table("Flows sent away from the low latency queue", &head, &rows))
     }
 }
 
@@ -104,7 +104,9 @@ fn histograms(subjects: &[Subject<'_>]) -> Markup {
             "packets sent by the time that they waited, in the load phase of all valid trials."
         }
         "\n"
-        @for (edges, rows) in &by_edges { (table(&bins_head(edges), rows)) }
+        @for (number, (edges, rows)) in (1..).zip(&by_edges) {
+            (table(&format!("Latency histograms, bins {number}"), &bins_head(edges), rows))
+        }
     }
 }
 

@@ -70,6 +70,6 @@ fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
             @if let Some(words) = left_out(study) { " Not of all runs: " (words) "." }
         }
         "\n"
-        (table_of(&columns, &rows))
+        (table_of("Lag of the lines of both classes", &columns, &rows))
     }
 }

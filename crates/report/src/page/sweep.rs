@@ -121,7 +121,7 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
         }
     };
     let rows: Vec<Markup> = cells.iter().map(row).collect();
-    html! { h2 { (title) } "\n" (table(&heading, &rows)) }
+    html! { h2 { (title) } "\n" (table(title, &heading, &rows)) }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         @if runs.iter().any(|run| run.record.trials.len() > MOST_TRIALS) {
             p.note { "The first " (MOST_TRIALS) " of each run; all are in trials.parquet." } "\n"
         }
-        (table_of(&columns(runs), &rows))
+        (table_of("Trials", &columns(runs), &rows))
     };
     // Without a valid trial, the table is all that the reader can see.
     let mut trials = runs.iter().flat_map(|run| &run.record.trials);

@@ -68,7 +68,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
             "where no flow was counted), drops of the packets offered to the busiest queue."
         }
         "\n"
-        (sortable(&heads, &rows))
+        (sortable("All variants", &heads, &rows))
     }
 }
 

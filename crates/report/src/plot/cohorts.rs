@@ -85,7 +85,8 @@ fn histogram(
         thousands(own.devices),
         thousands(own.tests)
     );
-    let title = format!("{}: {}", cohort_name(&own.cohort), series_name(series));
+    let (group, step) = (cohort_name(&own.cohort), series_name(series));
+    let title = format!("Histogram of mean round trips: {group}, {step}");
     let y = Scale::linear("% of devices", 0.0..chart::above(highest));
     let bars = Bars { start: 0.0, width: BIN_MS, count: bars, ink: Ink::Variant(place) };
     bars.plot(&format!("histogram-{number}-{place}"), title, caption, &y, shares)

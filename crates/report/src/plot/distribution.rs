@@ -263,7 +263,8 @@ fn histogram(
     let (start, width) = (start_ns as f64 / 1e6, bins.width_ns as f64 / 1e6);
     let shares = shares(bins);
     let bars = Bars { start, width, count: shares.len(), ink: Ink::Variant(subject.position) };
-    bars.plot(&name, subject.heading(), caption, &y, &shares)
+    let title = format!("Histogram of round trips under load: {}", subject.heading());
+    bars.plot(&name, title, caption, &y, &shares)
 }
 
 /// Bars of a histogram of round-trip times, ms.

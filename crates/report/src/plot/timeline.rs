@@ -9,6 +9,7 @@ use super::canvas::{Across, Along, Canvas, Ink, style};
 use super::chart::{self, Panel, WIDTH};
 use super::scale::Scale;
 use crate::subject::Subject;
+use crate::words::{capital, list};
 
 /// Maximum number of variants with time plots: a longer page would not be read.
 pub(crate) const MOST_TIMELINES: usize = 12;
@@ -225,7 +226,7 @@ impl<'a> Timeline<'a> {
             "{label}Trial {index} (repeat {repeat}), {why}. Shaded: the load phase.{whose}{lost}"
         );
         let height = 8 + PANEL * shown.len() as u32 + 34;
-        chart::plot(&name, self.subject.heading(), caption, height, |canvas| {
+        chart::plot(&name, self.title(&shown), caption, height, |canvas| {
             for (number, (kind, limit)) in shown.iter().enumerate() {
                 let top = 8 + PANEL * number as u32;
                 let is_last = number + 1 == shown.len();
@@ -235,6 +236,22 @@ impl<'a> Timeline<'a> {
             }
             self.draw_phase_names(canvas);
         })
+    }
+
+    /// Returns what is shown, and of which variant: the name of the picture for who cannot see it.
+    fn title(&self, shown: &[(Kind, f64)]) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for (kind, _) in shown {
+            let part = match kind {
+                Kind::RoundTrip => "round-trip time",
+                Kind::Throughput(_) | Kind::Goodput(_) => "rate",
+                Kind::Sojourn(_) | Kind::Backlog(_) | Kind::DropsAndMarks(_) => "queue",
+            };
+            if parts.iter().all(|it| it != part) {
+                parts.push(part.to_owned());
+            }
+        }
+        format!("{} over time: {}", capital(&list(&parts)), self.subject.heading())
     }
 
     fn draw_panel(

@@ -10,10 +10,11 @@ mod chromium;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use underload_record::schema::{PlotKind, PlotRecord, RunRecord, VariantRecord, World};
+use underload_record::history::{Followed, Labelled, Mark, Marked, Point, Trend, Windows};
+use underload_record::schema::{Finding, PlotKind, PlotRecord, RunRecord, VariantRecord, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_record::{LatencyPools, conclude};
-use underload_report::write_report;
+use underload_report::{HistoryPage, history_page, history_sentences, write_report};
 use underload_store::RunData;
 
 use chromium::{Browser, Screen};
@@ -71,6 +72,54 @@ fn small() -> RunData {
     run_of(&names, BUFFER_CONTROL, |_| {})
 }
 
+/// A report of a measured line whose steps have findings.
+fn measured() -> RunData {
+    run_of(&["down".to_owned(), "up".to_owned()], BUFFER_CONTROL, |record| {
+        record.world = World::Measured;
+        for trial in &mut record.trials {
+            let latencies = trial.latencies.clone();
+            let finding = Finding {
+                step: trial.variant.clone(),
+                valid: true,
+                latencies,
+                goodput_up_mbit_s: Some(9.5),
+                ..Finding::default()
+            };
+            trial.finding = Some(Box::new(finding));
+        }
+    })
+}
+
+/// The page of two weeks of a line, with a mark and a label, and its address.
+fn history() -> (TempDir, String) {
+    let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
+    let run = |number: i64| {
+        let value = if number % 4 == 3 { 120.0 } else { 40.0 } + (number % 3) as f64;
+        Point { at_s: 1_795_392_000 + number * 6 * 3_600, offset_s: 3_600, value }
+    };
+    let points: Vec<Point> = (0..56).map(run).collect();
+    let trends = ["down", "up"]
+        .map(|step| Trend::of(step, Followed::LoadP99, points.clone(), windows, points[55].at_s));
+    let mark = Mark { at_s: points[30].at_s, offset_s: 3_600, text: "new router".to_owned() };
+    let changes = trends[0].around(std::slice::from_ref(&mark)).into_iter().flatten().collect();
+    let (marks, level) = ([Marked { mark, changes }], trends[0].baseline.expect("56 runs"));
+    let (label, step, followed) = ("wifi".to_owned(), "up".to_owned(), Followed::LoadP99);
+    let labels = [Labelled { label, step, followed, level }];
+    let sentences = history_sentences((&trends, &marks, &labels), followed, 56);
+    let page = HistoryPage {
+        sentences: &sentences,
+        trends: &trends,
+        marks: &marks,
+        labels: &labels,
+        skipped: &[],
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.html");
+    std::fs::write(&path, history_page("A line over time", page)).expect("it is written");
+    let address = format!("file://{}", path.display());
+    (folder, address)
+}
+
 /// The report of a run, and its address.
 fn written(run: RunData) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -85,12 +134,16 @@ fn reports_have_no_faults_on_desktops_and_phones_in_light_and_dark_mode() {
     let Some(mut browser) = Browser::launch(test) else { return };
     let axe = chromium::axe(test);
     let mut faults = Vec::new();
-    for (name, run) in [("small", small()), ("large", large())] {
-        let (_folder, address) = written(run);
+    let runs = [("small", small()), ("large", large()), ("measured", measured())];
+    let pages = runs.map(|(name, run)| (name, written(run)));
+    for (name, (_folder, address)) in pages.into_iter().chain([("history", history())]) {
         for (screen, is_dark) in [(Screen::Desktop, false), (Screen::Phone, true)] {
             let what = format!("{name} {screen:?} dark: {is_dark}");
             browser.screen(screen, is_dark);
             browser.open(&address);
+            let unnamed =
+                "[...document.querySelectorAll('table')].filter((it) => !it.caption).length";
+            assert_eq!(browser.value(unnamed), 0, "{what}: a table without a caption");
             let found = browser.faults(axe.as_deref());
             faults.extend(found.iter().map(|fault| format!("{what}: {fault}")));
         }
