@@ -154,7 +154,7 @@ fn round_trips_inside_a_load_are_those_of_its_connections() {
         let answer = ask(server.address(), fingerprint, &request("GET", &path, ""));
         serde_json::from_str(answer.rsplit("\r\n\r\n").next().unwrap()).unwrap()
     };
-    let none = json!({ "readings": [], "held_back": false });
+    let none = json!({ "readings": [], "held_back": false, "in_order": null });
     assert_eq!(inside(7), none);
     let mut load = tls_stream(server.address(), fingerprint);
     load.write_all(request("GET", "/large?7", "").as_bytes()).unwrap();
@@ -456,6 +456,7 @@ fn sentences(judgement: &Judgement) -> Sentences {
         opening: judgement.grade.map(|grade| format!("Grade {grade}.")),
         uses: judgement.uses.iter().map(use_words).collect(),
         advice: None,
+        sender: judgement.steps.iter().any(|it| it.buffer_unfilled).then(|| "Empty.".to_owned()),
     }
 }
 

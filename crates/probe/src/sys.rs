@@ -13,8 +13,8 @@ use std::os::fd::AsRawFd as _;
 
 use crate::system::BorrowedFd;
 
-/// Bytes of `struct tcp_info` that are read: up to and including `tcpi_bytes_retrans`.
-pub(crate) const TCP_INFO_LEN: usize = 216;
+/// Bytes of `struct tcp_info` that are read: up to and including `tcpi_snd_wnd`.
+pub(crate) const TCP_INFO_LEN: usize = 232;
 
 /// Sets first-in-first-out real-time scheduling at `priority` (1 to 99) for the calling thread.
 /// Threads that it starts do not inherit it.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
-use underload_probe::load::{READ_INTERVAL, TcpInfo, receiver_rtt_us};
+use underload_probe::load::{READ_INTERVAL, TcpInfo, arrived_in_order, receiver_rtt_us};
 use underload_record::schema::Direction;
 
 use super::lease::Lease;
@@ -38,6 +38,8 @@ struct Inside {
     loaded: Duration,
     /// The part of `loaded` in which connections waited for the server's share.
     waited: Duration,
+    /// Whether all segments of uploads arrived in order; `None` if it is unknown.
+    in_order: Option<bool>,
 }
 
 /// The answer to `/inside`.
@@ -45,13 +47,14 @@ struct Inside {
 struct Answer<'a> {
     readings: &'a [(u32, u32)],
     held_back: bool,
+    in_order: Option<bool>,
 }
 
 impl Transfer {
     pub fn inside_json(&self) -> String {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         let held_back = inside.waited > inside.loaded.mul_f64(HELD_BACK_SHARE);
-        let answer = Answer { readings: &inside.readings, held_back };
+        let answer = Answer { readings: &inside.readings, held_back, in_order: inside.in_order };
         serde_json::to_string(&answer).unwrap_or_default()
     }
 
@@ -66,6 +69,15 @@ impl Transfer {
         {
             inside.readings.push((after_ms, rtt_us));
         }
+    }
+
+    /// Notes whether one connection's upload arrived in order so far. One that did not decides.
+    fn note_order(&self, in_order: Option<bool>) {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.in_order = match (inside.in_order, in_order) {
+            (Some(before), Some(now)) => Some(before && now),
+            (before, now) => now.or(before),
+        };
     }
 }
 
@@ -97,6 +109,9 @@ impl Reader {
                 ticks.tick().await;
                 let (now, waited) = (Instant::now(), lease.waited());
                 let rtt_us = round_trip_us(&socket, direction);
+                if direction == Direction::Up {
+                    transfer.note_order(arrived_in_order(&socket).ok().flatten());
+                }
                 transfer.note(rtt_us, now - before, waited.saturating_sub(waited_before));
                 (before, waited_before) = (now, waited);
             }
@@ -121,15 +136,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_upload_is_in_order_if_no_connection_lost_a_segment() {
+        let transfer = Transfer::default();
+        for (now, all) in [
+            (None, "null"),
+            (Some(true), "true"),
+            (None, "true"),
+            (Some(false), "false"),
+            (Some(true), "false"),
+        ] {
+            transfer.note_order(now);
+            let told = transfer.inside_json();
+            assert!(told.ends_with(&format!("\"in_order\":{all}}}")), "{now:?}: {told}");
+        }
+    }
+
+    #[test]
     fn a_load_waiting_for_the_share_is_delayed_and_readings_are_bounded() {
         let transfer = Transfer::default();
-        assert_eq!(transfer.inside_json(), "{\"readings\":[],\"held_back\":false}");
+        let none = "{\"readings\":[],\"held_back\":false,\"in_order\":null}";
+        assert_eq!(transfer.inside_json(), none);
         let (tick, wait) = (Duration::from_millis(10), Duration::from_millis(2));
         transfer.note(Some(7_000), tick, Duration::ZERO);
         transfer.note(None, tick, wait);
-        assert!(transfer.inside_json().ends_with(",7000]],\"held_back\":false}"));
+        assert!(transfer.inside_json().contains(",7000]],\"held_back\":false,"));
         transfer.note(None, tick, wait);
-        assert!(transfer.inside_json().ends_with("\"held_back\":true}"));
+        assert!(transfer.inside_json().contains("\"held_back\":true,"));
         for _ in 0..2 * READINGS_MAX {
             transfer.note(Some(1), tick, Duration::ZERO);
         }

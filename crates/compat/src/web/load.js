@@ -90,14 +90,14 @@ async function received(session, count, signal) {
   } catch { /* the next answer includes these bytes */ }
 }
 
-// Reads what only the server can measure: the round trips of the loading connections, and whether
-// its rate limit held back the load.
+// Reads what only the server can measure: the round trips of the loading connections, whether its
+// rate limit held back the load, and whether an upload lost nothing.
 async function inside(session) {
   try {
     const answer = await fetch(`inside?${session}`, { cache: "no-store", signal: AbortSignal.timeout(INSIDE_MS) });
     if (answer.ok) return await answer.json();
   } catch { /* they are unknown */ }
-  return { readings: [], held_back: false };
+  return { readings: [], held_back: false, in_order: null };
 }
 
 serve(Load);

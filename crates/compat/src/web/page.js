@@ -40,6 +40,7 @@ class Run {
     this.rates = [];
     this.inside = [];   // round trips of the loading connections, from the server's kernel
     this.heldBack = {}; // by phase: whether the server's limit, not the line, limited the load
+    this.inOrder = {};  // by phase: whether nothing of an upload was lost; null if it is unknown
     this.refused = {};  // by phase: the latest reason for which the server refused load
     this.unsent = 0;
     this.lost = { up: 0, down: 0 };
@@ -56,7 +57,8 @@ class Run {
       if (told.refused) this.refused[this.loaded] = told.refused;
     }
     if (told.inside) {
-      const { readings, held_back: isHeldBack } = told.inside;
+      const { readings, held_back: isHeldBack, in_order: inOrder } = told.inside;
+      this.inOrder[this.loaded] = inOrder;
       this.heldBack[this.loaded] = isHeldBack;
       this.inside.push(...readings.map(([afterMs, us]) => (
         { at_s: this.loadFrom + afterMs / 1000, phase: this.loaded, ms: us / 1000, after_s: afterMs / 1000 })));

@@ -91,7 +91,7 @@ function compose(canvas, result) {
     { size: 13, ink: "--faint" });
   y = paragraph(canvas, at("verdict").textContent, y, { size: 16, weight: "bold" });
   for (const use of at("uses").children) y = paragraph(canvas, use.textContent, y);
-  for (const id of ["advice", "unknown", "busy"]) y = paragraph(canvas, at(id).textContent, y);
+  for (const id of ["advice", "sender", "unknown", "busy"]) y = paragraph(canvas, at(id).textContent, y);
   y = legend(canvas, y + MARGIN / 2);
   y = chart(canvas, at("latency"), y);
   y = chart(canvas, at("rate"), y);

@@ -35,7 +35,7 @@ function steps(rows) {
       answered: answered ? percentile(answered, row[answered]) : null,
       inside: inside ? percentile(inside, row.inside[inside]) : null,
       lost_percent: 100 * row.lost / row.probes, mbit_s: here(row, row.rate),
-      held_back: { up: false, down: false, [row.phase]: row.held_back },
+      held_back: { up: false, down: false, [row.phase]: row.held_back }, in_order: row.in_order === true,
     };
   });
 }
@@ -58,10 +58,10 @@ function verdict(rows, judged) {
   const none = loaded.filter((row) => row.no_load).map((row) => (
     `Loaded ${row.phase}: no grade, because ${row.no_load}${row.refused ? `: ${row.refused}` : ""}.`));
   const unknown = gradable(rows).filter((row) => !row.inside).map((row) => row.phase);
-  const { opening, uses, advice } = judged?.sentences ?? {
-    opening: "The server did not answer, so this result has no grade.", uses: [], advice: null };
+  const { opening, uses, advice, sender } = judged?.sentences ?? {
+    opening: "The server did not answer, so this result has no grade.", uses: [], advice: null, sender: null };
   return {
-    opening: [opening, ...none].filter(Boolean).join(" "), uses, advice: advice ?? "",
+    opening: [opening, ...none].filter(Boolean).join(" "), uses, advice: advice ?? "", sender: sender ?? "",
     unknown: unknown.length ? `Round trips inside the load ${unknown.join(" and ")} are not known: the server's `
       + "system, or this device's TCP without time stamps, does not report them. The grade is of probes alone." : "",
   };
@@ -98,7 +98,7 @@ export async function tabulate(rows) {
   newest = rows;
   at("results").hidden = false;
   fill(rows, null);
-  say({ opening: "", uses: [], advice: "", unknown: "" }, busy(rows));
+  say({ opening: "", uses: [], advice: "", sender: "", unknown: "" }, busy(rows));
   at("verdict").ariaBusy = "true";
   const [judged] = await judgements([rows]);
   if (newest !== rows) return;
@@ -125,7 +125,7 @@ function fill(rows, judged) {
 // The colour of a grade, as in the program's report.
 const colour = (grade) => (/^[AB]/.test(grade) ? "good" : grade === "C" ? "fair" : "poor");
 
-function say({ opening, uses, advice, unknown }, own, grade = "") {
+function say({ opening, uses, advice, sender, unknown }, own, grade = "") {
   at("grade").textContent = grade;
   at("grade").className = `grade ${colour(grade)}`;
   at("grade").hidden = !grade;
@@ -136,6 +136,7 @@ function say({ opening, uses, advice, unknown }, own, grade = "") {
     return item;
   }));
   at("advice").textContent = advice;
+  at("sender").textContent = sender;
   at("unknown").textContent = unknown;
   at("busy").textContent = own;
 }

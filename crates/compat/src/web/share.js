@@ -21,7 +21,7 @@ function rowText(row) {
   const sent = row.of_sent && Number.isFinite(row.of_sent.ms) ? row.of_sent.ms : null;
   return [
     row.probes, row.lost, row.late, ...quantiles(row), row.largest, sent, row.rate,
-    NO_LOAD.indexOf(row.no_load), Number(row.held_back), ...quantiles(row.mirror_ms),
+    NO_LOAD.indexOf(row.no_load), Number(row.held_back) + 2 * Number(row.in_order === true), ...quantiles(row.mirror_ms),
     ...quantiles(row.held_up_ms), ...quantiles(row.inside), row.inside?.largest ?? null,
     row.inside?.readings ?? null,
   ].map(whole).join(",");
@@ -71,14 +71,15 @@ function rowOf(phase, text) {
   if (!its.length) return [];
   require(its.length === ROW_NUMBERS, "a step has too few or too many values");
   const [probes, lost, late, ...values] = its;
-  const [p50, p90, p95, p99, largest, sent, rate, noLoad, heldBack] = values;
+  const [p50, p90, p95, p99, largest, sent, rate, noLoad, state] = values;
   require([probes, lost, late].every(Number.isInteger) && lost <= probes, "a count of probes is wrong");
-  require(noLoad in NO_LOAD && heldBack in [false, true], "a step has an unknown state");
+  require(noLoad in NO_LOAD && [0, 1, 2, 3].includes(state), "a step has an unknown state");
   const told = quantilesOf([p50, p90, p95, p99], largest);
   const [mirror, heldUp, inside] = [9, 13, 17].map((from) => values.slice(from, from + QUANTILES.length));
   const [insideLargest, readings] = values.slice(21);
   return [{
-    phase, probes, lost, late, ...told, largest, rate, no_load: NO_LOAD[noLoad], held_back: heldBack === 1,
+    phase, probes, lost, late, ...told, largest, rate, no_load: NO_LOAD[noLoad], held_back: state % 2 === 1,
+    in_order: state >= 2 || null,
     refused: null, of_sent: ofSent(told, sent, probes - lost, probes),
     mirror_ms: quantilesOf(mirror, null), held_up_ms: quantilesOf(heldUp, null),
     inside: readings ? { ...quantilesOf(inside, insideLargest), largest: insideLargest, readings } : null,

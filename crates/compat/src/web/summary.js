@@ -57,7 +57,7 @@ export function summary(run, phase) {
     ...told(values),
     largest: values.at(-1) ?? null, of_sent: ofSent(values, probes),
     inside: inside.length ? { ...told(inside), largest: inside.at(-1), readings: inside.length } : null,
-    held_back: run.heldBack[phase] ?? false,
+    held_back: run.heldBack[phase] ?? false, in_order: run.inOrder[phase] ?? null,
     held_up_ms: own(run.held), mirror_ms: own(run.mirrored),
   };
 }

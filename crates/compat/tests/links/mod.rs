@@ -20,6 +20,15 @@ fn shared_links_show_their_numbers_or_the_reason_and_the_history_is_bounded() {
     open_afresh(&mut browser, &format!("{page}{SHARED}"));
     let verdict = text_of(&mut browser, "verdict");
     assert_eq!(verdict, "Grade D.");
+    assert_eq!(text_of(&mut browser, "sender"), "");
+    // A load that adds 2 ms beside and 23 inside; the last number says that nothing of it was lost.
+    for (state, sender) in [(0, ""), (2, "Empty.")] {
+        let low = format!("348,0,0,10,11,12,,13,12,38.5,0,{state},");
+        let link = SHARED.replace("348,30,0,40,90,100,,110,,38.5,0,0,", &low);
+        open_afresh(&mut browser, &format!("{page}{link}"));
+        assert_eq!(text_of(&mut browser, "verdict"), "Grade A.");
+        assert_eq!(text_of(&mut browser, "sender"), sender, "{state}");
+    }
     let long = format!("#result={}", "1".repeat(20_000));
     let html = "<img src=x onerror=alert(1)>";
     for (fragment, why) in [

@@ -49,7 +49,7 @@ pub use round_trips::{READ_INTERVAL, RoundTrip, RoundTripLog};
 pub use server::{FlowHost, UdpPort};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
-pub use tcp_info::{TcpInfo, acknowledged_bytes, receiver_rtt_us};
+pub use tcp_info::{TcpInfo, acknowledged_bytes, arrived_in_order, receiver_rtt_us};
 pub use udp_port::UdpFlows;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

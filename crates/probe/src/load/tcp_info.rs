@@ -102,6 +102,17 @@ pub fn receiver_rtt_us(socket: &impl AsFd) -> io::Result<Option<u32>> {
     Ok((raw[5] & TIME_STAMPS != 0).then(|| native_u32(&raw, 92)))
 }
 
+/// Returns whether every segment of the peer arrived in order since the connection began: then none
+/// was lost on the way. `None` if the kernel does not count others (before Linux 5.4), or if the
+/// connection negotiated ECN, with which a full queue marks segments instead.
+pub fn arrived_in_order(socket: &impl AsFd) -> io::Result<Option<bool>> {
+    const ECN: u8 = 8;
+    let raw = tcp_info(socket.as_fd())?;
+    // The window that the peer offers is the field after the count, and came with it.
+    let is_counted = native_u32(&raw, 228) > 0;
+    Ok((is_counted && raw[5] & ECN == 0).then(|| native_u32(&raw, 224) == 0))
+}
+
 fn native_u32(raw: &[u8; TCP_INFO_LEN], offset: usize) -> u32 {
     u32::from_ne_bytes(part(raw, offset))
 }
@@ -132,6 +143,8 @@ mod tests {
         assert!((2..10_000).contains(&info.congestion_window_segments));
         assert_eq!((info.retransmits, info.delivered_ce), (0, 0));
         assert!(receiver_rtt_us(&far).unwrap().is_none_or(|rtt_us| rtt_us < 5_000_000));
+        // `None` where connections negotiate ECN.
+        assert_ne!(arrived_in_order(&far).unwrap(), Some(false));
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(TcpInfo::read(&udp).is_err());
     }

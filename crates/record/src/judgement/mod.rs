@@ -44,9 +44,12 @@ pub struct Sentences {
     pub opening: Option<String>,
     pub uses: Vec<String>,
     pub advice: Option<String>,
+    /// What a load whose sender did not fill the line's buffer means.
+    pub sender: Option<String>,
 }
 
 /// The judgement of one step.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact that reports name")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepJudgement {
     pub step: String,
@@ -70,6 +73,10 @@ pub struct StepJudgement {
     pub void: bool,
     /// Whether the load filled the line; if not, a full line may be worse.
     pub line_full: bool,
+    /// Whether the sender of the load did not fill the line's buffer: nothing was lost, and neither
+    /// the probes nor the load itself waited. Another sender may fill it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub buffer_unfilled: bool,
     /// The directions that were loaded.
     pub loaded: PerDirection<bool>,
     pub lost_percent: f64,
@@ -134,6 +141,9 @@ pub struct LoadedStep {
     pub segment: Option<PathSegment>,
     #[serde(default)]
     pub recovery: Option<Recovery>,
+    /// Whether the receiver saw that no segment of the load was lost; false if it is unknown.
+    #[serde(default)]
+    pub in_order: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -167,6 +177,7 @@ impl From<&Finding> for LoadedStep {
             held_back: PerDirection::new(finding.is_held_back_up(), finding.is_held_back_down()),
             segment: finding.location.as_ref().and_then(|location| location.verdict),
             recovery: finding.recovery,
+            in_order: false,
         }
     }
 }
@@ -224,6 +235,9 @@ impl LoadedStep {
         // The loss counts only if enough probes were sent for a percentile of their delay.
         let lost_percent = beside.map_or(0.0, |_| self.lost_percent);
         let by_loss = Band::of_loss(lost_percent).grade;
+        // A loss-based sender waits or loses until the buffer is full.
+        let waits = |it: AddedDelay| it.ms() >= ADVICE_FROM_MS;
+        let waits_nowhere = [beside, inside].iter().all(|it| it.is_some_and(|it| !waits(it)));
         StepJudgement {
             step: self.step.clone(),
             grade: worst.map(|worst| worst.grade.max(by_loss)),
@@ -235,6 +249,10 @@ impl LoadedStep {
             inside,
             void: !self.valid && self.loaded,
             line_full: !self.is_held_back(),
+            buffer_unfilled: self.in_order
+                && self.lost_percent <= 0.0
+                && waits_nowhere
+                && !self.is_held_back(),
             loaded: self.mbit_s.map(|rate| rate.is_some()),
             lost_percent: self.lost_percent,
             recovery: self.recovery,

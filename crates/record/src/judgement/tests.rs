@@ -43,6 +43,7 @@ fn step(name: &'static str) -> impl Strategy<Value = LoadedStep> {
                     held_back: PerDirection::new(rates.2, rates.3),
                     segment,
                     recovery: None,
+                    in_order: false,
                 }
             },
         )
@@ -87,6 +88,25 @@ fn loaded(beside_ms: Option<i64>, inside_ms: Option<i64>) -> LoadedStep {
         mbit_s: PerDirection::new(None, Some(40.0)),
         ..LoadedStep::default()
     }
+}
+
+#[test]
+fn a_sender_without_loss_and_delay_did_not_fill_the_buffer() {
+    let step = |beside_ms, inside_ms, in_order| LoadedStep {
+        in_order,
+        ..loaded(Some(beside_ms), Some(inside_ms))
+    };
+    let is_unfilled = |step: &LoadedStep| step.judge().buffer_unfilled;
+    assert!(is_unfilled(&step(24, 31, true)));
+    assert!(!is_unfilled(&step(24, 31, false)), "a short queue drops");
+    assert!(!is_unfilled(&step(24, 90, true)), "its own packets wait");
+    assert!(!is_unfilled(&step(90, 31, true)), "the probes wait");
+    let unknown = LoadedStep { inside: None, ..step(24, 31, true) };
+    assert!(!is_unfilled(&unknown));
+    assert!(!is_unfilled(&LoadedStep { lost_percent: 0.2, ..step(24, 31, true) }));
+    let held_back = PerDirection::new(false, true);
+    assert!(!is_unfilled(&LoadedStep { held_back, ..step(24, 31, true) }));
+    assert!(!is_unfilled(&LoadedStep { valid: false, ..step(24, 31, true) }));
 }
 
 fn scores(step: &LoadedStep) -> Vec<(String, f64)> {

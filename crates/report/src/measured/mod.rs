@@ -66,7 +66,21 @@ mod tests {
             held_back: PerDirection::new(is(10), is(10)),
             segment: is(10).then_some(PathSegment::Beyond),
             recovery: None,
+            in_order: is(50),
         }
+    }
+
+    /// Whether a sender that lost nothing made neither the probes nor its own packets wait.
+    fn is_unfilled(step: &LoadedStep) -> bool {
+        let answered = step.answered.and_then(|it| it.ns);
+        let sent = step.beside.and_then(|it| it.ns.or(answered));
+        let is_short = |ns: Option<i64>| {
+            ns.zip(step.idle_p50_ns).is_some_and(|(ns, idle_ns)| ns - idle_ns < 30_000_000)
+        };
+        let is_held_back = step.held_back.up || step.held_back.down;
+        let inside = step.inside.and_then(|it| it.ns);
+        let loses = !step.in_order || step.lost_percent > 0.0;
+        step.valid && !loses && !is_held_back && is_short(sent) && is_short(inside)
     }
 
     /// Compares sentences with the numbers of the judgement, by rules that this test states again.
@@ -76,7 +90,8 @@ mod tests {
             let rng = &mut Rng::new(seed);
             let steps = [step("down", rng), step("up", rng)];
             let judgement = judge(&steps);
-            let Sentences { opening, uses, advice } = sentences(&judgement);
+            let Sentences { opening, uses, advice, sender } = sentences(&judgement);
+            assert_eq!(sender.is_some(), steps.iter().any(is_unfilled), "{seed}");
             let all = [opening.clone(), advice.clone()].into_iter().flatten().chain(uses.clone());
             for text in all {
                 let words = text.split(|letter: char| " (;,".contains(letter));

@@ -6,6 +6,7 @@ use underload_record::judgement::{
 use underload_record::schema::{Direction, PerDirection, Vantage};
 
 use super::location;
+use crate::words::capital;
 
 /// Returns the sentences of a judgement.
 pub fn sentences(judgement: &Judgement) -> Sentences {
@@ -13,7 +14,20 @@ pub fn sentences(judgement: &Judgement) -> Sentences {
         opening: opening(judgement),
         uses: judgement.uses.iter().map(use_line).collect(),
         advice: judgement.cure.as_ref().map(advice),
+        sender: sender(judgement),
     }
+}
+
+/// Returns what the low delay of steps means whose sender did not fill the buffer.
+fn sender(judgement: &Judgement) -> Option<String> {
+    let unfilled = with_grade(judgement).filter(|step| step.buffer_unfilled);
+    let loaded = unfilled.map(|step| step.loaded).next()?;
+    let busy = busy(loaded);
+    Some(format!(
+        "{}, this browser's sender lost nothing and did not fill the line's buffer, as congestion control such \
+         as BBR does not: the low delay is that of this sender only, and another one may add more.",
+        capital(busy)
+    ))
 }
 
 /// Returns the grade of the worst valid step and what a user notices; `None` if no step has one.
