@@ -141,8 +141,8 @@ pub struct Arguments {
     /// With ndt7: URL of the service that names the nearest server [default: M-Lab's].
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub locate: Option<String>,
-    /// Exits with status 3 if this is true: 'grade < B', 'added > 50ms', 'loss > 1%' or
-    /// 'goodput-down < 20mbit'.
+    /// Exits with status 3 if this is true: 'grade < B', 'added > 50' (ms), 'loss > 1' (%) or
+    /// 'goodput-down < 20' (Mbit/s).
     #[arg(long, value_name = "CONDITION", value_parser = Limit::parse, conflicts_with = "every")]
     pub fail_if: Vec<Limit>,
     #[command(flatten)]

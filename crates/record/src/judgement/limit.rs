@@ -35,7 +35,7 @@ pub struct Limit {
 const COMPARISONS: [&str; 4] = ["<=", ">=", "<", ">"];
 
 impl Limit {
-    /// Parses `NAME < VALUE`, or with `>`, `<=` or `>=`. A value has its unit.
+    /// Parses `NAME < VALUE`, or with `>`, `<=` or `>=`. A value without a unit has that of [`Limited`].
     ///
     /// # Errors
     /// Returns the faulty part and what is accepted.
@@ -98,13 +98,15 @@ impl Limited {
 
     /// Parses a limit; the error is an accepted one.
     fn read(self, text: &str) -> Result<f64, &'static str> {
-        let number = |text: &str| text.trim().parse().ok().filter(|it: &f64| it.is_finite());
+        let is_usable = |it: &f64| it.is_finite() && *it >= 0.0;
+        let number = |text: &str| text.trim().parse().ok().filter(is_usable);
+        let of = |kind: Kind| number(text).or_else(|| kind.read(text).as_ref().map(plain));
         let (value, example) = match self {
             Self::Grade => (Grade::from_name(text).map(grade_number), "a grade from A+ to F"),
-            Self::Loss => (text.strip_suffix('%').and_then(number), "percent such as 1%"),
-            Self::Added => (Kind::Span.read(text).as_ref().map(plain), "a time such as 50ms"),
+            Self::Loss => (number(text.strip_suffix('%').unwrap_or(text)), "percent such as 1%"),
+            Self::Added => (of(Kind::Span), "a time such as 50ms, or ms such as 50"),
             Self::Down | Self::Up => {
-                (Kind::Rate.read(text).as_ref().map(plain), "a rate such as 20mbit")
+                (of(Kind::Rate), "a rate such as 20mbit, or Mbit/s such as 20")
             }
         };
         value.ok_or(example)
@@ -188,15 +190,34 @@ mod tests {
     }
 
     #[test]
+    fn a_number_without_a_unit_has_that_of_its_name() {
+        for (bare, with_unit) in [
+            ("added > 50", "added > 50ms"),
+            ("added>=0.5", "added >= 500us"),
+            ("loss > 1.5", "loss > 1.5%"),
+            ("goodput-down < 20", "goodput-down < 20mbit"),
+            ("goodput-up <= 2.5", "goodput-up <= 2500kbit"),
+        ] {
+            assert_eq!(Limit::parse(bare).unwrap(), Limit::parse(with_unit).unwrap(), "{bare}");
+        }
+    }
+
+    #[test]
     fn a_faulty_condition_is_refused_with_what_is_accepted() {
         for (text, said) in [
             ("grade B", "expected a number, < or >"),
             ("speed > 5", "`speed` is no number of a line; expected one of grade, added, loss"),
             ("grade < G", "`G` is no limit of grade; expected a grade from A+ to F"),
-            ("added > 50", "`50` is no limit of added; expected a time such as 50ms"),
-            ("loss > 1", "expected percent such as 1%"),
+            (
+                "added > fast",
+                "`fast` is no limit of added; expected a time such as 50ms, or ms such as 50",
+            ),
+            ("added > -50", "`-50` is no limit of added"),
+            ("added > 50mbit", "expected a time such as 50ms"),
+            ("loss > 1ms", "expected percent such as 1%"),
             ("loss > nan%", "`nan%` is no limit of loss"),
-            ("goodput-down < 20", "expected a rate such as 20mbit"),
+            ("goodput-down < 20ms", "expected a rate such as 20mbit, or Mbit/s such as 20"),
+            ("goodput-up < inf", "`inf` is no limit of goodput-up"),
             ("added >> 5ms", "`> 5ms` is no limit"),
             ("", "expected a number"),
         ] {
