@@ -4,6 +4,9 @@ use std::fmt;
 
 use underload_record::text::plain_text;
 
+/// Exit status of a line that is worse than a condition allows: `--fail-if`, `--alert`.
+pub const WORSE: u8 = 3;
+
 /// Marks an error as caused by the input: exit status 2 instead of 1.
 #[derive(Debug)]
 pub struct BadInput;

@@ -17,7 +17,7 @@ use underload_report::{
     HistoryPage, history_page, history_sentence, one_line, plain_text, replace_page,
 };
 use underload_terminal::console::{self, note, warning};
-use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::exit::{OrBadInput, WORSE, refuse};
 use underload_terminal::quantity::duration;
 
 use crate::measure::local_zone;
@@ -91,9 +91,6 @@ struct MarkArguments {
 
 /// The directory that `underload measure --every` writes by default.
 const RUNS: &str = "runs/history";
-
-/// Exit status of an alert.
-const WORSE: u8 = 3;
 
 /// Parses a local date, or a date and time.
 fn local_time(text: &str) -> Result<Timestamp, String> {

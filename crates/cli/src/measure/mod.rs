@@ -32,7 +32,7 @@ use underload_report::{plain_text, table};
 use underload_store::StoreError;
 use underload_terminal::COMMIT;
 use underload_terminal::console::{self, note, warning};
-use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::exit::{OrBadInput, WORSE, bad_input};
 use underload_terminal::interrupt::Interrupt;
 
 pub use arguments::Arguments;
@@ -45,9 +45,6 @@ pub use history::seed;
 
 use crate::present::{Show, open_in_desktop};
 use view::View;
-
-/// Exit status of a line that is worse than `--fail-if` allows.
-const WORSE: u8 = 3;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if foreign::is_wanted(&arguments.host) {
