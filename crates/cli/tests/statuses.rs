@@ -408,7 +408,7 @@ fn colour_and_quiet_options_are_respected() {
     let folder = folder();
     let (status, out, errors) = outcome(&["--color=always", "queues", "codle"], folder.path());
     assert_eq!((status, out.as_str()), (Some(2), ""));
-    assert!(errors.starts_with("\u{1b}[1;31merror:\u{1b}[0m unknown queue"), "{errors:?}");
+    assert!(errors.starts_with("\u{1b}[1;31merror:\u{1b}[0m there is no queue"), "{errors:?}");
     assert!(errors.contains("did you mean `codel`?"), "{errors}");
     let (_, _, errors) = outcome(&["queues", "codle", "--color", "never"], folder.path());
     assert!(errors.starts_with("error: "), "{errors:?}");

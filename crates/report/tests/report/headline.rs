@@ -45,8 +45,8 @@ fn a_declared_comparison_comes_first_and_says_what_it_cost() {
         "With docsis-pie (up queue: docsis-pie instead of fifo) the wait is 29.1 ms against 261 ms \
          with buffer-control; goodput 0.950 against 9.43 Mbit/s up."
     );
-    let basis = "The latencies compared are p99: 99 % of the probes sent took that long or less. Only 2 trials each: \
-                 run with `--repeat 6` to see how sure this is.";
+    let basis = "The latencies compared are p99: 99 % of the probes sent took that long or less, with the \
+                 lost ones as the slowest. Only 2 trials each: run with `--repeat 6` to see how sure this is.";
     assert_eq!(lines[1], basis);
 }
 
