@@ -24,7 +24,13 @@ fn replacement(command: &str, word: &str) -> Option<&'static str> {
 
 /// Tips for values after options that accept none: the command, its options and the tip. An empty
 /// list of options means any value that the command itself does not accept.
-const VALUES: [(&str, &[&str], &str); 2] = [
+const VALUES: &[(&str, &[&str], &str)] = &[
+    (
+        "compare",
+        &[],
+        "runs and files are compared by `underload compare --before RUN --after RUN`, queues by \
+         `underload try cake fq_codel`",
+    ),
     (
         "measure",
         &["--up", "--down"],
@@ -47,7 +53,10 @@ pub fn with_tip(
         _ => "",
     };
     let tip = match error.kind() {
-        ErrorKind::InvalidSubcommand if command.is_empty() => {
+        // Of `list scenarios`, the second word is no command of the first.
+        ErrorKind::InvalidSubcommand
+            if words.first().is_some_and(|it| it == wrong(ContextKind::InvalidSubcommand)) =>
+        {
             of_command(wrong(ContextKind::InvalidSubcommand), program)
         }
         ErrorKind::UnknownArgument => {
@@ -62,6 +71,7 @@ pub fn with_tip(
             })
         }
         ErrorKind::MissingRequiredArgument if command == "measure" => Some(NO_HOST.to_owned()),
+        ErrorKind::MissingRequiredArgument if command == "report" => Some(NO_RUN.to_owned()),
         _ => None,
     };
     if let Some(tip) = tip {
@@ -89,6 +99,9 @@ fn path<'a>(program: &'a Command, words: &[String]) -> Vec<&'a str> {
 
 const NO_HOST: &str = "`measure ndt7` needs no server of yours; \
                        `measure HOST` measures to `underload serve` on another machine";
+
+const NO_RUN: &str = "the directory of a run, such as runs/NAME, or a file of another tool; \
+                      `underload try` and `underload measure` make runs";
 
 fn of_command(word: &str, program: &Command) -> Option<String> {
     if word.parse::<std::net::IpAddr>().is_ok() {
@@ -135,6 +148,9 @@ mod tests {
             ("underload 100/20", "`underload try 100/20`"),
             ("underload game", "here that is `underload try`"),
             ("underload measure", "measure ndt7"),
+            ("underload list scenarios", "`underload scenarios`"),
+            ("underload report", "`underload try` and `underload measure` make runs"),
+            ("underload compare cake fq_codel", "`underload try cake fq_codel`"),
             ("underload measure -c host -t 30", "`measure HOST`"),
             ("underload measure host -t 30", "--duration 30s"),
             ("underload measure host --up 10mbit", "--tier 40mbit/10mbit"),

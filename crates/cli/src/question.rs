@@ -63,12 +63,10 @@ pub struct Arguments {
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     queues: Vec<String>,
     /// Bulk uploads [default: 1, if nothing that is sent is named].
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1", value_parser = clap::value_parser!(u32).range(..=1_000))]
+    #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     upload: Option<u32>,
     /// Bulk downloads [default: none].
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1", value_parser = clap::value_parser!(u32).range(..=1_000))]
+    #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     download: Option<u32>,
     /// A backup: packets up at this rate, at equal intervals.
     #[arg(long, value_name = "RATE")]
@@ -77,20 +75,16 @@ pub struct Arguments {
     #[arg(long = "congestion-control", value_name = "NAME", hide_short_help = true)]
     congestion_controls: Vec<String>,
     /// Video calls [default: 1, if nothing that is sent is named].
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1")]
+    #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     call: Option<u32>,
     /// Online games, with small packets both ways.
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1")]
+    #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     game: Option<u32>,
     /// Browsers that load pages.
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1")]
+    #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     page: Option<u32>,
     /// Videos that players stream.
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1")]
+    #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     video: Option<u32>,
     /// The time under load.
     #[arg(long, value_name = "TIME", default_value = "30s")]
@@ -151,7 +145,8 @@ impl Arguments {
 
     /// Returns the scenario that the options describe. Its faults name the options.
     fn scenario(&self, question: &Question) -> anyhow::Result<Scenario> {
-        question.scenario(&self.name()?).map_err(|faults| {
+        let name = self.save.as_deref().map_or("try".into(), Path::to_string_lossy);
+        question.scenario(&name).map_err(|faults| {
             let mut seen = BTreeSet::new();
             let lines = faults.iter().map(ToString::to_string);
             let lines: Vec<String> = lines.filter(|line| seen.insert(line.clone())).collect();
@@ -189,7 +184,6 @@ impl Arguments {
         ] {
             options.extend(values.iter().map(|value| (name, value.clone())));
         }
-        let repeat = self.repeat.or(self.live.then_some(1));
         for (name, value) in [
             ("upload", self.upload),
             ("download", self.download),
@@ -197,7 +191,7 @@ impl Arguments {
             ("game", self.game),
             ("page", self.page),
             ("video", self.video),
-            ("repeat", repeat),
+            ("repeat", self.repeat.or(self.live.then_some(1))),
         ] {
             options.extend(value.map(|value| (name, value.to_string())));
         }
@@ -213,15 +207,6 @@ impl Arguments {
             );
         }
         Ok(question)
-    }
-
-    /// Returns the name of the scenario: the saved file's, or `try`.
-    fn name(&self) -> anyhow::Result<String> {
-        let Some(file) = &self.save else { return Ok("try".to_owned()) };
-        match file.to_str() {
-            Some(name) => Ok(name.to_owned()),
-            None => refuse!("--save {}: expected a name in UTF-8", file.display()),
-        }
     }
 }
 
