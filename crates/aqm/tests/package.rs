@@ -1,4 +1,4 @@
-//! What would be published is enough for a stranger: the packages of this crate and of what it
+//! The published crates are complete: the packages of this crate and of what it
 //! depends on are made and unpacked, and a new crate outside of the workspace is built with them.
 
 use std::fs;

@@ -53,7 +53,7 @@ pub fn with_tip(
         _ => "",
     };
     let tip = match error.kind() {
-        // Of `list scenarios`, the second word is no command of the first.
+        // `list scenarios` is wrong in its first word, although `scenarios` is a command.
         ErrorKind::InvalidSubcommand
             if words.first().is_some_and(|it| it == wrong(ContextKind::InvalidSubcommand)) =>
         {

@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(read(stamped), [(0, Some(1_000)), (200, Some(2_000))]);
         assert_eq!(read(macos), [(0, Some(50)), (1_000, None), (2_000, Some(60))]);
         assert_eq!(read(windows), [(0, Some(120)), (1_000, Some(10))]);
-        // What has no answer at the end, or on Windows, and other languages.
+        // Probes lost at the end, probes lost on Windows, and other languages.
         let ended = "64 bytes from 192.0.2.1: icmp_seq=1 ttl=64 time=12.5 ms\n\
             4 packets transmitted, 1 received, +1 duplicates, 75% packet loss, time 3004ms\n";
         assert_eq!(read(ended), [(0, Some(125)), (1_000, None), (2_000, None), (3_000, None)]);

@@ -266,7 +266,9 @@ fn applications(own: &[&Subject<'_>]) -> Vec<String> {
     let flows = flows.into_iter().take(MOST_LINES).map(|metric| bad_moments(metric, own));
     let flows: Vec<&VariantMetric> = flows.filter(|metric| !is_compared(metric)).collect();
     let is_mean = |metric: &&VariantMetric| {
-        metric.value.repeats > 1 && metric.unit == "ms" && metric.name.contains("_p")
+        let statistic = metric.name.rsplit('_').next().and_then(|it| it.strip_prefix('p'));
+        let is_percentile = statistic.is_some_and(|it| it.parse::<f64>().is_ok());
+        metric.value.repeats > 1 && is_percentile
     };
     let means = flows
         .iter()

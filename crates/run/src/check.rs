@@ -1,4 +1,4 @@
-//! What the check of a scenario's or sweep's file finds.
+//! Checks the file of a scenario or a sweep, and returns its faults.
 
 use std::collections::BTreeMap;
 

@@ -95,7 +95,7 @@ mod tests {
         policer.on_enqueue(now, &Meta::new(len, 0), Backlog::default()) == Verdict::Pass
     }
 
-    /// At 8 Mbit/s a byte takes 1 us, so that the kernel's nanoseconds round nothing.
+    /// The rate is 8 Mbit/s: a byte takes exactly 1 us, so the kernel's nanoseconds are not rounded.
     #[test]
     fn packets_pass_that_linux_would_pass() {
         let burst_ns = 20_000 * 1_000;

@@ -71,7 +71,7 @@ impl Transfer {
         }
     }
 
-    /// Notes whether one connection's upload arrived in order so far. One that did not decides.
+    /// Notes whether the upload of one connection arrived in order so far. All did only if each did.
     fn note_order(&self, in_order: Option<bool>) {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.in_order = match (inside.in_order, in_order) {

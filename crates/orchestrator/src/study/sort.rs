@@ -20,7 +20,7 @@ pub(super) struct Sorter {
 
 #[derive(Default)]
 struct Range {
-    /// The latest results.
+    /// Encoded results that are not in the file yet.
     buffer: Vec<u8>,
     /// Places and lengths of earlier results in the file.
     chunks: Vec<(u64, u64)>,

@@ -324,7 +324,7 @@ fn clients_of_a_trusted_proxy_have_limits_of_their_own() {
     }
     assert_eq!(fleet.send(&from("192.0.2.7")).status, 429);
     assert_eq!(fleet.send(&from("192.0.2.7, 192.0.2.8")).status, 403, "another client");
-    // From an address that is no proxy, the header means nothing.
+    // The header of a peer that is no trusted proxy is ignored.
     for client in 0..3 {
         assert_eq!(ask_from(&fleet, 2, &from(&format!("192.0.2.1{client}"))).status, 403);
     }

@@ -28,7 +28,7 @@ pub struct Lines {
     pub rows: Rows,
 }
 
-/// What a study needs of lines.
+/// The parts of a line's results that a study uses.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     /// By index into [`Lines::cohorts`].

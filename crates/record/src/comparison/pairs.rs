@@ -107,7 +107,12 @@ const NO_RATE_BIT_PER_S: f64 = 50e3;
 /// Use of a link's capacity, percent, below which a rate explains no latency.
 const IDLE_PERCENT: f64 = 10.0;
 
-/// Returns the rates in which a variant differs from its baseline.
+/// The largest share of a transfer's rate that its acknowledgements are on the way back: 64 of 1500
+/// bytes, if each segment is acknowledged.
+const MOST_ANSWERS: f64 = 0.05;
+
+/// Returns the rates in which a variant differs from its baseline. Acknowledgements of transfers the
+/// other way are none.
 pub(super) fn rates(variant: &VariantSummary, baseline: &VariantSummary) -> Vec<RateChange> {
     let unequal = |direction: Direction| {
         let own = variant.throughput(direction)?;
@@ -117,12 +122,14 @@ pub(super) fn rates(variant: &VariantSummary, baseline: &VariantSummary) -> Vec<
         let is_idle = |carried: &VariantThroughput| {
             carried.utilisation_percent.is_some_and(|used| used.mean < IDLE_PERCENT)
         };
-        let transfers = |it: &VariantSummary| {
-            it.throughput(direction.opposite()).is_some_and(|it| it.goodput_bit_per_s.is_some())
+        let only_answers = |summary: &VariantSummary, carried: &VariantThroughput| {
+            let transfers = summary.throughput(direction.opposite())?.goodput_bit_per_s?;
+            Some(carried.link_bit_per_s?.mean <= transfers.mean * MOST_ANSWERS)
         };
-        // What the link carries beside transfers the other way are their acknowledgements.
-        let is_answer = transfers(variant) && transfers(baseline);
-        if !is_goodput && (is_answer || is_idle(own) && is_idle(others)) {
+        let are_answers = [(variant, own), (baseline, others)]
+            .iter()
+            .all(|(summary, carried)| only_answers(summary, carried) == Some(true));
+        if !is_goodput && (are_answers || is_idle(own) && is_idle(others)) {
             return None;
         }
         let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;

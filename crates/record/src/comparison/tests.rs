@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::schema::{
-    BottleneckSummary, Distribution, Headline, LatencySummary, PacketCount, PhaseWindow,
-    ScenarioRecord, TrialRecord, Validity,
+    BottleneckSummary, Distribution, Headline, Interval, LatencySummary, PacketCount, PhaseWindow,
+    ScenarioRecord, TrialRecord, Validity, VariantSummary, VariantThroughput,
 };
 use crate::{LatencyPools, schema::Phase};
 
@@ -258,4 +258,32 @@ proptest! {
         prop_assert_eq!((one.pairs.lower, one.pairs.higher), (other.pairs.higher, other.pairs.lower));
         prop_assert_eq!((one.value, one.baseline_value), (other.baseline_value, other.value));
     }
+}
+
+/// A rate on the link beside transfers the other way counts unless it is that of acknowledgements.
+#[test]
+fn acknowledgements_are_no_rate_that_differs() {
+    let interval = |mean| Some(Interval { mean, repeats: 6, ..Interval::default() });
+    let variant = |up: f64, down: f64| VariantSummary {
+        throughputs: vec![
+            VariantThroughput {
+                direction: Direction::Up,
+                link_bit_per_s: interval(up),
+                ..VariantThroughput::default()
+            },
+            VariantThroughput {
+                direction: Direction::Down,
+                goodput_bit_per_s: interval(down),
+                ..VariantThroughput::default()
+            },
+        ],
+        ..VariantSummary::default()
+    };
+    let directions = |own: (f64, f64), other: (f64, f64)| {
+        let rates = pairs::rates(&variant(own.0, own.1), &variant(other.0, other.1));
+        rates.iter().map(|it| it.direction).collect::<Vec<_>>()
+    };
+    assert_eq!(directions((3.4e6, 150e6), (4.1e6, 190e6)), [Direction::Down]);
+    // Pages, films and calls are not counted as goodput.
+    assert_eq!(directions((2.6e6, 20e6), (1.3e6, 20e6)), [Direction::Up]);
 }

@@ -44,7 +44,7 @@ pub struct Sentences {
     pub opening: Option<String>,
     pub uses: Vec<String>,
     pub advice: Option<String>,
-    /// What a load whose sender did not fill the line's buffer means.
+    /// The sentence on a load whose sender did not fill the line's buffer.
     pub sender: Option<String>,
 }
 

@@ -15,7 +15,7 @@ use crate::{Keys, builtin};
 const UNSHAPED: &str = "1gbit";
 /// The link behind a policer, which never is the limit.
 const UNLIMITED: &str = "unlimited";
-/// What a plain queue holds at most, and the bytes of its usual 1,000 packets.
+/// The longest delay of a plain queue, and the size of its usual 1,000 packets.
 const PLAIN_SECONDS: Span = Span::from_secs(1);
 const PLAIN_BYTES: u64 = 1_500_000;
 /// More calls, games, pages or films than a home has.

@@ -43,7 +43,7 @@ const FILLERS: &[&str] = &[
     "on", "or", "over", "router", "the", "to", "versus", "vs", "while", "with",
 ];
 
-/// Words before a number of their own.
+/// Words that a number follows: `wifi 60`.
 const NUMBERED: &[&str] = &["policer", "backup", "wifi", "rtt"];
 /// The queue that follows the word `modem`.
 const MODEM: &str = "up-queue";
