@@ -78,6 +78,10 @@ pub(super) struct Arguments {
     /// be given several times.
     #[arg(long = "trusted-proxy", value_name = "CIDR", hide_short_help = true)]
     trusted_proxies: Vec<Cidr>,
+    /// Balancers of connections that begin each with their client's address, by version 2 of the PROXY
+    /// protocol; may be given several times.
+    #[arg(long, value_name = "CIDR", hide_short_help = true)]
+    proxy_protocol: Vec<Cidr>,
     /// Requests without a session that one address may send in a minute, to enrol or to begin a
     /// session.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().strangers_per_minute)]
@@ -166,6 +170,7 @@ impl Arguments {
             is_public_tls: self.public_url.as_ref().is_some_and(|it| it.starts_with("https://")),
             limits: Limits {
                 trusted_proxies: self.trusted_proxies.clone().leak(),
+                proxy_protocol: self.proxy_protocol.clone().leak(),
                 strangers_per_minute: self.requests,
                 connections_per_network: self.connections,
                 ..Limits::default()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodRouter, any, get, post};
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -16,27 +16,37 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::message::{self, Enrol, Heartbeat, Move, Next, OpenSession, Release, Results};
 use underload_fleet::orchestrator::HEARTBEAT_ENDED_MAX;
 use underload_fleet::store::Needs;
+use underload_probe::network::{CustomerNetwork, Places};
 
 use super::batch::Turn;
 use super::core::{Core, Limits};
 use super::host::{Host, Rule, SMALL_MAX, SignedRule};
+use super::metrics::{self, Metrics};
 use super::problem::Failure;
 use super::{openapi, operators};
 
-pub(super) fn router(core: Arc<Core>, limits: Limits, pages: Option<Router>) -> Router {
-    let host = Arc::new(Host::new(core, limits));
+pub(super) fn router(
+    core: Arc<Core>,
+    limits: Limits,
+    places: Places<CustomerNetwork>,
+    pages: Option<Router>,
+) -> Router {
+    let host = Arc::new(Host::new(core, limits, Metrics::new(places)));
     let description = Json(openapi::document());
     let api = devices()
         .merge(operators::router())
         .route("/v1/openapi.json", get(move || async { description }))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics::page))
         .route("/v1/{*rest}", any(unknown));
+    let count = middleware::from_fn_with_state(Arc::clone(&host), metrics::count);
     let api = api.method_not_allowed_fallback(wrong_method).with_state(host);
-    match pages {
+    let api = match pages {
         Some(pages) => api.fallback_service(pages),
         None => api.fallback(unknown),
-    }
+    };
+    api.layer(count)
 }
 
 fn devices() -> Router<Arc<Host>> {

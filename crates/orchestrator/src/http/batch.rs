@@ -144,6 +144,11 @@ impl Writers {
             .await
             .map_err(|_| NotDone::Away { what: "the orchestrator is stopping".to_owned() })?
     }
+
+    /// Number of requests in the queues.
+    pub fn waiting(&self) -> usize {
+        self.queues.iter().map(|queue| queue.max_capacity() - queue.capacity()).sum()
+    }
 }
 
 /// Waits for the requests in the queues.

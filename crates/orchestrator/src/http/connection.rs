@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use underload_probe::network::{CustomerNetwork, Evict, Place, PlaceLimits, Places, unless};
 
 use super::core::Limits;
-use super::proxy::client;
+use super::proxy::{client, client_of_header, has_any};
 
 type Connection = Place<CustomerNetwork>;
 
@@ -60,7 +60,8 @@ impl Listening {
             };
             let (evict, evicted) = evict();
             let network = CustomerNetwork::of_host(from.ip());
-            let is_proxy = self.limits.trusted_proxies.iter().any(|it| it.has(from.ip()));
+            let is_proxy = has_any(self.limits.trusted_proxies, from.ip())
+                || has_any(self.limits.proxy_protocol, from.ip());
             let most = self.limits.connections;
             let most = if is_proxy { most } else { self.limits.connections_per_network };
             let place = self.places.take_of(most, Instant::now(), network, Some(evict));
@@ -79,11 +80,16 @@ impl Listening {
         }
     }
 
-    async fn converse(&self, stream: TcpStream, from: SocketAddr, place: &Connection) {
+    async fn converse(&self, mut stream: TcpStream, mut from: SocketAddr, place: &Connection) {
         // Answers are written in one piece, so nothing is gained by waiting for more.
         let _ = stream.set_nodelay(true);
-        let Some(tls) = &self.tls else { return self.requests(stream, from, place).await };
         let patience = HANDSHAKE_MAX.min(self.limits.idle_max);
+        if has_any(self.limits.proxy_protocol, from.ip()) {
+            let named = timeout(patience, client_of_header(&mut stream, from)).await;
+            let Ok(Ok(client)) = named else { return };
+            from = client;
+        }
+        let Some(tls) = &self.tls else { return self.requests(stream, from, place).await };
         let handshake = timeout(patience, tls.accept(stream)).await;
         if let Ok(Ok(stream)) = handshake {
             self.requests(stream, from, place).await;

@@ -37,6 +37,9 @@ pub struct Limits {
     /// Proxies whose `X-Forwarded-For` names the address to which the limits of requests apply. The
     /// limit of connections from one address does not apply to them.
     pub trusted_proxies: &'static [Cidr],
+    /// Balancers of connections, each of which begins a connection with the address of its client, in
+    /// version 2 of the PROXY protocol. A connection from them without it is closed.
+    pub proxy_protocol: &'static [Cidr],
 }
 
 /// Descriptors for databases, archives and listeners, besides those of connections.
@@ -72,6 +75,7 @@ impl Default for Limits {
             device_per_minute: 60,
             strangers_per_minute: 600,
             trusted_proxies: &[],
+            proxy_protocol: &[],
         }
     }
 }

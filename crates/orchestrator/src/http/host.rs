@@ -19,16 +19,19 @@ use underload_probe::network::CustomerNetwork;
 use super::batch::Turn;
 use super::core::{Core, Limits};
 use super::frequency::Frequency;
+use super::metrics::Metrics;
 use super::problem::Failure;
 use super::read::{Bodies, BodySender, message};
 use super::signed::Signed;
 
-/// State shared by the handlers: the core, and limits on bodies and request rates.
+/// State shared by the handlers: the core, limits on bodies and request rates, and counts of
+/// answers.
 pub(super) struct Host {
     pub core: Arc<Core>,
     bodies: Bodies,
     devices: Frequency,
     strangers: Frequency,
+    pub metrics: Metrics,
 }
 
 /// A rule for messages without a session.
@@ -39,12 +42,13 @@ pub(super) type SignedRule<M, A> = fn(&Orchestrator, &mut Turn<'_>, DeviceId, &M
 pub(super) const SMALL_MAX: usize = 16 << 10;
 
 impl Host {
-    pub fn new(core: Arc<Core>, limits: Limits) -> Self {
+    pub fn new(core: Arc<Core>, limits: Limits, metrics: Metrics) -> Self {
         Self {
             core,
             bodies: Bodies::new(limits.body_bytes, limits.body_max),
             devices: Frequency::new(limits.device_per_minute),
             strangers: Frequency::new(limits.strangers_per_minute),
+            metrics,
         }
     }
 

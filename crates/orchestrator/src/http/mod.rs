@@ -4,6 +4,7 @@
 //! - [`certificate`]: TLS with a certificate in files.
 //! - `connection`, `read`, `frequency`: limits on each step of a request; `proxy`: the client behind
 //!   a proxy, to whose address limits apply.
+//! - `metrics`: counts of requests, for programs that watch the server.
 //! - `signed`: authenticates the sender.
 //! - `core`: the rules, and the threads that write their state; `host`: calls rules for requests.
 //! - `api`, `operators`: the routes of devices, servers and operators.
@@ -15,6 +16,7 @@ mod connection;
 mod core;
 mod frequency;
 mod host;
+mod metrics;
 pub mod openapi;
 mod operators;
 mod problem;
@@ -73,11 +75,12 @@ pub fn serve(core: Arc<Core>, config: Config) -> Result<Running, StartError> {
     let listener = runtime.block_on(tokio::net::TcpListener::bind(listen)).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let (stop, stopping) = watch::channel(false);
+    let places = places(&limits);
     let listening = Listening {
-        router: api::router(Arc::clone(&core), limits, pages),
+        router: api::router(Arc::clone(&core), limits, places.clone(), pages),
         tls: tls.map(TlsAcceptor::from),
         limits,
-        places: places(&limits),
+        places,
         stopping: stopping.clone(),
     };
     runtime.spawn(api::settle(Arc::clone(&core), stopping));

@@ -123,9 +123,9 @@ impl Host {
         request: Request,
     ) -> Result<(String, M), Failure> {
         self.admit_stranger(from.0)?;
-        let token = bearer(request.headers()).ok_or_else(|| unauthorized("a token is required"))?;
+        let token = bearer(request.headers())?;
         // Checks the token first, so that only operators can send large bodies.
-        self.transact(token.clone(), |_, _| Ok(Ok(()))).await?;
+        self.transact(token.clone(), Role::Operator, |_, _| Ok(Ok(()))).await?;
         Ok((token, self.read(from.0, request, MAX).await?))
     }
 
@@ -135,19 +135,21 @@ impl Host {
         token: String,
         act: impl FnMut(&Operator, &mut Turn<'_>) -> Answer<A> + Send + 'static,
     ) -> Answered<A> {
-        self.transact(token, act).await.map(Json)
+        self.transact(token, Role::Operator, act).await.map(Json)
     }
 
-    async fn transact<A: Send + 'static>(
+    /// Executes `act` for the owner of the token, who needs at least the role `least`.
+    pub(super) async fn transact<A: Send + 'static>(
         &self,
         token: String,
+        least: Role,
         mut act: impl FnMut(&Operator, &mut Turn<'_>) -> Answer<A> + Send + 'static,
     ) -> Result<A, Failure> {
         let work = move |turn: &mut Turn<'_>| {
             let Some(operator) = who_shows(turn.tx, turn.now_ms, &token)? else {
                 return Ok(Err(unauthorized("the token is not valid")));
             };
-            if operator.role < Role::Operator {
+            if operator.role < least {
                 let message = "viewers may look only";
                 return Ok(Err(Failure::new(StatusCode::FORBIDDEN, "viewer", message)));
             }
@@ -158,9 +160,11 @@ impl Host {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    Some(value.strip_prefix("Bearer ")?.trim().to_owned())
+/// Returns the token of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Result<String, Failure> {
+    let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = value.and_then(|value| value.strip_prefix("Bearer "));
+    Ok(token.ok_or_else(|| unauthorized("a token is required"))?.trim().to_owned())
 }
 
 fn unauthorized(message: &str) -> Failure {

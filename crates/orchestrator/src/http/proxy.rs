@@ -1,9 +1,12 @@
-//! The addresses of clients behind trusted proxies.
+//! The addresses of clients behind trusted proxies: by `X-Forwarded-For`, or by version 2 of the
+//! PROXY protocol (HAProxy's doc/proxy-protocol.txt), which a balancer of connections sends.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use axum::http::HeaderMap;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// A network of proxies, such as `10.0.0.0/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,14 +46,54 @@ impl Cidr {
     }
 }
 
+pub(super) fn has_any(networks: &[Cidr], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.has(address))
+}
+
+/// First bytes of a header of the PROXY protocol, and the version in the upper half of the next.
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+const VERSION: u8 = 2;
+/// Maximum number of bytes of addresses and additional fields, which are skipped.
+const FIELDS_MAX: usize = 2_048;
+
+/// Reads the header with which a balancer begins a connection, and nothing behind it. Returns the
+/// client that it names, or `peer` if the connection is the balancer's own or no TCP.
+pub(super) async fn client_of_header(
+    stream: &mut (impl AsyncRead + Unpin),
+    peer: SocketAddr,
+) -> io::Result<SocketAddr> {
+    let mut head = [0; 16];
+    stream.read_exact(&mut head).await?;
+    let [signature @ .., kind, family, high, low] = head;
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if signature != *SIGNATURE || kind >> 4 != VERSION || length > FIELDS_MAX {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    let mut fields = vec![0; length];
+    stream.read_exact(&mut fields).await?;
+    let (address, ports) = match (kind & 0xf, family) {
+        (0, _) => return Ok(peer),
+        (1, 0x11) => fields
+            .split_first_chunk::<4>()
+            .map(|(it, rest)| (Ipv4Addr::from(*it).into(), rest.get(4..))),
+        (1, 0x21) => fields
+            .split_first_chunk::<16>()
+            .map(|(it, rest)| (Ipv6Addr::from(*it).into(), rest.get(16..))),
+        (1, _) => return Ok(peer),
+        _ => None,
+    }
+    .ok_or(ErrorKind::InvalidData)?;
+    let port = ports.and_then(|ports| ports.first_chunk()).ok_or(ErrorKind::InvalidData)?;
+    Ok(SocketAddr::new(address, u16::from_be_bytes(*port)))
+}
+
 /// Returns the address from which a request came to the first trusted proxy, by `X-Forwarded-For`:
 /// each proxy appends the address of its peer, and only entries of trusted proxies count.
 pub(super) fn client(peer: SocketAddr, headers: &HeaderMap, trusted: &[Cidr]) -> SocketAddr {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.has(address));
     let lists = headers.get_all("x-forwarded-for").into_iter().rev();
     let mut entries = lists.flat_map(|list| list.to_str().unwrap_or_default().rsplit(','));
     let mut client = peer;
-    while is_trusted(client.ip())
+    while has_any(trusted, client.ip())
         && let Some(entry) = entries.next()
         && let Ok(address) = entry.trim().parse()
     {
@@ -83,6 +126,50 @@ mod tests {
         }
         for wrong in ["", "10.0.0.0/", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "host"] {
             assert_eq!(wrong.parse::<Cidr>(), Err(NotACidr), "{wrong}");
+        }
+    }
+
+    /// Returns what the header of `bytes` names, and the bytes behind it.
+    fn header(bytes: &[u8]) -> io::Result<(String, usize)> {
+        let peer = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9);
+        let mut left = bytes;
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let named = runtime.block_on(client_of_header(&mut left, peer))?;
+        Ok((named.to_string(), left.len()))
+    }
+
+    #[test]
+    fn a_balancer_names_its_client() {
+        let of = |kind: u8, family: u8, fields: &[u8]| {
+            let length = u16::try_from(fields.len()).expect("few").to_be_bytes();
+            [&SIGNATURE[..], &[kind, family], &length, fields, b"GET /"].concat()
+        };
+        // Source, destination, source port 4000, destination port 443, and an additional field.
+        let v4 = [192, 0, 2, 7, 10, 0, 0, 1, 0x0f, 0xa0, 1, 0xbb, 3, 0, 1, 0];
+        let ports = [0x0f, 0xa0, 1, 0xbb];
+        let client: Ipv6Addr = "2001:db8::7".parse().expect("an address");
+        let v6 = [&client.octets()[..], &Ipv6Addr::LOCALHOST.octets()[..], &ports].concat();
+        assert_eq!(header(&of(0x21, 0x11, &v4)).expect("TCP"), ("192.0.2.7:4000".into(), 5));
+        assert_eq!(header(&of(0x21, 0x21, &v6)).expect("TCP"), ("[2001:db8::7]:4000".into(), 5));
+        // A balancer's own check of health, and a socket of the Unix kind.
+        for own in [of(0x20, 0, &[]), of(0x20, 0x11, &v4), of(0x21, 0x31, &[0; 216])] {
+            assert_eq!(header(&own).expect("the balancer"), ("127.0.0.1:9".into(), 5));
+        }
+        let whole = of(0x21, 0x11, &v4[..12]);
+        for cut in 0..whole.len() - 5 {
+            assert!(header(&whole[..cut]).is_err(), "{cut} bytes");
+        }
+        let wrong = [
+            of(0x11, 0x11, &v4),
+            of(0x22, 0x11, &v4),
+            of(0x21, 0x11, &v4[..8]),
+            of(0x21, 0x21, &v4),
+            of(0x21, 0x11, &[0; FIELDS_MAX + 1]),
+            b"PROXY TCP4 192.0.2.7 10.0.0.1 4000 443\r\n".to_vec(),
+            b"GET /healthz HTTP/1.1\r\n\r\n".to_vec(),
+        ];
+        for bytes in wrong {
+            assert!(header(&bytes).is_err(), "{bytes:?}");
         }
     }
 

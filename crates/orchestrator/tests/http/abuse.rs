@@ -336,3 +336,66 @@ fn clients_of_a_trusted_proxy_have_limits_of_their_own() {
         assert_eq!(read(&mut stream).status, 200);
     }
 }
+
+#[test]
+fn clients_of_a_balancer_have_limits_of_their_own() {
+    let balancer = vec!["127.0.0.1".parse().expect("an address")].leak();
+    let limits = Limits { strangers_per_minute: 3, connections_per_network: 2, ..patient() };
+    let idle_max = Duration::from_secs(2);
+    let fleet = Fleet::new(Limits { proxy_protocol: balancer, idle_max, ..limits });
+    let enrol = request("POST", "/v1/enrol", &[], &json(&enrol("GUESS", &key(1), None)));
+    let from = |client: u8| {
+        let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c";
+        let addresses = [192, 0, 2, client, 10, 0, 0, 1, 0x0f, 0xa0, 1, 0xbb];
+        [&header[..], &addresses, &enrol].concat()
+    };
+    for _ in 0..3 {
+        assert_eq!(ask_from(&fleet, 1, &from(7)).status, 403);
+    }
+    assert_eq!(ask_from(&fleet, 1, &from(7)).status, 429);
+    assert_eq!(ask_from(&fleet, 1, &from(8)).status, 403, "another client");
+    // A balancer that sends no header, or only a part of it, gets no answer.
+    let silent: Vec<TcpStream> = [&enrol[..], &from(9)[..20], b""]
+        .map(|bytes| {
+            let mut stream = connect_from(&fleet, 1);
+            stream.write_all(bytes).expect("it is connected");
+            stream
+        })
+        .into();
+    for mut stream in silent {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+    // A header from another address is no request.
+    assert_eq!(ask_from(&fleet, 2, &from(7)).status, 400);
+    assert_eq!(ask_from(&fleet, 2, &enrol).status, 403);
+}
+
+#[test]
+fn metrics_count_answers_for_who_may_look() {
+    let fleet = Fleet::new(patient());
+    let viewer = fleet.token("eve", Role::Viewer);
+    let bearer = format!("Bearer {viewer}");
+    let look =
+        |token: &str| fleet.send(&request("GET", "/metrics", &[("authorization", token)], ""));
+    assert_eq!(fleet.send(&request("GET", "/metrics", &[], "")).status, 401);
+    assert_eq!(look("Bearer ulo1.viewer.00").status, 401);
+    let enrol = json(&enrol("GUESS", &key(1), None));
+    for _ in 0..3 {
+        assert_eq!(fleet.send(&request("POST", "/v1/enrol", &[], &enrol)).status, 403);
+    }
+    let answer = look(&bearer);
+    assert_eq!(answer.status, 200);
+    let has = |line: &str| answer.body.lines().any(|it| it == line);
+    let count = "underload_fleet_answer_seconds_count";
+    assert!(has(&format!("{count}{{path=\"/v1/enrol\",status=\"403\"}} 3")), "{}", answer.body);
+    assert!(has(&format!("{count}{{path=\"/metrics\",status=\"401\"}} 2")), "{}", answer.body);
+    assert!(has("underload_fleet_waiting 0") && answer.body.ends_with("# EOF\n"));
+    // Paths that anybody can think of are counted together.
+    for path in ["/a", "/b", "/v1/a", "/v1/b"] {
+        fleet.send(&request("GET", path, &[("authorization", &bearer)], ""));
+    }
+    let rows = look(&bearer).body.lines().filter(|it| it.starts_with(count)).count();
+    assert!(rows <= 5, "{rows}");
+}
