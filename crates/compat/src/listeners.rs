@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use underload_probe::wire::{MarkingPolicy, StampKey};
+use underload_probe::wire::MarkingPolicy;
 use underload_service::CompatLedger;
 
 use crate::bind;
@@ -41,8 +41,6 @@ impl Tool {
 pub struct Listeners {
     /// TLS of the measurement server.
     pub tls: Arc<ServerConfig>,
-    /// The key with which STAMP senders have to sign.
-    pub stamp_key: Option<StampKey>,
     /// The STAMP senders that are answered; empty for every sender, on loopback for this machine's.
     pub stamp_from: Vec<Source>,
     pub policy: MarkingPolicy,
@@ -86,7 +84,6 @@ impl Listeners {
             packets_per_second_max: answers,
             packets_per_second_per_network_max: answers.div_ceil(5),
             sources: self.sources(at.ip()),
-            key: self.stamp_key.clone(),
             policy: self.policy,
             ..StampConfig::default()
         };

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use underload_compat::stamp::{StampConfig, StampServer};
-use underload_probe::wire::{BASE_LEN, KEYED_LEN, NtpTimestamp, ReflectorPacket, StampKey};
+use underload_probe::wire::{BASE_LEN, NtpTimestamp, ReflectorPacket};
 
 fn reflector(config: StampConfig) -> StampServer {
     StampServer::start(UdpSocket::bind("127.0.0.1:0").unwrap(), config).unwrap()
@@ -92,14 +92,6 @@ fn two_reflectors_answer_one_forged_packet_at_most_once() {
 }
 
 #[test]
-fn two_reflectors_with_the_same_key_do_not_answer_each_other_either() {
-    let make = || StampConfig { key: Some(StampKey::new(b"secret")), ..listing("127.0.0.1") };
-    let mut recorded = vec![0; KEYED_LEN];
-    StampKey::new(b"secret").seal(&mut recorded, NtpTimestamp(1 << 40));
-    assert_eq!(packets_between(make, &recorded), 2, "answered once");
-}
-
-#[test]
 fn the_reflectors_own_port_and_those_of_services_are_not_answered() {
     let reflector = reflector(StampConfig::default());
     let address: SocketAddr = ([127, 0, 0, 9], reflector.address().port()).into();
@@ -133,25 +125,4 @@ fn a_sender_on_the_list_gets_a_whole_answer_to_14_bytes() {
     let elsewhere = reflector(listing("192.0.2.0/24"));
     socket.send_to(&[0; BASE_LEN], elsewhere.address()).unwrap();
     wait_for("it is counted", || elsewhere.counts().strangers == 1);
-}
-
-#[test]
-fn with_a_key_only_signed_packets_are_answered_and_answers_are_signed() {
-    let key = StampKey::new(b"a shared secret");
-    let keyed = reflector(StampConfig { key: Some(key.clone()), ..StampConfig::default() });
-    let mut request = vec![0; KEYED_LEN];
-    request[3] = 9;
-    key.seal(&mut request, NtpTimestamp(1 << 40));
-    let answer = asked(&sender(), &keyed, &request);
-    assert_eq!((answer.len(), &answer[48..52]), (KEYED_LEN, &[0, 0, 0, 9][..]));
-    let mut again = answer.clone();
-    key.seal(&mut again, NtpTimestamp(u64::from_be_bytes(answer[16..24].try_into().unwrap())));
-    assert_eq!(again, answer, "signed as sent");
-    let socket = sender();
-    request[3] = 8;
-    for unsigned in [&request[..], &[0; BASE_LEN], &[0; KEYED_LEN], &answer] {
-        socket.send_to(unsigned, keyed.address()).unwrap();
-    }
-    wait_for("they are counted", || keyed.counts().strangers == 4);
-    assert_eq!(keyed.counts().answered, 1);
 }

@@ -3,7 +3,6 @@
 //! [`underload_compat::listeners`] has the servers; here are the options.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow, ensure};
@@ -11,26 +10,20 @@ use clap::Args;
 use underload_compat::listeners::{self, Tool};
 use underload_compat::nq::NQ_PORT;
 use underload_compat::stamp::{STAMP_PORT, Source};
-use underload_probe::control::read_secret;
-use underload_probe::wire::StampKey;
 use underload_terminal::console::note;
-use underload_terminal::exit::OrBadInput;
 
 #[derive(Debug, Args)]
 pub struct Listeners {
     /// Also answers clients of other tools: nq (responsiveness, as networkQuality tests it) and
     /// stamp, each at its usual port or at NAME:PORT. These clients have neither tokens nor leases.
     /// So, beyond loopback, a server with --token-keys or --fleet also needs --anonymous-quota or
-    /// --anonymous, except for stamp with a key or a list.
+    /// --anonymous, except for stamp with --stamp-from.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
     compat: Vec<Listener>,
     /// Serves a page on this port that measures in any browser [default port: 4863]. Browsers have
     /// neither tokens nor leases: see --compat.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4863")]
     web: Option<u16>,
-    /// Answers only STAMP senders that sign with this key (authenticated mode of RFC 8762).
-    #[arg(long, value_name = "FILE", requires = "compat", hide_short_help = true)]
-    stamp_key: Option<PathBuf>,
     /// Answers only these STAMP and TWAMP-light senders: addresses, or networks such as
     /// 192.0.2.0/24. Only listed senders may send packets of less than 44 bytes [default: all
     /// senders; on loopback, those of this machine].
@@ -51,7 +44,7 @@ impl Listeners {
 
     /// Names of listeners that answer every client.
     fn open(&self) -> impl Iterator<Item = &'static str> {
-        let knows_senders = self.stamp_key.is_some() || !self.stamp_from.is_empty();
+        let knows_senders = !self.stamp_from.is_empty();
         let tools = self.all().into_iter().map(|listener| listener.tool);
         tools.filter(move |tool| *tool != Tool::Stamp || !knows_senders).map(Tool::name)
     }
@@ -68,8 +61,8 @@ impl Listeners {
             is_local || is_anonymous || names.is_empty(),
             "--compat, --web: clients of {} have neither tokens nor leases, so beyond loopback \
              everyone could use the server: give --anonymous-quota SIZE, the bytes per hour that \
-             one network may transfer without a token, or restrict the clients (stamp: --stamp-key \
-             or --stamp-from)",
+             one network may transfer without a token, or restrict the clients (stamp: \
+             --stamp-from)",
             names.join(", "),
         );
         Ok(())
@@ -99,9 +92,6 @@ impl FromStr for Listener {
     }
 }
 
-/// A longer file is not a key.
-const KEY_LEN_MAX: usize = 1024;
-
 impl Listeners {
     /// Starts the listeners at every address of the server. `shared` has their settings but for
     /// those of the options.
@@ -110,12 +100,7 @@ impl Listeners {
         addresses: &[IpAddr],
         shared: listeners::Listeners,
     ) -> anyhow::Result<Vec<listeners::Listener>> {
-        let key = self.stamp_key.as_deref().map(read_key).transpose().or_bad_input()?;
-        let shared = listeners::Listeners {
-            stamp_key: key.map(|key| StampKey::new(&key)),
-            stamp_from: self.stamp_from.clone(),
-            ..shared
-        };
+        let shared = listeners::Listeners { stamp_from: self.stamp_from.clone(), ..shared };
         let places = self.all().into_iter().flat_map(|listener| {
             addresses.iter().map(move |ip| (listener.tool, SocketAddr::new(*ip, listener.port)))
         });
@@ -142,21 +127,9 @@ fn start(
     Ok(started)
 }
 
-/// Reads a key, without the end of its line, from a file that other users must not be able to read.
-fn read_key(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let shown = path.display();
-    let key = read_secret(path)?;
-    let line = key.strip_suffix(b"\n").unwrap_or(&key);
-    let key = line.strip_suffix(b"\r").unwrap_or(line).to_vec();
-    ensure!(!key.is_empty(), "{shown}: the key is empty");
-    ensure!(key.len() <= KEY_LEN_MAX, "{shown}: a key has at most {KEY_LEN_MAX} bytes");
-    Ok(key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn tools_have_their_usual_port_or_another() {
@@ -189,29 +162,5 @@ mod tests {
         let closed = ["--compat", "stamp", "--stamp-from", "192.0.2.0/24"];
         assert!(listeners(&closed).check_access(false, false).is_ok());
         assert!(listeners(&[]).check_access(false, false).is_ok());
-    }
-
-    #[test]
-    fn a_key_file_is_private_and_has_one_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("key");
-        let read = |bytes: &[u8], mode| {
-            let _ = std::fs::remove_file(&path);
-            std::fs::write(&path, bytes).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            read_key(&path).map_err(|error| error.to_string())
-        };
-        assert_eq!(read(b"secret\n", 0o600).unwrap(), b"secret");
-        assert_eq!(read(b" two words \r\n", 0o400).unwrap(), b" two words ");
-        assert!(read(b"secret", 0o640).unwrap_err().contains("chmod 600"));
-        assert!(read(b"\n", 0o600).unwrap_err().contains("empty"));
-        assert!(read(&[b'a'; 2000], 0o600).unwrap_err().contains("1024"));
-        assert!(read(b"secret", 0o600).is_ok());
-        if std::os::unix::fs::chown(&path, Some(4242), None).is_err() {
-            note!("SKIPPED the key of another user: giving one away needs root");
-            return;
-        }
-        let error = read_key(&path).unwrap_err().to_string();
-        assert!(error.contains("belongs to user 4242"), "{error}");
     }
 }

@@ -159,7 +159,6 @@ impl Serving {
         let metrics = self.metrics.map(start).transpose()?;
         let shared = Listeners {
             tls,
-            stamp_key: None,
             stamp_from: Vec::new(),
             policy,
             bit_per_s: limits.compat_bit_per_s,

@@ -15,11 +15,9 @@ pub enum Verdict {
     Reflect,
     /// A short packet of a listed sender: answered as if it were filled up with zeros.
     ReflectPadded,
-    /// A packet with the right digest.
-    ReflectKeyed,
     /// A reflector's answer, or a packet from a port of reflectors.
     Reflector,
-    /// A sender that is not listed, a packet too short for an unlisted sender, or a wrong digest.
+    /// A sender that is not listed, or a packet too short for an unlisted sender.
     Stranger,
     Limited,
 }
@@ -60,11 +58,10 @@ impl Guard {
             return Verdict::Reflector;
         }
         let is_listed = self.config.sources.iter().any(|source| source.contains(address));
-        let verdict = match &self.config.key {
-            _ if !is_listed && !self.config.sources.is_empty() => Verdict::Stranger,
-            Some(key) if key.is_request(datagram) => Verdict::ReflectKeyed,
-            Some(_) => Verdict::Stranger,
-            None => judge_without_key(datagram, is_listed),
+        let verdict = if is_listed || self.config.sources.is_empty() {
+            judge_packet(datagram, is_listed)
+        } else {
+            Verdict::Stranger
         };
         if !matches!(verdict, Verdict::Reflector | Verdict::Stranger) {
             let index = self.hasher.hash_one(CustomerNetwork::of(address)) as usize % BUCKETS;
@@ -77,7 +74,7 @@ impl Guard {
     }
 }
 
-fn judge_without_key(datagram: &[u8], is_listed: bool) -> Verdict {
+fn judge_packet(datagram: &[u8], is_listed: bool) -> Verdict {
     let Some((base, _)) = datagram.split_first_chunk::<BASE_LEN>() else {
         let is_test_packet = is_listed && datagram.len() >= SHORT_LEN;
         return if is_test_packet { Verdict::ReflectPadded } else { Verdict::Stranger };
@@ -99,7 +96,7 @@ fn is_answer(base: &[u8; BASE_LEN]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use underload_probe::wire::{Arrival, MarkingPolicy, SenderPacket, StampKey, reflect};
+    use underload_probe::wire::{Arrival, MarkingPolicy, SenderPacket, reflect};
 
     const PORT: u16 = 8620;
 
@@ -162,15 +159,6 @@ mod tests {
         let mut open = Guard::new(StampConfig::default(), PORT);
         assert_eq!(open.judge(0, &request()[..43], here), Verdict::Stranger, "a longer answer");
         assert_eq!(open.judge(0, &padded, here), Verdict::Reflector);
-    }
-
-    #[test]
-    fn with_a_key_unsigned_packets_are_rejected() {
-        let key = Some(StampKey::new(b"secret"));
-        let mut guard = guard(StampConfig { key: key.clone(), ..StampConfig::default() });
-        let here = sender("192.0.2.1:40000");
-        assert_eq!(guard.judge(0, &request(), here), Verdict::Stranger);
-        assert_eq!(guard.judge(0, &[0; 112], here), Verdict::Stranger);
     }
 
     #[test]

@@ -10,7 +10,6 @@
 //!   listed senders ([`StampConfig::sources`]): the answer is longer, and a truncated one would
 //!   look like a request. Listed senders may use any padding (RFC 5357 recommends random bytes);
 //!   others must send the zeros that RFC 8762 section 4.2.1 demands.
-//! - With a key ([`StampConfig::key`]) only packets with the right digest are answered.
 //! - Answers are limited per second in all and per network.
 
 mod gate;
@@ -22,7 +21,7 @@ pub use server::{StampCounts, StampServer};
 pub use source::Source;
 
 use underload_probe::endpoint::ThreadTiming;
-use underload_probe::wire::{MarkingPolicy, StampKey};
+use underload_probe::wire::MarkingPolicy;
 
 /// STAMP's UDP port (RFC 8762 section 4.1).
 pub const STAMP_PORT: u16 = 862;
@@ -36,8 +35,6 @@ pub struct StampConfig {
     pub packets_per_second_per_network_max: u32,
     /// The senders that are answered; empty for every sender.
     pub sources: Vec<Source>,
-    /// The key with which senders have to sign; `None` for unsigned packets.
-    pub key: Option<StampKey>,
     /// The DSCP and ECN values that answers may carry.
     pub policy: MarkingPolicy,
     pub timing: ThreadTiming,
@@ -51,7 +48,6 @@ impl Default for StampConfig {
             packets_per_second_max: 10_000,
             packets_per_second_per_network_max: 2_000,
             sources: Vec::new(),
-            key: None,
             policy: MarkingPolicy::PUBLIC,
             timing: ThreadTiming::default(),
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use underload_probe::endpoint::{ProbeSocket, Received};
-use underload_probe::wire::{Arrival, BASE_LEN, NtpTimestamp, Reply, reflect, reflect_keyed};
+use underload_probe::wire::{Arrival, BASE_LEN, NtpTimestamp, Reply, reflect};
 use underload_probe::{Counters, RunClock};
 
 use super::{Guard, StampConfig, Verdict};
@@ -119,12 +119,6 @@ fn write(
         Verdict::ReflectPadded => {
             padded.iter_mut().zip(datagram).for_each(|(place, byte)| *place = *byte);
             &padded
-        }
-        Verdict::ReflectKeyed => {
-            let key = config.key.as_ref()?;
-            let reply = reflect_keyed(datagram, arrival, key, policy, out).ok()?;
-            key.seal(&mut out[..reply.len], now());
-            return Some(reply);
         }
         Verdict::Reflector | Verdict::Stranger | Verdict::Limited => return None,
     };

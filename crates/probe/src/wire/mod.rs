@@ -12,14 +12,12 @@
 //! - bytes after the base packet whose TLV type would be 0 (reserved) are padding of a TWAMP Light
 //!   sender: they are returned unchanged and not flagged as malformed.
 
-mod authenticated;
 mod class_of_service;
 mod ntp;
 mod reflect;
 mod stamp;
 mod tlv;
 
-pub use authenticated::{KEYED_LEN, StampKey, reflect_keyed};
 pub use class_of_service::{ClassOfService, EcnReply, MarkingPolicy};
 pub use ntp::{ErrorEstimate, NtpTimestamp};
 pub use reflect::{Arrival, Reply, reflect};

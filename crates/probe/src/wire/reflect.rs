@@ -75,35 +75,26 @@ impl Reply {
 
 /// Sets each TLV's flags, and the values of known types, in the copy that goes back. Returns the
 /// traffic class that a Class of Service TLV requested.
-pub(super) fn answer_tlvs(
+fn answer_tlvs(
     tlvs: Tlvs<'_>,
     arrival: Arrival,
     policy: MarkingPolicy,
     answer: &mut [u8],
 ) -> Option<u8> {
     let mut traffic_class = None;
-    set_flags(tlvs, answer, |tlv, answer| {
-        answer_tlv(tlv, arrival, policy, answer, &mut traffic_class)
-    });
-    traffic_class
-}
-
-/// Writes the flags that `flags_of` returns for each TLV into `answer`, a copy of the TLVs.
-pub(super) fn set_flags(
-    tlvs: Tlvs<'_>,
-    answer: &mut [u8],
-    mut flags_of: impl FnMut(&Tlv<'_>, &mut [u8]) -> TlvFlags,
-) {
     for tlv in tlvs {
         let (offset, flags) = match tlv {
-            Ok(tlv) => (tlv.offset, flags_of(&tlv, answer)),
+            Ok(tlv) => {
+                (tlv.offset, answer_tlv(&tlv, arrival, policy, answer, &mut traffic_class))
+            }
             Err(WireError::TlvOverrun { offset }) => (offset, TlvFlags::MALFORMED),
-            Err(_) => return,
+            Err(_) => break,
         };
         if let Some(byte) = answer.get_mut(offset) {
             *byte = flags.0;
         }
     }
+    traffic_class
 }
 
 fn answer_tlv(

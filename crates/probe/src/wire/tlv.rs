@@ -3,7 +3,7 @@
 use super::WireError;
 
 /// Bytes before a TLV's value.
-pub(super) const HEADER_LEN: usize = 4;
+const HEADER_LEN: usize = 4;
 
 /// TLV types of RFC 8972 section 5.1.
 pub mod tlv_type {
@@ -12,8 +12,6 @@ pub mod tlv_type {
     pub const EXTRA_PADDING: u8 = 1;
     /// DSCP and ECN, requested and received.
     pub const CLASS_OF_SERVICE: u8 = 4;
-    /// A keyed digest of the TLVs before it.
-    pub const HMAC: u8 = 8;
 }
 
 /// The flags of a TLV (RFC 8972 section 4, figure 4).
@@ -25,8 +23,6 @@ impl TlvFlags {
     pub const UNRECOGNIZED: Self = Self(0x80);
     /// M: the TLV could not be parsed.
     pub const MALFORMED: Self = Self(0x40);
-    /// I: the integrity check failed.
-    pub const INTEGRITY_FAILED: Self = Self(0x20);
 
     /// Returns true if every flag of `other` is set.
     pub fn contains(self, other: Self) -> bool {
