@@ -13,7 +13,7 @@ use serde::Serialize;
 use underload_aqm::config::{Kind, Spec, Value};
 use underload_aqm::registry::LinkSetup;
 use underload_aqm::time::Span;
-use underload_emu::command::{LinkCommand, Watch};
+use underload_emu::command::LinkCommand;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::privilege;
 use underload_record::schema::{BottleneckSummary, Distribution};
@@ -23,8 +23,6 @@ use underload_scenario::{Lane, Scenario, ScenarioErrors};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::quantity::from_to;
-
-use crate::meter::Meter;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,7 +35,7 @@ command has all of root's rights.
 Examples:
   underload link --up 10mbit --up-queue docsis-pie --delay 10ms -- iperf3 -c HOST
   underload link --down trace:cell.down,profile=mahimahi --down-queue head-drop:limit=100p -- bash
-  underload link --config comcast/upstream --variant docsis-pie-35 --meter
+  underload link --config comcast/upstream --variant docsis-pie-35
   underload link --up 10mbit --json -- ./upload.sh | jq '.links[0].sojourn.p99_ns'
   underload link --up 5mbit -- underload link --delay 20ms -- ping HOST")]
 pub struct Arguments {
@@ -71,9 +69,6 @@ pub struct Arguments {
     /// The variant of that scenario.
     #[arg(long = "variant", value_name = "NAME", requires = "config")]
     variant: Option<String>,
-    /// Shows rates, queues and drops in the terminal's last line while the command runs.
-    #[arg(long)]
-    meter: bool,
     /// Prints one JSON document at the end: the command, its exit status, and the counts of each
     /// link. The command's stdout goes to stderr.
     #[arg(long)]
@@ -91,8 +86,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(lane) = [&up, &down].into_iter().find(|lane| lane.link.users().is_some()) {
         refuse!("{}: only `underload run` has users of one radio", lane.link.label);
     }
-    let meter = arguments.meter.then(|| Meter::new([&up, &down])).transpose()?;
-    let meter = meter.map(|meter| Box::new(meter) as Box<dyn Watch>);
     let mut gateway = GatewayConfig::new(up, down);
     gateway.seed = arguments.seed;
     // Before any thread starts: only a process with a single thread can enter a user namespace.
@@ -100,7 +93,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (words, log) = (arguments.command(), arguments.log.clone());
     let command = LinkCommand { gateway, command: words, log, keeps_stdout: arguments.json };
     let mut note = |text: &str| note!("underload link: {text}");
-    let outcome = match command.run(privilege, &mut note, meter) {
+    let outcome = match command.run(privilege, &mut note) {
         Ok(outcome) => outcome,
         Err(error) => {
             let Some(status) = error.exit_status() else { return Err(error.into()) };

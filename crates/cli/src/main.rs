@@ -35,8 +35,6 @@ mod kernel_queue;
 #[cfg(namespaces)]
 mod link;
 mod measure;
-#[cfg(namespaces)]
-mod meter;
 #[cfg(sockets)]
 mod path;
 mod present;

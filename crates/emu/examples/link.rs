@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     let gateway = GatewayConfig::new(lane(&options.up)?, lane(&options.down)?);
     let Options { command, log, .. } = options;
     let command = LinkCommand { gateway, command, log, keeps_stdout: false };
-    let outcome = match command.run(privilege, &mut |note| eprintln!("underload: {note}"), None) {
+    let outcome = match command.run(privilege, &mut |note| eprintln!("underload: {note}")) {
         Ok(outcome) => outcome,
         Err(error) => match error.exit_status() {
             Some(status) => std::process::exit(status.into()),

@@ -175,7 +175,7 @@ impl Class {
     }
 }
 
-pub const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 fn block(share: f64) -> char {
     let index = (share.clamp(0.0, 1.0) * 8.0) as usize;

@@ -32,7 +32,7 @@ use underload_record::schema::Direction;
 use super::uplink::{Uplink, UplinkError};
 use super::{firewall, log, resolver};
 use crate::gateway::{
-    Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig, Reading,
+    Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig,
 };
 use crate::machine::privilege::{INSIDE_PASTA, Privilege};
 use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
@@ -108,7 +108,6 @@ const MTU: u16 = 1500;
 
 impl LinkCommand {
     /// Runs the command to its end. `note` receives messages about functions that will be missing.
-    /// Meanwhile `watcher` receives the counters of the links.
     ///
     /// Ctrl-C goes to the command, and other signals that would end this process are forwarded to
     /// it. After the command's end the first such signal ends the writing of the logs, and a second
@@ -121,12 +120,11 @@ impl LinkCommand {
         &self,
         privilege: Privilege,
         note: &mut dyn FnMut(&str),
-        watcher: Option<Box<dyn Watch>>,
     ) -> Result<LinkOutcome> {
         let signals = forwarded_signals();
         // Threads inherit the mask, so that only this one receives the signals.
         let _ = signals.thread_block();
-        let outcome = self.run_with_signals_blocked(privilege, note, signals, watcher);
+        let outcome = self.run_with_signals_blocked(privilege, note, signals);
         let _ = signals.thread_unblock();
         outcome
     }
@@ -135,7 +133,6 @@ impl LinkCommand {
         privilege: Privilege,
         note: &mut dyn FnMut(&str),
         signals: SigSet,
-        watcher: Option<Box<dyn Watch>>,
     ) -> Result<LinkOutcome> {
         let (program, arguments) = self.command.split_first().ok_or(LinkError::NoCommand)?;
         if let Some(text) = small_buffers(&self.gateway) {
@@ -167,12 +164,11 @@ impl LinkCommand {
             stage: Arc::new(Mutex::new(Stage::Running)),
         };
         let (ended, elapsed) = std::thread::scope(|scope| {
-            let watching = scope.spawn(|| watch(&gateway, &target, watcher));
+            let watching = scope.spawn(|| end_with(&gateway, &target));
             let ended = wait_and_forward_signals(child, signals, &target, &is_abandoned)
                 .inspect_err(|_| *locked(&target.stage) = Stage::Over);
             let elapsed = begin.elapsed();
             watching.thread().unpark();
-            // A panic of the watcher does not change the command's outcome.
             let _ = watching.join();
             (ended, elapsed)
         });
@@ -234,13 +230,6 @@ impl LinkCommand {
                 .map(Some);
         Ok((journals, writers))
     }
-}
-
-/// Receives the counters of a link while its command runs, on another thread.
-pub trait Watch: Send {
-    /// Receives the present counters of both directions, up first.
-    fn look(&mut self, readings: [Reading; 2]);
-    fn end(&mut self);
 }
 
 /// Interval at which the link is checked and its counters are shown.
@@ -400,14 +389,11 @@ enum Stage {
     Over,
 }
 
-/// Shows the counters of the links while the command runs, and ends it if the gateway fails.
-fn watch(gateway: &Gateway, target: &Target, mut watcher: Option<Box<dyn Watch>>) {
+/// Ends the command if the gateway fails while the command runs.
+fn end_with(gateway: &Gateway, target: &Target) {
     let mut failed: Option<Instant> = None;
     let is_running = || *locked(&target.stage) == Stage::Running;
     while is_running() {
-        if let Some(watcher) = &mut watcher {
-            watcher.look([Direction::Up, Direction::Down].map(|it| gateway.read(it)));
-        }
         if !gateway.is_running() {
             let since = *failed.get_or_insert_with(Instant::now);
             let is_overdue = since.elapsed() > TERMINATION_MAX;
@@ -418,9 +404,6 @@ fn watch(gateway: &Gateway, target: &Target, mut watcher: Option<Box<dyn Watch>>
             }
         }
         std::thread::park_timeout(LOOK_INTERVAL);
-    }
-    if let Some(mut watcher) = watcher {
-        watcher.end();
     }
 }
 

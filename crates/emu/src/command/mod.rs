@@ -12,5 +12,5 @@ mod uplink;
 mod watcher;
 
 pub use firewall::closed_port;
-pub use link::{LinkCommand, LinkError, LinkOutcome, Watch};
+pub use link::{LinkCommand, LinkError, LinkOutcome};
 pub use uplink::UplinkError;

@@ -1,14 +1,13 @@
 //! The recorder of one direction, which counts every packet's fate without allocation or locks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
-use underload_aqm::qdisc::{Backlog, Count, DropReason, MarkReason, Observer, Qdisc, Stats};
+use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer, Qdisc, Stats};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::{Phase, ValidityLimits};
+use underload_record::schema::Phase;
 use underload_record::stats::Histogram;
 use underload_record::tally::{self, Curves, Sanctions, Tally};
 
@@ -64,35 +63,6 @@ impl Window {
 /// Maximum number of rows of the time series: at 10 ms, three hours.
 const ROWS_MAX: usize = 1 << 20;
 
-/// Counters that other threads can read while the gateway runs.
-#[derive(Debug, Default)]
-pub struct Live(Mutex<Reading>);
-
-/// The counters of a direction at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// Transmitted since the start.
-    pub sent: Count,
-    /// Packets dropped since the start, for any reason.
-    pub dropped: u64,
-    /// Packets marked since the start.
-    pub marked: u64,
-    /// Packets in the queue now.
-    pub backlog: Backlog,
-    /// Packets written to the far device since the start.
-    pub delivered: u64,
-    /// The longest sojourn in the last interval of the time series.
-    pub sojourn_max: Span,
-    /// Delivered packets later than the limit of a valid trial, which allows one in a hundred.
-    pub late: u64,
-}
-
-impl Live {
-    pub fn read(&self) -> Reading {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Records one direction and owns its buffers: the buffer of a dropped packet is free at once.
 #[derive(Debug)]
 pub struct Recorder {
@@ -103,30 +73,16 @@ pub struct Recorder {
     /// Counts of the present phase.
     outside: Outside,
     curves: Curves,
-    /// The longest sojourn in the last row.
-    sojourn_max: Span,
     /// Names of the flows that queue protection sanctioned.
     flow_names: BTreeMap<u32, String>,
-    /// Packets lost outside of queue and link, in total and since the last row of the time series.
-    input_drops: u64,
+    /// Packets lost outside of queue and link since the last row of the time series.
     row_input_drops: u64,
-    /// Packets written in total, and those of them that were too late.
-    delivered: u64,
-    late: u64,
-    late_from_ns: u64,
-    live: Arc<Live>,
     journal: Option<Journal>,
 }
 
 impl Recorder {
     /// Returns a recorder whose first phase starts now. `varying`: whether the link's rate varies.
-    pub fn new(
-        pool: Pool,
-        live: Arc<Live>,
-        journal: Option<Journal>,
-        now: Time,
-        varying: bool,
-    ) -> Self {
+    pub fn new(pool: Pool, journal: Option<Journal>, now: Time, varying: bool) -> Self {
         Self {
             pool,
             windows: Vec::new(),
@@ -134,14 +90,8 @@ impl Recorder {
             tally: Tally::new(now, varying),
             outside: Outside::default(),
             curves: Curves::default(),
-            sojourn_max: Span::ZERO,
             flow_names: BTreeMap::new(),
-            input_drops: 0,
             row_input_drops: 0,
-            delivered: 0,
-            late: 0,
-            late_from_ns: ValidityLimits::default().lateness_p99_ns,
-            live,
             journal,
         }
     }
@@ -161,39 +111,18 @@ impl Recorder {
     /// Counts a packet, or malformed bytes, lost outside of the queue.
     pub fn input_dropped(&mut self, reason: InputDrop, bytes: u32) {
         self.outside.input_drops.entry(reason).or_default().add(bytes);
-        self.input_drops += 1;
         self.row_input_drops += 1;
     }
 
     /// Records a packet that was due at `due` and has been written.
     pub fn delivered(&mut self, due: Time, written: Time) {
-        let late_ns = written.since(due).as_nanos();
-        self.outside.lateness.record(late_ns);
-        self.delivered += 1;
-        self.late += u64::from(late_ns > self.late_from_ns);
-    }
-
-    /// Publishes the counters, unless another thread is reading them: the next call does so then.
-    pub fn publish(&mut self, backlog: Backlog) {
-        let total = self.tally.total();
-        if let Ok(mut reading) = self.live.0.try_lock() {
-            *reading = Reading {
-                sent: total.sent,
-                dropped: total.dropped_packets() + self.input_drops,
-                marked: total.marked_packets(),
-                backlog,
-                delivered: self.delivered,
-                sojourn_max: self.sojourn_max,
-                late: self.late,
-            };
-        }
+        self.outside.lateness.record(written.since(due).as_nanos());
     }
 
     /// Appends a row to the time series.
     pub fn sample(&mut self, now: Time, link: &Link<Handle>) {
         let mut row = self.tally.end_row(now, link.queue().backlog());
         row.drops += std::mem::take(&mut self.row_input_drops);
-        self.sojourn_max = row.sojourn_max;
         if self.curves.rows.len() < ROWS_MAX {
             self.curves.push(row, link);
         }
