@@ -10,7 +10,6 @@ use underload_report::{
     Agreement, LoadError, Sentence, agreement_table, agreements, explain, load, load_to_show,
     summary, summary_lines, table, warnings, write_report,
 };
-use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
@@ -29,12 +28,8 @@ Examples:
 pub struct Arguments {
     /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3, mtr,
     /// networkQuality and speedtest (JSON), crusader (.crr), and ping, mtr and mm-link (lines).
-    #[arg(required_unless_present = "lines", conflicts_with = "lines", value_name = "RUN")]
+    #[arg(required = true, value_name = "RUN")]
     pub directories: Vec<PathBuf>,
-    /// A list of access lines with the run directories of each, as in docs/measure.md: compares the
-    /// lag of two classes, by line and day.
-    #[arg(long, value_name = "LIST", conflicts_with = "compare")]
-    pub lines: Option<PathBuf>,
     /// The directory for report.html and its plots [default: that of the run; for several runs or
     /// files, the current directory].
     #[arg(long, value_name = "DIR")]
@@ -47,7 +42,7 @@ pub struct Arguments {
     pub compare: bool,
     /// Shows what a sentence of a run rests on: its trials, the arithmetic and the rule. S1 is the first
     /// sentence that compares variants; `--json` has the number of each. Writes no report.
-    #[arg(long, value_name = "S1", conflicts_with_all = ["compare", "out", "json", "open", "lines"])]
+    #[arg(long, value_name = "S1", conflicts_with_all = ["compare", "out", "json", "open"])]
     pub explain: Option<String>,
     /// With --compare: when to exit with status 1.
     #[arg(
@@ -65,11 +60,6 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.compare {
         return compare(arguments);
-    }
-    if let Some(list) = &arguments.lines {
-        let run = measured_lines::load(list).or_bad_input()?;
-        let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("."));
-        return show_runs(&out, &[run], arguments.show);
     }
     let runs = load_runs(&arguments.directories, arguments.show).or_bad_input()?;
     if let Some(id) = &arguments.explain {

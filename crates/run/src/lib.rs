@@ -12,13 +12,11 @@
 //! | [`recording`] | recorded packets from scripts and captures |
 //! | [`replay`] | recorded packets through a queue and a link |
 //! | [`packets`] | records and captures of simulated packets |
-//! | [`measured_lines`] | the study of a list of measured access lines |
 
 pub mod cache;
 pub mod check;
 mod error;
 mod execute;
-pub mod measured_lines;
 pub mod packets;
 mod progress;
 pub mod recording;
