@@ -3,7 +3,7 @@
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
 use underload_aqm::registry::QueueEntry;
-use underload_record::schema::{Direction, PerDirection};
+use underload_record::schema::PerDirection;
 use underload_tc::Command;
 use underload_tc::printed::Device;
 
@@ -14,12 +14,8 @@ use crate::request::{Framing, Request, RequestError};
 /// The form of the configuration that shapes the device at each boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A shell script of `tc` and `ip`, without underload.
-    Tc,
-    /// A systemd service that runs these commands, without underload.
+    /// A systemd service that runs `tc` and `ip`, without underload.
     Systemd,
-    /// A `[CAKE]` section of systemd-networkd.
-    Networkd,
     /// A queue of OpenWrt's sqm-scripts.
     OpenWrt,
 }
@@ -29,25 +25,21 @@ pub enum Format {
 pub enum FormatError {
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error("systemd and tc need the device on this machine")]
+    #[error("systemd needs the device on this machine")]
     NoDevice,
     #[error(
         "--dev: `{name}` has `{odd}`, which scripts and configuration files interpret; expected \
          letters, digits and - _ . : @ (rename the device: `ip link set dev NAME name NEW`)"
     )]
     Name { name: String, odd: char },
-    #[error("{format} cannot express {what}; use `systemd` or `tc`")]
-    Lacks { format: &'static str, what: String },
+    #[error("openwrt cannot express {what}; use `systemd`")]
+    Lacks { what: String },
 }
 
 impl Format {
     /// The formats with their names.
-    pub const ALL: [(&'static str, Self); 4] = [
-        ("systemd", Self::Systemd),
-        ("networkd", Self::Networkd),
-        ("openwrt", Self::OpenWrt),
-        ("tc", Self::Tc),
-    ];
+    pub const ALL: [(&'static str, Self); 2] =
+        [("systemd", Self::Systemd), ("openwrt", Self::OpenWrt)];
 
     /// Parses the name of a format.
     ///
@@ -62,7 +54,7 @@ impl Format {
 
     /// Whether the file has facts of the device, which must exist here.
     pub fn needs_device(self) -> bool {
-        matches!(self, Self::Tc | Self::Systemd)
+        matches!(self, Self::Systemd)
     }
 
     /// Returns the file that shapes a device as requested. Its first lines say where it belongs.
@@ -76,11 +68,9 @@ impl Format {
             return Err(FormatError::Name { name: request.device.clone(), odd });
         }
         match (self, device) {
-            (Self::Networkd, _) => networkd(request),
             (Self::OpenWrt, _) => openwrt(request),
-            (Self::Tc, Some(device)) => Ok(script(request, device)?),
             (Self::Systemd, Some(device)) => Ok(unit(request, device)?),
-            (_, None) => Err(FormatError::NoDevice),
+            (Self::Systemd, None) => Err(FormatError::NoDevice),
         }
     }
 }
@@ -98,19 +88,6 @@ fn commands(request: &Request, device: &Device) -> Result<[Vec<Command>; 2], Req
         stop.push(Command::tc(&format!("qdisc del dev {name} root")));
     }
     Ok([start, stop])
-}
-
-fn script(request: &Request, device: &Device) -> Result<String, RequestError> {
-    let [start, stop] = commands(request, device)?;
-    let lines = |commands: &[Command], end: &str| {
-        commands.iter().map(|command| format!("  {command}{end}\n")).collect::<Vec<_>>().concat()
-    };
-    let (start, stop) = (lines(&start, ""), lines(&stop, " 2>/dev/null"));
-    Ok(format!(
-        "#!/bin/sh\n# Shapes {}: run it as root at each start; `stop` undoes it.\n\
-         stop() {{\n{stop}  true\n}}\nstart() {{\n  stop\n  set -e\n{start}}}\n\"${{1:-start}}\"\n",
-        device.name
-    ))
 }
 
 fn unit(request: &Request, device: &Device) -> Result<String, RequestError> {
@@ -148,79 +125,6 @@ fn unit_name(name: &str) -> String {
         byte => format!("\\x{byte:02x}"),
     };
     name.bytes().map(escape).collect()
-}
-
-fn lacks(format: &'static str, what: impl Into<String>) -> FormatError {
-    FormatError::Lacks { format, what: what.into() }
-}
-
-fn networkd(request: &Request) -> Result<String, FormatError> {
-    const FORMAT: &str = "networkd";
-    let Some(rate) = request.rates.up else {
-        return Err(lacks(FORMAT, "a rate down without one up"));
-    };
-    if request.rates.down.is_some() {
-        return Err(lacks(FORMAT, "--down, because its filters cannot redirect"));
-    }
-    if request.cake(Direction::Up) != Some("cake") {
-        return Err(lacks(FORMAT, format!("the queue `{}` (only `cake`)", request.queue)));
-    }
-    let name = &request.device;
-    let mut text = format!(
-        "# /etc/systemd/network/50-{name}.network.d/shape.conf, beside the file of {name};\n\
-         # then: networkctl reload\n[CAKE]\nParent=root\nBandwidth={}\n",
-        networkd_rate(rate)
-    );
-    for item in &request.queue.items {
-        text += &networkd_option(item.key.as_deref().unwrap_or_default(), &item.value)?;
-    }
-    let overhead = request.overhead;
-    if overhead.is_some() {
-        let (bytes, minimum) = (overhead.bytes, overhead.minimum_bytes);
-        let framing = match overhead.framing {
-            Framing::None => "none",
-            Framing::Atm => "atm",
-            Framing::Ptm => "ptm",
-        };
-        text = format!(
-            "{text}OverheadBytes={bytes}\nMPUBytes={minimum}\nCompensationMode={framing}\n"
-        );
-    }
-    Ok(text)
-}
-
-/// Returns a rate as networkd parses it: its suffixes are multiples of 1000.
-fn networkd_rate(rate: Rate) -> String {
-    match rate.bits_per_second() {
-        bits if bits.is_multiple_of(1_000_000) => format!("{}M", bits / 1_000_000),
-        bits if bits.is_multiple_of(1_000) => format!("{}K", bits / 1_000),
-        bits => bits.to_string(),
-    }
-}
-
-/// Returns the line of a parameter of CAKE.
-fn networkd_option(key: &str, value: &str) -> Result<String, FormatError> {
-    const ISOLATION: [(&str, &str); 8] = [
-        ("triple-isolate", "triple"),
-        ("dual-srchost", "dual-src-host"),
-        ("dual-dsthost", "dual-dst-host"),
-        ("srchost", "src-host"),
-        ("dsthost", "dst-host"),
-        ("flows", "flows"),
-        ("hosts", "hosts"),
-        ("flowblind", "none"),
-    ];
-    let mode = ISOLATION.iter().find(|(own, _)| *own == value).map_or(value, |pair| pair.1);
-    let (name, value) = match key {
-        "tins" => ("PriorityQueueingPreset", value),
-        "isolation" => ("FlowIsolationMode", mode),
-        "rtt" => ("RTTSec", value),
-        "nat" => ("NAT", value),
-        "wash" => ("Wash", value),
-        "ack-filter" => ("AckFilter", value),
-        _ => return Err(lacks("networkd", format!("CAKE's `{key}`"))),
-    };
-    Ok(format!("{name}={value}\n"))
 }
 
 /// Returns a section of sqm-scripts that sets up what `apply` sets up.
@@ -291,7 +195,7 @@ fn kind_for_sqm(request: &Request) -> Result<&'static str, FormatError> {
             let queues = request.queues();
             let what =
                 format!("the queue `{queues}` (only cake, cake_mq and fq-codel, of one kind)");
-            Err(lacks("openwrt", what))
+            Err(FormatError::Lacks { what })
         }
     }
 }

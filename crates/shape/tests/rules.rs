@@ -392,30 +392,16 @@ proptest! {
 #[test]
 fn permanent_files_name_their_path() {
     let both = request(Some(18), Some(90), "cake", "docsis");
-    let up = request(Some(18), None, "cake", "docsis");
     let write = |format: Format, request: &Request| format.write(request, Some(&device()));
     let text = write(Format::Systemd, &both).expect("a service");
     assert!(text.starts_with("# /etc/systemd/system/shape-eth0.service\n"), "{text}");
     assert!(text.contains("\nExecStart=/usr/bin/env tc qdisc replace dev eth0 root "), "{text}");
     assert!(text.contains("\nExecStopPost=-/usr/bin/env tc qdisc del dev eth0 root\n"), "{text}");
-    let text = write(Format::Networkd, &up).expect("a section");
-    assert!(text.contains("[CAKE]\nParent=root\nBandwidth=18M\nOverheadBytes=18\n"), "{text}");
     let text = write(Format::OpenWrt, &both).expect("a section");
     assert!(text.contains("\toption download '90000'\n\toption upload '18000'\n"), "{text}");
-    let text = write(Format::Tc, &both).expect("a script");
-    assert!(
-        text.starts_with("#!/bin/sh\n") && text.contains("  tc filter add dev eth0 "),
-        "{text}"
-    );
-    for (format, request, expected) in [
-        (Format::Networkd, &both, "networkd cannot express --down"),
-        (Format::Networkd, &request(Some(1), None, "fq-codel", "none"), "`fq-codel` (only `cake`)"),
-        (Format::Networkd, &request(Some(1), None, "cake:memory=1MB", "none"), "CAKE's `memory`"),
-        (Format::OpenWrt, &request(Some(1), None, "codel", "none"), "only cake, cake_mq and fq"),
-    ] {
-        let error = write(format, request).expect_err(expected).to_string();
-        assert!(error.contains(expected), "{error}");
-    }
+    let codel = request(Some(1), None, "codel", "none");
+    let error = write(Format::OpenWrt, &codel).expect_err("no queue of sqm-scripts").to_string();
+    assert!(error.contains("only cake, cake_mq and fq"), "{error}");
 }
 
 /// How sqm-scripts applies a section: `layer_cake.qos` gives CAKE `bandwidth`, its defaults and

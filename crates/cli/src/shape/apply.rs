@@ -49,14 +49,14 @@ pub struct Arguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Formats: systemd (a service that runs `tc`), networkd (a section of systemd-networkd: CAKE, --up
-alone), openwrt (a section of sqm-scripts), tc (a shell script).
+Formats: systemd (a service that runs `tc`), openwrt (a section of sqm-scripts). On other systems,
+run at each start the commands that `underload shape apply --dry-run` prints.
 
 Examples:
   underload shape write systemd --dev eth0 --up 18mbit --down 90mbit
   underload shape write openwrt --dev wan --up 18mbit --down 90mbit --overhead docsis")]
 pub struct WriteArguments {
-    /// systemd, networkd, openwrt or tc.
+    /// systemd or openwrt.
     #[arg(value_name = "FORMAT", value_parser = Format::parse)]
     format: Format,
     #[command(flatten)]

@@ -204,7 +204,7 @@ impl Arguments {
              at most {limit_ms:.0} ms above idle beside the load, and {:.0} ms inside it, in \
              {PASSES} measurements; of the queues {names} the one with the larger share, else the \
              first.\n\nNow, until the machine restarts:\n  {}\n\n\
-             A file for each start of the machine, for systemd, networkd, openwrt or tc:\n  {}\n",
+             A file for each start of the machine, for systemd or openwrt:\n  {}\n",
             before_and_after(before, Some(choice)),
             limit_ms + INSIDE_MORE_MS,
             request.apply_command(),
