@@ -161,18 +161,12 @@ pub struct CourtesyOptions {
     /// has the bytes moved.
     #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
     per_day: Option<u64>,
-    /// As --per-day, for the bytes of one month.
-    #[arg(long, value_name = "SIZE", value_parser = size, hide_short_help = true)]
-    per_month: Option<u64>,
     /// Starts only while the interfaces of the default routes, or that of --dev, carry less than
     /// RATE in each direction; looks again every minute [default: off; without RATE 250kbit].
     #[arg(long, value_name = "RATE", num_args = 0..=1)]
     #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
     #[arg(hide_short_help = true)]
     when_quiet: Option<u64>,
-    /// Starts no measurement while this file exists: a pause, until it is removed.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pause_file: Option<PathBuf>,
 }
 
 impl CourtesyOptions {
@@ -181,9 +175,7 @@ impl CourtesyOptions {
         let given = [
             ("--not", !self.not.is_empty()),
             ("--per-day", self.per_day.is_some()),
-            ("--per-month", self.per_month.is_some()),
             ("--when-quiet", self.when_quiet.is_some()),
-            ("--pause-file", self.pause_file.is_some()),
         ];
         given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
     }
@@ -199,9 +191,7 @@ impl CourtesyOptions {
         let limits = Limits {
             not: self.not.clone(),
             per_day: self.per_day,
-            per_month: self.per_month,
             quiet_below: self.when_quiet,
-            pause_file: self.pause_file.clone(),
         };
         Courtesy::new(limits, device, show_notice)
     }

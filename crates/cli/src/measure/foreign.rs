@@ -79,7 +79,7 @@ pub fn pause_before_first(arguments: &Arguments) -> anyhow::Result<Option<Durati
 }
 
 /// Locates the server, or requests its configuration. `moved` counts the bytes of the test, which
-/// `--per-day` and `--per-month` limit.
+/// `--per-day` limits.
 pub fn open<'a>(
     request: &'a Request,
     arguments: &Arguments,

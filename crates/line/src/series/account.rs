@@ -1,5 +1,4 @@
-//! The bytes that a series of measurements has moved, by day and month, in `account.json` of its
-//! directory.
+//! The bytes that a series of measurements has moved in a day, in `account.json` of its directory.
 
 use std::io;
 use std::path::Path;
@@ -11,14 +10,13 @@ use underload_disk::{self as disk, Access};
 
 use super::SeriesError;
 
-/// The bytes of the current day and month, by local time.
+/// The bytes of the current day, by local time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Account {
     /// The latest day with a measurement, such as `2026-11-24`; empty before the first.
     day: String,
     pub day_bytes: u64,
-    pub month_bytes: u64,
     /// Bytes of the last measurement that finished a step; what the next one will probably take.
     pub last_bytes: u64,
 }
@@ -55,7 +53,7 @@ impl Account {
         written.map_err(|source| SeriesError::File { path, source })
     }
 
-    /// Returns the account as of a day: a later day or month starts at 0. A clock that was set back
+    /// Returns the account as of a day: a later day starts at 0. A clock that was set back
     /// changes nothing.
     #[must_use]
     pub fn on(&self, today: Date) -> Self {
@@ -63,9 +61,6 @@ impl Account {
         let mut account = self.clone();
         if today > account.day {
             account.day_bytes = 0;
-            if today.get(..7) != account.day.get(..7) {
-                account.month_bytes = 0;
-            }
             account.day = today;
         }
         account
@@ -94,7 +89,6 @@ impl Account {
         let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
         account.day_bytes = account.day_bytes.saturating_sub(reserved);
-        account.month_bytes = account.month_bytes.saturating_sub(reserved);
         account.add(moved);
         if moved > 0 {
             account.last_bytes = moved;
@@ -105,12 +99,11 @@ impl Account {
 
     fn add(&mut self, bytes: u64) {
         self.day_bytes = self.day_bytes.saturating_add(bytes);
-        self.month_bytes = self.month_bytes.saturating_add(bytes);
     }
 
     #[cfg(test)]
     pub fn of(day: Date, used: u64, last_bytes: u64) -> Self {
-        Self { day: day.to_string(), day_bytes: used, month_bytes: used, last_bytes }
+        Self { day: day.to_string(), day_bytes: used, last_bytes }
     }
 }
 
@@ -128,18 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_months_start_at_zero_bytes_and_a_clock_set_back_refunds_none() {
+    fn days_start_at_zero_bytes_and_a_clock_set_back_refunds_none() {
         let account = Account::of(date(2026, 11, 30), 500, 100);
-        let used = |day| {
-            let account = account.on(day);
-            (account.day_bytes, account.month_bytes)
-        };
-        assert_eq!(used(date(2026, 11, 30)), (500, 500));
-        assert_eq!(used(date(2026, 12, 1)), (0, 0));
-        assert_eq!(used(date(2026, 11, 29)), (500, 500));
-        let account = Account::of(date(2026, 11, 29), 500, 100);
-        let next = account.on(date(2026, 11, 30));
-        assert_eq!((next.day_bytes, next.month_bytes, next.last_bytes), (0, 500, 100));
+        let used = |day| account.on(day).day_bytes;
+        assert_eq!(used(date(2026, 11, 30)), 500);
+        assert_eq!(used(date(2026, 12, 1)), 0);
+        assert_eq!(used(date(2026, 11, 29)), 500);
+        assert_eq!(account.on(date(2026, 12, 1)).last_bytes, 100);
     }
 
     #[test]

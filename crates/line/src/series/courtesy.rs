@@ -1,9 +1,8 @@
-//! When a series may measure: not while it is paused, outside of quiet hours, within a budget of
-//! bytes, on a quiet line.
+//! When a series may measure: outside of quiet hours, within a budget of bytes, on a quiet line.
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,12 +25,8 @@ pub struct Limits {
     /// Bytes per day: a measurement starts if one as large as the last fits, and its load ends when
     /// the bytes are spent.
     pub per_day: Option<u64>,
-    /// As `per_day`, for one month.
-    pub per_month: Option<u64>,
     /// The line counts as quiet while it carries less than this in each direction, bit/s.
     pub quiet_below: Option<u64>,
-    /// No measurement starts while this file exists.
-    pub pause_file: Option<PathBuf>,
 }
 
 /// Hours of the local day in which no measurement starts, `FROM` to `TO`; they may pass midnight.
@@ -47,7 +42,7 @@ const DAY_MINUTES: i16 = 24 * 60;
 /// How long the interface is observed before a measurement, and between two looks at a busy line.
 const OBSERVED: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_mins(1);
-/// Time between two checks of the pause file, and of the budget, which another process may free.
+/// Time between two checks of a budget that another process may free.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
 impl FromStr for Hours {
@@ -219,23 +214,20 @@ impl Courtesy {
 
     /// Returns the permission for a measurement, or the wait before the next attempt.
     fn ask(&self, directory: &Path, stop: &AtomicBool) -> Result<Result<Grant, Wait>, SeriesError> {
-        if let Some(file) = self.limits.pause_file.as_ref().filter(|file| file.exists()) {
-            let why = format!("paused while {} exists", file.display());
-            return Ok(Err(Wait::For(LOOK_PAUSE, why)));
-        }
         if let Some(metered) = metered(&self.unless_metered) {
             let why = format!("{metered}: no measurement until that changes");
             return Ok(Err(Wait::For(BUSY_PAUSE, why)));
         }
+        let has_budget = self.limits.per_day.is_some();
         let account =
-            || if self.has_budget() { Account::read(directory) } else { Ok(Account::default()) };
+            || if has_budget { Account::read(directory) } else { Ok(Account::default()) };
         if let Some(wait) = self.by_clock(&account()?)? {
             return Ok(Err(wait));
         }
         if let Some(wait) = self.by_traffic(stop)? {
             return Ok(Err(wait));
         }
-        if !self.has_budget() {
+        if !has_budget {
             return Ok(Ok(Grant { bytes_max: None, _lock: None }));
         }
         // A separate file, because each step of the account locks the directory.
@@ -257,13 +249,8 @@ impl Courtesy {
 
     /// Returns the bytes that the budget leaves; `None` without a budget.
     fn left_bytes(&self, account: &Account) -> Option<u64> {
-        let account = account.on(self.today());
-        let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
-        let lefts = [
-            left(self.limits.per_day, account.day_bytes),
-            left(self.limits.per_month, account.month_bytes),
-        ];
-        lefts.into_iter().flatten().min()
+        let used = account.on(self.today()).day_bytes;
+        self.limits.per_day.map(|limit| limit.saturating_sub(used))
     }
 
     /// Returns the wait that quiet hours or the budget demand.
@@ -273,33 +260,27 @@ impl Courtesy {
             let why = format!("quiet hours: no measurement before {}", until.strftime("%H:%M"));
             return Ok(Some(Wait::Until(until, why)));
         }
+        let Some(limit) = self.limits.per_day else { return Ok(None) };
         let account = account.on(now.date());
-        let next = account.last_bytes;
-        for (period, limit, used, until) in [
-            ("day", self.limits.per_day, account.day_bytes, now.tomorrow()),
-            ("month", self.limits.per_month, account.month_bytes, first_of_next_month(&now)),
-        ] {
-            let Some(limit) = limit else { continue };
-            if next > limit && self.is_load_fixed {
-                return Err(SeriesError::SmallBudget { period, limit: mb(limit), last: mb(next) });
-            }
-            // Any other load ends with the budget.
-            let next = next.min(limit);
-            if used.saturating_add(next.max(1)) > limit {
-                let until =
-                    until.and_then(|it| it.start_of_day()).map_err(|_| SeriesError::Calendar)?;
-                let why = format!(
-                    "budget: {} of {} are used, and a measurement takes {}; the next one is after \
-                     {}",
-                    mb(used),
-                    mb(limit),
-                    mb(next),
-                    until.strftime("%Y-%m-%d %H:%M")
-                );
-                return Ok(Some(Wait::Until(until, why)));
-            }
+        let (used, next) = (account.day_bytes, account.last_bytes);
+        if next > limit && self.is_load_fixed {
+            return Err(SeriesError::SmallBudget { limit: mb(limit), last: mb(next) });
         }
-        Ok(None)
+        // Any other load ends with the budget.
+        let next = next.min(limit);
+        if used.saturating_add(next.max(1)) <= limit {
+            return Ok(None);
+        }
+        let until = now.tomorrow().and_then(|it| it.start_of_day());
+        let until = until.map_err(|_| SeriesError::Calendar)?;
+        let why = format!(
+            "budget: {} of {} are used, and a measurement takes {}; the next one is after {}",
+            mb(used),
+            mb(limit),
+            mb(next),
+            until.strftime("%Y-%m-%d %H:%M")
+        );
+        Ok(Some(Wait::Until(until, why)))
     }
 
     /// Returns a wait if the line carries more than the limit.
@@ -318,23 +299,10 @@ impl Courtesy {
 
     /// Shows what the series has used of its budget.
     fn show_use(&self, account: &Account) {
-        let account = account.on(self.today());
-        let part = |used: u64, limit: Option<u64>, when: &str| {
-            let limit = limit.map_or(String::new(), |limit| format!(" of {}", mb(limit)));
-            format!("{}{limit} {when}", mb(used))
-        };
-        let day = part(account.day_bytes, self.limits.per_day, "today");
-        let month = part(account.month_bytes, self.limits.per_month, "this month");
-        (self.show)(Notice::Note(format!("used: {day}, {month}")));
+        let used = mb(account.on(self.today()).day_bytes);
+        let limit = self.limits.per_day.map_or(String::new(), |limit| format!(" of {}", mb(limit)));
+        (self.show)(Notice::Note(format!("used: {used}{limit} today")));
     }
-
-    fn has_budget(&self) -> bool {
-        self.limits.per_day.or(self.limits.per_month).is_some()
-    }
-}
-
-fn first_of_next_month(now: &Zoned) -> Result<Zoned, jiff::Error> {
-    now.first_of_month()?.checked_add(1.months())
 }
 
 /// The file of a series that is locked while a process measures within a budget.
@@ -431,9 +399,9 @@ mod tests {
         assert!(until(&["06:00-18:00", "18:00-06:00"], "2026-11-24T12:00:00").is_some(), "it ends");
     }
 
-    fn courtesy(per_day: Option<u64>, per_month: Option<u64>) -> Courtesy {
+    fn courtesy(per_day: Option<u64>) -> Courtesy {
         Courtesy {
-            limits: Limits { per_day, per_month, ..Limits::default() },
+            limits: Limits { per_day, ..Limits::default() },
             show: |_| {},
             unless_metered: Line::Ignored,
             line: Line::Ignored,
@@ -446,17 +414,16 @@ mod tests {
     fn a_budget_is_respected_and_one_that_is_too_small_refused() {
         let account =
             |used| Account::of(jiff::Timestamp::now().to_zoned(TimeZone::UTC).date(), used, 100);
-        let waits = |per_day, per_month, used| {
-            courtesy(per_day, per_month).by_clock(&account(used)).map(|wait| wait.is_some())
+        let waits = |per_day, used| {
+            courtesy(per_day).by_clock(&account(used)).map(|wait| wait.is_some())
         };
-        assert!(!waits(Some(1_000), None, 900).unwrap());
-        assert!(waits(Some(1_000), None, 901).unwrap());
-        assert!(waits(Some(5_000), Some(1_000), 901).unwrap());
-        assert!(!waits(None, None, u64::MAX).unwrap());
-        assert!(!waits(Some(99), None, 0).unwrap(), "its load ends with the budget");
-        assert!(waits(Some(99), None, 1).unwrap());
-        assert!(waits(Some(0), None, 0).unwrap());
-        let mut fixed = courtesy(Some(99), None);
+        assert!(!waits(Some(1_000), 900).unwrap());
+        assert!(waits(Some(1_000), 901).unwrap());
+        assert!(!waits(None, u64::MAX).unwrap());
+        assert!(!waits(Some(99), 0).unwrap(), "its load ends with the budget");
+        assert!(waits(Some(99), 1).unwrap());
+        assert!(waits(Some(0), 0).unwrap());
+        let mut fixed = courtesy(Some(99));
         fixed.is_load_fixed = true;
         let Err(error) = fixed.by_clock(&account(0)) else { panic!("a load of 100 bytes fits") };
         assert!(
@@ -473,7 +440,7 @@ mod tests {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let path = directory.path();
         fs::write(path.join(LOCKED), "{}").unwrap();
-        let courtesy = courtesy(Some(1_000), Some(800));
+        let courtesy = courtesy(Some(800));
         let ask = || courtesy.ask(path, &AtomicBool::new(false)).unwrap();
         let Ok(first) = ask() else { panic!("the first is refused") };
         assert_eq!(first.bytes_max, Some(800));
@@ -487,19 +454,5 @@ mod tests {
         drop(second);
         Account::settle(path, today, 0, 300).unwrap();
         assert!(ask().is_err(), "200 are left, and a measurement takes 300");
-    }
-
-    #[test]
-    fn a_series_waits_while_the_file_of_a_pause_exists() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("pause");
-        let mut courtesy = courtesy(None, None);
-        courtesy.limits.pause_file = Some(file.clone());
-        let waits = || courtesy.ask(directory.path(), &AtomicBool::new(false)).unwrap().is_err();
-        assert!(!waits());
-        fs::write(&file, "").unwrap();
-        assert!(waits());
-        fs::remove_file(&file).unwrap();
-        assert!(!waits());
     }
 }

@@ -37,10 +37,10 @@ pub enum SeriesError {
     #[error("{}: damaged; remove it to begin a new account of bytes", path.display())]
     DamagedAccount { path: PathBuf, source: serde_json::Error },
     #[error(
-        "the budget per {period}: {limit} are less than a measurement to this server takes; the \
+        "the budget per day: {limit} are less than a measurement to this server takes; the \
          last one moved {last}, and its load cannot end before"
     )]
-    SmallBudget { period: &'static str, limit: String, last: String },
+    SmallBudget { limit: String, last: String },
     #[error("no interface has a default route, so the traffic of the line is unknown")]
     NoDefaultRoute,
     #[error("the calendar has no later day")]
