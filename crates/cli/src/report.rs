@@ -2,19 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use underload_record::schema::RunRecord;
 use underload_report::{
-    Agreement, LoadError, Sentence, agreement_table, agreements, explain, load, load_to_show,
-    summary, summary_lines, table, warnings, write_report,
+    LoadError, Sentence, explain, load, load_to_show, summary, summary_lines, table, warnings,
+    write_report,
 };
-use underload_store::{RunData, RunDir};
+use underload_store::RunData;
 use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 
-use crate::fail::FailOn;
 use crate::present::{Show, open_in_desktop};
 
 #[derive(Debug, Args)]
@@ -23,7 +22,6 @@ Examples:
   underload report runs/first
   underload report runs/before runs/after --out both
   underload report tcp_upload.flent.gz irtt.json --out peers
-  underload report --compare runs/simulated runs/live
   underload report runs/first --explain S1")]
 pub struct Arguments {
     /// Run directories, and files of flent (.flent.gz), irtt (JSON, also .gz), iperf3, mtr,
@@ -34,33 +32,15 @@ pub struct Arguments {
     /// files, the current directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Compares the first run, variant by variant, with the second: latency under load may differ
-    /// by 15 %, the share of lost probes by 1 in 100, goodput by 5 %. A number that only the second
-    /// run has is missed. Writes no report. Exit status 1 if a number is missed (see --fail-on), 2
-    /// if the runs have no variant in common.
-    #[arg(long, conflicts_with_all = ["out", "open"])]
-    pub compare: bool,
     /// Shows what a sentence of a run rests on: its trials, the arithmetic and the rule. S1 is the first
     /// sentence that compares variants; `--json` has the number of each. Writes no report.
-    #[arg(long, value_name = "S1", conflicts_with_all = ["compare", "out", "json", "open"])]
+    #[arg(long, value_name = "S1", conflicts_with_all = ["out", "json", "open"])]
     pub explain: Option<String>,
-    /// With --compare: when to exit with status 1.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHAT",
-        default_value_t = FailOn::Miss,
-        requires = "compare"
-    )]
-    pub fail_on: FailOn,
     #[command(flatten)]
     pub show: Show,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if arguments.compare {
-        return compare(arguments);
-    }
     let runs = load_runs(&arguments.directories, arguments.show).or_bad_input()?;
     if let Some(id) = &arguments.explain {
         return print_explanation(&runs, id);
@@ -133,40 +113,6 @@ fn present(
     note!("report: {}", page.display());
     if show.open {
         open_in_desktop(&page);
-    }
-    Ok(())
-}
-
-fn compare(arguments: &Arguments) -> anyhow::Result<()> {
-    let [first, second] = arguments.directories.as_slice() else {
-        refuse!("--compare: expected two run directories, the one to examine and its reference");
-    };
-    let [run, reference] =
-        [RunDir::read_record(first).or_bad_input()?, RunDir::read_record(second).or_bad_input()?];
-    let rows = agreements(&run, &reference);
-    let table = || console::result(&agreement_table(&run, &reference));
-    console::print_as(arguments.show.json, &rows, table)?;
-    for record in [run, reference] {
-        let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
-        for warning in warnings(&[run]) {
-            warning!("{warning}");
-        }
-    }
-    judge(&rows, arguments.fail_on)
-}
-
-/// Fails if the two runs do not agree.
-fn judge(rows: &[Agreement], fail_on: FailOn) -> anyhow::Result<()> {
-    let count = |verdict: Option<bool>| rows.iter().filter(|row| row.is_met() == verdict).count();
-    let (missed, all) = (count(Some(false)), rows.len());
-    if all == 0 {
-        refuse!("the runs have no variant in common, so nothing was compared");
-    }
-    if missed > 0 && fail_on == FailOn::Miss {
-        bail!("{missed} of {all} numbers are missed");
-    }
-    if count(None) == all && fail_on == FailOn::Miss {
-        bail!("the second run has none of the {all} numbers");
     }
     Ok(())
 }

@@ -58,27 +58,6 @@ path.up_queue = "docsis-pie"
     assert_eq!(status, Some(0), "{errors}");
 }
 
-#[test]
-fn a_missed_comparison_fails_and_an_empty_one_is_bad_input() {
-    let folder = folder();
-    run(folder.path(), "ten", "10mbit", &[]);
-    run(folder.path(), "five", "5mbit", &[]);
-    run(folder.path(), "plain", "10mbit", &["--variant", "plain"]);
-    run(folder.path(), "managed", "10mbit", &["--variant", "managed"]);
-    let compare = |first, second| outcome(&["report", "--compare", first, second], folder.path());
-    let (status, table, _) = compare("ten", "ten");
-    assert_eq!(status, Some(0), "{table}");
-    assert!(table.contains("variant  metric"), "{table}");
-    let (status, table, errors) = compare("five", "ten");
-    assert_eq!(status, Some(1), "{table}");
-    assert!(errors.contains("numbers are missed"), "{errors}");
-    let (status, table, errors) = compare("plain", "managed");
-    assert_eq!(status, Some(2), "{errors}");
-    assert!(table.contains("only in the first: plain"), "{table}");
-    assert!(table.contains("only in the second: managed"), "{table}");
-    assert!(errors.contains("no variant in common"), "{errors}");
-}
-
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 

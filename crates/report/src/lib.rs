@@ -12,10 +12,8 @@
 //! - [`history_page`], [`history_sentences`]: one line over weeks.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
 //! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
-//! - [`agreements`]: how well one run of a scenario predicts another.
 
 mod across;
-mod agreement;
 mod alarms;
 mod claims;
 mod clocks;
@@ -40,7 +38,6 @@ mod unfilled;
 mod verdict;
 mod words;
 
-pub use agreement::{Agreement, Allowed, agreement_table, agreements};
 pub use claims::{Sentence, change_sentence};
 pub use cohorts::{cohort_sentences, cohort_table, cohort_warnings};
 pub use combine::{LoadError, load, load_to_show};

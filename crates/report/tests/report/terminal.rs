@@ -1,13 +1,12 @@
-//! Tables for the terminal, and the agreement of two runs.
+//! Tables for the terminal.
 
 use std::error::Error;
 
 use underload_record::schema::World;
-use underload_report::{agreement_table, agreements, load, render, summary_lines, table};
+use underload_report::{load, render, summary_lines, table};
 use underload_store::RunDir;
 
-use crate::losses::lose;
-use crate::page::{conclude_all, run};
+use crate::page::run;
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue};
 
 #[test]
@@ -101,49 +100,4 @@ fn directories_of_two_worlds_become_one_table() -> Result<(), Box<dyn Error>> {
         "{missing}"
     );
     Ok(())
-}
-
-#[test]
-fn two_runs_are_compared_variant_by_variant() {
-    let measured = [BUFFER_CONTROL, DOCSIS_PIE];
-    // The path has 17 ms of the 24 ms of round trip; 6 ms more are a quarter of the whole.
-    let foretold = [FQ_CODEL, Queue { delay_ms: 14.0, ..DOCSIS_PIE }];
-    let live = run(World::Live, &measured, 2, 10_000_000).record;
-    let sim = run(World::Sim, &foretold, 2, 10_000_000).record;
-    let text = agreement_table(&sim, &live);
-    let expected = "\
-comcast/upstream: sim against live
-  variant     metric          first   second          differs allowed
-  docsis-pie  load.rtt.p50     30.0     24.0 ms       +25.4 %    15 %  missed
-  docsis-pie  load.rtt.p99     35.1     29.1 ms       +20.8 %    15 %  missed
-  docsis-pie  load.loss       0.143    0.143 %          +0.00    1.00  met
-  docsis-pie  goodput.up       9.43     9.43 Mbit/s    +0.0 %     5 %  met
-  2 of 4 met
-  only in the first: fq-codel
-  only in the second: buffer-control
-";
-    assert_eq!(text, expected);
-    assert!(agreements(&live, &live).iter().all(|row| row.is_met() == Some(true)));
-}
-
-#[test]
-fn lost_probes_never_agree_with_answered_ones() {
-    let with = |kept: Option<usize>| {
-        let mut trials = synthetic::trials(&[DOCSIS_PIE], 1, 10_000_000);
-        if let Some(kept) = kept {
-            lose(&mut trials[0], kept);
-        }
-        conclude_all(synthetic::record(World::Sim, &[DOCSIS_PIE]), trials).record
-    };
-    let (whole, few, none) = (with(None), with(Some(3)), with(Some(0)));
-    let met = |run, reference| -> Vec<(&str, Option<bool>)> {
-        agreements(run, reference).iter().map(|row| (row.metric, row.is_met())).collect()
-    };
-    let (yes, no) = (Some(true), Some(false));
-    let missed =
-        |p50| [("load.rtt.p50", p50), ("load.rtt.p99", no), ("load.loss", no), ("goodput.up", yes)];
-    assert_eq!(met(&none, &whole), missed(no));
-    assert_eq!(met(&few, &whole)[1..], missed(no)[1..], "3 samples have no 99th percentile");
-    assert_eq!(met(&whole, &none)[0], ("load.rtt.p50", None), "the reference has none");
-    assert_eq!(met(&few, &few)[1], ("load.loss", yes), "what neither tells is no row");
 }
