@@ -134,7 +134,7 @@ fn short_trials(folder: &Path, cells: u32) -> anyhow::Result<PathBuf> {
     let points = cells / 2;
     let head = format!(
         "scenario = \"line.toml\"\nset = [\"phases.load=200ms\", \"flow.probe.interval=10ms\"]\n\
-         repeats = 1\ndesign = \"latin-hypercube\"\nsamples = {points}\n"
+         repeats = 1\ndesign = \"random\"\nsamples = {points}\n"
     );
     fs::write(&file, head + axes)?;
     Ok(file)

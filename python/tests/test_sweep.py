@@ -145,7 +145,7 @@ def test_equal_calls_use_the_same_directory(
 
 def test_designs_and_early_stops(tmp_path: Path) -> None:
     rtt = {"rtt": ul.linspace("5ms", "80ms")}
-    drawn = ul.sweep(scenario(), rtt, design="latin-hypercube", samples=7, out=tmp_path / "a")
+    drawn = ul.sweep(scenario(), rtt, design="random", samples=7, out=tmp_path / "a")
     assert drawn.cell_count == 14 and len(set(drawn.cells.column("rtt"))) == 7
     stop = {"metric": "load.rtt.p99", "within_percent": 50, "least": 3}
     early = ul.sweep(scenario(), {"up": ["5mbit"]}, repeats=50, stop=stop, out=tmp_path / "b")

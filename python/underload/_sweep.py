@@ -135,7 +135,7 @@ def sweep(
     *,
     repeats: int | None = None,
     out: str | os.PathLike[str] | None = None,
-    design: Literal["grid", "random", "latin-hypercube"] = "grid",
+    design: Literal["grid", "random"] = "grid",
     samples: int | None = None,
     metrics: Sequence[str] = (),
     stop: Mapping[str, Value] | None = None,
@@ -149,9 +149,9 @@ def sweep(
     """Runs a scenario at every point of some axes, in virtual time.
 
     `axes`: the values of each key: a list, an array, `linspace` or `logspace`; `up` abbreviates
-    `path.up`, and `up_queue.target` is a parameter of the scenario's `up_queue`. `design`: every combination of values (`grid`), or `samples` drawn points (`random`,
-    `latin-hypercube`). `repeats`: trials of each cell; with `stop` at most. `metrics`: the columns,
-    by the names that `Variant.metric` takes. `stop`: ends a cell once the interval of its mean is
+    `path.up`, and `up_queue.target` is a parameter of the scenario's `up_queue`. `design`: every
+    combination of values (`grid`), or `samples` drawn points (`random`). `repeats`: trials of each
+    cell; with `stop` at most. `metrics`: the columns, by the names that `Variant.metric` takes. `stop`: ends a cell once the interval of its mean is
     narrow: `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: the directory; by default one
     in `sweeps/` whose name depends on the sweep and the program.
 

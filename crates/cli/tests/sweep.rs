@@ -15,7 +15,7 @@ const LINE: &str = include_str!("../../run/tests/data/line.toml");
 
 fn axes(samples: u32) -> String {
     format!(
-        "scenario = \"line.toml\"\nrepeats = 2\ndesign = \"latin-hypercube\"\nsamples = {samples}\n\
+        "scenario = \"line.toml\"\nrepeats = 2\ndesign = \"random\"\nsamples = {samples}\n\
          [[axis]]\nkey = \"path.up\"\nfrom = \"2mbit\"\nto = \"20mbit\"\nscale = \"log\"\n\
          [[axis]]\nkey = \"path.rtt\"\nfrom = \"2ms\"\nto = \"80ms\"\n"
     )

@@ -60,7 +60,7 @@ const GRID: &str = r#"
 "#;
 
 const MILLIONS: &str = r#"
-    design = "latin-hypercube"
+    design = "random"
     samples = 1000000
     [[axis]]
     key = "path.up"

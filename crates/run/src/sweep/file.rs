@@ -52,11 +52,9 @@ keys! {
         /// Maximum number of trials of a cell; overrides the scenario's.
         pub repeats: Option<u64> => 1..=MOST_TRIALS,
         /// How the points follow from the axes; `grid`: every combination of values; `random`:
-        /// values drawn for each point; `latin-hypercube`: each axis is divided into as many equal
-        /// parts as there are points, and one point is drawn from each part (McKay, Beckman and
-        /// Conover 1979).
+        /// values drawn for each point.
         pub design: Design = Design::Grid,
-        /// Number of points of the designs `random` and `latin-hypercube`.
+        /// Number of points of the design `random`.
         pub samples: Option<u64> => 1..=MOST_SAMPLES,
         /// Metrics that have a column, as in `reference/run-json.md`.
         pub metrics: Vec<String> = Vec::new(),
@@ -77,7 +75,6 @@ pub enum Design {
     #[default]
     Grid,
     Random,
-    LatinHypercube,
 }
 
 keys! {
@@ -137,7 +134,7 @@ keys! {
 }
 
 words! {
-    Design, word: Grid Random LatinHypercube;
+    Design, word: Grid Random;
     Scale, word: Linear Log;
     PlotForm, word: Sweep Scatter Box Heat;
 }
@@ -228,7 +225,7 @@ mod tests {
         let form = |pointer: &str| schema.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!(form("/properties/repeats/type"), "integer");
         assert_eq!(form("/properties/stop/properties/within/type"), "number");
-        let designs = serde_json::json!(["grid", "random", "latin-hypercube"]);
+        let designs = serde_json::json!(["grid", "random"]);
         assert_eq!(form("/properties/design/enum"), designs);
         let kinds = serde_json::json!(["sweep", "scatter", "box", "heat"]);
         assert_eq!(form("/properties/plot/items/properties/kind/enum"), kinds);

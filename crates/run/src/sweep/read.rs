@@ -308,7 +308,7 @@ fn samples(file: &SweepFile) -> Result<u64, Fault> {
         (Design::Grid, None) => Ok(0),
         (Design::Grid, Some(_)) => {
             let problem = "is not a key of a grid, which has every combination of its axes' \
-                           values; expected `design` \"random\" or \"latin-hypercube\"";
+                           values; expected `design` \"random\"";
             Err(Fault::new("samples", problem))
         }
         (_, None) => Err(Fault::new("samples", "is missing: the number of points")),
