@@ -80,7 +80,7 @@ def compute(
                 submitted[pool.submit(first, middle)] = first, middle
             finished = pool.wait(list(submitted), SECONDS_OF_WAIT)
             for handle in finished:
-                # Removed before any step that may fail: a finished range must not be cancelled.
+                # A finished range must not be cancelled, so remove it before any step that may fail.
                 first, end = submitted.pop(handle)
                 units = folder.append(pool.result(handle))
                 listener("computed", units)

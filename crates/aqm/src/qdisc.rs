@@ -64,7 +64,7 @@ pub enum Admit {
     Refused,
 }
 
-/// What a queue has to transmit.
+/// The answer of a queue that is asked for the next packet to transmit.
 #[derive(Debug)]
 #[must_use]
 pub enum Dequeue<P> {

@@ -10,7 +10,7 @@ crate::named! {
     pub enum Side {
         /// Packets of L4S and of senders that build no queue.
         LowLatency = "low-latency",
-        /// All other packets.
+        /// Packets without the marks of the low latency service flow.
         Classic = "classic",
     }
 }

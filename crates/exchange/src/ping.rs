@@ -1,5 +1,6 @@
-//! The lines that `ping` prints on Linux, macOS and Windows, in any language: a probe each, whose
-//! answer is missing if its number is, if the line says so, or if the summary counts more probes.
+//! The lines that `ping` prints on Linux, macOS and Windows, in any language. Each line is an
+//! answered probe. A probe is lost if its number is missing, if its line reports that, or if the
+//! summary counts more probes than lines.
 //!
 //! `ping -D` prints the time of each answer. Without it, probes count as sent a second apart, the
 //! default of `ping`.

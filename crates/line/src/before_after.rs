@@ -35,7 +35,7 @@ pub struct LineRuns {
     pub history: Vec<Run>,
 }
 
-/// What is compared.
+/// The metric, and the step or variant, that both sides are compared by.
 #[derive(Debug, Clone)]
 pub struct Choice {
     /// `None` for the first of [`USUAL`] that both sides have.

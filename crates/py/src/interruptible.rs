@@ -22,8 +22,8 @@ pub fn run_interruptible<T: Send>(
     run_interruptible_with(py, stop, |_| (), work)
 }
 
-/// Like [`run_interruptible`]; calls `stopping` repeatedly from the signal on until the work has
-/// ended.
+/// Like [`run_interruptible`]. Between a signal and the end of the work it calls `stopping` again
+/// and again.
 pub fn run_interruptible_with<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

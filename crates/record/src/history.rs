@@ -289,8 +289,8 @@ pub struct Newest {
     pub value: f64,
     /// Local time, 0 to 23.
     pub hour: usize,
-    /// The runs before it at its hour; if they are fewer than ten, also of the hours before and
-    /// after it.
+    /// The level of earlier runs of the same hour of the day. If these are fewer than ten, runs of
+    /// the hour before and of the hour after count, too.
     pub usual: Level,
     /// `Higher` above p90 of these runs and `Lower` below p10, by what a person notices; else
     /// `Alike`.

@@ -15,7 +15,7 @@ use underload_store::RunData;
 
 /// Widest line in a terminal.
 pub(crate) const COLUMNS: usize = 100;
-/// Maximum number of metrics of an application, the most telling first; the report has all.
+/// Maximum number of metrics of an application in the table, which shows the most important ones.
 const SHOWN_METRICS: usize = 3;
 
 /// Returns, for every variant, idle and working latency, throughput, drops and marks, and numbers of

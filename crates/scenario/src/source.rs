@@ -67,8 +67,8 @@ pub fn read_text(path: &str) -> Result<String, SourceError> {
         .map_err(|error| SourceError(format!("{path}: not readable as text: {error}")))
 }
 
-/// Returns the facts of a regular file with content: a pipe could block for ever, and a device have
-/// no end. Files that the kernel makes up have no length, and some of them wait, too.
+/// Returns the facts of a regular file with content. A pipe could block for ever, and a device may
+/// have no end. Files of `/proc` and its like have length 0, and reading some of them blocks, too.
 fn regular_file(path: &str) -> std::io::Result<Metadata> {
     let facts = Path::new(path).metadata()?;
     let error = || std::io::Error::other("empty, or not a regular file");

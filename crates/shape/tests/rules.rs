@@ -382,7 +382,7 @@ proptest! {
                 kernel.run(command);
             }
         }
-        // An idle ingress queue that is not seen as ours passes packets as none does.
+        // An ingress queue without filters passes every packet, so it may remain.
         let idle = Kernel { ingress: before.ingress, ..kernel.clone() };
         prop_assert_eq!(&idle, &before);
         prop_assert!(!kernel.remains().is_any());

@@ -22,7 +22,7 @@ macro_rules! named {
                 }
             }
 
-            /// Returns the value with this name; `None` if there is none.
+            /// Returns the value with this name; `None` if the name is unknown.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
             }

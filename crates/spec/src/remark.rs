@@ -16,7 +16,7 @@ pub struct Rules(Vec<Rule>);
 /// A change, and the share of packets that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The change.
+    /// What becomes of the DSCP or ECN field.
     pub change: Change,
     /// The share of matching packets that it applies to.
     pub share: Share,
@@ -29,7 +29,7 @@ pub enum Change {
     Dscp {
         /// The DSCPs to change: bit `n` is codepoint `n`.
         from: u64,
-        /// The DSCP afterwards.
+        /// The DSCP that replaces them.
         to: NewDscp,
     },
     /// The ECN field becomes Not-ECT, whatever it was.
@@ -38,7 +38,7 @@ pub enum Change {
     Ecn {
         /// The codepoint to change.
         from: Ecn,
-        /// The codepoint afterwards.
+        /// The codepoint that replaces it.
         to: Ecn,
     },
     /// Both fields become zero, as where the byte is the type of service of RFC 791.
@@ -48,7 +48,7 @@ pub enum Change {
 /// The DSCP of a changed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewDscp {
-    /// This codepoint.
+    /// A fixed codepoint.
     Value(Dscp),
     /// The class selector: the three upper bits stay, the three lower become zero.
     Class,
@@ -66,7 +66,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Every packet.
+    /// The share of all packets: every draw is in it.
     pub const ALL: Self = Self { from_q32: 0, to_q32: 1 << 32 };
 
     #[inline]

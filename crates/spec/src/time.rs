@@ -18,46 +18,46 @@ pub struct Span(u64);
 macro_rules! nanoseconds {
     ($($Type:ident)+) => {$(
         impl $Type {
-            /// Zero nanoseconds.
+            /// The start of a run as an instant, nothing as a duration.
             pub const ZERO: Self = Self(0);
 
-            /// Converts nanoseconds.
+            /// Creates the value from nanoseconds.
             #[inline]
             pub const fn from_nanos(nanos: u64) -> Self {
                 Self(nanos)
             }
 
-            /// Converts microseconds.
+            /// Creates the value from microseconds.
             #[inline]
             pub const fn from_micros(micros: u64) -> Self {
                 Self(micros * 1_000)
             }
 
-            /// Converts milliseconds.
+            /// Creates the value from milliseconds.
             #[inline]
             pub const fn from_millis(millis: u64) -> Self {
                 Self(millis * 1_000_000)
             }
 
-            /// Converts seconds.
+            /// Creates the value from seconds.
             #[inline]
             pub const fn from_secs(seconds: u64) -> Self {
                 Self(seconds * 1_000_000_000)
             }
 
-            /// Returns the nanoseconds.
+            /// Returns the value in nanoseconds, as it is stored.
             #[inline]
             pub const fn as_nanos(self) -> u64 {
                 self.0
             }
 
-            /// Returns the whole milliseconds.
+            /// Returns the value in milliseconds, rounded down.
             #[inline]
             pub const fn as_millis(self) -> u64 {
                 self.0 / 1_000_000
             }
 
-            /// Returns the seconds.
+            /// Returns the value in seconds, with a fraction.
             pub const fn as_secs_f64(self) -> f64 {
                 self.0 as f64 / 1e9
             }

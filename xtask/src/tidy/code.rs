@@ -10,7 +10,7 @@ use crate::pages::has_extension;
 /// A source file below `crates/*/src`, or a test, example or tool.
 pub struct Source {
     pub path: String,
-    /// Lines of code that ships. Empty for a test.
+    /// Lines of code that ships; empty for a file of tests.
     pub code: Vec<String>,
     /// Lines of code of tests: of the whole file, or of its `#[cfg(test)]` items.
     pub tests: Vec<String>,

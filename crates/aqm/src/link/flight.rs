@@ -37,7 +37,7 @@ impl FlightOptions {
 /// A random delay from zero to `most`, drawn for each packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Jitter {
-    /// The longest delay.
+    /// The longest extra delay of a packet.
     pub most: Span,
     /// Distribution of the delay.
     pub law: JitterLaw,

@@ -39,7 +39,7 @@ use crate::time::{Span, Time};
 /// The BoDe algorithm, which has no state.
 #[derive(Clone, Copy, Debug)]
 pub struct Bode {
-    /// The published variant.
+    /// Which of the two published algorithms: the paper's text, or the authors' patch.
     pub profile: BodeProfile,
     /// The longest sojourn that is served.
     pub bound: Span,

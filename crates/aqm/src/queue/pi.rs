@@ -42,7 +42,7 @@ from_values! {
         pub b: u64 = values.get(B),
         /// The length that the queue is steered to, packets.
         pub target_packets: u32 = values.get(TARGET),
-        /// Time between updates.
+        /// Time between two updates of the probability.
         pub interval: Span = values.get(INTERVAL),
         /// Whether ECN-capable packets are marked instead of dropped.
         pub ecn: bool = values.get(ECN),

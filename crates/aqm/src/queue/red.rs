@@ -293,7 +293,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RedQueue, C
     RedQueue::new(config, values)
 }
 
-/// Returns whether the thresholds are in bytes, then `min` and `max`.
+/// Returns three values: whether the thresholds are in bytes, `min`, and `max`.
 fn thresholds(values: &Values, derived: &Defaults) -> Result<(bool, u64, u64), ConfigError> {
     use PacketsOrBytes::{Bytes, Packets};
     let (given_min, given_max) = (values.get(MIN), values.get(MAX));

@@ -53,7 +53,7 @@ from_values! {
         pub phi_millionths: u64 = values.get(PHI),
         /// The length that the queue is steered to, bytes.
         pub target_bytes: u64 = u64::from(values.get(TARGET)) * values.get(MEAN_PACKET),
-        /// Time between updates.
+        /// Time between two updates of the price.
         pub interval: Span = values.get(INTERVAL),
         /// Weight of the newest interval in the average of the arriving rate, in millionths.
         pub weight_millionths: u64 = values.get(WEIGHT),

@@ -25,7 +25,7 @@ pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 /// A kind of link of the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEntry {
-    /// Its name, parameters and source.
+    /// Name, parameters and source of the link.
     pub definition: &'static Definition,
     configure: Configure,
 }

@@ -19,7 +19,7 @@ use crate::service_flow::Side;
 /// A discipline of the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueEntry {
-    /// Its name, parameters and source.
+    /// Name, parameters and source of the queue.
     pub definition: &'static Definition,
     configure: fn(&Values, &LinkFacts) -> Result<QueueConfig, ConfigError>,
 }
@@ -119,7 +119,7 @@ pub struct QueueSetup {
     /// The complete SPEC, which parses to the same discipline, with all profiles.
     pub label: Spec,
     meaning: String,
-    /// The parameters.
+    /// The queue with the values of all parameters, defaults included.
     pub config: QueueConfig,
 }
 

@@ -164,7 +164,7 @@ fn drive(
             replay.arrive(&arrival, &mut |row: Settled| row.write_csv(&mut out))?;
             waiting += replay.waiting();
         }
-        // Packets of one instant, which a capture of a few kilobytes may have by the million.
+        // A gzipped capture of a few kilobytes may contain millions of packets of one instant.
         if waiting > WAITING_MAX {
             refuse!("packet {}: more than {WAITING_MAX} packets wait for the link", arrival.id + 1);
         }

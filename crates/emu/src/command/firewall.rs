@@ -115,7 +115,7 @@ impl Way<'_> {
     fn host_answers(&self) -> Option<bool> {
         let socket = self.ask_host()?;
         let (_, sender) = socket.recv_from(&mut [0; 64]).ok()?;
-        // The sender of a packet that its own host drops learns it at once.
+        // If the host drops the packet on its way out, sending fails at once.
         let is_sent = socket.send_to(&[], sender).is_ok();
         Some(is_sent && self.arrives(|source| source == self.host))
     }

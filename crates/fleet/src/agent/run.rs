@@ -157,7 +157,7 @@ impl PendingRun {
         may_move && self.tried.len() < TRIES_MAX
     }
 
-    /// The server that it uses, or tried last.
+    /// Returns the name of the server that the run uses, or else of the last one that it tried.
     pub(super) fn server_name(&self) -> String {
         let first = self.servers.first().map(|server| &server.name);
         first.or(self.tried.last()).cloned().unwrap_or_default()

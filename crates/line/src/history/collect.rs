@@ -44,7 +44,7 @@ pub struct Run {
     pub at_s: i64,
     /// The user's words about it; empty if there were none.
     pub label: String,
-    /// The grade of its judgement; `None` if no step had one.
+    /// The grade of the run; `None` if no step was graded.
     pub grade: Option<Grade>,
     pub steps: Vec<Step>,
 }

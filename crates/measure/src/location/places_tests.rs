@@ -222,7 +222,7 @@ impl Passages {
 
 #[derive(Debug, Default)]
 struct Log {
-    /// By direction and position in its chain.
+    /// Passages of each link: the first index is the direction, the second the link's position.
     passages: [[Passages; LINKS]; 2],
 }
 

@@ -17,7 +17,7 @@ const TOLERANCE_NS: u64 = READ_INTERVAL.as_nanos() as u64 / 2;
 /// The smoothed round trip of a TCP sender at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// When it was read, on the clock of [`super::Delivered::time_ns`].
+    /// When the round trip was read, on the clock of [`super::Delivered::time_ns`].
     pub time_ns: u64,
     /// At least 1.
     pub rtt_us: u32,

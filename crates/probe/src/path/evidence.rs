@@ -152,7 +152,7 @@ const PROBE_PAYLOAD_BYTES: f64 = Prober::PAYLOAD_MIN as f64;
 const STEP_NS: u64 = 50_000_000;
 /// Half a second, in steps of [`STEP_NS`].
 const BUSIEST_STEPS: usize = 10;
-/// 4 s, over which TCP shows its highest rate.
+/// 4 s: the highest mean rate of TCP over this time counts as the rate of the path.
 const RATE_STEPS: usize = 80;
 /// 1 s: the longest time for which a receiver holds back data behind a lost segment.
 const HELD_BACK_STEPS: usize = 20;

@@ -33,7 +33,7 @@ pub struct Lines {
 pub struct Rows {
     /// By index into [`Lines::cohorts`].
     cohorts: Vec<CohortRows>,
-    /// By the indices of a series and of a dimension.
+    /// The lines of each pair of a series and a dimension, which are given by their indices.
     strata: BTreeMap<(usize, usize), Vec<Member>>,
     lines: u32,
 }

@@ -201,7 +201,7 @@ mod tests {
         );
     }
 
-    /// As behind a fair queue, which delays the load's own packets alone.
+    /// The step of a line with a fair queue, which delays the packets of the load and no others.
     #[test]
     fn a_delay_inside_the_load_alone_has_no_place_and_no_mystery() {
         let mut judged = LoadedStep::default().judge();

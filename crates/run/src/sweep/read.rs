@@ -319,7 +319,8 @@ fn samples(file: &SweepFile) -> Result<u64, Fault> {
     }
 }
 
-/// Returns the trials of a cell, at most, in a sweep of `points`; `None` is more than 64 bits.
+/// Returns the maximum number of trials of a cell in a sweep of `points` points; `points` is `None`
+/// if their number exceeds 64 bits.
 fn repeats(file: &SweepFile, scenario: &Scenario, points: Option<u64>) -> Result<u64, Fault> {
     let own = u64::from(scenario.repeats);
     let repeats = file.repeats.unwrap_or(own);

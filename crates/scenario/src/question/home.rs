@@ -18,7 +18,7 @@ const UNLIMITED: &str = "unlimited";
 /// The longest delay of a plain queue, and the size of its usual 1,000 packets.
 const PLAIN_SECONDS: Span = Span::from_secs(1);
 const PLAIN_BYTES: u64 = 1_500_000;
-/// More calls, games, pages or films than a home has.
+/// Maximum number of simultaneous calls, games, pages or films of each kind.
 const MOST_USES: u64 = 100;
 /// The variant without a shaper in the router.
 pub const NO_ROUTER: &str = "no-router";

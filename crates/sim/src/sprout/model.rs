@@ -239,7 +239,7 @@ const TICK_S: f64 = TICK.as_secs_f64();
 mod tests {
     use super::*;
 
-    /// The belief after two seconds of that many packets per tick.
+    /// Returns the belief after two seconds with `packets` packets in each tick.
     fn after(packets: u32) -> Belief {
         let mut belief = Belief::default();
         for _ in 0..100 {

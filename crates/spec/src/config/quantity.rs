@@ -16,7 +16,7 @@ use crate::time::Span;
 pub enum Kind {
     /// A length of time: `20ms`.
     Span,
-    /// A rate: `10mbit`.
+    /// A rate in bits per second, such as `10mbit`.
     Rate,
     /// A number of bytes: `256KiB`.
     Bytes,
@@ -32,9 +32,9 @@ pub enum Kind {
     Decimal,
     /// A probability: `5%` or `0.05`, stored as a fraction of 2^32.
     Probability,
-    /// `on` or `off`.
+    /// Whether something is enabled: `on` or `off`.
     Switch,
-    /// One of these words.
+    /// One word of the list.
     Choice(&'static [&'static str]),
     /// Differentiated Services codepoints, `45` or `45+46`, stored as a set of bits.
     DscpSet,

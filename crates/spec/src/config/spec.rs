@@ -37,7 +37,7 @@ impl Spec {
         Self { name: name.to_string(), items: Vec::new() }
     }
 
-    /// Appends a parameter.
+    /// Appends the parameter `key=value`, unchecked.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         self.items.push(Item { key: Some(key.to_string()), value: value.to_string() });

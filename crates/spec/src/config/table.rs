@@ -31,7 +31,7 @@ pub struct Definition {
     pub name: &'static str,
     /// Names in other programs, in lower case with hyphens.
     pub aliases: &'static [&'static str],
-    /// What it does, in one line.
+    /// What the queue or link does, in one line.
     pub summary: &'static str,
     /// RFC, paper or program that defines it.
     pub source: &'static str,

@@ -33,9 +33,10 @@ pub(super) enum Form {
     Packets,
     /// A limit in bytes.
     Bytes,
-    /// The value as SPECs have it.
+    /// The value in the same words as in a SPEC.
     Plain,
-    /// A count, or packets or bytes if the queue knows only one of both units.
+    /// A number without a unit: a count, or a limit of a queue that knows packets alone or bytes
+    /// alone.
     Number,
     /// A probability from 0 to 1.
     Fraction,

@@ -9,7 +9,7 @@ use crate::aqm::Store;
 use crate::qdisc::Backlog;
 use crate::time::{Span, Time};
 
-/// CoDel, profile `linux`.
+/// CoDel with the arithmetic of `codel_impl.h` of Linux 6.12.
 pub type Linux = Codel<Kernel>;
 
 /// Ticks of 1024 ns in 32 bits. Instants wrap every 73 minutes, so they are compared through their

@@ -17,7 +17,7 @@ pub enum CodelProfile {
     Rfc(Rfc),
     /// `codel_impl.h` of Linux 6.12.
     Linux(Linux),
-    /// Mahimahi's queue.
+    /// Mahimahi's `codel_packet_queue.cc`.
     Mahimahi(Mahimahi),
 }
 

@@ -6,7 +6,7 @@ use crate::aqm::Store;
 use crate::qdisc::Backlog;
 use crate::time::{Span, Time};
 
-/// CoDel, profile `rfc`.
+/// CoDel with the exact arithmetic of RFC 8289, section 5.
 pub type Rfc = Codel<Exact>;
 
 /// Nanoseconds; the root follows from the count.

@@ -24,7 +24,7 @@ pub enum Step {
 pub enum DropAt {
     /// When it leaves, by its own sojourn.
     Dequeue,
-    /// When it arrives.
+    /// When a packet arrives.
     Enqueue,
 }
 

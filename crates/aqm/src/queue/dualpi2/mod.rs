@@ -120,7 +120,7 @@ pub enum Decision {
     Mark(MarkReason),
     /// Mark the packet if it is ECN-capable, else drop it.
     Signal,
-    /// Drop the packet.
+    /// Drop the packet, even if it is ECN-capable.
     Drop,
 }
 

@@ -17,11 +17,11 @@ pub type PieQueue = OneQueue<PieProfile>;
 /// PIE in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum PieProfile {
-    /// RFC 8033.
+    /// RFC 8033, section 4 and appendix A.
     Rfc(PieRfcConfig),
     /// `sch_pie.c` of Linux.
     Linux(PieLinuxConfig),
-    /// Mahimahi's queue.
+    /// Mahimahi's `pie_packet_queue.cc`.
     Mahimahi(PieMahimahiConfig),
 }
 
