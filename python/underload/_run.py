@@ -33,7 +33,6 @@ def run(
     resume: bool = False,
     threads: int | None = None,
     cache: bool = True,
-    allow_commands: Literal["user", "root"] | None = None,
     progress: bool | Bar | None = None,
 ) -> Run:
     """Runs every variant of a scenario, each as many times as the scenario repeats it.
@@ -46,8 +45,6 @@ def run(
     written as they finish; without it the run is in memory. `resume`: continues the interrupted run
     in `out`. `threads`: trials to run in parallel (default: one per core); the result does not
     depend on it. `cache`: whether runs of many simulated trials use the program's cache.
-    `allow_commands`: lets a live run start the commands of the scenario (flows of kind `exec`) with
-    the rights of an ordinary `"user"`, or as `"root"`, too; without it such a scenario is refused.
     `progress`: whether to show a bar, or a function that creates one; by default tqdm, if it is
     installed, in a notebook or on a terminal.
 
@@ -66,7 +63,6 @@ def run(
     own = custom_algorithms(scenario, set)
     settings = {
         "world": world,
-        "allow_commands": allow_commands,
         "out": None if out is None else os.fspath(out),
         "resume": resume,
         "cache": cache,

@@ -8,7 +8,7 @@ use clap::Args;
 use underload_record::schema::Validity;
 use underload_run::packets::Point;
 use underload_run::{
-    Commands, Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples,
+    Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples,
 };
 use underload_scenario::source::Source;
 use underload_scenario::{Options, Scenario};
@@ -43,11 +43,6 @@ pub struct Arguments {
     /// Where the scenario runs.
     #[arg(long, default_value = "auto", value_parser = choices(WorldChoice::ALL))]
     pub world: WorldChoice,
-    /// Runs the commands of the scenario (flows of kind `exec`) on this machine; as root only with
-    /// `--allow-commands=root`. Read a stranger's scenario first: `underload check` lists them.
-    #[arg(long, value_name = "WHO", num_args = 0..=1, require_equals = true, hide_short_help = true)]
-    #[arg(default_missing_value = "user", value_parser = choices(Commands::ALL))]
-    pub allow_commands: Option<Commands>,
     /// Runs only this variant; may be given several times.
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
@@ -203,7 +198,6 @@ impl Arguments {
     fn settings(&self, destination: Destination) -> Settings {
         Settings {
             world: self.world,
-            commands: self.allow_commands,
             destination,
             uses_cache: !self.no_cache,
             threads: self.threads,

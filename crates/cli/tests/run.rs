@@ -34,21 +34,11 @@ congestion_control = "reno"
 [[flow]]
 kind = "probe"
 interval = "10ms"
-[[flow]]
-name = "words"
-kind = "exec"
-client = ["sh", "-c", "echo to {server}"]
 "#;
 
 fn underload(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
     command.args(arguments).current_dir(folder).output().expect("the program starts")
-}
-
-/// Returns the scenario without its command, which only the live world runs.
-fn without_command(text: &str) -> String {
-    let end = text.find("[[flow]]\nname = \"words\"").expect("the command stands last");
-    text[..end].to_owned()
 }
 
 fn stdout(output: &Output) -> String {
@@ -243,19 +233,19 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
     };
     write("misspelt.toml", &TINY.replace("rtt", "rrt"));
     write("trace.toml", &TINY.replace("20mbit", "trace:missing.trace"));
-    write("control.toml", &without_command(&TINY.replace("reno", "no_such_control")));
+    write("control.toml", &TINY.replace("reno", "no_such_control"));
     let sweep = "[[sweep]]\nkey = \"path.down\"\nvalues = [";
     let values: Vec<String> = (1..=11).map(|rate| format!("\"{rate}mbit\"")).collect();
-    let text = without_command(&TINY.replace("rtt =", "down_queue = \"fifo\"\nrtt ="));
+    let text = TINY.replace("rtt =", "down_queue = \"fifo\"\nrtt =");
     write("large.toml", &format!("{text}{sweep}{}]", values.join(",")));
     write("nothing.toml", &format!("{text}{sweep}]"));
     let large: &[&str] = &["run", "large.toml", "--repeat", "100000"];
     write("empty.trace", "");
-    write("silent.toml", &without_command(&TINY.replace("20mbit", "trace:empty.trace")));
+    write("silent.toml", &TINY.replace("20mbit", "trace:empty.trace"));
     write("idle.toml", &TINY[..TINY.find("[[flow]]").expect("it has flows")]);
     write(
         "far.toml",
-        &without_command(TINY).replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""),
+        TINY.replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""),
     );
     let cases: [(&[&str], &str); 13] = [
         (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
@@ -319,10 +309,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     let folder = folder();
     std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
     std::fs::write(folder.path().join("file"), "").expect("writing a file");
-    let output = underload(
-        &["run", "tiny.toml", "--allow-commands=root", "--out", "file/run"],
-        folder.path(),
-    );
+    let output = underload(&["run", "tiny.toml", "--out", "file/run"], folder.path());
     if is_skipped("a_directory_that_cannot_be_made_is_named", &output) {
         return;
     }
@@ -331,41 +318,14 @@ fn a_directory_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_command_runs_only_if_it_is_allowed() {
-    let folder = folder();
-    std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
-    let command = "sh -c 'echo to {server}'";
-    let own = std::fs::metadata("/proc/self").expect("this process");
-    let is_root = std::os::unix::fs::MetadataExt::uid(&own) == 0;
-    for world in ["auto", "live", "kernel", "kernel-tcp"] {
-        let half_allowed = is_root.then_some("--allow-commands");
-        for allowed in [None, half_allowed].into_iter().take(1 + usize::from(is_root)) {
-            let arguments = ["run", "tiny.toml", "--world", world, "--out", "out"];
-            let arguments: Vec<&str> = arguments.into_iter().chain(allowed).collect();
-            let output = underload(&arguments, folder.path());
-            let said = stderr(&output);
-            assert_eq!(output.status.code(), Some(2), "{world}: {said}");
-            let option = if is_root { "--allow-commands=root" } else { "--allow-commands" };
-            assert!(said.contains(option) && said.contains(command), "{world}: {said}");
-            assert!(!folder.path().join("out").exists(), "{world}: nothing began");
-        }
-    }
-    let checked = underload(&["check", "tiny.toml"], folder.path());
-    assert!(stdout(&checked).contains(&format!("  runs a command: {command}\n")));
-}
-
-#[test]
 fn a_live_trial_leaves_a_whole_record() {
     let folder = folder();
     std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
-    let arguments =
-        ["run", "tiny.toml", "--allow-commands=root", "--world", "live", "--out", "out"];
+    let arguments = ["run", "tiny.toml", "--world", "live", "--out", "out"];
     let output = underload(&arguments, folder.path());
     if is_skipped("a_live_trial_leaves_a_whole_record", &output) {
         return;
     }
-    let said = stderr(&output);
-    assert!(said.contains("runs a command of the scenario: sh -c 'echo to {server}'"), "{said}");
     // On a busy machine the trial is invalid, and a run without a valid trial ends with 1.
     let data = RunDir::read(folder.path().join("out")).expect("the record can be read");
     let [trial] = data.record.trials.as_slice() else { panic!("{}", stderr(&output)) };
@@ -373,7 +333,7 @@ fn a_live_trial_leaves_a_whole_record() {
     assert_eq!(output.status.code(), Some(expected), "{}", stderr(&output));
     assert_eq!((data.record.world, data.record.complete), (World::Live, true));
     let names: Vec<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
-    assert_eq!(names, ["probe", "bulk", "words"]);
+    assert_eq!(names, ["probe", "bulk"]);
     assert_eq!(trial.flows[1].congestion_control.as_deref(), Some("reno"));
     assert!(data.samples.iter().any(|sample| sample.phase == Phase::Load));
     let up = trial.bottlenecks.iter().find(|queue| queue.window.phase == Phase::Load);
@@ -382,8 +342,6 @@ fn a_live_trial_leaves_a_whole_record() {
     assert!(up.sent.packets > 100, "{up:?}");
     let html = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a report");
     assert!(html.contains("A tiny trial"));
-    let words = std::fs::read_to_string(folder.path().join("out/exec/0000000-words.txt"));
-    assert_eq!(words.expect("the command's output"), "to 10.203.0.2\n");
     let again = underload(&arguments, folder.path());
     assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
     assert!(stderr(&again).contains("has a run already"), "{}", stderr(&again));
@@ -397,7 +355,7 @@ fn an_interrupted_run_keeps_its_completed_trials() {
     let folder = folder();
     std::fs::write(folder.path().join("tiny.toml"), TINY).expect("writing the scenario");
     let mut child = Command::new(env!("CARGO_BIN_EXE_underload"))
-        .args(["run", "tiny.toml", "--allow-commands=root", "--world", "live"])
+        .args(["run", "tiny.toml", "--world", "live"])
         .args(["--repeat", "50", "--out", "out"])
         .current_dir(folder.path())
         .stdout(Stdio::piped())
@@ -438,7 +396,7 @@ fn without_provenance(run: &Path) -> String {
 #[test]
 fn the_simulated_world_gives_the_same_bytes_again_on_any_number_of_threads() {
     let folder = folder();
-    let scenario = without_command(TINY).replace("\"20mbit\"", "\"20mbit:loss=0.1%\"");
+    let scenario = TINY.replace("\"20mbit\"", "\"20mbit:loss=0.1%\"");
     std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
     let runs = [("first", "1"), ("second", "1"), ("third", "3")].map(|(out, threads)| {
         let arguments = ["run", "tiny.toml", "--world", "sim", "--out", out, "--repeat", "6"];
@@ -466,7 +424,7 @@ fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others
     // The second variant would take far longer than the test may.
     let variants = "[[variant]]\nname = \"short\"\npath.up_queue = \"pie\"\nphases.load = \"10ms\"\n\
                 [[variant]]\nname = \"endless\"\npath.up = \"1gbit\"\nphases.load = \"3500s\"\n";
-    let scenario = without_command(TINY) + variants;
+    let scenario = TINY + variants;
     std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
     let child = Command::new(env!("CARGO_BIN_EXE_underload"))
         .args(["run", "tiny.toml", "--world", "sim", "--threads", "2", "--out", "out"])

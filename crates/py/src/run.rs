@@ -13,7 +13,7 @@ use underload_record::comparison::compare_two;
 use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord, VariantLatency};
 use underload_record::text::in_full;
 use underload_record::{metric_of, metric_over_trials, unknown_metric};
-use underload_run::{Commands, Destination, Progress, Remains, RunError, Settings, WorldChoice};
+use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
 use underload_scenario as scenario;
 use underload_scenario::own::Own;
 use underload_store::{RunData, RunDir, Table};
@@ -59,7 +59,6 @@ impl Progress for EventSender {
 #[pyo3(from_item_all)]
 pub struct RunArguments {
     world: String,
-    allow_commands: Option<String>,
     out: Option<PathBuf>,
     resume: bool,
     cache: bool,
@@ -153,15 +152,6 @@ fn settings(py: Python<'_>, overrides: RunArguments, stop: &Arc<AtomicBool>) -> 
     };
     Ok(Settings {
         world,
-        commands: match overrides.allow_commands.as_deref() {
-            None => None,
-            Some("user") => Some(Commands::User),
-            Some("root") => Some(Commands::Root),
-            Some(other) => {
-                let problem = format!("allow_commands: `{other}`; expected user or root");
-                return Err(raise(py, "RunError", (problem,)));
-            }
-        },
         destination: match overrides.out {
             None => Destination::Caller,
             Some(path) if overrides.resume => Destination::Resume(path),

@@ -11,7 +11,7 @@ use underload_store::RunData;
 /// Name of the only variant of a scenario without variants.
 const UNNAMED: &str = "default";
 /// Kinds of flow that are not applications.
-const PLAIN_KINDS: [&str; 5] = ["probe", "tcp", "udp", "exec", "line"];
+const PLAIN_KINDS: [&str; 4] = ["probe", "tcp", "udp", "line"];
 
 /// Longest label in sentences in place of a name, characters.
 const LONGEST_LABEL: usize = 40;

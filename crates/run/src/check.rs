@@ -21,9 +21,6 @@ pub struct Checked {
     cells: Option<u64>,
     trials: usize,
     worlds: Vec<&'static str>,
-    /// The commands that a run of the file starts on this machine.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    commands: Vec<String>,
     /// Why a world cannot run the file, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     refusals: BTreeMap<&'static str, String>,
@@ -65,7 +62,6 @@ impl Checked {
                 checked.variants = scenario.variants.len();
                 checked.trials = scenario.trials();
                 checked.worlds = scenario.worlds().into_iter().map(World::name).collect();
-                checked.commands = scenario.commands();
                 let problems =
                     [(World::Sim, scenario.sim_problem()), (World::Live, scenario.live_problem())];
                 let refusals = problems.into_iter().filter_map(|(it, why)| Some((it.name(), why?)));
@@ -108,9 +104,7 @@ impl Checked {
             Some(format!("  not {place}: {why}\n"))
         });
         let refusals: String = refusals.collect();
-        let commands = self.commands.iter().map(|it| format!("  runs a command: {it}\n"));
-        let commands: String = commands.collect();
-        format!("{}: OK ({sweep}{variants}, {trials}; {worlds})\n{refusals}{commands}", self.file)
+        format!("{}: OK ({sweep}{variants}, {trials}; {worlds})\n{refusals}", self.file)
     }
 
     /// Formats the settings in columns: key, value, origin. A key whose value differs between

@@ -27,7 +27,7 @@ use crate::world::{self, World};
 pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress) -> Result<Run> {
     let choice = world_choice(settings)?;
     // Before anything starts a thread, as a process with several cannot enter a user namespace.
-    let world = world::choose(choice, scenario, settings)?;
+    let world = world::choose(choice, scenario, &settings.own)?;
     check_own(scenario, settings)?;
     if !settings.captures.is_empty() {
         let config = |variant: &Variant| configure(variant, 0, TrialLabel::default()).of_world();
@@ -36,9 +36,6 @@ pub fn run(scenario: &Scenario, settings: &Settings, progress: &mut dyn Progress
         packets::check(&settings.captures, variants, scenario.trials())?;
     }
     progress.world(scenario, world.reason());
-    for command in scenario.commands() {
-        progress.say(&format!("runs a command of the scenario: {command}"));
-    }
     let mut results = begin(settings, record(scenario, settings, &*world), progress)?;
     let keeps_curves = keeps_samples(scenario);
     if !keeps_curves {

@@ -32,4 +32,4 @@ pub use error::{Remains, RunError};
 pub use execute::{keeps_samples, run};
 pub use progress::Progress;
 pub use results::Run;
-pub use settings::{Commands, Destination, Settings, WorldChoice};
+pub use settings::{Destination, Settings, WorldChoice};

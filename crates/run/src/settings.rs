@@ -41,22 +41,6 @@ impl WorldChoice {
     ];
 }
 
-/// Who may run the commands of a scenario (`kind = "exec"`) on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Commands {
-    User,
-    /// Root, too.
-    Root,
-}
-
-impl Commands {
-    /// Every choice with its name and a description.
-    pub const ALL: [(Self, &str, &str); 2] = [
-        (Self::User, "user", "With the rights of an ordinary user"),
-        (Self::Root, "root", "Also as root, on every file of this machine"),
-    ];
-}
-
 /// Where trials, samples and series of a run are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Destination {
@@ -77,8 +61,6 @@ pub enum Destination {
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     pub world: WorldChoice,
-    /// Who may run the scenario's commands; `None` refuses a scenario that has any.
-    pub commands: Option<Commands>,
     pub destination: Destination,
     /// Whether simulated trials are read from the user's cache and stored in it.
     pub uses_cache: bool,

@@ -187,12 +187,12 @@ fn next_size(size: usize, least: usize, took: Duration) -> usize {
     }
 }
 
-/// Writes the outputs of commands to `exec/TRIAL-FLOW.txt`.
+/// Writes the texts of browsers' flows to `flows/TRIAL-FLOW.txt`.
 fn write_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> Result<(), RunError> {
     for output in outputs {
         let name = format!("{index:07}-{}.txt", output.name);
-        let mut file = directory.begin_file("exec", &name)?;
-        file.write_all(&output.text).doing(format!("writing exec/{name}"))?;
+        let mut file = directory.begin_file("flows", &name)?;
+        file.write_all(&output.text).doing(format!("writing flows/{name}"))?;
     }
     Ok(())
 }

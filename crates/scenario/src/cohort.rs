@@ -51,9 +51,6 @@ enum Per {
     Trial,
 }
 
-/// Names that commands of `exec` flows use.
-const RESERVED: [&str; 2] = ["client", "server"];
-
 words! {
     DrawnFor, word: Line Run;
     Per, word: Repeat Trial;
@@ -319,10 +316,6 @@ fn with(conditions: &Conditions, mut fault: Fault) -> Fault {
 impl DrawKeys {
     fn check(self, has_lines: bool) -> Result<(String, Option<DrawnFor>, Distribution), Fault> {
         check_name(&self.name).map_err(|problem| Fault::new("name", problem))?;
-        if RESERVED.contains(&self.name.as_str()) {
-            let problem = format!("`{}` is an address in commands; expected another", self.name);
-            return Err(Fault::new("name", problem));
-        }
         if has_lines && OWN.contains(&self.name.as_str()) {
             let problem = format!("`{}` is set by [cohort.lines]; expected another", self.name);
             return Err(Fault::new("name", problem));

@@ -111,7 +111,7 @@ pub use cohort::Cohort;
 pub use error::{Excerpt, ScenarioError, ScenarioErrors, no_variant};
 pub use explain::{Setting, SettingValue};
 pub use flow::{
-    Activity, ApplicationFlow, BrowserFlow, DashPlayer, EXIT_STATUS, ExecFlow, Flow, FlowKind,
+    Activity, ApplicationFlow, BrowserFlow, DashPlayer, Flow, FlowKind,
     PageProtocol, ProbeFlow, Properties, Site, TcpFlow, UdpFlow, simulated_controls,
 };
 pub use path::{Lane, LaneQueue, Path};
@@ -295,20 +295,6 @@ impl Scenario {
     /// Returns the SPEC of the first algorithm that the caller has to provide; see [`own`].
     pub fn own(&self) -> Option<String> {
         self.variants.iter().find_map(Variant::own)
-    }
-
-    /// Returns the commands that the scenario starts on the machine that runs it, each once.
-    pub fn commands(&self) -> Vec<String> {
-        let mut commands: Vec<String> = Vec::new();
-        for flow in self.variants.iter().flat_map(|variant| &variant.flows) {
-            let FlowKind::Exec(exec) = &flow.kind else { continue };
-            for line in exec.lines() {
-                if !commands.contains(&line) {
-                    commands.push(line);
-                }
-            }
-        }
-        commands
     }
 
     /// Returns the number of trials of the whole run.

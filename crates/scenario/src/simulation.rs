@@ -37,8 +37,8 @@ pub enum PlanError {
     #[error("flow '{flow}': congestion control '{name}' is not simulated; expected {known}")]
     UnknownAlgorithm { flow: String, name: String, known: String },
     #[error(
-        "flow '{flow}': kind '{kind}' is not simulated; expected any but browser, dash, exec \
-             and webrtc"
+        "flow '{flow}': kind '{kind}' is not simulated; expected any but browser, dash and \
+             webrtc"
     )]
     UnknownKind { flow: String, kind: &'static str },
     #[error(
@@ -81,7 +81,7 @@ pub fn configure_with(
             crate::FlowKind::Application(app) => {
                 flows.extend(applications(flow, app, &phases));
             }
-            crate::FlowKind::Exec(_) | crate::FlowKind::Browser(_) => {
+            crate::FlowKind::Browser(_) => {
                 let (flow, kind) = (flow.name.clone(), flow.kind_name);
                 return Err(PlanError::UnknownKind { flow, kind });
             }

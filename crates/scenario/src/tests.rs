@@ -522,7 +522,6 @@ const FAULTS: &[(&str, &str)] = &[
     ("interval = \"10ms\"", "interval = \"10ms\"\ntimeout = \"1us\""),
     ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{ dscp = 45, ecn = \"ect2\" }]"),
     ("interval = \"10ms\"", "interval = \"10ms\"\nclasses = [{}, { dscp = 0 }]"),
-    ("kind = \"probe\"\ninterval = \"10ms\"", "kind = \"exec\"\nclient = []"),
     ("kind = \"probe\"\ninterval = \"10ms\"", "name = \"probe\"\nkind = \"udp\"\nrate = \"1mbit\""),
     ("name = \"bulk\"", "extra_rtt = \"11s\""),
     ("name = \"bulk\"", "receive_window = \"1kB\""),
@@ -534,7 +533,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("congestion_control = \"cubic\"", "congestion_control = \"prague\"\nrtt_target = \"101ms\""),
     (
         "kind = \"probe\"\ninterval = \"10ms\"",
-        "kind = \"exec\"\nextra_rtt = \"1ms\"\nclient = [\"true\"]",
+        "kind = \"browser\"\nextra_rtt = \"1ms\"",
     ),
     ("", "[[variant]]\nname = \"a\"\n[[variant]]\nname = \"b\""),
     ("", "[[variant]]\npath.up = \"1mbit\""),

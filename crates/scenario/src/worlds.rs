@@ -166,8 +166,8 @@ mod tests {
             let flow = format!("[[flow]]\nname = \"page\"\nkind = \"{kind}\"\n");
             let (sim, live, worlds) = of(&flow, "");
             let expected = format!(
-                "flow 'page': kind '{kind}' is not simulated; expected any but browser, dash, \
-                 exec and webrtc"
+                "flow 'page': kind '{kind}' is not simulated; expected any but browser, dash \
+                 and webrtc"
             );
             assert_eq!((sim, live, worlds), (expected, String::new(), vec![World::Live]));
         }

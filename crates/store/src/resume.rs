@@ -16,7 +16,7 @@ use crate::run_data::{RunData, of_trial};
 use crate::run_dir::RunDir;
 
 /// Folders with files of single trials, whose names begin with the trial's number.
-const TRIAL_FOLDERS: [&str; 2] = [PARTS, "exec"];
+const TRIAL_FOLDERS: [&str; 2] = [PARTS, "flows"];
 
 #[derive(Debug)]
 pub struct Resumed {

@@ -182,7 +182,7 @@ fn a_browser_loads_whole_pages_and_leaves_nothing() {
         };
         let mut finished = 0;
         for (flow, objects, protocol) in [("page", 101, "http/1.1"), ("secure", 100, "h2")] {
-            let path = directory.join(format!("exec/0000000-{flow}.txt"));
+            let path = directory.join(format!("flows/0000000-{flow}.txt"));
             let text = std::fs::read_to_string(path).expect("the times");
             let loaded = checked_loads(&text, objects, protocol);
             assert_eq!(value(flow, "pages_loaded"), Some(loaded as f64));
@@ -216,7 +216,7 @@ fn pages_over_http3_need_caddy() {
             eprintln!("SKIPPED {NAME}: no caddy (apt install caddy)");
             return true;
         }
-        let path = directory.join("exec/0000000-secure.txt");
+        let path = directory.join("flows/0000000-secure.txt");
         let text = std::fs::read_to_string(path).unwrap_or_else(|_| panic!("{}", stderr(run)));
         checked_loads(&text, 100, "h3") > 0
     });
@@ -236,7 +236,7 @@ fn a_player_loads_chunks_of_the_models_sizes_and_leaves_nothing() {
         if value("startup").is_none() {
             return false;
         }
-        let path = directory.join("exec/0000000-film.txt");
+        let path = directory.join("flows/0000000-film.txt");
         let text = std::fs::read_to_string(path).expect("the chunks");
         let parse = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("JSON") };
         let lines: Vec<_> = text.lines().map(parse).collect();
@@ -309,7 +309,7 @@ fn a_call_between_two_browsers_has_its_statistics_and_leaves_nothing() {
         if value("freezes").is_none() {
             return false;
         }
-        let path = directory.join("exec/0000000-call.txt");
+        let path = directory.join("flows/0000000-call.txt");
         let text = std::fs::read_to_string(path).expect("the statistics");
         let [client, server] = checked_statistics(&text);
         assert!(client > 0 && client == server);

@@ -345,22 +345,13 @@ impl Process {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-
-    /// Sends SIGTERM to the process group.
-    pub fn terminate(&self) {
-        self.signal(Signal::SIGTERM);
-    }
-
-    fn signal(&self, signal: Signal) {
-        // The process may have just ended by itself.
-        let _ = killpg(Pid::from_raw(self.child.id() as i32), signal);
-    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            self.signal(Signal::SIGKILL);
+            // The process may have just ended by itself.
+            let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
             let _ = self.child.wait();
         }
     }

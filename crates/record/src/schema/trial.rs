@@ -73,7 +73,7 @@ impl FlowDirection {
 pub struct FlowRecord {
     /// Unique in the trial, for example `bulk-0` or `probe`.
     pub name: String,
-    /// `tcp`, `udp`, `probe`, `voip`, `web`, `exec`, ...
+    /// `tcp`, `udp`, `probe`, `voip`, `web`, ...
     pub kind: String,
     /// Traffic class of the packets, for example `dscp 0` or `dscp 45 ect1`; empty if default.
     pub class: String,

@@ -7,7 +7,6 @@ pub mod kernel;
 mod live;
 pub mod sim;
 
-use std::path::Path;
 use std::time::Duration;
 
 use underload_record::schema;
@@ -16,7 +15,7 @@ use underload_scenario::Scenario;
 use underload_scenario::own::Own;
 
 use crate::error::RunError;
-use crate::settings::{Commands, Settings, WorldChoice};
+use crate::settings::WorldChoice;
 use crate::trial::{Setting, Trial, TrialData};
 
 /// A world that is ready to run trials of a scenario that it has checked.
@@ -56,15 +55,12 @@ pub(crate) trait World {
 pub(crate) fn choose(
     choice: WorldChoice,
     scenario: &Scenario,
-    Settings { own, commands, .. }: &Settings,
+    own: &Own,
 ) -> Result<Box<dyn World>, RunError> {
-    let live = |scenario| check_commands(scenario, *commands).and_then(|()| live(scenario));
-    let kernel =
-        |queues| check_commands(scenario, *commands).and_then(|()| kernel(scenario, queues));
     match choice {
         WorldChoice::Live => live(scenario),
-        WorldChoice::Kernel => kernel(true),
-        WorldChoice::KernelTcp => kernel(false),
+        WorldChoice::Kernel => kernel(scenario, true),
+        WorldChoice::KernelTcp => kernel(scenario, false),
         WorldChoice::Sim => simulated(scenario, own, "as requested"),
         WorldChoice::Auto => live(scenario).or_else(|error| {
             if scenario.sim_problem().is_some() {
@@ -77,34 +73,6 @@ pub(crate) fn choose(
             simulated(scenario, own, &reason)
         }),
     }
-}
-
-/// Refuses to run the commands of a scenario unless the user has said so: scenarios are exchanged.
-fn check_commands(scenario: &Scenario, allowed: Option<Commands>) -> Result<(), RunError> {
-    let commands = scenario.commands();
-    let (who, option) = match allowed {
-        _ if commands.is_empty() => return Ok(()),
-        Some(Commands::Root) => return Ok(()),
-        _ if may_be_root(Path::new("/proc/self")) => (" as root", "--allow-commands=root"),
-        Some(Commands::User) => return Ok(()),
-        None => ("", "--allow-commands"),
-    };
-    let (name, list) = (&scenario.name, commands.join("\n  "));
-    Err(RunError::Refused(format!(
-        "{name} runs commands on this machine{who}. Read them, and allow them with {option}:\n  {list}"
-    )))
-}
-
-/// Whether a process may be root's: the owner of its directory in `/proc` is its effective user.
-#[cfg(unix)]
-fn may_be_root(process: &Path) -> bool {
-    let owner = std::fs::metadata(process).map(|it| std::os::unix::fs::MetadataExt::uid(&it));
-    owner.map_or(true, |owner| owner == 0)
-}
-
-#[cfg(not(unix))]
-fn may_be_root(_: &Path) -> bool {
-    true
 }
 
 fn simulated(scenario: &Scenario, own: &Own, why: &str) -> Result<Box<dyn World>, RunError> {
@@ -144,16 +112,4 @@ pub fn machine_problem(scenario: &Scenario) -> Option<String> {
 #[cfg(not(all(feature = "live", target_os = "linux")))]
 fn kernel(scenario: &Scenario, _: bool) -> Result<Box<dyn World>, RunError> {
     live(scenario)
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_of_an_unknown_user_counts_as_roots() {
-        assert!(may_be_root(Path::new("/proc/0")));
-        let own = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
-        assert_eq!(may_be_root(Path::new("/proc/self")), own == 0);
-    }
 }

@@ -3,7 +3,6 @@
 mod application;
 mod browser;
 mod common;
-mod exec;
 mod probe;
 mod tcp;
 mod udp;
@@ -25,7 +24,6 @@ pub use application::ApplicationFlow;
 pub use browser::{BrowserFlow, DashPlayer, PageProtocol, Site};
 pub use common::Activity;
 pub use common::Properties;
-pub use exec::{EXIT_STATUS, ExecFlow};
 pub use probe::ProbeFlow;
 pub(super) use tcp::DEFAULT_CONTROL;
 pub use tcp::TcpFlow;
@@ -36,7 +34,6 @@ use application::{
 };
 use browser::{CallKeys, FilmKeys, PageKeys};
 use common::Kind;
-use exec::ExecKeys;
 
 /// A flow, or a group of equal ones.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,8 +59,6 @@ pub enum FlowKind {
     Probe(ProbeFlow),
     /// UDP at a constant rate.
     Udp(UdpFlow),
-    /// A command inside the lab; not in the sim world.
-    Exec(ExecFlow),
     /// Pages, a film or a call of real browsers; only in the live world.
     Browser(BrowserFlow),
     /// An application; only in the sim world.
@@ -76,7 +71,6 @@ impl FlowKind {
             Self::Tcp(flow) => flow,
             Self::Probe(flow) => flow,
             Self::Udp(flow) => flow,
-            Self::Exec(flow) => flow,
             Self::Browser(flow) => flow,
             Self::Application(flow) => flow,
         }
@@ -100,11 +94,10 @@ const fn entry<K: Kind>() -> Entry {
     }
 }
 
-const KINDS: [Entry; 13] = [
+const KINDS: [Entry; 12] = [
     entry::<(TcpFlow, Activity)>(),
     entry::<ProbeFlow>(),
     entry::<(UdpFlow, Activity)>(),
-    entry::<ExecKeys>(),
     entry::<PageKeys>(),
     entry::<FilmKeys>(),
     entry::<CallKeys>(),

@@ -278,9 +278,9 @@ fn a_resumed_directory_equals_that_of_an_uninterrupted_run() {
     cut_short(&broken, 2);
     // Files of an unfinished trial, and of a write that was interrupted.
     fs::write(broken.join("parts/0000002-samples.parquet"), b"PAR1").unwrap();
-    fs::create_dir(broken.join("exec")).unwrap();
-    fs::write(broken.join("exec/0000002-upload.txt"), b"half").unwrap();
-    fs::write(broken.join("exec/0000001-upload.txt"), b"whole").unwrap();
+    fs::create_dir(broken.join("flows")).unwrap();
+    fs::write(broken.join("flows/0000002-upload.txt"), b"half").unwrap();
+    fs::write(broken.join("flows/0000001-upload.txt"), b"whole").unwrap();
     fs::write(broken.join("samples.parquet"), b"PAR1").unwrap();
     fs::write(broken.join("notes.txt"), b"mine").unwrap();
     let mut journal = fs::read(broken.join("trials.jsonl")).unwrap();
@@ -296,8 +296,8 @@ fn a_resumed_directory_equals_that_of_an_uninterrupted_run() {
     assert_eq!(timeless(&broken), timeless(&whole));
     let read = |name: &str| fs::read(broken.join(name)).ok();
     assert_eq!(read("notes.txt").as_deref(), Some(&b"mine"[..]));
-    assert_eq!(read("exec/0000001-upload.txt").as_deref(), Some(&b"whole"[..]));
-    assert_eq!(read("exec/0000002-upload.txt"), None, "it is done again");
+    assert_eq!(read("flows/0000001-upload.txt").as_deref(), Some(&b"whole"[..]));
+    assert_eq!(read("flows/0000002-upload.txt"), None, "it is done again");
     assert!(!broken.join("parts").exists() && !broken.join("trials.jsonl").exists());
 }
 
@@ -305,9 +305,9 @@ fn a_resumed_directory_equals_that_of_an_uninterrupted_run() {
 fn no_link_of_a_run_that_is_resumed_leads_to_other_files() {
     let directory = tempfile::tempdir().unwrap();
     let [broken, other] = ["broken", "other"].map(|name| directory.path().join(name));
-    for name in ["trials.jsonl", "parts", "exec", "run.json"] {
+    for name in ["trials.jsonl", "parts", "flows", "run.json"] {
         cut_short(&broken, 2);
-        fs::create_dir_all(broken.join("exec")).unwrap();
+        fs::create_dir_all(broken.join("flows")).unwrap();
         fs::create_dir(&other).unwrap();
         fs::rename(broken.join(name), other.join(name)).unwrap();
         fs::write(other.join("0000002-upload.txt"), b"mine").unwrap();

@@ -10,13 +10,11 @@
 //! - [`linux`]: what Linux's routers are to do.
 //! - [`task`]: a flow that a program outside of this one makes.
 //! - [`tasks`]: starts and stops the programs of flows.
-//! - [`exec`]: commands inside the lab.
 //! - [`browser`]: pages, films and calls of real browsers inside the lab.
 
 mod between;
 mod browser;
 pub(super) mod check;
-mod exec;
 pub(super) mod linux;
 pub(super) mod plan;
 mod task;

@@ -1,4 +1,4 @@
-//! The programs that run beside probes and transfers: commands, and browsers.
+//! The browsers that run beside probes and transfers.
 
 use std::time::Instant;
 
@@ -7,13 +7,12 @@ use underload_record::schema::{FlowRecord, Phase};
 use underload_scenario::{Activity, FlowKind, Variant};
 
 use super::browser;
-use super::exec::Command;
 use super::plan::duration;
 use super::task::{Outcome, Task};
 use crate::error::{Doing as _, Result};
 use crate::trial::Output;
 
-/// The commands and browsers of a trial.
+/// The browsers of a trial.
 pub(super) struct Tasks<'a> {
     flows: Vec<Running<'a>>,
     ramp_start: Option<Instant>,
@@ -39,12 +38,9 @@ impl<'a> Tasks<'a> {
     pub(super) fn start(ends: &'a Ends, variant: &'a Variant) -> Result<Self> {
         let mut flows = Vec::new();
         for flow in &variant.flows {
-            let task: Result<Box<dyn Task + 'a>> = match &flow.kind {
-                FlowKind::Exec(exec) => Command::start(ends, &flow.name, exec),
-                FlowKind::Browser(traffic) => browser::start(ends, flow, traffic, &variant.phases),
-                _ => continue,
-            };
+            let FlowKind::Browser(traffic) = &flow.kind else { continue };
             let (name, activity) = (flow.name.as_str(), flow.activity);
+            let task = browser::start(ends, flow, traffic, &variant.phases);
             let task = task.doing(format!("flow.{name}"))?;
             flows.push(Running { name, activity, has_begun: false, task });
         }
