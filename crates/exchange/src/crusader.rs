@@ -167,7 +167,8 @@ impl File {
         part
     }
 
-    /// Returns the part that crusader's summary covers, or a whole test that is too short for it.
+    /// Returns start and end of the part of a test that crusader's summary covers; of a test that
+    /// is too short for a summary, those of the whole test.
     fn steady(&self, test: &Load<'_>) -> (u64, u64) {
         let length_ns = self.config.as_ref().and_then(|config| config.load_duration.ns());
         let length_ns = length_ns.unwrap_or(test.last_ns - test.first_ns);

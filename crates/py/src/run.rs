@@ -117,8 +117,9 @@ pub fn run(
     }
 }
 
-/// How long after a signal a class in Python is interrupted, and how long until it is left behind.
+/// Time from a signal to the interruption of a class in Python.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Time from a signal after which the call returns although the class still runs.
 const MOST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Queues, and congestion controls with their use of ECN.

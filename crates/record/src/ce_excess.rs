@@ -84,7 +84,7 @@ pub struct Arrived {
     pub ce_packets: u64,
     /// Rate of the ECN packets; `None` for a probe, whose rate is negligible.
     pub rate_bit_per_s: Option<u64>,
-    /// Equal share of the flow; `None` if unknown. Without it only probes count as below.
+    /// Equal share of the flow; `None` if unknown, and then only probes count as flows below it.
     pub fair_share_bit_per_s: Option<u64>,
 }
 

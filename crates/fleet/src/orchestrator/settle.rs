@@ -56,7 +56,7 @@ impl Schedule {
         let one_ms = (DAY_MS / (OWN_EXCESS * plan.runs_per_day)).max(1.0) as u64;
         let earliest_ms = now_ms.saturating_sub(one_ms.saturating_mul(OWN_SAVED_MAX));
         let latest_ms = now_ms.saturating_add(one_ms.saturating_mul(OWN_BURST));
-        // A later stored instant is from a clock that was ahead and has been set back.
+        // If the stored instant is later than this, the clock was ahead and has been set back.
         let is_of_now = self.own_ms <= latest_ms.saturating_add(2 * SKEW_MS);
         let own_ms = if is_of_now { self.own_ms.max(earliest_ms) } else { now_ms };
         let after_ms = own_ms.saturating_add(one_ms);

@@ -25,13 +25,13 @@ const VALUE_MAX: f64 = 1e9;
 /// The numbers of a run, which are stored when its directory is removed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunNumbers {
-    /// The name of its directory.
+    /// The name of the directory that had the run.
     pub run: String,
-    /// When it began, RFC 3339.
+    /// When the run began, RFC 3339.
     pub started: String,
     /// Name of the scenario, such as `measure/quick`.
     pub name: String,
-    /// The user's words about it; empty if there were none.
+    /// The user's words about the run; empty if there were none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// The only network interface that the run used; empty if it used the interfaces of the routes.

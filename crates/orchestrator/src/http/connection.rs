@@ -41,7 +41,7 @@ const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// How long answers in flight may take when the server stops.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(10);
-/// How long after its latest request a connection cannot be evicted for others of its network.
+/// For this time after a request, no new connection of the same network replaces its connection.
 const GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept: no descriptors, or the connection died before it was accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -74,7 +74,7 @@ pub(super) fn headline(ask: &Ask, whole: &Loaded, by: &[Dimension], filter: &Fil
     let part = |(p99, name): &(f64, String)| {
         format!("{} ms ({name})", underload_report::significant(*p99))
     };
-    // More than two are shown as the lowest and the highest.
+    // Of three or more percentiles the lowest and the highest are shown.
     let (parts, between) = match known.as_slice() {
         [first, .., last] if known.len() > 2 => (vec![part(first), part(last)], " to "),
         few => (few.iter().map(part).collect(), " and "),

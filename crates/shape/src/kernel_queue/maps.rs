@@ -32,9 +32,9 @@ pub struct Maps {
 /// The key of a device's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct Place {
-    /// The number of its network namespace.
+    /// The number of the network namespace that the device is in.
     pub network: u32,
-    /// The number of the device there.
+    /// The number of the device in that namespace.
     pub device: u32,
 }
 

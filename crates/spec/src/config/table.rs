@@ -20,7 +20,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The name of a default profile that is the absence of presets; SPECs do not print it.
+    /// The name of the default profile of a queue that works without a preset. SPECs leave it out.
     pub const NONE: &'static str = "none";
 }
 

@@ -43,7 +43,7 @@ choices!(Scheduler {
     "none" => None,
 });
 
-/// The host of a packet that is its user.
+/// Which host of a packet is the user of the radio: the source (`true`) or the destination.
 enum IsSource {}
 
 choices!(IsSource => bool { "destination" => false, "source" => true, });
