@@ -1,6 +1,5 @@
 //! `underload shape show`: what the queues of shaped devices do.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -11,7 +10,6 @@ use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
 use super::require_rights;
-use crate::present::write_for_collector;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -21,15 +19,11 @@ packets (CAKE, CoDel, PIE).
 Examples:
   sudo underload shape show
   sudo underload shape show --every 1s
-  sudo underload shape show --prometheus /var/lib/node_exporter/shape.prom
   sudo underload shape show --json | jq '.devices[].up.counts.dropped'")]
 pub struct Arguments {
     /// Prints JSON; with --every, a document on each line.
     #[arg(long)]
     json: bool,
-    /// Writes the counts in Prometheus' text format; - is stdout.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "every"])]
-    prometheus: Option<PathBuf>,
     /// Shows the present rates again and again, until Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = quantity::from_to("100ms", "1h"))]
     every: Option<Duration>,
@@ -46,9 +40,6 @@ impl Arguments {
             }
             Ok(Overview::new(shaped, before))
         };
-        if let Some(path) = &self.prometheus {
-            return write_for_collector(path, &overview(None)?.to_prometheus());
-        }
         let Some(every) = self.every else {
             let overview = overview(None)?;
             return console::print_as(self.json, &overview, || overview.to_text());

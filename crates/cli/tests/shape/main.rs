@@ -22,6 +22,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use serde_json::Value;
 use underload_emu::guest::{Guest, Image, PROGRAM};
 use underload_emu::machine::{Namespace, privilege};
 use underload_shape::trial::{Plan, Settings};
@@ -170,11 +171,9 @@ fn a_confirmed_change_lasts_until_off_which_restores_the_queues() {
         assert!(applying.wait().expect("it ends").success());
         let shown = text(&world.shape(&["show"]).stdout);
         assert!(shown.contains("v0: fifo:limit=100p, confirmed\n  up    5.00 Mbit/s: "), "{shown}");
-        let numbers = text(&world.shape(&["show", "--prometheus", "-"]).stdout);
-        let limit =
-            "underload_shaper_limit_bits_per_second{device=\"v0\",direction=\"down\"} 20000000";
-        assert!(numbers.contains(limit), "{numbers}");
-        assert!(numbers.contains("# TYPE underload_shaper_dropped_packets_total counter\n"));
+        let numbers = text(&world.shape(&["show", "--json"]).stdout);
+        let numbers: Value = serde_json::from_str(&numbers).expect("one document");
+        assert_eq!(numbers["devices"][0]["down"]["limit_bit_per_s"], 20_000_000, "{numbers}");
         assert_fails(&world.apply(&[]), 2, "v0 is already shaped by underload");
         let off = world.shape(&["off"]);
         assert!(off.status.success(), "{}", text(&off.stderr));

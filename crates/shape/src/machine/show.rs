@@ -1,5 +1,5 @@
-//! The state of the queues of shaped devices: rates, backlogs, delays, drops and marks, as data, as text
-//! and in Prometheus' format.
+//! The state of the queues of shaped devices: rates, backlogs, delays, drops and marks, as data and
+//! as text.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use underload_aqm::rate::Rate;
 use underload_record::schema::PerDirection;
-use underload_record::text::{one_line, prometheus_label};
+use underload_record::text::one_line;
 use underload_tc::printed::{Class, Counts, Reading};
 
 use super::session::{Shaped, Standing};
@@ -92,27 +92,6 @@ impl Overview {
         text
     }
 
-    /// Returns the counts of all directions in Prometheus' text format.
-    pub fn to_prometheus(&self) -> String {
-        let mut text = String::new();
-        for (name, kind, help, value) in FAMILIES {
-            let mut lines = String::new();
-            for view in &self.devices {
-                for (direction, flow) in view.flows() {
-                    let Some(value) = value(flow) else { continue };
-                    let device = prometheus_label(&view.device);
-                    let labels = format!("device=\"{device}\",direction=\"{direction}\"");
-                    let _ = writeln!(lines, "underload_shaper_{name}{{{labels}}} {value}");
-                }
-            }
-            if !lines.is_empty() {
-                let _ = writeln!(text, "# HELP underload_shaper_{name} {help}");
-                let _ = write!(text, "# TYPE underload_shaper_{name} {kind}\n{lines}");
-            }
-        }
-        text
-    }
-
     /// Returns a line for each direction, with its present rate.
     pub fn to_lines(&self) -> String {
         let mut text = String::new();
@@ -181,31 +160,6 @@ impl Flow {
         Some(Self { limit_bit_per_s, rate_bit_per_s, counts, classes })
     }
 }
-
-/// A number for Prometheus: its name, kind, help and value.
-type Family = (&'static str, &'static str, &'static str, fn(&Flow) -> Option<f64>);
-
-const FAMILIES: [Family; 7] = [
-    ("limit_bits_per_second", "gauge", "Rate to which the direction is shaped.", |flow| {
-        Some(flow.limit_bit_per_s as f64)
-    }),
-    ("sent_bytes_total", "counter", "Bytes that the shaper sent.", |flow| {
-        Some(flow.counts.sent_bytes as f64)
-    }),
-    ("sent_packets_total", "counter", "Packets that the shaper sent.", |flow| {
-        Some(flow.counts.sent_packets as f64)
-    }),
-    ("dropped_packets_total", "counter", "Packets that the queue dropped.", |flow| {
-        Some(flow.counts.dropped as f64)
-    }),
-    ("marked_packets_total", "counter", "Packets that the queue marked CE.", |flow| {
-        Some(flow.counts.marked? as f64)
-    }),
-    ("backlog_bytes", "gauge", "Bytes that wait.", |flow| Some(flow.counts.backlog_bytes as f64)),
-    ("delay_seconds", "gauge", "Delay of recent packets.", |flow| {
-        Some(flow.counts.delay_us? as f64 / 1e6)
-    }),
-];
 
 fn totals(flow: &Flow) -> String {
     let Counts { sent_bytes, sent_packets, .. } = flow.counts;
