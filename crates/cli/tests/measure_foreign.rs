@@ -46,7 +46,8 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
     let (address, fingerprint) = server(Manner::Honest);
     let (host, trust) = (format!("ndt7://{address}"), fingerprint.to_string());
     let base = ["measure", host.as_str(), "--trust", trust.as_str(), "--duration", "2s"];
-    let output = run(home.path(), &[&base[..], &["--json", "--out", "run"]].concat());
+    let long = [&base[..5], &["4s", "--json", "--out", "run"]].concat();
+    let output = run(home.path(), &long);
     let said = words(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -70,7 +71,13 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
     // The sentences are equal in the output, on the page, and in every later report.
     let verdict: Vec<&str> =
         document["verdict"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-    assert!(verdict[0].starts_with("No grade: "), "{verdict:?}");
+    let count = |step: usize| {
+        document["findings"][step]["foreign"]["loaded"][0]["distribution"]["count"].as_u64()
+    };
+    let is_enough = count(0).max(count(1)) >= Some(10);
+    assert_eq!(verdict[0].starts_with("Grade "), is_enough, "{verdict:?}");
+    assert!(!is_enough || verdict[0].contains("Graded by the p"), "{verdict:?}");
+    assert!(verdict[0].ends_with("the server chooses how it sends down."), "{verdict:?}");
     let page = std::fs::read_to_string(home.path().join("run/report.html")).unwrap();
     assert!(page.contains("Over time") && !page.contains("Idle and working latency"));
     let shown = words(&run(home.path(), &["report", "run"]).stdout);
@@ -87,7 +94,7 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
     for (out, condition, status, said) in [
         ("worse", "goodput-down < 900gbit", 3, "--fail-if: goodput-down is "),
         ("good", "goodput-down < 1kbit", 0, ""),
-        ("unknown", "grade < B", 1, "error: --fail-if: grade was not measured"),
+        ("unknown", "loss > 1%", 1, "error: --fail-if: loss was not measured"),
     ] {
         let fail_if = ["--down", "--fail-if", condition, "--out", out];
         let judged = run(home.path(), &[&base[..], &fail_if].concat());
@@ -190,7 +197,9 @@ fn a_responsiveness_test_leaves_a_run_too() {
     );
     let (told, said) = (words(&output.stdout), words(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(!told.contains("p99") || told.contains("no 99th percentile"), "{told}");
+    assert!(
+        told.contains("Grade ") && told.contains(" handshakes of fresh connections; not known: ")
+    );
     assert!(told.contains("handshakes of fresh connections"), "{told}");
     assert!(told.contains("RPM by draft-09") && told.contains("from HTTP exchanges"), "{told}");
     let record = json(&home.path().join("run/run.json"));

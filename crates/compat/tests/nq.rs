@@ -17,8 +17,14 @@ fn server(limits: NqLimits) -> (NqServer, String, Fingerprint) {
 }
 
 fn server_within(limits: NqLimits, ledger: CompatLedger) -> (NqServer, String, Fingerprint) {
-    let directory = tempfile::tempdir().unwrap();
-    let identity = Identity::load_or_create(&directory.path().join("identity")).unwrap();
+    server_of(&Identity::generate().unwrap(), limits, ledger)
+}
+
+fn server_of(
+    identity: &Identity,
+    limits: NqLimits,
+    ledger: CompatLedger,
+) -> (NqServer, String, Fingerprint) {
     let fingerprint = identity.fingerprint();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server =
@@ -55,15 +61,19 @@ fn both_directions_are_measured_with_both_formulas() {
 
 /// Serves a configuration whose URLs are those of another server.
 fn naming(other: &str) -> (String, Fingerprint) {
-    let identity = Identity::generate().unwrap();
-    let mut tls = identity.server_config().unwrap().as_ref().clone();
-    tls.alpn_protocols = vec![b"h2".to_vec()];
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
     let body = format!(
         r#"{{"version":1,"urls":{{"small_download_url":"{other}/small",
             "large_download_url":"{other}/large","upload_url":"{other}/upload"}}}}"#
     );
+    naming_by(&Identity::generate().unwrap(), body)
+}
+
+/// Serves a configuration once.
+fn naming_by(identity: &Identity, body: String) -> (String, Fingerprint) {
+    let mut tls = identity.server_config().unwrap().as_ref().clone();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -94,6 +104,40 @@ fn a_configuration_that_names_another_server_is_reported() {
     };
     let shown = underload_probe::control::in_full(&error);
     assert!(shown.contains("192.168.9.9 is in a private network"), "{shown}");
+}
+
+/// The shapes of both companies' documents, each served by one host and naming another.
+#[test]
+fn the_host_that_a_public_servers_document_names_is_measured() {
+    let identity = Identity::generate().unwrap();
+    let limits = NqLimits::default();
+    let (_server, other, _) = server_of(&identity, limits, CompatLedger::unlimited());
+    let old = format!(
+        r#"{{"version":1,"test_endpoint":"edge.example","urls":{{
+            "small_https_download_url":"{other}/small","https_upload_url":"{other}/upload",
+            "large_https_download_url":"{other}/large"}}}}"#
+    );
+    let both = format!(
+        r#"{{"version":1,"urls":{{
+            "small_download_url":"{other}/small?bytes=10","upload_url":"{other}/upload",
+            "large_download_url":"{other}/large?bytes=1000","https_upload_url":"{other}/upload",
+            "small_https_download_url":"{other}/small?bytes=10",
+            "large_https_download_url":"{other}/large?bytes=1000"}}}}"#
+    );
+    for document in [old, both] {
+        let (url, fingerprint) = naming_by(&identity, document);
+        let client = NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
+        assert_eq!(client.named().as_deref(), other.strip_prefix("https://"));
+        let options = NqOptions {
+            interval: Duration::from_millis(300),
+            duration_max: Duration::from_millis(600),
+            ..NqOptions::new(Direction::Down)
+        };
+        let result = client.measure(&options).unwrap();
+        let under_load_ns = result.round_trips.foreign_tcp_ns.iter().min().copied();
+        assert!(result.smallest_tcp_ns <= under_load_ns.or(Some(u64::MAX)), "{result:?}");
+        assert!(result.smallest_tcp_ns > Some(0), "{result:?}");
+    }
 }
 
 #[test]

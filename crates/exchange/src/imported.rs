@@ -3,10 +3,11 @@
 use std::io::Read;
 
 use serde::de::DeserializeOwned;
+use underload_record::judgement::LoadedStep;
 use underload_record::schema::{
-    BottleneckSummary, Direction, FlowDirection, FlowRecord, HostFacts, InsideLatency, Metric,
-    Phase, PhaseWindow, RunRecord, Sample, ScenarioRecord, Series, TrialRecord, VariantRecord,
-    World,
+    BottleneckSummary, Direction, Finding, FlowDirection, FlowRecord, HostFacts, InsideLatency,
+    LatencyMeasure, Metric, Phase, PhaseWindow, RunRecord, Sample, ScenarioRecord, Series,
+    TrialRecord, VariantRecord, World,
 };
 use underload_record::text::one_line;
 use underload_record::{LatencyPools, conclude, trial_latencies};
@@ -214,7 +215,7 @@ impl Imported {
         self.samples.iter_mut().for_each(|sample| sample.trial = index);
         self.series.iter_mut().for_each(|series| series.trial = index);
         let latencies = trial_latencies(&self.samples, &self.flows, &self.phases);
-        let trial = TrialRecord {
+        let mut trial = TrialRecord {
             index,
             variant: if self.variant.is_empty() { self.name } else { self.variant },
             phases: self.phases,
@@ -224,6 +225,7 @@ impl Imported {
             bottlenecks: self.bottlenecks,
             ..TrialRecord::default()
         };
+        trial.finding = finding(&trial).map(Box::new);
         (trial, self.samples, self.series)
     }
 
@@ -238,4 +240,26 @@ impl Imported {
             *text = one_line(text);
         }
     }
+}
+
+/// Returns the finding of a trial, which is judged as that of a measurement; `None` if its numbers
+/// are not enough for a grade.
+fn finding(trial: &TrialRecord) -> Option<Finding> {
+    let mbit_s = |goodput: fn(&FlowRecord) -> Option<u64>| {
+        let goodputs = trial.flows.iter().filter_map(goodput);
+        goodputs.reduce(u64::saturating_add).map(|bit_s| bit_s as f64 / 1e6)
+    };
+    let has_one_way = trial.latencies.iter().any(|it| it.measure != LatencyMeasure::RoundTrip);
+    let one_way = if has_one_way { "" } else { "one-way delays, " };
+    let finding = Finding {
+        step: trial.variant.clone(),
+        valid: true,
+        latencies: trial.latencies.clone(),
+        inside: trial.inside.clone(),
+        goodput_up_mbit_s: mbit_s(|flow| flow.goodput_up_bit_per_s),
+        goodput_down_mbit_s: mbit_s(|flow| flow.goodput_down_bit_per_s),
+        cannot_tell: Some(format!("{one_way}markings, and whether the measuring machine was late")),
+        ..Finding::default()
+    };
+    LoadedStep::from(&finding).judge().grade.map(|_| finding)
 }

@@ -84,6 +84,8 @@ fn part(tree: &Value, of: &str, ways: &[(Direction, &str)]) -> Option<Imported> 
 
 #[cfg(test)]
 mod tests {
+    use underload_record::judgement::LoadedStep;
+
     use super::*;
 
     #[test]
@@ -109,6 +111,28 @@ mod tests {
         assert_eq!(up.flows[1].metrics[0].value, Some(150.0));
         let inside = up.inside[0].distribution;
         assert_eq!((up.inside[0].direction, inside.p50_ns), (Direction::Up, 300_000_000));
+    }
+
+    /// By hand: 100 values support a p95, the 95th of 101 to 200 ms, and 195 - 20 ms are grade C.
+    #[test]
+    fn a_file_with_enough_round_trips_is_graded() {
+        let grades = |loaded: std::ops::RangeInclusive<u32>, idle: &str| {
+            let loaded = loaded.map(|ms| ms.to_string()).collect::<Vec<_>>().join(",");
+            let text = format!(
+                r#"{{"dl_throughput":40000000,"il_h2_req_resp":{idle},
+                    "lud_foreign_h2_req_resp":[{loaded}],"responsiveness":300}}"#
+            );
+            let run = crate::import(text.as_bytes()).unwrap();
+            let finding = run.record.trials[0].finding.as_deref()?;
+            let unknown = finding.cannot_tell.as_deref().unwrap_or_default();
+            assert!(unknown.starts_with("one-way delays, markings, and whether"), "{unknown}");
+            let added = LoadedStep::from(finding).judge().beside?;
+            Some((added.quantile.name(), added.added_ns?, added.grade.name()))
+        };
+        assert_eq!(grades(101..=200, "[20,20,30]"), Some(("p95", 175_000_000, "C")));
+        assert_eq!(grades(101..=110, "[20]"), Some(("p50", 85_000_000, "C")));
+        assert_eq!(grades(101..=109, "[20]"), None, "too few");
+        assert_eq!(grades(101..=200, "[]"), None, "nothing without load");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct ForeignLoad {
     pub inside: Option<InsideLatency>,
     /// Reasons why the step is invalid; empty if it is valid.
     pub incomplete: Vec<String>,
+    /// The quantities that the test does not measure, as the end of a sentence.
+    pub cannot_tell: &'static str,
     /// Name and latency readings of the test, recorded instead of probe results.
     pub foreign: ForeignTest,
 }
@@ -76,6 +78,7 @@ impl ForeignLoad {
             moved_bytes,
             inside: self.inside.into_iter().collect(),
             foreign: Some(Box::new(self.foreign)),
+            cannot_tell: Some(self.cannot_tell.to_owned()),
             ..Finding::default()
         };
         let trial = TrialRecord {
@@ -141,7 +144,6 @@ mod tests {
                 distribution: Distribution { count: 1, p50_ns: 40_000_000, ..<_>::default() },
             }],
             told: Vec::new(),
-            cannot_tell: "much".to_owned(),
         };
         let at = Duration::from_millis;
         let told = ForeignLoad {
@@ -157,6 +159,7 @@ mod tests {
             metrics: Vec::new(),
             inside: None,
             incomplete: Vec::new(),
+            cannot_tell: "much",
             foreign,
         };
         let Step { outcome: kept, finding } = told.step(0);

@@ -7,7 +7,7 @@ use underload_record::schema::{
 };
 
 use crate::claims::{self, LOSS_PERCENT, Sentence};
-use crate::measured::{finding_lines, findings};
+use crate::measured::{finding_lines, findings, grade_lines};
 use crate::published::Count;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
@@ -86,7 +86,9 @@ fn all_sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
     }
     let published = Count::new(runs.iter().flat_map(|run| &run.record.expectations)).sentence();
     all.extend(published.map(Sentence::plain));
-    all
+    // The file of another tool: the other sentences have its numbers.
+    let graded = findings(runs).map(|findings| grade_lines(&findings)).unwrap_or_default();
+    plain(graded).into_iter().chain(all).collect()
 }
 
 fn plain(lines: impl IntoIterator<Item = String>) -> Vec<Sentence> {

@@ -36,7 +36,7 @@ pub struct NqOptions {
     /// Largest number of load connections (the draft's MNP).
     pub connections_max: usize,
     /// Probes of each of the two kinds per second; the draft's MPS allows 100 of both kinds
-    /// together.
+    /// together. The intervals that count have 60 of each by default, enough for a p90.
     pub probes_per_s: u32,
     /// The test ends after this time, stable or not.
     pub duration_max: Duration,
@@ -52,7 +52,7 @@ impl NqOptions {
             direction,
             interval: Duration::from_secs(1),
             connections_max: 16,
-            probes_per_s: 10,
+            probes_per_s: 15,
             duration_max: Duration::from_secs(20),
             congestion_control: None,
             cancelled: Arc::default(),
@@ -76,6 +76,8 @@ pub struct NqResult {
     pub round_trips: RoundTrips,
     /// Probes that failed or did not return in time.
     pub failed: u64,
+    /// The smallest TCP handshake of all measurements of the client, the one before the load included.
+    pub smallest_tcp_ns: Option<u64>,
     /// Payload that all load connections moved, ramp included.
     pub moved_bytes: u64,
 }
@@ -101,6 +103,7 @@ pub struct NqClient {
     chosen: NqTarget,
     runtime: tokio::runtime::Runtime,
     moved_bytes: AtomicU64,
+    smallest_tcp_ns: AtomicU64,
 }
 
 struct Shared {
@@ -197,7 +200,8 @@ impl NqClient {
         let found = https::allowed(addresses(&target)?, &by)
             .map_err(|source| connect_error("connecting to", &target, source))?;
         let peer = Peer { address: fastest(&target, &found)?, target, ..peer };
-        Ok(Self { peer, config, chosen, runtime, moved_bytes: AtomicU64::new(0) })
+        let (moved_bytes, smallest_tcp_ns) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Ok(Self { peer, config, chosen, runtime, moved_bytes, smallest_tcp_ns })
     }
 
     /// Returns the server that is measured if it is another one than the user chose: the chosen
@@ -223,7 +227,11 @@ impl NqClient {
         let outcome = self.runtime.block_on(run(Arc::clone(&shared), options));
         let moved_bytes = shared.moved_bytes();
         self.moved_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
-        outcome.map(|result| NqResult { moved_bytes, ..result })
+        outcome.map(|result| {
+            let own_ns = result.smallest_tcp_ns.unwrap_or(u64::MAX);
+            let smallest_ns = self.smallest_tcp_ns.fetch_min(own_ns, Ordering::Relaxed).min(own_ns);
+            NqResult { moved_bytes, smallest_tcp_ns: Some(smallest_ns), ..result }
+        })
     }
 
     /// Returns the payload that all measurements moved, failed ones included.
@@ -250,8 +258,11 @@ fn fastest(target: &NqTarget, found: &[SocketAddr]) -> Result<SocketAddr, NqErro
 }
 
 async fn run(shared: Arc<Shared>, options: &NqOptions) -> Result<NqResult, NqError> {
-    // Fails immediately if no connection to the server can be opened.
-    shared.set_congestion_control(&shared.peer.connect().await?)?;
+    // Fails immediately if no connection to the server can be opened. Its handshake is idle.
+    let idle = shared.peer.connect().await?;
+    shared.set_congestion_control(&idle)?;
+    let idle_ns = idle.tcp_ns();
+    drop(idle);
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&shared).send_probes(options.probes_per_s.max(1)));
     let start = Instant::now();
@@ -276,6 +287,8 @@ async fn run(shared: Arc<Shared>, options: &NqOptions) -> Result<NqResult, NqErr
     }
     tasks.abort_all();
     result.failed = shared.state().failed;
+    let handshakes = intervals.iter().flat_map(|it| &it.round_trips.foreign_tcp_ns).copied();
+    result.smallest_tcp_ns = handshakes.chain([idle_ns]).min();
     result.intervals = intervals.len();
     let counted = &intervals[intervals.len().saturating_sub(INTERVALS)..];
     result.goodput_bit_per_s =

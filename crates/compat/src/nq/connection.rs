@@ -26,11 +26,17 @@ use super::config::{CONFIG_BYTES_MAX, NqTarget};
 /// An open connection, with the times of its handshakes.
 pub(super) struct Connection {
     pub sender: SendRequest<Content>,
-    pub tcp: Duration,
+    tcp: Duration,
     pub tls: Duration,
     /// A second handle of the connection's socket, for `TCP_INFO`.
     pub socket: OwnedFd,
     driver: JoinHandle<()>,
+}
+
+impl Connection {
+    pub(super) fn tcp_ns(&self) -> u64 {
+        ns(self.tcp)
+    }
 }
 
 impl Drop for Connection {
@@ -150,7 +156,7 @@ impl Peer {
     pub(super) async fn probe_new_connection(&self, path: &str) -> Result<[u64; 3], NqError> {
         let mut connection = self.connect().await?;
         let http_ns = self.probe(&mut connection.sender, path).await?;
-        Ok([ns(connection.tcp), ns(connection.tls), http_ns])
+        Ok([connection.tcp_ns(), ns(connection.tls), http_ns])
     }
 }
 

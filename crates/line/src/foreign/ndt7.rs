@@ -25,9 +25,8 @@ use crate::{BadSetting, LineError, Problem, Progress, Request, Setting};
 const INSIDE: &str = "smoothed readings of the loading connection";
 
 /// Numbers that such a test does not have.
-const CANNOT_TELL: &str = "round trips are those of the loading connection, smoothed by TCP, so \
-there is no 99th percentile, and there are no one-way delays, no markings and no delays of other \
-traffic";
+const CANNOT_TELL: &str = "the delay of other traffic, lost packets, one-way delays, markings, and what \
+another sender would add: the server chooses how it sends down";
 
 /// The domains of M-Lab's servers.
 const PUBLIC: [&str; 2] = ["measurement-lab.org", "measurementlab.net"];
@@ -250,12 +249,12 @@ fn foreign_load(direction: Direction, result: &Ndt7Result, server: Option<String
         metrics: metrics.into_iter().flatten().collect(),
         inside: loaded.map(inside),
         incomplete: broken.into_iter().collect(),
+        cannot_tell: CANNOT_TELL,
         foreign: ForeignTest {
             test: Ndt7::TEST.to_owned(),
             smallest_ns,
             loaded: loaded.map(readings).into_iter().collect(),
             told: remarks,
-            cannot_tell: CANNOT_TELL.to_owned(),
         },
     }
 }
@@ -316,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_result_has_the_added_latency_and_names_what_is_unknown() {
-        let readings = [90_000.0, 230_000.0, 110_000.0];
+        let readings = [90_000.0, 230_000.0, 110_000.0].repeat(4);
         let finding = |direction, result: &Ndt7Result, index| {
             foreign_load(direction, result, None).step(index).finding
         };
@@ -324,22 +323,26 @@ mod tests {
         let up = finding(Direction::Up, &result(&[], End::Broken), 1);
         let lines = underload_report::finding_lines(&[down, up]);
         let text = lines.join("\n");
-        assert!(lines[0].starts_with("No grade: ") && lines[0].contains("no 99th perc"), "{text}");
+        let opening = "Grade C: while you download, packets of the download's own TCP connections are 90 ms \
+                       late. Web pages in them open a little later. Without a grade: up. Graded by the p50 \
+                       of 12 smoothed readings of the loading connection; not known: the delay of other \
+                       traffic, lost packets, ";
+        assert!(lines[0].starts_with(opening), "{text}");
         for part in [
             "down: 9.6 Mbit/s down; round trip inside the load p50 110.0 ms, p90 230.0 ms, largest \
-             230.0 ms (3 smoothed readings of the loading connection), 20.4 ms without. The load \
-             adds 90 ms to the median.",
+             230.0 ms (12 smoothed readings of the loading connection), 20.4 ms without. The load \
+             adds 90 ms (p50 minus that without): grade C.",
             "down: 9.4 Mbit/s over all 10.0 s, as ndt7 defines its rate",
             "BBR",
             "1.2 % of the bytes sent again",
             "up: INVALID, no verdict: the connection broke after 10.0 s.",
             "up: sent with cubic",
-            "under load the server does not report it",
+            "under load the server reports no round trip, 20.4 ms without.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
         // Numbers that ndt7 does not have are not printed as zero.
-        assert!(!text.contains("probe") && !text.contains("lost"), "{text}");
+        assert!(!text.contains("probe") && !lines[1..].concat().contains("lost"), "{text}");
     }
 
     #[test]

@@ -20,8 +20,8 @@ use crate::{LineError, Progress, Request};
 const INSIDE: &str = "exchanges on the loading connections";
 
 /// Numbers that such a test does not have.
-const CANNOT_TELL: &str = "a responsiveness test has no probes on a schedule and no idle phase, so \
-it reports no 99th percentile, no one-way delays and no markings";
+const CANNOT_TELL: &str = "the delay of the load's own packets, lost packets, one-way delays, markings, \
+and what another sender would add: the server chooses how it sends down";
 
 /// A server whose configuration is known.
 pub struct Responsiveness {
@@ -155,12 +155,12 @@ fn foreign_load(
         ],
         inside,
         incomplete: Vec::new(),
+        cannot_tell: CANNOT_TELL,
         foreign: ForeignTest {
             test: Responsiveness::TEST.to_owned(),
-            smallest_ns: None,
+            smallest_ns: result.smallest_tcp_ns,
             loaded: loaded.into_iter().flatten().collect(),
             told: remarks,
-            cannot_tell: CANNOT_TELL.to_owned(),
         },
     }
 }
@@ -180,6 +180,7 @@ fn as_json(direction: Direction, result: &NqResult) -> Value {
         "connections": result.connections,
         "intervals": result.intervals,
         "failed_probes": result.failed,
+        "smallest_tcp_ns": result.smallest_tcp_ns,
         "loaded_http_ns": probes.loaded_http_ns,
         "foreign_tcp_ns": probes.foreign_tcp_ns,
         "foreign_tls_ns": probes.foreign_tls_ns,

@@ -75,6 +75,8 @@ impl Limited {
         match self {
             Self::Grade => judgement.grade.map(grade_number),
             Self::Added => graded().filter_map(StepJudgement::worst_ms).reduce(f64::max),
+            // Servers of other projects report no losses.
+            Self::Loss if findings.iter().any(|it| it.foreign.is_some()) => None,
             Self::Loss => graded().map(|step| step.lost_percent).reduce(f64::max),
             Self::Down => valid().filter_map(|it| it.goodput_down_mbit_s).reduce(f64::max),
             Self::Up => valid().filter_map(|it| it.goodput_up_mbit_s).reduce(f64::max),
@@ -184,6 +186,8 @@ mod tests {
         assert_eq!(of(Limited::Added), Some(80.0));
         assert_eq!((of(Limited::Loss), of(Limited::Down)), (Some(2.5), Some(30.0)));
         assert_eq!(of(Limited::Up), None);
+        let foreign = Finding { foreign: Some(Box::default()), ..Finding::default() };
+        assert_eq!(Limited::Loss.of(&judged, &[foreign]), None, "unknown, not zero");
         let none = judge(&[LoadedStep::default()]);
         assert_eq!(Limited::Grade.of(&none, &[]), None);
         assert_eq!((Limited::Added.of(&none, &[]), Limited::Loss.of(&none, &[])), (None, None));

@@ -16,8 +16,8 @@ pub use uses::{Stream, Suitability, Use, UseJudgement};
 
 use crate::quality::{StepConditions, application_scores};
 use crate::schema::{
-    Direction, Finding, Judged, LatencySummary, PathSegment, PerDirection, Phase, QualityOfOutcome,
-    Quantile, Recovery, Vantage,
+    Direction, Distribution, Finding, Judged, LatencySummary, PathSegment, PerDirection, Phase,
+    QualityOfOutcome, Quantile, Recovery, Vantage,
 };
 
 /// Share of the line's rate at which a router should send, so that the queue is the router's.
@@ -155,9 +155,32 @@ pub struct HighPercentile {
 }
 
 impl From<&Finding> for LoadedStep {
+    /// Takes the highest percentiles that the numbers of values support. The test of another tool has
+    /// few values, so its median counts, too; without idle probes, its smallest round trip is idle.
     fn from(finding: &Finding) -> Self {
         let load = finding.headline(Phase::Load);
-        let inside = finding.worst_inside().and_then(|it| it.distribution.highest_above_median());
+        let (foreign, has_few) = (finding.foreign.as_deref(), finding.cannot_tell.is_some());
+        let is_enough = |count: u64| has_few && count >= Quantile::GRADED_MIN;
+        let highest = |it: Distribution| {
+            let median = is_enough(it.count).then_some((Quantile::P50, it.p50_ns));
+            it.highest_above_median().or(median)
+        };
+        let median_of_sent = || {
+            let load = load.filter(|load| is_enough(load.sent))?;
+            Some((Quantile::P50, load.judged(Quantile::P50)?))
+        };
+        // The other readings of a foreign server are farther from packets.
+        let readings = foreign.and_then(|it| it.loaded.first());
+        let readings =
+            |vantage| readings.filter(|it| it.vantage == vantage).map(|it| it.distribution);
+        let own_inside = finding.worst_inside();
+        let inside = match foreign {
+            Some(_) => readings(Vantage::Inside),
+            None => own_inside.map(|it| it.distribution),
+        };
+        let smallest_ns =
+            foreign.map_or(own_inside.and_then(|it| it.smallest_ns), |it| it.smallest_ns);
+        let smallest_ns = smallest_ns.filter(|_| has_few).and_then(|ns| i64::try_from(ns).ok());
         let answered = |(quantile, ns)| HighPercentile { quantile, ns: Some(ns) };
         let of_sent = |(quantile, judged): (Quantile, Judged)| HighPercentile {
             quantile,
@@ -167,11 +190,15 @@ impl From<&Finding> for LoadedStep {
         Self {
             step: finding.step.clone(),
             valid: finding.valid,
-            loaded: load.is_some(),
-            idle_p50_ns: idle.map(|idle| idle.p50_ns),
-            beside: load.and_then(LatencySummary::highest_judged).map(of_sent),
-            answered: load.and_then(LatencySummary::highest_answered).map(answered),
-            inside: inside.map(answered),
+            loaded: load.is_some() || foreign.is_some(),
+            idle_p50_ns: idle.map(|idle| idle.p50_ns).or(smallest_ns),
+            beside: load
+                .and_then(LatencySummary::highest_judged)
+                .or_else(median_of_sent)
+                .map(of_sent)
+                .or(readings(Vantage::Beside).and_then(highest).map(answered)),
+            answered: load.and_then(|it| it.distribution).and_then(highest).map(answered),
+            inside: inside.and_then(highest).map(answered),
             lost_percent: load.map_or(0.0, LatencySummary::lost_percent),
             mbit_s: PerDirection::new(finding.goodput_up_mbit_s, finding.goodput_down_mbit_s),
             held_back: PerDirection::new(finding.is_held_back_up(), finding.is_held_back_down()),

@@ -76,6 +76,10 @@ pub struct Finding {
     /// Results of a test against a foreign server without probes; `None` for `underload serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Box<ForeignTest>>,
+    /// The quantities that a test of another tool does not measure, as the end of a sentence. `None`
+    /// for a test of our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_tell: Option<String>,
 }
 
 /// How long probes are late after the end of the load.
@@ -89,7 +93,7 @@ pub struct Recovery {
 
 /// A test against a server that answers none of our probes. The finding then has no one-way delays,
 /// no markings and no percentiles of scheduled probes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ForeignTest {
     /// The test's name: `ndt7`, `responsiveness`.
     pub test: String,
@@ -100,8 +104,6 @@ pub struct ForeignTest {
     pub loaded: Vec<Readings>,
     /// Further results, as ends of sentences.
     pub told: Vec<String>,
-    /// The quantities that the test cannot measure, as the end of a sentence.
-    pub cannot_tell: String,
 }
 
 /// Round trips under load that were not measured on a schedule.
@@ -112,14 +114,6 @@ pub struct Readings {
     /// Whether the values are of connections that load the line, or of others.
     pub vantage: Vantage,
     pub distribution: Distribution,
-}
-
-impl ForeignTest {
-    /// Returns the median under load minus the smallest round trip, ns, at least 0.
-    pub fn added_ns(&self) -> Option<i64> {
-        let loaded_ns = self.loaded.first()?.distribution.p50_ns;
-        Some(loaded_ns.saturating_sub_unsigned(self.smallest_ns?).max(0))
-    }
 }
 
 /// Round trips per minute, by several formulas.

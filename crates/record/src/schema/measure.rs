@@ -166,6 +166,10 @@ impl Quantile {
         samples >= self.fewest_samples()
     }
 
+    /// Fewest samples of which the median, for want of a higher percentile, grades the test of another
+    /// tool: five lie above it, too.
+    pub const GRADED_MIN: u64 = 10;
+
     /// Returns the highest percentile for which `samples` are enough.
     pub fn highest_told_by(samples: u64) -> Quantile {
         let mut told = Quantile::HIGHEST_FIRST.into_iter();

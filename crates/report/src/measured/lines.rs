@@ -3,7 +3,7 @@
 use underload_record::judgement::{AddedDelay, Judgement, StepJudgement, judge_findings};
 use underload_record::schema::{
     Direction, Finding, ForeignTest, InsideLatency, LatencySummary, Marking, MarkingFate, Phase,
-    Quantile, Readings, Recovery, Rpm,
+    Quantile, Readings, Recovery, Rpm, Vantage,
 };
 use underload_store::RunData;
 
@@ -29,10 +29,22 @@ pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
 
 /// Returns the grade and what it means, sentences about each step, then advice.
 pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
+    judged_lines(findings, step_lines)
+}
+
+/// As [`finding_lines`], without the sentences about each step.
+pub(crate) fn grade_lines(findings: &[Finding]) -> Vec<String> {
+    judged_lines(findings, |_, _| Vec::new())
+}
+
+fn judged_lines(
+    findings: &[Finding],
+    of_steps: fn(&[Finding], &Judgement) -> Vec<String>,
+) -> Vec<String> {
     let judgement = judge_findings(findings);
     let mut lines: Vec<String> = opening(findings, &judgement).into_iter().collect();
     lines.extend(judgement.uses.iter().map(words::use_line));
-    lines.extend(step_lines(findings, &judgement));
+    lines.extend(of_steps(findings, &judgement));
     lines.extend(judgement.cure.as_ref().map(words::advice));
     lines
 }
@@ -43,19 +55,42 @@ pub(crate) fn step_lines(findings: &[Finding], judgement: &Judgement) -> Vec<Str
     steps.flat_map(|(finding, judged)| of_step(finding, judged)).collect()
 }
 
-/// Returns the grade, or why there is none although steps are valid.
+/// Returns the grade, or why there is none although steps are valid. For a test of another tool it
+/// names the values that decide and what the test cannot tell.
 pub(crate) fn opening(findings: &[Finding], judgement: &Judgement) -> Option<String> {
-    words::opening(judgement).or_else(|| {
+    let Some(opening) = words::opening(judgement) else {
         let mut believed = findings.iter().filter(|finding| finding.valid);
-        let foreign = believed.find_map(|finding| finding.foreign.as_ref())?;
-        Some(format!("No grade: {}.", foreign.cannot_tell))
-    })
+        let unknown = believed.find_map(|finding| finding.cannot_tell.as_ref())?;
+        return Some(format!(
+            "No grade: the test has fewer than {} round trips under load, or none without it; not \
+             known: {unknown}.",
+            Quantile::GRADED_MIN
+        ));
+    };
+    let steps = findings.iter().zip(&judgement.steps);
+    let mut worst = steps.filter(|(_, step)| judgement.worst().is_some_and(|it| it == *step));
+    let basis = worst.next().and_then(|(finding, step)| basis(finding, step));
+    Some(opening + &basis.unwrap_or_default())
+}
+
+/// Returns what the grade of another tool's test rests on, and what the test cannot tell.
+fn basis(finding: &Finding, judged: &StepJudgement) -> Option<String> {
+    let unknown = finding.cannot_tell.as_ref()?;
+    let (load, inside) = (finding.headline(Phase::Load), finding.worst_inside());
+    let readings = finding.foreign.as_ref().and_then(|it| it.loaded.first());
+    let values = match (readings, judged.vantage?) {
+        (Some(it), _) => format!("{} {}", it.distribution.count, it.of),
+        (None, Vantage::Beside) => count(load?.sent, "probe"),
+        (None, Vantage::Inside) => format!("{} readings", inside?.distribution.count),
+    };
+    let what = if judged.by_loss { "losses" } else { judged.worst()?.quantile.name() };
+    Some(format!(" Graded by the {what} of {values}; not known: {unknown}."))
 }
 
 fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     let name = &finding.step;
     if let Some(foreign) = &finding.foreign {
-        return of_foreign(finding, foreign);
+        return of_foreign(finding, foreign, judged);
     }
     if !finding.valid {
         let reasons = finding.invalid_because.join("; ");
@@ -106,7 +141,7 @@ fn of_step(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
 }
 
 /// Describes a step against a server of another kind by what that server reports.
-fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
+fn of_foreign(finding: &Finding, foreign: &ForeignTest, judged: &StepJudgement) -> Vec<String> {
     let name = &finding.step;
     let mut lines = Vec::new();
     let mut first = rates(finding);
@@ -114,26 +149,16 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
         lines.push(format!("{name}: INVALID, no verdict: {}.", finding.invalid_because.join("; ")));
         first = format!("Not reliable: {first}");
     }
-    let whereabouts = |it: &Readings| format!("{} the load", it.vantage);
+    let whereabouts = |it: &Readings| format!("{} the load {}", it.vantage, readings(it));
     let mut loaded = foreign.loaded.iter();
-    let smallest_ns = foreign.smallest_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
-    let waits = match (loaded.next(), smallest_ns) {
-        (Some(load), Some(smallest)) => format!(
-            "; round trip {} {}, {} ms without. The load {} to the median",
-            whereabouts(load),
-            readings(load),
-            in_ms(smallest),
-            added_words(foreign.added_ns().map_or(0.0, ms))
-        ),
-        (Some(load), None) => format!("; round trip {} {}", whereabouts(load), readings(load)),
-        (None, Some(smallest)) => format!(
-            "; round trip {} ms without load, and under load the server does not report it",
-            in_ms(smallest)
-        ),
-        (None, None) => "; the server reports no round trips".to_owned(),
-    };
-    lines.push(format!("{name}: {first}{waits}."));
-    lines.extend(loaded.map(|it| format!("{name}: {} {}", whereabouts(it), readings(it))));
+    let unknown = || "; under load the server reports no round trip".to_owned();
+    let waits =
+        loaded.next().map_or_else(unknown, |it| format!("; round trip {}", whereabouts(it)));
+    let smallest_ns = foreign.smallest_ns.and_then(|ns| i64::try_from(ns).ok());
+    let without = smallest_ns.map_or(String::new(), |ns| format!(", {} ms without", in_ms(ns)));
+    let added = judged.worst().map(|it| format!(". The load {}", graded(it, "that without")));
+    lines.push(format!("{name}: {first}{waits}{without}{}.", added.unwrap_or_default()));
+    lines.extend(loaded.map(|it| format!("{name}: {}", whereabouts(it))));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
     lines.extend(foreign.told.iter().map(|told| format!("{name}: {told}")));
     lines
@@ -205,15 +230,18 @@ fn loaded(
     format!(
         "{name}: {rates}; working latency {}{idle}. The load {}{lost}.",
         quantiles(load),
-        graded(&added)
+        graded(&added, IDLE)
     )
 }
 
+/// The delay that is subtracted.
+const IDLE: &str = "the idle p50";
+
 /// Formats `adds 209 ms (p99 minus the idle p50): grade D`.
-fn graded(added: &AddedDelay) -> String {
+fn graded(added: &AddedDelay, idle: &str) -> String {
     let how = added
         .added_ns
-        .map_or(String::new(), |_| format!(" ({} minus the idle p50)", added.quantile.name()));
+        .map_or(String::new(), |_| format!(" ({} minus {idle})", added.quantile.name()));
     format!("{}{how}: grade {}", added_words(added.ms()), added.grade)
 }
 
@@ -225,7 +253,8 @@ fn inside(finding: &Finding, judged: &StepJudgement) -> Vec<String> {
     }
     let of_direction = |it: &InsideLatency| {
         let added = judged.inside.filter(|_| finding.inside.len() == 1);
-        let grade = added.map_or(String::new(), |it| format!(". There the load {}", graded(&it)));
+        let grade =
+            added.map_or(String::new(), |it| format!(". There the load {}", graded(&it, IDLE)));
         let load = if it.direction == Direction::Up { "uploading" } else { "downloading" };
         format!("{name}: inside the load (the {load} connections) {}{grade}.", quantiles_inside(it))
     };
@@ -343,7 +372,7 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::{CeAlarm, CeRule, Distribution, PhaseWindow, Vantage};
+    use underload_record::schema::{CeAlarm, CeRule, Distribution, PhaseWindow};
 
     use super::*;
 
@@ -613,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_that_a_foreign_server_cannot_measure_are_named_and_not_graded() {
+    fn a_foreign_server_is_graded_by_what_it_measures_and_the_rest_is_named() {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
             smallest_ns: Some(20_000_000),
@@ -623,7 +652,6 @@ mod tests {
                 distribution: Distribution { p90_ns: 60_000_000, ..distribution(3, 36.0, 60.0) },
             }],
             told: vec!["1.2 % of the bytes were sent again".to_owned()],
-            cannot_tell: "no 99th percentile".to_owned(),
         };
         let mut down = Finding {
             latencies: Vec::new(),
@@ -632,19 +660,51 @@ mod tests {
             tier_up_percent: None,
             step: "down".to_owned(),
             foreign: Some(Box::new(foreign)),
+            cannot_tell: Some("lost packets".to_owned()),
             ..up(20.0)
         };
         assert_eq!(
             finding_lines(&[down.clone()]),
             [
-                "No grade: no 99th percentile.",
+                "No grade: the test has fewer than 10 round trips under load, or none without it; not \
+                 known: lost packets.",
                 "Video: good (38.0 Mbit/s carry 4K).",
                 "down: 38.0 Mbit/s down; round trip inside the load p50 36.0 ms, p90 60.0 ms, \
-                 largest 60.0 ms (3 readings of the loading connection), 20.0 ms without. The load \
-                 adds 16 ms to the median.",
+                 largest 60.0 ms (3 readings of the loading connection), 20.0 ms without.",
                 "down: 1.2 % of the bytes were sent again",
             ]
         );
+        // Few values are judged by the median, more by the highest percentile that they support.
+        for (count, opening, added) in [
+            (
+                10,
+                "Grade A: while you download, packets of the download's own TCP connections are 16 ms \
+                 late. Web pages in them hardly notice. Graded by the p50 of 10 readings of the loading \
+                 connection; not known: lost packets.",
+                "adds 16 ms (p50 minus that without): grade A.",
+            ),
+            (
+                50,
+                "Grade B: while you download, packets of the download's own TCP connections are 40 ms \
+                 late. Web pages in them hardly notice. Graded by the p90 of 50 readings of the loading \
+                 connection; not known: lost packets.",
+                "adds 40 ms (p90 minus that without): grade B.",
+            ),
+        ] {
+            down.foreign.as_mut().unwrap().loaded[0].distribution.count = count;
+            let lines = finding_lines(&[down.clone()]);
+            assert_eq!(lines[0], opening);
+            assert!(lines[3].ends_with(added), "{lines:?}");
+            // No packet of a call was measured.
+            assert!(!lines.iter().any(|it| it.starts_with("Calls")), "{lines:?}");
+        }
+        // A server with which packets beside the load were measured judges calls, too.
+        let mut beside = down.clone();
+        let foreign = beside.foreign.as_mut().unwrap();
+        foreign.loaded[0].vantage = Vantage::Beside;
+        let lines = finding_lines(&[beside]);
+        assert!(lines[0].starts_with("Grade B: while you download, everything is 40 ms late."));
+        assert!(lines[1].starts_with("Calls: good (100 ms from mouth to ear; 60 when idle)"));
         down.valid = false;
         down.invalid_because = vec!["the connection broke".to_owned()];
         let lines = finding_lines(&[down]);

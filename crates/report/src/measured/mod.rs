@@ -5,7 +5,7 @@ mod location;
 mod words;
 
 pub use lines::finding_lines;
-pub(crate) use lines::{findings, opening, rates, step_lines};
+pub(crate) use lines::{findings, grade_lines, opening, rates, step_lines};
 pub(crate) use location::{HEADS as LOCATION_HEADS, rows as location_rows};
 pub use words::sentences;
 pub(crate) use words::{advice, because, colour, subject};

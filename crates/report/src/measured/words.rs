@@ -46,16 +46,17 @@ pub(crate) fn opening(judgement: &Judgement) -> Option<String> {
         let shown = [worst.beside, worst.inside][usize::from(noticed == Vantage::Inside)];
         let late = late(shown.map_or(added_ms, |shown| shown.ms()));
         let what = match noticed {
-            Vantage::Beside => "everything is",
-            Vantage::Inside => match worst.loaded {
-                PerDirection { down: true, up: false } => {
-                    "only packets of the download's own TCP connections are"
-                }
-                PerDirection { down: false, up: true } => {
-                    "only packets of the upload's own TCP connections are"
-                }
-                _ => "only packets of the load's own TCP connections are",
-            },
+            Vantage::Beside => "everything is".to_owned(),
+            Vantage::Inside => {
+                let whose = match worst.loaded {
+                    PerDirection { down: true, up: false } => "download",
+                    PerDirection { down: false, up: true } => "upload",
+                    _ => "load",
+                };
+                // Without packets beside the load, others may be late, too.
+                let only = if worst.beside.is_some() { "only " } else { "" };
+                format!("{only}packets of the {whose}'s own TCP connections are")
+            }
         };
         format!("{busy}, {what} {late} late. {}", noticed_delay(judgement, grade, noticed))
     };

@@ -101,3 +101,23 @@ fn directories_of_two_worlds_become_one_table() -> Result<(), Box<dyn Error>> {
     );
     Ok(())
 }
+
+/// By hand: the 95th of 101 to 200 ms is 195 ms, and 20 ms without load.
+#[test]
+fn a_file_of_another_tool_begins_with_its_grade() {
+    let loaded = (101..=200).map(|ms| ms.to_string()).collect::<Vec<_>>().join(",");
+    let text = format!(
+        r#"{{"dl_throughput":40000000,"il_h2_req_resp":[20],
+            "lud_foreign_h2_req_resp":[{loaded}],"responsiveness":300}}"#
+    );
+    let run = underload_exchange::import(text.as_bytes()).expect("a file of networkQuality");
+    let lines = summary_lines(std::slice::from_ref(&run));
+    let expected = "Grade C: while you download, everything is 0.2 s late. Calls and games lag now and \
+                    then. Graded by the p95 of 100 probes; not known: one-way delays, markings, and \
+                    whether the measuring machine was late.";
+    assert_eq!(lines[0], expected);
+    assert!(lines.iter().any(|line| line.starts_with("What to change: ")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("300 RPM")), "{lines:?}");
+    let several = summary_lines(&[run.clone(), run]);
+    assert!(!several.iter().any(|line| line.contains("Grade")), "{several:?}");
+}
