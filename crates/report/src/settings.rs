@@ -2,7 +2,7 @@
 
 use underload_record::comparison::SettingChange;
 
-use crate::words::list;
+use crate::words::{list, mbit};
 
 /// Returns `up queue: docsis-pie instead of fifo` or `both queues: cake instead of fifo`.
 pub(crate) fn in_words(settings: &[SettingChange]) -> String {
@@ -27,12 +27,25 @@ pub(crate) fn in_words(settings: &[SettingChange]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// As [`in_words`], in brackets behind the names of both variants; empty if the names say it.
+/// As [`in_words`], in brackets behind the names of both variants, with the rates of shaping queues.
+/// Empty if the names say it and no queue shapes.
 pub(crate) fn beside(settings: &[SettingChange], first: &str, other: &str) -> String {
-    if settings.iter().all(|setting| is_said_by(setting, first, other)) {
-        return String::new();
-    }
-    format!(" ({})", in_words(settings))
+    let is_said = settings.iter().all(|setting| is_said_by(setting, first, other));
+    let changes = if is_said { String::new() } else { in_words(settings) };
+    let parts: Vec<String> =
+        [changes, shaped_rates(settings)].into_iter().filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// Returns the rates of the queues that another discipline has in the other variant: `at 47.5 Mbit/s
+/// down and 9.50 Mbit/s up`.
+fn shaped_rates(settings: &[SettingChange]) -> String {
+    let rate = |setting: &SettingChange| {
+        let direction = if setting.key.ends_with("up_queue") { "up" } else { "down" };
+        Some(format!("{} Mbit/s {direction}", mbit(setting.shaped_bit_per_s()? as f64)))
+    };
+    let rates: Vec<String> = settings.iter().filter_map(rate).collect();
+    if rates.is_empty() { String::new() } else { format!("at {}", list(&rates)) }
 }
 
 /// Whether several settings may cause a difference.
@@ -177,6 +190,29 @@ mod tests {
         let (plain, slow) = (variant(&[]), variant(&[("path.up", "1mbit")]));
         let line = SettingChange::between(&plain, &slow);
         assert_eq!(beside(&line, "a", "b"), " (up link: 1mbit instead of its default)");
+    }
+
+    #[test]
+    fn the_rate_of_a_shaper_is_shown_also_if_names_say_the_queue() {
+        let between = |at: &str, up: &str, down: &str| {
+            let keys = ["up", "down"].map(|way| format!("path.{at}{way}_queue"));
+            let plain = variant(&[(&keys[0], "fifo"), (&keys[1], "fifo:limit=1MB")]);
+            let shaped = variant(&[(&keys[0], up), (&keys[1], down)]);
+            SettingChange::between(&plain, &shaped)
+        };
+        let router = between("hop.router.", "cake:rate=9500kbit", "cake:nat=on,rate=47500kbit");
+        let said = " (both queues at router: cake instead of fifo, at 47.5 Mbit/s down and 9.50 Mbit/s \
+                    up)";
+        assert_eq!(beside(&router, "no-router", "router-cake"), said);
+        let line = between("", "cake:rate=19mbit", "cake:rate=95mbit");
+        assert_eq!(beside(&line, "fifo", "cake"), " (at 95.0 Mbit/s down and 19.0 Mbit/s up)");
+        assert_eq!(beside(&between("", "pie", "pie:target=5ms"), "fifo", "pie"), "");
+        let (fast, slow) = (
+            variant(&[("path.up_queue", "cake:rate=9mbit")]),
+            variant(&[("path.up_queue", "cake:rate=8mbit")]),
+        );
+        let rates = SettingChange::between(&fast, &slow);
+        assert_eq!(beside(&rates, "a", "b"), " (up queue: rate=8mbit instead of rate=9mbit)");
     }
 
     #[test]

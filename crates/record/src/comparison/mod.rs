@@ -15,6 +15,7 @@ mod pairs;
 mod tests;
 
 use serde::{Deserialize, Serialize};
+use underload_aqm::config::{Kind, Spec, Value};
 
 use crate::schema::{Direction, RunRecord, VariantRecord, World};
 use crate::stats::median;
@@ -41,6 +42,20 @@ pub struct SettingChange {
 impl SettingChange {
     pub fn is_queue(&self) -> bool {
         self.key.ends_with("queue")
+    }
+
+    /// Returns the parameter `rate` of the variant's queue, bit/s; `None` without one, and if the
+    /// baseline has the same discipline, whose differences are named.
+    pub fn shaped_bit_per_s(&self) -> Option<u64> {
+        let queue = Spec::parse(self.to.as_deref().filter(|_| self.is_queue())?).ok()?;
+        let is_same = |from: &String| Spec::parse(from).is_ok_and(|it| it.name == queue.name);
+        let mut rates = queue.items.iter().filter(|it| it.key.as_deref() == Some("rate"));
+        match Kind::Rate.read(&rates.next()?.value)? {
+            Value::Rate(rate) if !self.from.as_ref().is_some_and(is_same) => {
+                Some(rate.bits_per_second())
+            }
+            _ => None,
+        }
     }
 
     /// Returns the settings in which two variants of a scenario differ.
