@@ -94,6 +94,35 @@ fn a_home_is_described_by_its_devices() {
     assert!(table.contains("goodput 4.8"), "the backup is paced: {table}");
 }
 
+#[test]
+fn a_line_that_cannot_carry_its_calls_says_so_first() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let ask = |words: &str| {
+        let output = underload(&["try", words, "--load", "5", "--repeat", "1"], folder.path());
+        assert!(output.status.success(), "{words}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    // By hand: the lowest video is 50 kbit/s, with 48 bytes of headers per frame, 30 a second, 61.52;
+    // the reports of the other direction's video are 20 of 48 bytes, 7.68 kbit/s.
+    for (words, said) in [
+        ("0.1/0.05 call", "0.050 Mbit/s up, and call-up and call-down need at least 0.069: they"),
+        (
+            "1/0.1 2 calls",
+            "0.100 Mbit/s up, and call-up, call-down, call-2-up and call-2-down need at",
+        ),
+        (
+            "0.1/5 game",
+            "0.100 Mbit/s down, and game needs at least 0.116: it cannot work, whatever",
+        ),
+        ("0.25/5 video", "0.250 Mbit/s down, and video needs at least 0.300: it cannot work"),
+    ] {
+        let printed = ask(words);
+        assert!(printed.contains(&format!("\nThe line carries {said}")), "{words}: {printed}");
+    }
+    let printed = ask("0.3/0.15 call game");
+    assert!(!printed.contains("cannot work"), "{printed}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_name_of_bytes_is_a_name() {

@@ -23,6 +23,7 @@ mod explain;
 mod history;
 mod inside;
 mod measured;
+mod overload;
 mod page;
 mod plot;
 mod probe_share;

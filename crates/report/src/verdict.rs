@@ -14,7 +14,7 @@ use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{
     count, factor, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
 };
-use crate::{across, alarms, clocks, inside, probe_share, unfilled};
+use crate::{across, alarms, clocks, inside, overload, probe_share, unfilled};
 use underload_store::RunData;
 
 /// Maximum number of lines of applications; the table has the rest.
@@ -88,7 +88,8 @@ fn all_sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
     all.extend(published.map(Sentence::plain));
     // The file of another tool: the other sentences have its numbers.
     let graded = findings(runs).map(|findings| grade_lines(&findings)).unwrap_or_default();
-    plain(graded).into_iter().chain(all).collect()
+    let overloaded = runs.iter().take(1).flat_map(|run| overload::sentences(&run.record));
+    plain(overloaded.chain(graded)).into_iter().chain(all).collect()
 }
 
 fn plain(lines: impl IntoIterator<Item = String>) -> Vec<Sentence> {

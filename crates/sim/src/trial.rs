@@ -427,6 +427,10 @@ fn flow_record(flow: &FlowConfig, goodput: Option<u64>, stats: Option<TcpStats>)
         goodput_up_bit_per_s: towards(Direction::Up),
         goodput_down_bit_per_s: towards(Direction::Down),
         retransmits: stats.map(|stats| stats.retransmits),
+        least_bit_per_s: match &flow.kind {
+            FlowKind::Application(application) => Some(application.least_bit_per_s()),
+            _ => None,
+        },
         metrics: Vec::new(),
     }
 }

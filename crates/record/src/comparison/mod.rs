@@ -9,6 +9,7 @@ mod choose;
 mod claims;
 mod indexed;
 mod modes;
+mod overload;
 mod pairs;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ use choose::{Partners, Statistic};
 pub use claims::{Claim, Extent, claims, number_claims};
 use indexed::Indexed;
 pub use modes::{Mode, Modes, modes};
+pub use overload::Overload;
 pub use pairs::{effect, repeats_itself};
 
 /// A setting with different values in two variants.
@@ -151,6 +153,7 @@ const SUSPICIOUS: f64 = 2_000.0;
 pub fn conclude(run: &mut RunRecord) {
     run.comparisons = compare(run);
     run.modes = modes(run, &run.comparisons);
+    run.overloads = overload::overloads(run);
 }
 
 /// Compares the variants of a run: those that its scenario declares, then every other one. Sets

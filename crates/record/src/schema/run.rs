@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Expectation, Headline, PlotRecord, StudyRecord, TrialRecord, VariantSummary};
-use crate::comparison::{Comparison, Modes};
+use crate::comparison::{Comparison, Modes, Overload};
 use crate::judgement::Judgement;
 
 /// The version of the run directory's format whose `run.json` contains all of [`RunRecord`]. A
@@ -43,6 +43,9 @@ pub struct RunRecord {
     /// Variants whose trials have two modes, because an AQM slept in some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<Modes>,
+    /// Directions that carry less than a variant's applications need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overloads: Vec<Overload>,
     /// The comparison of lines that are each measured several times a day; `None` without a study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study: Option<StudyRecord>,

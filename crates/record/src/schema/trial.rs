@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     CeAlarm, Direction, Distribution, Finding, InsideLatency, Judged, LatencyHistogram,
-    LatencyMeasure, PacketCount, Phase, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
-    is_zero,
+    LatencyMeasure, PacketCount, PerDirection, Phase, PhaseWindow, Quantile, Sanction, Timeliness,
+    Validity, is_zero,
 };
 
 /// Results of one variant in one repeat.
@@ -86,6 +86,10 @@ pub struct FlowRecord {
     pub goodput_down_bit_per_s: Option<u64>,
     /// Retransmitted segments of the whole trial; `None` if unknown.
     pub retransmits: Option<u64>,
+    /// Rate at the IP layer below which an application of the simulator does not work; 0 in a
+    /// direction in which it only takes longer. `None` for other flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_bit_per_s: Option<PerDirection<u64>>,
     /// Metrics of an application.
     pub metrics: Vec<Metric>,
 }

@@ -17,7 +17,7 @@ use underload_record::schema::{Direction, Metric};
 
 use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
-use crate::endpoint::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Segment};
 
 /// A game; it has no parameters.
@@ -37,7 +37,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(direction: Direction, size: (f64, f64), gap: (f64, f64), rng: &Rng) -> Self {
+    fn new(direction: Direction, [size, gap]: [(f64, f64); 2], rng: &Rng) -> Self {
         Self {
             direction,
             size_bytes: size.0,
@@ -64,6 +64,15 @@ impl Stream {
     }
 }
 
+/// Sizes in bytes and gaps in ms, each with its standard deviation.
+pub(super) const UP: [(f64, f64); 2] = [(128.0, 20.0), (33.0, 3.0)];
+pub(super) const DOWN: [(f64, f64); 2] = [(450.0, 120.0), (33.0, 5.0)];
+
+/// Returns the mean rate of a direction, bit/s at the IP layer.
+pub(super) fn bit_per_s([(bytes, _), (gap_ms, _)]: [(f64, f64); 2]) -> u64 {
+    ((bytes + f64::from(UDP_HEADER_BYTES)) * 8e3 / gap_ms) as u64
+}
+
 pub(super) struct Game {
     stop: Time,
     up: Stream,
@@ -77,8 +86,8 @@ impl Game {
     pub(super) fn new(stop: Time, rng: &Rng) -> Self {
         Self {
             stop,
-            up: Stream::new(Direction::Up, (128.0, 20.0), (33.0, 3.0), rng),
-            down: Stream::new(Direction::Down, (450.0, 120.0), (33.0, 5.0), rng),
+            up: Stream::new(Direction::Up, UP, rng),
+            down: Stream::new(Direction::Down, DOWN, rng),
             unanswered: VecDeque::with_capacity(64),
             round_trips: Samples::default(),
         }

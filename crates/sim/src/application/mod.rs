@@ -31,6 +31,7 @@ pub use numbers::metric;
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
+use underload_record::schema::{Direction, PerDirection};
 
 use crate::congestion::Algorithm;
 use crate::endpoint::Endpoint;
@@ -66,6 +67,28 @@ impl ApplicationConfig {
 
     pub(crate) fn ecn(&self) -> Ecn {
         if let Self::CloudGame(config) = self { config.ecn() } else { Ecn::NotEct }
+    }
+
+    /// Returns the rate at the IP layer below which it does not work, bit/s: that of all its datagrams,
+    /// with the lowest rate of an encoder. Zero in a direction in which it only takes longer.
+    pub(crate) fn least_bit_per_s(&self) -> PerDirection<u64> {
+        let (up, down) = match self {
+            Self::Voip(_) => (voip::BIT_PER_S.into(), voip::BIT_PER_S.into()),
+            Self::Web(_) => (0, 0),
+            Self::Game(GameConfig) => (game::bit_per_s(game::UP), game::bit_per_s(game::DOWN)),
+            Self::CloudGame(config) => {
+                (0, config.least_rate.unwrap_or(config.rate).bits_per_second())
+            }
+            Self::Video(_) => (0, (video::LADDER[0] * 1e6) as u64),
+            Self::InteractiveVideo(config) => {
+                let [forwards, backwards] = interactive_video::LEAST_BIT_PER_S.map(u64::from);
+                match config.direction {
+                    Direction::Up => (forwards, backwards),
+                    Direction::Down => (backwards, forwards),
+                }
+            }
+        };
+        PerDirection::new(up, down)
     }
 
     /// Returns the congestion control of its datagrams, if it is one of [`Algorithm`].

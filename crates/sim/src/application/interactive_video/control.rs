@@ -194,7 +194,7 @@ impl LossBased {
 }
 
 const FIRST_RATE: f64 = 300_000.0;
-const MIN_RATE: f64 = 50_000.0;
+pub(super) const MIN_RATE: f64 = 50_000.0;
 const BETA: f64 = 0.85;
 /// Period of the loss-based update; the draft recommends 0.5 to 1 s.
 const RATE_WINDOW: Span = Span::from_millis(500);

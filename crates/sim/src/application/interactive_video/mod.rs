@@ -29,7 +29,7 @@ pub use control::RateControl;
 
 use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
-use crate::endpoint::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Message, Segment};
 use control::{Controller, Fate};
 
@@ -318,6 +318,12 @@ impl Endpoint for InteractiveVideo {
     }
 }
 
+/// Rates at the IP layer forwards, with the lowest rate of the encoder and a packet per frame, and
+/// backwards, of the reports; bit/s.
+pub(super) const LEAST_BIT_PER_S: [u32; 2] = [
+    control::MIN_RATE as u32 + 30 * 8 * (RTP_HEADER_BYTES + UDP_HEADER_BYTES),
+    20 * 8 * (REPORT_BYTES + UDP_HEADER_BYTES),
+];
 // 30 Hz.
 const FRAME_INTERVAL: Span = Span::from_nanos(33_333_333);
 const REPORT_INTERVAL: Span = Span::from_millis(50);

@@ -18,7 +18,7 @@ use underload_record::schema::{Direction, Metric};
 pub use playout::JitterBuffer;
 
 use super::numbers::{metric, percent};
-use crate::endpoint::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Segment};
 use playout::Playout;
 use quality::Impairment;
@@ -241,6 +241,8 @@ impl Listener {
 const FRAME: Span = Span::from_millis(20);
 const FRAME_BYTES: u32 = 160;
 const RTP_HEADER_BYTES: u32 = 12;
+/// Rate of a direction at the IP layer: 50 frames a second.
+pub(super) const BIT_PER_S: u32 = 50 * 8 * (FRAME_BYTES + RTP_HEADER_BYTES + UDP_HEADER_BYTES);
 /// Requests and answers until the phone rings: the lookup of the provider's address, an INVITE that
 /// is answered by a request for credentials, and an INVITE with them (RFC 3261, 22.3).
 const EXCHANGES: u32 = 3;
