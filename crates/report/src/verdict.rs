@@ -3,7 +3,8 @@
 
 use underload_record::comparison::Verdict;
 use underload_record::schema::{
-    Direction, Judged, Phase, Quantile, RunRecord, Validity, VariantLatency, VariantMetric, World,
+    Direction, Judged, Phase, Quantile, RunRecord, TrialRecord, Validity, VariantLatency,
+    VariantMetric, World,
 };
 
 use crate::claims::{self, LOSS_PERCENT, Sentence};
@@ -120,8 +121,27 @@ pub fn warnings(runs: &[RunData]) -> Vec<String> {
         lines.extend(clocks::line(&run.record, &suffix));
         lines.extend(probe_share::line(&run.record, &suffix));
         lines.extend(unfilled::line(&run.record, &suffix));
+        lines.extend(unknown_load(&run.record, &suffix));
     }
     lines.iter().map(|line| one_line(line)).collect()
+}
+
+/// Says that the file of a tool that only probes does not tell whether the line was busy.
+fn unknown_load(record: &RunRecord, suffix: &str) -> Option<String> {
+    let is_only_idle = |trial: &TrialRecord| {
+        let mut phases = trial.phases.iter().map(|window| window.phase);
+        trial.finding.is_none() && phases.next() == Some(Phase::Idle) && phases.next().is_none()
+    };
+    let is_unknown = record.world == World::Measured
+        && !record.trials.is_empty()
+        && record.trials.iter().all(is_only_idle);
+    let tool = &record.scenario.name;
+    is_unknown.then(|| {
+        format!(
+            "The file of {tool}{suffix} does not say whether the line was busy: its round trips count \
+             as idle, and are the latency under load if it was."
+        )
+    })
 }
 
 fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {

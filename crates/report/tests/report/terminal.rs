@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use underload_record::schema::World;
-use underload_report::{load, render, summary_lines, table};
+use underload_report::{load, render, summary_lines, table, warnings};
 use underload_store::RunDir;
 
 use crate::page::run;
@@ -120,4 +120,16 @@ fn a_file_of_another_tool_begins_with_its_grade() {
     assert!(lines.iter().any(|line| line.contains("300 RPM")), "{lines:?}");
     let several = summary_lines(&[run.clone(), run]);
     assert!(!several.iter().any(|line| line.contains("Grade")), "{several:?}");
+}
+
+#[test]
+fn a_file_of_probes_alone_says_that_the_load_is_unknown() {
+    let ping = "64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=212 ms\n\
+                64 bytes from 192.0.2.1: icmp_seq=2 ttl=57 time=230 ms\n";
+    let ping = underload_exchange::import(ping.as_bytes()).expect("lines of ping");
+    let said = "The file of ping does not say whether the line was busy: its round trips count as \
+                idle, and are the latency under load if it was.";
+    assert!(warnings(std::slice::from_ref(&ping)).iter().any(|line| line == said));
+    let measured = [run(World::Measured, &[FQ_CODEL], 2, 10_000_000)];
+    assert!(!warnings(&measured).iter().any(|line| line.contains("does not say")));
 }
