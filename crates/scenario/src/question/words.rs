@@ -96,7 +96,12 @@ impl Question {
         } else if home::lines().any(|line| line == word) {
             // `5g` is a line, and no rate.
             if let Some(first) = &self.line {
-                return Err(fault(typed, format!("a second line beside {first}; expected one")));
+                let problem = format!(
+                    "a second line beside {first}; ask for each: `underload try {first} --out {first}` \
+                     and `underload try {word} --out {word}`, then `underload compare --before {first} \
+                     --after {word}`"
+                );
+                return Err(fault(typed, problem));
             }
             self.of_line(word);
         } else if word.starts_with(|c: char| c.is_ascii_digit()) {
@@ -325,7 +330,11 @@ mod tests {
             ("100/20 calbe", "calbe: expected DOWN/UP in Mbit/s"),
             ("calbe", "did you mean `cable`?"),
             ("lte 50/10", "lte: its rate varies"),
-            ("cable lte", "lte: a second line beside cable"),
+            (
+                "cable vs lte",
+                "lte: a second line beside cable; ask for each: `underload try cable --out cable` and \
+                 `underload try lte --out lte`, then `underload compare --before cable --after lte`",
+            ),
             ("100/20 50/10", "50/10: a second rate beside 100mbit/20mbit"),
             ("far-room", "far-room: expected"),
             ("policer 50/10 policed", "policer: a second one"),
