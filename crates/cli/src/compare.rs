@@ -5,15 +5,15 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use underload_line::before_after::{BeforeAfter, Choice, LinePair, Side, compare, read};
 use underload_line::history::followed;
+use underload_record::comparison::Verdict;
 use underload_record::history::Followed;
-use underload_report::{plain_text, significant, warnings, write_report};
+use underload_report::{PageError, plain_text, replace_page, significant, warnings};
 use underload_store::RunData;
 use underload_terminal::console::{self, note, warning};
-use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::exit::OrBadInput;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -23,11 +23,11 @@ the names may differ. A directory of runs is a history: runs of like hours are c
 Examples:
   underload compare --before runs/monday --after runs/friday
   underload compare --before old/* --after new/* --metric goodput-down
-  underload compare --before before.flent.gz --after after.flent.gz --report both
+  underload compare --before before.flent.gz --after after.flent.gz --html both.html
   underload compare --before fifo/run --after cake/run --step default --json")]
 pub struct Arguments {
     /// Runs before the change: run directories, directories of runs as `measure --every` writes them,
-    /// and files of other tools, as `underload report` reads them.
+    /// Parquet files of a fleet's archive, and files of other tools, as `underload report` reads them.
     #[arg(long, num_args = 1.., required = true, value_name = "RUN")]
     before: Vec<PathBuf>,
     /// Runs after the change.
@@ -45,9 +45,9 @@ pub struct Arguments {
     /// variant that most lines have].
     #[arg(long, value_name = "NAME")]
     step: Option<String>,
-    /// Writes the report of one run before and one after into this directory.
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
+    /// Writes a page to this file: the sentences, each line before and after, a picture of the pairs.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Prints the comparison as one JSON document.
     #[arg(long)]
     json: bool,
@@ -57,7 +57,8 @@ pub struct Arguments {
 enum By {
     /// Each line with itself.
     Line,
-    /// Different lines, as with another firmware: each line is one value of its group.
+    /// Different lines, as with another firmware: each line is one value of its group, which is named
+    /// by the firmware that a fleet recorded, else by the folder.
     #[value(alias = "firmware")]
     Group,
 }
@@ -76,21 +77,17 @@ impl Arguments {
         for line in &skipped {
             warning!("skipped: {}", plain_text(line));
         }
+        if let Some(path) = &self.html {
+            let written = replace_page(path, &found.page());
+            written.bad_input_if(|error| matches!(error, PageError::NotOurs { .. }))?;
+            note!("page: {}", path.display());
+        }
         // The runs that were read as a whole.
         let lines = [before, after].into_iter().flat_map(Side::into_values);
         let runs: Vec<RunData> = lines.flat_map(|it| it.runs).map(|(_, run)| run).collect();
         for line in warnings(&runs) {
             warning!("{line}");
         }
-        let Some(directory) = &self.report else { return Ok(()) };
-        if runs.len() != 2 || found.lines.len() != 1 {
-            refuse!(
-                "--report: expected one run before and one after; a directory of runs has the \
-                     page of `underload history`"
-            );
-        }
-        let page = write_report(directory, &runs).context("writing the report")?;
-        note!("report: {}", page.display());
         Ok(())
     }
 }
@@ -110,7 +107,8 @@ fn step_text(found: &BeforeAfter) -> String {
     let several = Some(&found.lines).filter(|lines| lines.len() > 1);
     let width = found.lines.iter().map(|it| it.line.chars().count()).max().unwrap_or(0);
     lines.extend(several.into_iter().flatten().map(|LinePair { line, comparison, .. }| {
-        let value = |value: Option<f64>| value.map_or("lost".to_owned(), significant);
+        let missing = if comparison.verdict == Verdict::Lost { "lost" } else { "-" };
+        let value = |value: Option<f64>| value.map_or(missing.to_owned(), significant);
         let (before, after) = (value(comparison.baseline_value), value(comparison.value));
         format!("  {line:<width$}  {before} -> {after} {}", comparison.unit)
     }));

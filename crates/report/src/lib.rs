@@ -10,6 +10,7 @@
 //! - [`figures_table`], [`figure_pages`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
 //! - [`history_page`], [`history_sentences`]: one line over weeks.
+//! - [`pairs_page`]: lines before and after a change.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
 //! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
 
@@ -46,9 +47,9 @@ pub use explain::explain;
 pub use history::{before_and_after, history_sentence, history_sentences};
 pub use measured::{finding_lines, sentences};
 pub use page::{
-    FigurePage, HistoryPage, PageError, check_page_path, cohort_page, history_page, plots, render,
-    replace_numbers, replace_page, sweep_page, write_figure_pages, write_figures_markdown,
-    write_page, write_report, write_sweep_report,
+    FigurePage, HistoryPage, PageError, Pairs, check_page_path, cohort_page, history_page,
+    pairs_page, plots, render, replace_numbers, replace_page, sweep_page, write_figure_pages,
+    write_figures_markdown, write_page, write_report, write_sweep_report,
 };
 pub use plot::{Plot, diagram, style_sheet};
 pub use published::{Figure, figure_pages, figures_table, published_table};

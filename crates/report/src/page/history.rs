@@ -1,14 +1,13 @@
 //! The page of a line's history over weeks.
 
 use maud::{Markup, html};
-use underload_record::comparison::Verdict;
-use underload_record::history::{
-    Change, Followed, Labelled, Level, LikeHours, Mark, Marked, Trend,
-};
+use underload_record::comparison::{EffectRange, Verdict};
+use underload_record::history::{Change, Followed, Labelled, Level, Mark, Marked, Trend};
 use underload_record::text::plain_text;
 
 use super::figures::{Headings, figures};
 use super::header;
+use super::pairs::pairs_plot;
 use super::parts::{Column, NOTHING, table_of};
 use crate::history::{change_words, formatted};
 use crate::plot::Plot;
@@ -37,6 +36,7 @@ pub fn history_page(title: &str, page: HistoryPage<'_>) -> String {
     let HistoryPage { sentences, trends, marks, labels, skipped } = page;
     let plots = Followed::ALL.into_iter().filter_map(|followed| over_time(followed, trends, marks));
     let plots: Vec<Plot> = plots.collect();
+    let pairs: Vec<Plot> = Followed::ALL.into_iter().filter_map(|it| around(it, marks)).collect();
     let hours: Vec<Plot> = Followed::ALL.into_iter().filter_map(|it| by_hour(it, trends)).collect();
     let content = html! {
         header {
@@ -60,6 +60,7 @@ pub fn history_page(title: &str, page: HistoryPage<'_>) -> String {
         (levels(trends))
         @if !marks.is_empty() {
             h2 { "Before and after each mark" } "\n"
+            (figures(&pairs, Headings::Shown))
             (changes(marks))
         }
         @if !labels.is_empty() {
@@ -161,11 +162,19 @@ fn number_words(followed: Followed) -> String {
 }
 
 /// Formats a change with its range; without a change, names the verdict.
-fn change(found: &LikeHours) -> String {
-    match (found.verdict, &found.range) {
-        (Verdict::Lower | Verdict::Higher, Some(range)) => change_words(range),
-        (verdict, _) => verdict.name().to_owned(),
+pub(super) fn change(verdict: Verdict, range: Option<&EffectRange>) -> String {
+    match range {
+        Some(range) if matches!(verdict, Verdict::Lower | Verdict::Higher) => change_words(range),
+        _ => verdict.name().to_owned(),
     }
+}
+
+/// Draws the medians before and after the marks, a pair for each mark and step.
+fn around(followed: Followed, marks: &[Marked]) -> Option<Plot> {
+    let changes = marks.iter().flat_map(|it| &it.changes).filter(|it| it.followed == followed);
+    let medians = |it: &Change| Some((it.before?.p50, it.after?.p50));
+    let pairs: Vec<(f64, f64)> = changes.filter_map(medians).collect();
+    pairs_plot(format!("marks-{}", followed.name()), followed.words(), &pairs)
 }
 
 fn changes(marks: &[Marked]) -> Markup {
@@ -182,7 +191,9 @@ fn changes(marks: &[Marked]) -> Markup {
         Cells::units("before", "median", |(_, it)| median(it.before)),
         Cells::units("after", "runs", |(_, it)| runs(it.after)),
         Cells::units("after", "median", |(_, it)| median(it.after)),
-        Cells::words("change", |(_, it)| change(&it.comparison)),
+        Cells::words("change", |(_, it)| {
+            change(it.comparison.verdict, it.comparison.range.as_ref())
+        }),
     ];
     let rows = marks.iter().flat_map(|marked| marked.changes.iter().map(move |it| (marked, it)));
     table_of("Before and after each mark", &columns, &rows.collect::<Vec<Row<'_>>>())
@@ -218,7 +229,7 @@ fn levels(trends: &[Trend]) -> Markup {
         Cells::units("latest", "median", |it| {
             or_nothing(it.recent.map(|level| significant(level.p50)))
         }),
-        Cells::words("change", |it| change(&it.comparison)),
+        Cells::words("change", |it| change(it.comparison.verdict, it.comparison.range.as_ref())),
     ];
     table_of(
         "First days and latest runs",

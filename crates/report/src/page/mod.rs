@@ -11,6 +11,7 @@ mod header;
 mod history;
 mod latency;
 mod measured;
+mod pairs;
 mod parts;
 mod provenance;
 mod published;
@@ -38,6 +39,7 @@ use contents::with_contents;
 pub use book::{FigurePage, write_figure_pages, write_figures_markdown};
 pub use cohorts::cohort_page;
 pub use history::{HistoryPage, history_page};
+pub use pairs::{Pairs, pairs_page};
 pub use sweep::{sweep_page, write_sweep_report};
 
 pub(crate) use trials::MOST_TRIALS;

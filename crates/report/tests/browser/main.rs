@@ -10,11 +10,14 @@ mod chromium;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use underload_record::comparison::Comparison;
 use underload_record::history::{Followed, Labelled, Mark, Marked, Point, Trend, Windows};
 use underload_record::schema::{Finding, PlotKind, PlotRecord, RunRecord, VariantRecord, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};
 use underload_record::{LatencyPools, conclude};
-use underload_report::{HistoryPage, history_page, history_sentences, write_report};
+use underload_report::{
+    HistoryPage, Pairs, history_page, history_sentences, pairs_page, write_report,
+};
 use underload_store::RunData;
 
 use chromium::{Browser, Screen};
@@ -121,6 +124,29 @@ fn history() -> (TempDir, String) {
 }
 
 /// The report of a run, and its address.
+/// Lines before and after a change.
+fn pairs() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..30).map(|line| format!("line-{line} in a long street")).collect();
+    let one = |line: usize| Comparison {
+        baseline_value: Some(40.0 + line as f64),
+        value: Some(20.0 + line as f64),
+        unit: "ms".to_owned(),
+        ..Comparison::default()
+    };
+    let step = Pairs {
+        step: "up".to_owned(),
+        number: Followed::LoadP99.words(),
+        sentences: vec!["It is 30 ms after, instead of 50 before.".to_owned()],
+        lines: names.into_iter().zip((0..30).map(one)).collect(),
+        left_out: vec!["moved-in: only after".to_owned()],
+    };
+    let path = folder.path().join("pairs.html");
+    std::fs::write(&path, pairs_page(&[step])).expect("it is written");
+    let address = format!("file://{}", path.display());
+    (folder, address)
+}
+
 fn written(run: RunData) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let page = write_report(folder.path(), &[run]).expect("a page");
@@ -136,7 +162,9 @@ fn reports_have_no_faults_on_desktops_and_phones_in_light_and_dark_mode() {
     let mut faults = Vec::new();
     let runs = [("small", small()), ("large", large()), ("measured", measured())];
     let pages = runs.map(|(name, run)| (name, written(run)));
-    for (name, (_folder, address)) in pages.into_iter().chain([("history", history())]) {
+    for (name, (_folder, address)) in
+        pages.into_iter().chain([("history", history()), ("pairs", pairs())])
+    {
         for (screen, is_dark) in [(Screen::Desktop, false), (Screen::Phone, true)] {
             let what = format!("{name} {screen:?} dark: {is_dark}");
             browser.screen(screen, is_dark);

@@ -5,6 +5,10 @@
 //! ([`compare_runs`]). Of several lines each is one pair ([`compare_lines`]), however often it was
 //! measured. Different lines on both sides are two groups ([`compare_groups`]).
 
+mod fleet;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +20,9 @@ use underload_record::comparison::{
 };
 use underload_record::history::{Followed, Level, LikeHours, Point};
 use underload_record::schema::{Quantile, RunRecord, World};
-use underload_report::{LoadError, before_and_after, change_sentence, load_to_show};
+use underload_report::{
+    LoadError, Pairs, before_and_after, change_sentence, load_to_show, pairs_page,
+};
 use underload_store::RunData;
 
 use crate::history::removed::RunNumbers;
@@ -31,8 +37,10 @@ pub type Side = BTreeMap<String, LineRuns>;
 pub struct LineRuns {
     /// Runs that were read as a whole, and files of other tools.
     pub runs: Vec<(PathBuf, RunData)>,
-    /// The runs of directories that have several.
+    /// The runs of directories that have several, and results of a fleet.
     pub history: Vec<Run>,
+    /// The firmware that a fleet recorded, else the name of the folder that the runs are in.
+    pub group: String,
 }
 
 /// The metric, and the step or variant, that both sides are compared by.
@@ -54,6 +62,9 @@ pub const USUAL: &[Followed] = &[
     Followed::GoodputDown,
     Followed::GoodputUp,
 ];
+
+/// The most groups that a sentence names.
+const GROUPS_SHOWN: usize = 4;
 
 /// The comparison of both sides.
 #[derive(Debug, Serialize)]
@@ -105,13 +116,15 @@ pub enum BeforeAfterError {
     NoLatency,
     #[error("{line}: {problem}")]
     Run { line: String, problem: &'static str },
+    #[error("{}: {problem}", path.display())]
+    Fleet { path: PathBuf, problem: String },
     #[error("no line has a valid {what} on both sides; --metric names another number")]
     NoValue { what: &'static str },
 }
 
 /// Reads the runs of one side, at `now_s` (seconds since 1970): run directories, directories of runs,
-/// and files of other tools. Returns also the runs that cannot be used. `seen` has the paths of the
-/// other side.
+/// Parquet files of a fleet's results, and files of other tools. Returns also the runs that cannot be
+/// used. `seen` has the paths of the other side.
 ///
 /// # Errors
 /// Returns an error if a path occurs twice or cannot be read.
@@ -122,13 +135,19 @@ pub fn read(
 ) -> Result<(Side, Vec<String>), BeforeAfterError> {
     let (mut side, mut skipped) = (Side::new(), Vec::new());
     for path in paths {
-        if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+        let full = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if !seen.insert(full.clone()) {
             return Err(BeforeAfterError::Twice { path: path.clone() });
+        }
+        let group = full.parent().map_or_else(String::new, file_name);
+        if path.extension().is_some_and(|it| it == "parquet") {
+            fleet::read(path, &group, &mut side)?;
+            continue;
         }
         if path.is_dir() && !path.join("run.json").exists() {
             let collected = collect(path, now_s)?;
             skipped.extend(collected.skipped);
-            side.entry(file_name(path)).or_default().history.extend(collected.runs);
+            side.entry(file_name(path)).or_default().add(&group).history.extend(collected.runs);
             continue;
         }
         for run in load_to_show(&[path])? {
@@ -136,7 +155,7 @@ pub fn read(
                 "" => file_name(path),
                 label => label.to_owned(),
             };
-            side.entry(name).or_default().runs.push((path.clone(), run));
+            side.entry(name).or_default().add(&group).runs.push((path.clone(), run));
         }
     }
     Ok((side, skipped))
@@ -260,6 +279,19 @@ fn pairs(
 }
 
 impl BeforeAfter {
+    /// Renders the page of this comparison and of the other steps.
+    pub fn page(&self) -> String {
+        let pairs = |it: &'_ Self| Pairs {
+            step: it.step.clone(),
+            number: it.metric.words(),
+            sentences: it.sentences.clone(),
+            lines: it.lines.iter().map(|it| (it.line.clone(), it.comparison.clone())).collect(),
+            left_out: it.left_out.clone(),
+        };
+        let steps = [self].into_iter().chain(&self.other_steps);
+        pairs_page(&steps.map(pairs).collect::<Vec<_>>())
+    }
+
     fn new(metric: Followed, step: String, sentences: Vec<String>, comparison: Comparison) -> Self {
         Self {
             version: 1,
@@ -290,14 +322,30 @@ fn groups(
         before.iter().chain(after).map(|(name, runs)| (name.clone(), runs, runs)).collect();
     let step = chosen_step(&all, metric, choice)?;
     let values = |side: &Side| {
-        let levels = side.values().filter_map(|runs| level(&runs.values(&step, metric)));
-        levels.map(|level| level.p50).collect::<Vec<f64>>()
+        let value = |runs: &LineRuns| Some(level(&runs.values(&step, metric))?.p50);
+        let named = side.iter().filter_map(|(line, runs)| Some((line.clone(), value(runs)?)));
+        named.collect::<Vec<(String, f64)>>()
     };
     let (old, new) = (values(before), values(after));
-    let comparison = compare_groups(&new, &old).ok_or(BeforeAfterError::NoValue { what })?;
+    let [of_old, of_new] = [&old, &new].map(|side| side.iter().map(|it| it.1).collect::<Vec<_>>());
+    let comparison = compare_groups(&of_new, &of_old).ok_or(BeforeAfterError::NoValue { what })?;
     let sentence = change_sentence(what, &comparison, "lines on each side");
-    let count = format!("{} lines after, {} before, one value each.", new.len(), old.len());
-    Ok(BeforeAfter::new(metric, step, vec![sentence, count], comparison))
+    let count = format!(
+        "{} lines after ({}), {} before ({}), one value each.",
+        new.len(),
+        group_names(after),
+        old.len(),
+        group_names(before)
+    );
+    let one = |line, baseline_value, value| {
+        let unit = unit.to_owned();
+        let comparison = Comparison { value, baseline_value, unit, ..Comparison::default() };
+        LinePair { line, comparison, hours: None }
+    };
+    let old = old.into_iter().map(|(line, value)| one(line, Some(value), None));
+    let lines =
+        old.chain(new.into_iter().map(|(line, value)| one(line, None, Some(value)))).collect();
+    Ok(BeforeAfter { lines, ..BeforeAfter::new(metric, step, vec![sentence, count], comparison) })
 }
 
 /// Compares lines with one run on each side, all by one percentile.
@@ -372,6 +420,12 @@ fn level(values: &Values) -> Option<Level> {
 }
 
 impl LineRuns {
+    /// Returns the line, whose runs are in the group `group`.
+    fn add(&mut self, group: &str) -> &mut Self {
+        group.clone_into(&mut self.group);
+        self
+    }
+
     fn is_one_run(&self) -> bool {
         self.runs.len() == 1 && self.history.is_empty()
     }
@@ -472,264 +526,12 @@ fn words(metric: Followed, comparison: &Comparison) -> String {
     quantile.map_or(what.to_owned(), |name| what.replace("p99", name))
 }
 
-fn names(side: &Side) -> String {
-    side.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+/// Returns the names of a side's groups, at most [`GROUPS_SHOWN`].
+fn group_names(side: &Side) -> String {
+    let names: BTreeSet<&str> = side.values().map(|runs| runs.group.as_str()).collect();
+    names.into_iter().take(GROUPS_SHOWN).collect::<Vec<_>>().join(", ")
 }
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use underload_record::LatencyPools;
-    use underload_record::schema::{
-        Distribution, FORMAT_VERSION, LatencySummary, Phase, PhaseWindow, TrialRecord,
-        VariantRecord,
-    };
-    use underload_store::RunDir;
-
-    use super::*;
-    use crate::history::removed::{self, StepNumbers};
-
-    const NOW_S: i64 = 1_800_000_000;
-    const ANY: Choice = Choice { metric: None, step: None, are_groups: false };
-
-    /// Compares two lists of paths in a folder, both ways.
-    fn both_ways(
-        folder: &Path,
-        [before, after]: [&[&str]; 2],
-        choice: &Choice,
-    ) -> Result<[BeforeAfter; 2], BeforeAfterError> {
-        let paths = |names: &[&str]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
-        let mut seen = BTreeSet::new();
-        let (before, _) = read(&paths(before), NOW_S, &mut seen)?;
-        let (after, _) = read(&paths(after), NOW_S, &mut seen)?;
-        Ok([compare(&before, &after, choice)?, compare(&after, &before, choice)?])
-    }
-
-    /// Writes what `ping` prints of a line with this round trip.
-    fn write_ping(folder: &Path, name: &str, ms: f64) {
-        let line =
-            |number| format!("64 bytes from 192.0.2.1: icmp_seq={number} ttl=57 time={ms} ms\n");
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, (1..=20).map(line).collect::<String>()).unwrap();
-    }
-
-    /// Adds runs to a history: at `hour` of consecutive days, from `day` on.
-    fn write_history(folder: &Path, name: &str, (day, hour): (i64, i64), values: &[f64]) {
-        fs::create_dir_all(folder.join(name)).unwrap();
-        for (number, value) in (0..).zip(values) {
-            let at_s = 1_790_000_000 / 86_400 * 86_400 + (day + number) * 86_400 + hour * 3_600;
-            let values = BTreeMap::from([(Followed::LoadP99.name().to_owned(), *value)]);
-            let numbers = RunNumbers {
-                run: at_s.to_string(),
-                started: jiff::Timestamp::from_second(at_s).unwrap().to_string(),
-                name: "measure/quick".to_owned(),
-                label: String::new(),
-                device: String::new(),
-                grade: None,
-                steps: vec![StepNumbers { step: "up".to_owned(), values }],
-            };
-            removed::add(&folder.join(name), &numbers).unwrap();
-        }
-    }
-
-    #[test]
-    fn files_of_other_tools_are_lines_by_their_names() {
-        let folder = tempfile::tempdir().unwrap();
-        let (old, new) = (
-            [30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0, 110.0],
-            [33.0, 20.0, 20.0, 21.0, 21.0, 20.0, 18.0, 10.0, 5.5],
-        );
-        let path = |side: &str, number: usize| format!("{side}/line-{number}.ping.txt");
-        let mut names = [Vec::new(), Vec::new()];
-        for (number, (old, new)) in old.into_iter().zip(new).enumerate() {
-            for (at, (side, ms)) in [("old", old), ("new", new)].into_iter().enumerate() {
-                write_ping(folder.path(), &path(side, number), ms);
-                names[at].push(path(side, number));
-            }
-        }
-        write_ping(folder.path(), "new/moved-in.txt", 1.0);
-        names[1].push("new/moved-in.txt".to_owned());
-        let lists = names.each_ref().map(|it| it.iter().map(String::as_str).collect::<Vec<_>>());
-        let [found, back] = both_ways(folder.path(), [&lists[0], &lists[1]], &ANY).unwrap();
-        // By hand: of nine ratios, sorted, the second lowest and the second highest hold the median
-        // with 1 - 2 (1 + 9) / 2^9.
-        let mut ratios: Vec<f64> = old.iter().zip(new).map(|(old, new)| new / old).collect();
-        ratios.sort_by(f64::total_cmp);
-        let range = found.comparison.range.unwrap();
-        assert_eq!(
-            (range.low, range.high, range.middle),
-            (ratios[1], Some(ratios[7]), Some(ratios[4]))
-        );
-        assert!((range.confidence - (1.0 - 20.0 / 512.0)).abs() < 1e-12, "{range:?}");
-        assert_eq!(
-            (found.metric, found.improved, found.lines.len()),
-            (Followed::IdleP50, Some(8), 9)
-        );
-        assert_eq!(found.comparison.verdict, Verdict::Lower);
-        assert_eq!(found.left_out, ["moved-in: only after"]);
-        let said = &found.sentences[0];
-        assert!(
-            said.contains("is 20.0 ms after, instead of 70.0 ms before: 0.300 times ("),
-            "{said}"
-        );
-        assert!(said.contains("lower in 8 of 9 lines"), "{said}");
-        let inverse = back.comparison.range.unwrap();
-        assert!((inverse.low * ratios[7] - 1.0).abs() < 1e-9, "{inverse:?}");
-        assert!((inverse.high.unwrap() * ratios[1] - 1.0).abs() < 1e-9, "{inverse:?}");
-        assert_eq!((back.comparison.verdict, back.improved), (Verdict::Higher, Some(1)));
-        let choice = Choice { are_groups: true, metric: Some(Followed::IdleP50), ..ANY };
-        let moved = both_ways(folder.path(), [&lists[0], &lists[1]], &choice);
-        // `ping` has no time of its start, so no run of these is at an hour; groups need none.
-        assert_eq!(moved.unwrap()[0].comparison.verdict, Verdict::Lower);
-    }
-
-    #[test]
-    fn histories_are_compared_at_like_hours() {
-        let folder = tempfile::tempdir().unwrap();
-        let (old, new) =
-            ([80.0, 84.0, 76.0, 90.0, 82.0, 88.0], [21.0, 20.0, 25.0, 22.0, 24.0, 19.0]);
-        write_history(folder.path(), "before", (0, 20), &old);
-        write_history(folder.path(), "after", (20, 20), &new);
-        // Mornings are quiet before and after.
-        write_history(folder.path(), "after", (20, 5), &[9.0; 6]);
-        let [found, back] = both_ways(folder.path(), [&["before"], &["after"]], &ANY).unwrap();
-        let mut ratios: Vec<f64> =
-            new.iter().flat_map(|new| old.iter().map(move |old| new / old)).collect();
-        ratios.sort_by(f64::total_cmp);
-        let range = found.comparison.range.unwrap();
-        let middle = range.middle.unwrap();
-        assert!(middle >= ratios[17] && middle <= ratios[18], "{middle} of {ratios:?}");
-        assert!(range.low < middle && range.high.unwrap() > middle, "{range:?}");
-        assert!((range.confidence - 0.99).abs() < 1e-12);
-        let hours = found.lines[0].hours.as_ref().unwrap();
-        assert_eq!((hours.later.unwrap().runs, hours.earlier.unwrap().runs), (6, 6));
-        assert_eq!((found.comparison.verdict, found.improved), (Verdict::Lower, None));
-        let inverse = back.comparison.range.unwrap();
-        assert!((inverse.middle.unwrap() * middle - 1.0).abs() < 1e-9, "{inverse:?}");
-        assert!((inverse.low * range.high.unwrap() - 1.0).abs() < 1e-9, "{inverse:?}");
-        assert!(
-            found.sentences[0].starts_with("before, after up: p99 of latency"),
-            "{:?}",
-            found.sentences
-        );
-        write_history(folder.path(), "morning", (40, 5), &[9.0; 6]);
-        let [found, _] = both_ways(folder.path(), [&["before"], &["morning"]], &ANY).unwrap();
-        assert_eq!(found.comparison.verdict, Verdict::NotComparable);
-        assert!(found.sentences[0].contains("as too few are from the same hours"));
-    }
-
-    #[test]
-    fn a_history_counts_as_one_line_however_long_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        for (number, (old, new)) in
-            [(80.0, 20.0), (60.0, 30.0), (50.0, 10.0)].into_iter().enumerate()
-        {
-            write_history(folder.path(), &format!("old/{number}"), (0, 20), &vec![old; 4 + number]);
-            write_history(folder.path(), &format!("new/{number}"), (20, 20), &[new; 5]);
-        }
-        let old: &[&str] = &["old/0", "old/1", "old/2"];
-        let [found, _] =
-            both_ways(folder.path(), [old, &["new/0", "new/1", "new/2"]], &ANY).unwrap();
-        assert_eq!((found.improved, found.comparison.verdict), (Some(3), Verdict::TooFew));
-        assert_eq!(
-            (found.comparison.value, found.comparison.baseline_value),
-            (Some(20.0), Some(60.0))
-        );
-        let said = &found.sentences[0];
-        assert!(said.contains("lower in 3 of 3 lines; 5 or more lines show how sure"), "{said}");
-    }
-
-    /// Writes a measured run of the steps down and up, with these p99s under load, ms.
-    fn write_run(folder: &Path, (name, label): (&str, &str), hour: u32, p99_ms: [f64; 2]) {
-        let mut record = RunRecord {
-            format_version: FORMAT_VERSION,
-            world: World::Measured,
-            complete: true,
-            label: label.to_owned(),
-            ..RunRecord::default()
-        };
-        record.scenario.name = "measure/quick".to_owned();
-        record.host.started = format!("2026-11-20T{hour:02}:00:00Z");
-        for (index, (step, ms)) in (0..).zip(["down", "up"].into_iter().zip(p99_ms)) {
-            let ns = (ms * 1e6) as i64;
-            let distribution = Distribution { count: 600, p99_ns: ns, ..Distribution::default() };
-            let latency = LatencySummary {
-                probe: "probe".to_owned(),
-                window: PhaseWindow { phase: Phase::Load, start_ns: 0, end_ns: 1 },
-                sent: 600,
-                distribution: Some(distribution),
-                ..LatencySummary::default()
-            };
-            let variant = step.to_owned();
-            record
-                .variants
-                .push(VariantRecord { name: variant.clone(), ..VariantRecord::default() });
-            let latencies = vec![latency];
-            record.trials.push(TrialRecord { index, variant, latencies, ..TrialRecord::default() });
-        }
-        underload_record::conclude(&mut record, &LatencyPools::default());
-        let (samples, series, left_out) = (Vec::new(), Vec::new(), Vec::new());
-        let run = RunData { record, samples, series, left_out };
-        RunDir::write(folder.join(name), &run).unwrap();
-    }
-
-    #[test]
-    fn measured_runs_are_lines_by_their_labels() {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, label, ms) in [
-            ("monday-1", "lake", [80.0, 400.0]),
-            ("monday-2", "hill", [60.0, 300.0]),
-            ("friday-1", "hill", [30.0, 30.0]),
-            ("friday-2", "lake", [20.0, 20.0]),
-        ] {
-            write_run(folder.path(), (name, label), 9, ms);
-        }
-        let lists: [&[&str]; 2] = [&["monday-1", "monday-2"], &["friday-1", "friday-2"]];
-        let [found, _] = both_ways(folder.path(), lists, &ANY).unwrap();
-        let values = |it: &LinePair| (it.comparison.baseline_value, it.comparison.value);
-        let lines: Vec<_> = found.lines.iter().map(|it| (it.line.as_str(), values(it))).collect();
-        let of = |before, after| (Some(before), Some(after));
-        assert_eq!(lines, [("hill", of(60.0, 30.0)), ("lake", of(80.0, 20.0))]);
-        assert_eq!((found.step.as_str(), found.improved), ("down", Some(2)));
-        // The other step is compared, too.
-        let steps: Vec<&str> = found.other_steps.iter().map(|it| it.step.as_str()).collect();
-        assert_eq!(steps, ["up"]);
-        assert_eq!(found.other_steps[0].lines.last().map(values), Some(of(400.0, 20.0)));
-        let choice = Choice { step: Some("up".to_owned()), ..ANY };
-        let [found, _] = both_ways(folder.path(), lists, &choice).unwrap();
-        assert_eq!(found.lines.last().map(values), Some(of(400.0, 20.0)));
-        assert!(found.other_steps.is_empty(), "one was chosen");
-        // Two runs of one label are a history, and the hours of both sides differ.
-        write_run(folder.path(), ("friday-3", "lake"), 20, [21.0, 21.0]);
-        let lists: [&[&str]; 2] = [&["monday-1"], &["friday-2", "friday-3"]];
-        let [found, _] = both_ways(folder.path(), lists, &ANY).unwrap();
-        let hours = found.lines[0].hours.as_ref().unwrap();
-        assert_eq!((hours.later.unwrap().runs, hours.later.unwrap().p50), (1, 20.0));
-        assert_eq!(found.comparison.verdict, Verdict::TooFew);
-        assert!(found.sentences[0].contains("1 runs before it and 1 after it"), "{found:?}");
-    }
-
-    #[test]
-    fn what_cannot_be_paired_is_refused_with_the_names() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["a.txt", "b.txt", "c.txt", "d.txt"] {
-            write_ping(folder.path(), name, 20.0);
-        }
-        let said = |lists: [&[&str]; 2], choice: &Choice| {
-            both_ways(folder.path(), lists, choice).unwrap_err().to_string()
-        };
-        let unpaired: [&[&str]; 2] = [&["a.txt", "b.txt"], &["c.txt", "d.txt"]];
-        assert!(said(unpaired, &ANY).contains("before a, b, after c, d;"));
-        assert!(said([&["a.txt"], &["a.txt"]], &ANY).ends_with("a.txt: occurs twice"));
-        let choice = Choice { step: Some("down".to_owned()), ..ANY };
-        assert!(said([&["a.txt"], &["b.txt"]], &choice).contains("no line has it on both sides"));
-        let choice = Choice { metric: Some(Followed::GoodputUp), ..ANY };
-        assert!(
-            said([&["a.txt"], &["b.txt"]], &choice).starts_with("no line has a valid goodput up")
-        );
-        let choice = Choice { are_groups: true, ..choice };
-        assert!(said(unpaired, &choice).contains("compares latencies"));
-    }
+fn names(side: &Side) -> String {
+    side.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
