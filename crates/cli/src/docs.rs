@@ -48,20 +48,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if wanted.is_empty() {
         return console::print(&list(&pages));
     }
-    match named(&pages, &wanted).as_slice() {
-        [] => {}
-        [only] => return console::print(&only.text),
-        several => {
-            return console::print(&format!("Pages about {wanted}:\n{}", listed(several, &wanted)));
-        }
+    if let Some(page) = called(&pages, &wanted) {
+        return console::print(&page.text);
     }
-    let found = containing(&pages, &wanted);
+    let found = about(&pages, &wanted);
     if found.is_empty() {
         let meant = nearest(&pages, &wanted);
         let meant = meant.map_or(";".to_owned(), |word| format!("; did you mean {word:?}?"));
         refuse!("no page has the words {wanted:?}{meant} `underload docs` lists all pages")
     }
-    console::print(&format!("Pages with the words {wanted:?}:\n{}", listed(&found, &wanted)))
+    let found = listed(&found, &wanted);
+    console::print(&format!("Pages about {wanted:?}, for `underload docs PAGE`:\n{found}"))
+}
+
+/// Returns the names of all pages.
+pub fn names() -> Vec<String> {
+    pages().unwrap_or_default().into_iter().map(|page| page.name).collect()
 }
 
 /// Returns the lines of pages, each with the line that has the words.
@@ -112,19 +114,30 @@ impl Page {
     }
 }
 
-/// Returns the page with the name `wanted`; otherwise the pages to which the glossary refers from
-/// it.
-fn named<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
+/// Returns the page with the name `wanted`.
+fn called<'a>(pages: &'a [Page], wanted: &str) -> Option<&'a Page> {
     let name = wanted.trim_start_matches("docs/").trim_end_matches(".md");
-    let called: Vec<&Page> = pages.iter().filter(|page| page.is_called(name)).collect();
-    if !called.is_empty() {
-        return called;
-    }
+    pages.iter().find(|page| page.is_called(name))
+}
+
+/// Returns the pages to which the glossary refers from the words, the most specific row first, then
+/// those that contain the words, at most [`MOST_FOUND`].
+fn about<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
     let word = wanted.to_lowercase();
     let of_glossary = pages.iter().find(|page| page.name == GLOSSARY);
     let rows = of_glossary.map_or("", |page| page.text.as_str()).lines();
-    let links: Vec<&str> = rows.filter(|row| is_row_of(row, &word)).flat_map(links).collect();
-    links.iter().filter_map(|link| pages.iter().find(|page| page.name == *link)).collect()
+    let mut rows: Vec<&str> = rows.filter(|row| is_row_of(row, &word)).collect();
+    rows.sort_by_key(|row| row.split('|').nth(1).map(|cell| cell.split(',').count()));
+    let links = rows.into_iter().flat_map(links);
+    let of_rows = links.filter_map(|link| pages.iter().find(|page| page.name == link));
+    let mut found: Vec<&Page> = Vec::new();
+    for page in of_rows.chain(containing(pages, wanted)) {
+        if !found.iter().any(|known| known.name == page.name) {
+            found.push(page);
+        }
+    }
+    found.truncate(MOST_FOUND);
+    found
 }
 
 /// Returns the pages that contain the phrase `wanted`, or else all its words, the most relevant
@@ -175,8 +188,10 @@ fn is_row_of(row: &str, word: &str) -> bool {
     let Some((cell, _)) = row.strip_prefix('|').and_then(|row| row.split_once('|')) else {
         return false;
     };
-    let cell = cell.to_lowercase().replace('`', "");
-    cell.split(',').any(|part| part.trim() == word || part.split(' ').any(|it| it == word))
+    // People type `wifi` and `Wi-Fi`.
+    let (cell, word) = (cell.to_lowercase().replace(['`', '-'], ""), word.replace('-', ""));
+    let is_word = |it: &str| stem(it) == stem(&word);
+    cell.split(',').any(|part| part.trim() == word || part.split(' ').any(is_word))
 }
 
 fn links(line: &str) -> impl Iterator<Item = &str> {
@@ -199,8 +214,7 @@ mod tests {
 
     fn found(word: &str) -> Vec<String> {
         let pages = pages().expect("pages");
-        let named = named(&pages, word);
-        let found = if named.is_empty() { containing(&pages, word) } else { named };
+        let found = called(&pages, word).map_or_else(|| about(&pages, word), |page| vec![page]);
         found.iter().map(|page| page.name.clone()).collect()
     }
 
@@ -223,10 +237,18 @@ mod tests {
             ("significant", "how-to/before-and-after"),
             ("stuttered calls", "tutorials/my-line"),
             ("policers", "path"),
+            ("jitter", "links"),
+            ("game", "tutorials/my-line"),
+            ("vpn", "queues/fq-codel"),
+            ("starlink", "cellular"),
+            ("wifi", "path"),
+            ("Wi-Fi", "path"),
         ] {
             let found = found(word);
             assert!(found.iter().any(|name| name == page), "{word}: {found:?}");
         }
+        assert_eq!(found("speedtest").first().map(String::as_str), Some("web"), "the row about it");
+        assert!(found("gaming").len() > 1, "the page to which the glossary refers is not all");
         assert_eq!(found("docs/how-to/sweep.md"), ["how-to/sweep"]);
         assert_eq!(found("scenario-format"), ["scenario-format"]);
         assert_eq!(found("no such wordlet at all"), Vec::<String>::new());
@@ -234,7 +256,7 @@ mod tests {
         let page = pages.iter().find(|page| page.name == "measure").expect("the page");
         assert!(page.excerpt("Round Trip").to_lowercase().contains("round trip"));
         assert_eq!(page.excerpt("a b c"), "", "short words are not looked for");
-        let about = named(&pages, "MTU");
+        let about = about(&pages, "MTU");
         let shown = listed(&about, "MTU");
         assert!(shown.lines().count() > about.len() && shown.contains("1,500"), "{shown}");
         for (word, expected) in [

@@ -259,7 +259,7 @@ fn examples(command: &clap::Command, called: &str, found: &mut Vec<(String, Vec<
 /// The part of a line that the shell passes to this program.
 fn typed(line: &str) -> Option<&str> {
     let command = &line[line.find("underload ")?..];
-    let ends = ["  ", " | ", " > ", " && "];
+    let ends = ["  ", " | ", " > ", " && ", ")\""];
     let end = ends.iter().filter_map(|end| command.find(end)).min().unwrap_or(command.len());
     Some(&command[..end])
 }

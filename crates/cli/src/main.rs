@@ -35,6 +35,8 @@ mod kernel_queue;
 #[cfg(namespaces)]
 mod link;
 mod measure;
+#[cfg(feature = "whole")]
+mod names;
 #[cfg(sockets)]
 mod path;
 mod present;

@@ -13,6 +13,7 @@ use crate::unsupported as kernel_queue;
 use crate::unsupported::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::unsupported::{self as fleet, self as serve};
+use crate::names::with_names;
 use crate::{
     check, compare, docs, docsis, export, figures, question, queues, replay, report, run,
     scenarios, sweep,
@@ -60,11 +61,14 @@ pub enum Command {
     Kernel(kernel::Arguments),
     /// Puts queues that Linux lacks into the kernel: BoDe and DOCSIS-PIE as BPF programs.
     KernelQueue(kernel_queue::Arguments),
-    /// Prints a script that completes commands and options in a shell.
-    #[command(after_help = "Examples:
-  underload completions bash > ~/.local/share/bash-completion/completions/underload
-  underload completions zsh > ~/.zfunc/_underload
-  underload completions fish > ~/.config/fish/completions/underload.fish")]
+    /// Prints a script with which a shell completes commands, options, scenarios, queues and pages.
+    #[command(after_help = "\
+The lines are for ~/.bashrc, for ~/.zshrc below `compinit`, and for fish's config.fish.
+
+Examples:
+  eval \"$(underload completions bash)\"
+  eval \"$(underload completions zsh)\"
+  underload completions fish | source")]
     Completions(manual::Completions),
     /// Prints the program's manual page, or writes one for each command.
     #[command(after_help = "Examples:
@@ -99,7 +103,7 @@ impl Command {
             Self::Docs(arguments) => docs::run(arguments),
             Self::Kernel(arguments) => kernel::run(arguments),
             Self::KernelQueue(arguments) => kernel_queue::run(arguments),
-            Self::Completions(arguments) => arguments.run(program),
+            Self::Completions(arguments) => arguments.run(with_names(program)),
             Self::Man(arguments) => arguments.run(program),
         };
         status::code(outcome)

@@ -1,10 +1,12 @@
 //! Completions and man pages.
 
-use std::io::Write as _;
+use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::process::{Command as Process, Stdio};
 
 use anyhow::Context;
-use clap::{Args, Command};
+use clap::{Arg, Args, Command, ValueHint};
 pub use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -42,8 +44,53 @@ pub fn completions(shell: Shell, mut command: Command) -> Vec<u8> {
     let name = command.get_name().to_owned();
     // Into memory, because clap itself ends the program if it writes to a closed pipe.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, name, &mut script);
-    script
+    clap_complete::generate(shell, &mut command, &name, &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    let mut colons = BTreeSet::new();
+    let named = command.get_subcommands().flat_map(|below| {
+        below.get_arguments().map(move |argument| (below.get_name(), argument, names_of(argument)))
+    });
+    for (below, argument, names) in named.filter(|(.., names)| !names.is_empty()) {
+        // Clap completes no positional arguments in fish, and no files beside names in zsh.
+        if shell == Shell::Fish && argument.is_positional() {
+            let using = format!("__fish_{}_using_subcommand {below}", name.replace('-', "_"));
+            script += &format!("complete -c {name} -n \"{using}\" -a \"{names}\"\n");
+        } else if shell == Shell::Zsh && argument.get_value_hint() == ValueHint::FilePath {
+            let or_file = format!(":{{compadd -- {names}; _files}}'");
+            script = script.replace(&format!(":({names})'"), &or_file);
+        } else if shell == Shell::Bash {
+            let with_colon = names.split(' ').filter(|name| name.contains(':'));
+            colons.extend(with_colon.map(str::to_owned));
+        }
+    }
+    if !colons.is_empty() {
+        let of_clap = format!("_{}", name.replace('-', "__"));
+        let names = colons.into_iter().collect::<Vec<_>>().join(" ");
+        script += &BASH_COLONS
+            .replace("FUNCTION", &of_clap)
+            .replace("PROGRAM", &name)
+            .replace("NAMES", &names);
+    }
+    script.into_bytes()
+}
+
+/// Completes words with colons, at which bash separates words.
+const BASH_COLONS: &str = r#"
+FUNCTION_words() {
+    local typed="${COMP_LINE:0:COMP_POINT}"
+    typed="${typed##* }"
+    if [[ "$typed" != *:* ]]; then FUNCTION "$@"; return; fi
+    typed="${typed#--*=}"
+    COMPREPLY=($(compgen -W "NAMES" -- "$typed"))
+    COMPREPLY=("${COMPREPLY[@]#"${typed%"$2"}"}")
+}
+complete -F FUNCTION_words -o bashdefault -o default PROGRAM
+"#;
+
+/// Returns the names that an argument accepts, with spaces between them.
+fn names_of(argument: &Arg) -> String {
+    let values = argument.get_value_parser().possible_values().into_iter().flatten();
+    values.map(|value| value.get_name().to_owned()).collect::<Vec<_>>().join(" ")
 }
 
 impl Manual {
@@ -56,6 +103,9 @@ impl Manual {
             let Some((_, page)) = pages.iter().find(|(name, _)| *name == file) else {
                 refuse!("`{}` is no command; `{} --help` lists them", name.join(" "), name[0])
             };
+            if std::io::stdout().is_terminal() && is_shown(page) {
+                return Ok(());
+            }
             return std::io::stdout().lock().write_all(page).context("writing the page");
         };
         std::fs::create_dir_all(directory)
@@ -66,6 +116,15 @@ impl Manual {
         note!("{} in {}", console::count(pages.len(), "page"), directory.display());
         Ok(())
     }
+}
+
+/// Shows a page with the program `man` and its pager. Returns false if that is impossible.
+fn is_shown(page: &[u8]) -> bool {
+    let man = Process::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut man) = man else { return false };
+    // A reader who leaves early closes the pipe.
+    let _ = man.stdin.take().map(|mut pipe| pipe.write_all(page));
+    man.wait().is_ok_and(|status| status.success())
 }
 
 /// Returns the file name and text of every command's man page, the program's own first.
