@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use underload_probe::endpoint::RecentLatency;
 use underload_probe::measure::Progress;
 use underload_probe::preset::Step;
-use underload_record::schema::{Finding, LatencyMeasure, LatencySummary, Phase, Quantile};
+use underload_record::schema::{
+    Finding, LatencyMeasure, LatencySummary, PerDirection, Phase, Quantile,
+};
 use underload_terminal::console::note;
 
 use crate::present::print_line;
@@ -17,20 +18,23 @@ pub struct View {
     steps: usize,
     done: usize,
     title: String,
-    classes: Vec<Class>,
+    /// Goodput down and up.
+    rates: PerDirection<Curve>,
+    classes: Vec<Curve>,
     rate: RateMeter,
     phase: Option<Phase>,
 }
 
-/// A class of probes.
-struct Class {
+/// A number that is drawn while it changes: a rate, or the median round trip of a class of probes.
+struct Curve {
     name: String,
-    /// Recent medians in ms, oldest first. `None` if no probe returned.
+    unit: &'static str,
+    /// Recent values, oldest first. `None` if no probe returned.
     history: VecDeque<Option<f64>>,
-    recent: Option<RecentLatency>,
+    recent: Option<f64>,
 }
 
-/// Columns of a class's curve, each 100 ms.
+/// Columns of a curve, each 100 ms.
 const CURVE: usize = 50;
 const NAME_COLUMNS: usize = 20;
 
@@ -45,6 +49,7 @@ impl View {
             steps: 0,
             done: 0,
             title: String::new(),
+            rates: Curve::of_rates(),
             classes: Vec::new(),
             rate: RateMeter::default(),
             phase: None,
@@ -53,7 +58,6 @@ impl View {
 
     fn picture(&self, progress: &Progress) -> String {
         let (at, of) = (progress.in_phase.as_secs_f64(), progress.phase_max.as_secs_f64());
-        let (up, down) = self.rate.mbit_per_s();
         let pressure = progress
             .cpu_pressure_percent
             .map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
@@ -66,10 +70,10 @@ impl View {
                 filled(at / of.max(1e-9)),
                 seconds(of)
             ),
-            format!("  throughput {down:>8.1} Mbit/s down {up:>8.1} Mbit/s up"),
             format!("  this machine: waits for a CPU {pressure}, probes {late_ms:.2} ms late"),
         ];
-        lines.extend(self.classes.iter().map(Class::line));
+        let rates = self.rates.iter().map(|(_, rate)| rate);
+        lines.extend(rates.chain(&self.classes).map(Curve::line));
         lines.join("\n")
     }
 }
@@ -89,10 +93,9 @@ impl underload_line::Progress for View {
         self.phase = None;
         self.rate = RateMeter::default();
         self.title = format!("[{}/{}] {}: {}", self.done, self.steps, step.name, step.label);
-        let class =
-            |name: &str| Class { name: name.to_owned(), history: VecDeque::new(), recent: None };
+        self.rates = Curve::of_rates();
         let probes = step.config.probe.classes.iter();
-        self.classes = probes.map(|probe| class(&probe.name)).collect();
+        self.classes = probes.map(|probe| Curve::new(&probe.name, "ms")).collect();
         if self.bar.is_hidden() {
             note!("{}", self.title);
         }
@@ -100,8 +103,11 @@ impl underload_line::Progress for View {
 
     fn update(&mut self, progress: &Progress) {
         self.rate.note(Instant::now(), progress.bytes_up, progress.bytes_down);
+        let (up, down) = self.rate.mbit_per_s();
+        self.rates.up.note(Some(up));
+        self.rates.down.note(Some(down));
         for (class, recent) in self.classes.iter_mut().zip(&progress.recent) {
-            class.note(*recent);
+            class.note(recent.map(|recent| recent.p50_ns as f64 / 1e6));
         }
         if !self.bar.is_hidden() {
             self.bar.set_message(self.picture(progress));
@@ -154,24 +160,33 @@ fn line(latency: &LatencySummary) -> String {
     )
 }
 
-impl Class {
-    fn note(&mut self, recent: Option<RecentLatency>) {
-        self.recent = recent.or(self.recent);
-        self.history.push_back(recent.map(|recent| recent.p50_ns as f64 / 1e6));
+impl Curve {
+    fn new(name: &str, unit: &'static str) -> Self {
+        Self { name: name.to_owned(), unit, history: VecDeque::new(), recent: None }
+    }
+
+    fn of_rates() -> PerDirection<Self> {
+        PerDirection::new(Self::new("rate up", "Mbit/s"), Self::new("rate down", "Mbit/s"))
+    }
+
+    fn note(&mut self, value: Option<f64>) {
+        self.recent = value.or(self.recent);
+        self.history.push_back(value);
         while self.history.len() > CURVE {
             self.history.pop_front();
         }
     }
 
     fn line(&self) -> String {
-        let value = self
-            .recent
-            .map_or("       -".to_owned(), |recent| format!("{:>8.2}", recent.p50_ns as f64 / 1e6));
+        let value = self.recent.map_or("-".to_owned(), |value| format!("{value:.2}"));
         let known = self.history.iter().flatten();
         let largest = known.fold(0.0_f64, |largest, value| largest.max(*value));
-        let curve: String =
-            self.history.iter().map(|value| value.map_or('×', |it| block(it / largest))).collect();
-        format!("  {:<NAME_COLUMNS$} {value} ms  {curve:<CURVE$} top {largest:.1} ms", self.name)
+        let block = |value: f64| block(value / largest.max(f64::MIN_POSITIVE));
+        let curve: String = self.history.iter().map(|value| value.map_or('×', block)).collect();
+        let Self { name, unit, .. } = self;
+        format!(
+            "  {name:<NAME_COLUMNS$} {value:>8} {unit:<6} {curve:<CURVE$} top {largest:.1} {unit}"
+        )
     }
 }
 
@@ -226,13 +241,43 @@ mod tests {
 
     #[test]
     fn the_curve_scales_to_its_largest_value_and_shows_gaps() {
-        let mut class = Class { name: "probe".to_owned(), history: VecDeque::new(), recent: None };
-        class.note(Some(RecentLatency { count: 9, p50_ns: 1_000_000, p99_ns: 2_000_000 }));
-        class.note(None);
-        class.note(Some(RecentLatency { count: 9, p50_ns: 80_000_000, p99_ns: 90_000_000 }));
+        let mut class = Curve::new("probe", "ms");
+        for value in [Some(1.0), None, Some(80.0)] {
+            class.note(value);
+        }
         let line = class.line();
-        assert!(line.contains("   80.00 ms  ▁×█"), "{line}");
+        assert!(line.contains("   80.00 ms     ▁×█"), "{line}");
         assert!(line.ends_with("top 80.0 ms"), "{line}");
+        let mut idle = Curve::of_rates().up;
+        idle.note(Some(0.0));
+        assert!(idle.line().contains("0.00 Mbit/s ▁"), "{}", idle.line());
+    }
+
+    #[test]
+    fn the_picture_draws_the_rates_and_each_class() {
+        let mut view = View::new();
+        view.classes = vec![Curve::new("probe", "ms")];
+        let mut progress = Progress {
+            phase: Phase::Load,
+            in_phase: Duration::ZERO,
+            phase_max: Duration::from_secs(10),
+            bytes_up: 0,
+            bytes_sent: 0,
+            bytes_down: 0,
+            probes_sent: 0,
+            probes_answered: 0,
+            recent: vec![None],
+            lateness_ns: 0,
+            cpu_pressure_percent: None,
+        };
+        for bytes in [0, 1_000_000] {
+            progress.bytes_down = bytes;
+            underload_line::Progress::update(&mut view, &progress);
+        }
+        let picture = view.picture(&progress);
+        for name in ["rate up", "rate down", "probe"] {
+            assert!(picture.lines().any(|line| line.trim_start().starts_with(name)), "{picture}");
+        }
     }
 
     #[test]
