@@ -9,6 +9,7 @@ mod compare;
 mod health;
 mod line;
 mod outcomes;
+mod panel;
 mod series;
 mod strata;
 
@@ -19,6 +20,7 @@ use crate::schema::{CohortCount, CohortStudy};
 pub use compare::{compare, compare_groups};
 use line::IDLE;
 pub use line::{ClassDays, Line, LineSeries, Lines, Rows, SeriesName};
+pub use panel::{Effect, LINES_LEAST, LineDay, Panel};
 pub use series::BIN_MS;
 
 /// Compares the cohorts. Equal lines and seed produce an equal study.

@@ -16,6 +16,7 @@ mod interval;
 mod order;
 mod qoo;
 mod quantile;
+mod sequence;
 mod tails;
 
 pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, binned_quantile, cluster_share};
@@ -32,6 +33,7 @@ pub use quantile::{
     distribution, median, nearest_rank, nearest_rank_of, of_sent, weighted_distribution,
 };
 pub(crate) use quantile::{nanos, rank};
+pub use sequence::sequence_half_width;
 pub(crate) use tails::normal_quantile;
 
 /// Confidence of every interval that a report prints.
