@@ -17,6 +17,7 @@
 //! - [`retention`]: how long results are stored, and in which form.
 //! - [`admission`]: who may run now: a line, its segment and a server, all or nothing.
 //! - [`blocking`]: how often a pool of servers is full, by the formula of telephone networks.
+//! - [`rollout`]: a configuration in stages, which stop on measured latency.
 //! - [`simulate`]: a day of millions of lines in virtual time, by the same rules.
 //!
 //! Time and randomness are arguments: [`Time`](underload_aqm::time::Time) counts from the start
@@ -36,6 +37,7 @@ pub mod plan;
 pub mod removal;
 pub mod request;
 pub mod retention;
+pub mod rollout;
 pub mod schedule;
 pub mod simulate;
 pub mod store;

@@ -89,7 +89,7 @@ impl Plan {
 }
 
 /// A number from 0 to below 1 that follows from the device, plan and purpose, and looks random.
-fn drawn(plan: &str, purpose: &str, device: DeviceId) -> f64 {
+pub(crate) fn drawn(plan: &str, purpose: &str, device: DeviceId) -> f64 {
     let text = format!("{purpose}\n{device}\n{plan}");
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     let number =

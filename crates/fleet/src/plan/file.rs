@@ -142,12 +142,12 @@ pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
     }
 }
 
-fn error(problem: impl Into<String>) -> PlanError {
+pub(crate) fn error(problem: impl Into<String>) -> PlanError {
     PlanError { line: None, problem: problem.into(), others: Vec::new() }
 }
 
 /// Rejects a number outside of the range of a key.
-fn within(key: &str, value: f64, least: f64, most: f64) -> Result<f64, PlanError> {
+pub(crate) fn within(key: &str, value: f64, least: f64, most: f64) -> Result<f64, PlanError> {
     // NaN is in no range.
     if (least..=most).contains(&value) {
         return Ok(value);
@@ -288,7 +288,7 @@ fn lines(file: &FileLines) -> Result<Lines, PlanError> {
 }
 
 /// Accepts lower-case letters, digits and hyphens, which are safe in URLs, file names and columns.
-fn name(key: &str, name: &str, may_be_empty: bool) -> Result<(), PlanError> {
+pub(crate) fn name(key: &str, name: &str, may_be_empty: bool) -> Result<(), PlanError> {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_empty = name.is_empty() && !may_be_empty;
     if is_empty || name.len() > NAME_MAX || !name.bytes().all(is_good) {

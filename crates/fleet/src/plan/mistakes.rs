@@ -10,7 +10,7 @@ use underload_aqm::config::closest;
 use super::error::PlanError;
 
 /// The result of parsing a file with its mistakes.
-pub(super) struct Reading<F> {
+pub(crate) struct Reading<F> {
     /// `None` if a mistake could not be repaired.
     pub file: Option<F>,
     pub mistakes: Vec<PlanError>,
@@ -28,7 +28,7 @@ const REPAIRED_BYTES_MAX: usize = 64 << 10;
 const VALUES: [&str; 7] = ["1", "\"1mbit\"", "\"1s\"", "\"1MB\"", "\"latency\"", "\"x\"", "[]"];
 
 /// Parses a file and finds its mistakes.
-pub(super) fn read<F: DeserializeOwned>(text: &str) -> Reading<F> {
+pub(crate) fn read<F: DeserializeOwned>(text: &str) -> Reading<F> {
     let numbers = (1..=text.lines().count().max(1)).collect();
     let mut reading = Reading { file: None, mistakes: Vec::new(), text: text.to_owned(), numbers };
     // Each repair parses the text again, so a very long text is not repaired.

@@ -4,7 +4,7 @@ mod cohort;
 mod error;
 mod file;
 mod load;
-mod mistakes;
+pub(crate) mod mistakes;
 mod place;
 mod preset;
 mod values;
@@ -15,9 +15,10 @@ use underload_aqm::time::Span;
 
 use crate::schedule::Window;
 
+pub(crate) use cohort::drawn;
 pub use cohort::{Cohort, CohortRule};
 pub use error::PlanError;
-pub(crate) use file::{ENTRIES_MAX, RUN_LASTS_MAX};
+pub(crate) use file::{ENTRIES_MAX, RUN_LASTS_MAX, error, name, within};
 pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 pub use preset::{PRESETS, preset};
 pub use values::traffic_bytes;
