@@ -11,7 +11,7 @@ use underload_aqm::time::{Span, Time};
 
 use super::{
     Ack, Cause, CongestionControl, Delivered, Loss, MAX_WINDOW, PacketRate, PayloadRate,
-    SegmentSizes, Setup, State, Window, max_filter::MaxFilter,
+    SegmentSizes, Setup, State, Window, max_filter::MaxFilter, pacing::scaled,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,10 +181,9 @@ impl Bbr {
         if self.min_rtt == UNKNOWN {
             return self.initial_window;
         }
-        let bytes = u128::from(bandwidth) * u128::from(self.min_rtt.as_nanos()) / 1_000_000_000;
-        let scaled = bytes * u128::from(gain);
-        let divisor = u128::from(self.sizes.segment_bytes) * u128::from(UNIT);
-        scaled.div_ceil(divisor).min(u128::from(MAX_WINDOW)) as u32
+        let bytes = scaled(bandwidth, self.min_rtt.as_nanos(), NANOS_PER_SECOND);
+        let divisor = u64::from(self.sizes.segment_bytes) * UNIT;
+        bytes.saturating_mul(gain).div_ceil(divisor).min(u64::from(MAX_WINDOW)) as u32
     }
 
     fn quantised(&self, window: u32) -> u32 {
@@ -211,8 +210,8 @@ impl Bbr {
             self.conserving = false;
         }
         self.update_long_term(ack, rate.app_limited);
-        let bytes = u128::from(rate.segments) * u128::from(self.sizes.segment_bytes);
-        let sample = (bytes * 1_000_000_000 / u128::from(rate.interval.as_nanos().max(1))) as u64;
+        let bytes = u64::from(rate.segments) * u64::from(self.sizes.segment_bytes);
+        let sample = scaled(bytes, NANOS_PER_SECOND, rate.interval.as_nanos().max(1));
         if !rate.app_limited || sample >= self.bandwidth.value() {
             self.bandwidth.update(BANDWIDTH_ROUNDS, self.rounds, sample);
         }
@@ -294,9 +293,8 @@ impl Bbr {
 
     /// Returns the whole segments that the bandwidth delivers in `span`.
     fn segments_in(&self, span: Span) -> u64 {
-        let bytes =
-            u128::from(self.bandwidth_in_use()) * u128::from(span.as_nanos()) / 1_000_000_000;
-        (bytes / u128::from(self.sizes.segment_bytes)) as u64
+        let bytes = scaled(self.bandwidth_in_use(), span.as_nanos(), NANOS_PER_SECOND);
+        bytes / u64::from(self.sizes.segment_bytes)
     }
 
     fn advance_cycle(&mut self, now: Time) {
@@ -391,12 +389,11 @@ impl Bbr {
     fn set_pacing(&mut self, ack: &Ack, window: &Window) {
         if !self.seen_rtt && ack.smoothed_rtt > Span::ZERO {
             self.seen_rtt = true;
-            let bytes = u128::from(window.size) * u128::from(self.sizes.segment_bytes);
-            let rate = bytes * 1_000_000_000 / u128::from(ack.smoothed_rtt.as_nanos());
-            self.pace_at((rate as u64) * HIGH_GAIN / UNIT * 99 / 100);
+            let bytes = u64::from(window.size) * u64::from(self.sizes.segment_bytes);
+            let rate = scaled(bytes, NANOS_PER_SECOND, ack.smoothed_rtt.as_nanos());
+            self.pace_at(rate * HIGH_GAIN / UNIT * 99 / 100);
         }
-        let bandwidth = u128::from(self.bandwidth_in_use());
-        let rate = (bandwidth * u128::from(self.pacing_gain) * 99 / u128::from(UNIT * 100)) as u64;
+        let rate = scaled(self.bandwidth_in_use(), self.pacing_gain * 99, UNIT * 100);
         if self.pipe_full || rate > self.pacing.bytes_per_s() {
             self.pace_at(rate.max(1));
         }
@@ -515,6 +512,7 @@ impl CongestionControl for Bbr {
     }
 }
 
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// 1 as a gain.
 const UNIT: u64 = 256;
 // 2/ln 2.
