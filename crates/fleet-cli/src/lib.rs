@@ -7,6 +7,7 @@ mod demo;
 #[cfg(not(target_os = "linux"))]
 #[path = "no_demo.rs"]
 mod demo;
+mod lines;
 mod operate;
 mod orchestrator;
 mod print;
@@ -73,6 +74,15 @@ enum Action {
     Token(token::Arguments),
     /// Makes codes with which devices and servers enrol.
     Code(Box<operate::Codes>),
+    /// Records lines: their names, identifiers, and attributes over time.
+    #[command(after_help = "Examples:
+  underload fleet lines import lines.csv
+  underload fleet lines set ACC-1001 configured=docsis-pie --from 2026-11-02
+  underload fleet lines list miller")]
+    Lines {
+        #[command(subcommand)]
+        action: lines::Lines,
+    },
     /// Removes a device or a server for good.
     Remove(operate::Remove),
     /// Sends agents to another address of a measurement server.
@@ -213,6 +223,7 @@ impl Action {
             Self::Orchestrator(arguments) => arguments.run(),
             Self::Token(arguments) => arguments.run(),
             Self::Code(arguments) => arguments.run(),
+            Self::Lines { action } => action.run(),
             Self::Remove(arguments) => arguments.run(),
             Self::Server(arguments) => arguments.run(),
             Self::Agent(arguments) => measure_as_device(arguments),

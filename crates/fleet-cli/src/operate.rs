@@ -1,6 +1,7 @@
 //! Commands that an operator sends to a running orchestrator: plans, codes, removals.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -16,6 +17,7 @@ use underload_terminal::console::note;
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::home;
 
+use super::lines::{self, List};
 use super::orchestrator::{PORT, default_token};
 
 /// Options that name the orchestrator and the operator.
@@ -36,6 +38,22 @@ pub(super) struct Reach {
 impl Reach {
     /// Sends `message` and returns the answer.
     pub(super) fn ask<M: operator::Message>(&self, message: &M) -> anyhow::Result<M::Answer> {
+        self.ask_again(message, 0)
+    }
+
+    /// As [`Self::ask`], for one of many messages: waits if the orchestrator accepts no more now.
+    pub(super) fn ask_patiently<M: operator::Message>(
+        &self,
+        message: &M,
+    ) -> anyhow::Result<M::Answer> {
+        self.ask_again(message, RETRIES)
+    }
+
+    fn ask_again<M: operator::Message>(
+        &self,
+        message: &M,
+        mut retries: u32,
+    ) -> anyhow::Result<M::Answer> {
         let token = match &self.token {
             Some(token) => token.clone(),
             None => token_of_this_machine()?,
@@ -44,13 +62,27 @@ impl Reach {
         let here = || format!("http://127.0.0.1:{PORT}").parse();
         let orchestrator = self.orchestrator.clone().map_or_else(here, Ok)?;
         let mut client = Client::new(vec![orchestrator], self.trust.unwrap_or(Trust::Authorities))?;
-        let answer = client.ask_as_operator(&token, message);
-        answer.map_err(|failure| match failure.trouble {
-            Trouble::Refused | Trouble::Unfit | Trouble::Outdated => bad_input(failure),
-            _ => anyhow!(failure),
-        })
+        loop {
+            let failure = match client.ask_as_operator(&token, message) {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            match failure.trouble {
+                Trouble::Later { after_ms } if retries > 0 => {
+                    retries -= 1;
+                    std::thread::sleep(Duration::from_millis(after_ms));
+                }
+                Trouble::Refused | Trouble::Unfit | Trouble::Outdated => {
+                    return Err(bad_input(failure));
+                }
+                _ => return Err(anyhow!(failure)),
+            }
+        }
     }
 }
+
+/// How often one of many messages is sent again.
+const RETRIES: u32 = 10;
 
 fn token_of_this_machine() -> anyhow::Result<PathBuf> {
     let token = default_token()?;
@@ -151,9 +183,8 @@ pub(super) struct Codes {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "lines",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
-    /// Makes a code for each line of a CSV file with some of the columns model, firmware, segment,
-    /// region, configured, tier_up_bit_per_s, tier_down_bit_per_s; prints the lines with a column
-    /// `code`.
+    /// Makes a code for each line of a CSV file with some of the columns of `underload fleet lines
+    /// import`; prints the lines with a column `code`. Lines with an external_id are recorded.
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
     /// Days until the codes expire.
@@ -174,32 +205,41 @@ pub(super) struct Codes {
 }
 
 const CODES_PER_REQUEST: usize = 1_000;
-const LINES_MAX: usize = 1_000_000;
 
 impl Codes {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let lines = match &self.lines {
-            Some(path) => lines(path).with_context(|| path.display().to_string()).or_bad_input()?,
-            None => {
-                let line = Attributes {
-                    model: self.model.clone(),
-                    segment: self.segment.clone(),
-                    region: self.region.clone(),
-                    ..Attributes::default()
-                };
-                vec![line; self.count as usize]
-            }
+        let list = self.lines.as_deref().map(|path| List::read(path, false)).transpose()?;
+        let line = Attributes {
+            model: self.model.clone(),
+            segment: self.segment.clone(),
+            region: self.region.clone(),
+            ..Attributes::default()
         };
+        let (updates, mut attributes) = match &list {
+            Some(list) => (&list.updates[..], Vec::new()),
+            None => (&[][..], vec![line; self.count as usize]),
+        };
+        // Lines with an identifier are recorded, and their codes have no attributes of their own.
+        let is_recorded = updates.first().is_some_and(|update| !update.external_id.is_empty());
+        if is_recorded {
+            lines::put(&self.reach, updates, None, true)?;
+        }
+        for update in updates {
+            let own = if is_recorded { Ok(Attributes::default()) } else { update.attributes() };
+            attributes.push(own.or_bad_input()?);
+        }
         home::private_stdout()?;
         let mut out = csv::Writer::from_writer(std::io::stdout().lock());
-        if self.lines.is_some() {
-            out.write_record(COLUMNS.iter().chain(&["code"])).context("writing the codes")?;
+        if let Some(list) = &list {
+            out.write_record(list.columns.iter().chain(["code"])).context("writing the codes")?;
         }
-        for lines in lines.chunks(CODES_PER_REQUEST) {
-            let codes = self.make(lines)?;
-            for (line, code) in lines.iter().zip(&codes) {
-                let values = self.lines.is_some().then(|| values(line)).into_iter().flatten();
-                out.write_record(values.chain([code.clone()])).context("writing the codes")?;
+        for (chunk, attributes) in attributes.chunks(CODES_PER_REQUEST).enumerate() {
+            let first = chunk * CODES_PER_REQUEST;
+            let ids = updates.iter().skip(first).take(attributes.len());
+            let ids = ids.filter(|_| is_recorded).map(|it| it.external_id.clone()).collect();
+            for (place, code) in (first..).zip(self.make(attributes, ids)?) {
+                let record = list.iter().flat_map(|list| list.records[place].iter());
+                out.write_record(record.chain([&*code])).context("writing the codes")?;
             }
             // Prints these codes even if the next request fails.
             out.flush().context("writing the codes")?;
@@ -207,114 +247,10 @@ impl Codes {
         Ok(())
     }
 
-    fn make(&self, lines: &[Attributes]) -> anyhow::Result<Vec<String>> {
+    fn make(&self, attributes: &[Attributes], lines: Vec<String>) -> anyhow::Result<Vec<String>> {
         let makes = if self.server { CodeFor::Server } else { CodeFor::Device };
-        let attributes = lines.to_vec();
-        Ok(self.reach.ask(&NewCodes { makes, attributes, valid_days: self.valid })?.codes)
-    }
-}
-
-const COLUMNS: [&str; 7] = [
-    "model", "firmware", "segment", "region", "configured", "tier_up_bit_per_s",
-    "tier_down_bit_per_s",
-];
-
-/// A line of the file, by [`COLUMNS`]. `measured` is missing because devices report it.
-#[derive(Default, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Row {
-    model: String,
-    firmware: String,
-    segment: String,
-    region: String,
-    configured: String,
-    /// `None` for an empty cell.
-    tier_up_bit_per_s: Option<u64>,
-    tier_down_bit_per_s: Option<u64>,
-}
-
-impl Row {
-    fn attributes(self) -> Attributes {
-        Attributes {
-            model: self.model,
-            firmware: self.firmware,
-            segment: self.segment,
-            region: self.region,
-            configured: self.configured,
-            tier_up_bit_per_s: self.tier_up_bit_per_s.unwrap_or(0),
-            tier_down_bit_per_s: self.tier_down_bit_per_s.unwrap_or(0),
-            measured: String::new(),
-        }
-    }
-}
-
-fn values(line: &Attributes) -> [String; 7] {
-    let Attributes { model, firmware, segment, region, configured, .. } = line.clone();
-    let (up, down) = (line.tier_up_bit_per_s, line.tier_down_bit_per_s);
-    [model, firmware, segment, region, configured, up.to_string(), down.to_string()]
-}
-
-/// Names the line and the column of a rate that is no number, or the column that is unknown.
-fn row_error(error: csv::Error, columns: &csv::StringRecord) -> anyhow::Error {
-    let csv::ErrorKind::Deserialize { pos: Some(at), err } = error.kind() else {
-        return error.into();
-    };
-    match err.field().and_then(|field| columns.get(field as usize)) {
-        Some(column) => anyhow!(
-            "line {}: {column}: expected a whole number of bit/s, such as 35000000",
-            at.line()
-        ),
-        None => anyhow!("line 1: {}", err.kind()),
-    }
-}
-
-fn lines(path: &Path) -> anyhow::Result<Vec<Attributes>> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path)?;
-    let columns = reader.headers()?.clone();
-    let mut lines = Vec::new();
-    for line in reader.deserialize::<Row>() {
-        let line = line.map_err(|error| row_error(error, &columns))?.attributes();
-        let row = lines.len() + 2;
-        if lines.len() >= LINES_MAX {
-            return Err(anyhow!("more than {LINES_MAX} lines"));
-        }
-        if !line.is_acceptable() {
-            return Err(anyhow!("line {row}: {}", Attributes::LIMITS));
-        }
-        lines.push(line);
-    }
-    if lines.is_empty() { Err(anyhow!("the file has no lines")) } else { Ok(lines) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<Vec<Attributes>, String> {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("lines.csv");
-        std::fs::write(&path, text).expect("written");
-        lines(&path).map_err(|error| format!("{error:#}"))
-    }
-
-    #[test]
-    fn lines_are_read_by_their_columns() {
-        let read_lines = read("region, model\nnorth, XB7\nsouth,\n").expect("lines");
-        assert_eq!((read_lines.len(), read_lines[0].model.as_str()), (2, "XB7"));
-        assert_eq!(read_lines[1].region, "south");
-        let read_lines = read("model,tier_up_bit_per_s\nXB7,\nXB8,35000000\n").expect("lines");
-        let rates: Vec<u64> = read_lines.iter().map(|line| line.tier_up_bit_per_s).collect();
-        assert_eq!(rates, [0, 35_000_000], "an empty cell is unknown");
-        let told = read("model,tier_up_bit_per_s\nXB7,1000000000000001\n").expect_err("no rate");
-        assert!(told.contains("line 2") && told.contains("petabit"), "{told}");
-        let told = read("model,tier_up_bit_per_s\nXB7,35mbit\n").expect_err("no number");
-        assert!(told.starts_with("line 2: tier_up_bit_per_s: expected a whole"), "{told}");
-        let told = read("model,measured\nXB7,PIE\n").expect_err("it is not listed");
-        assert!(told.starts_with("line 1: unknown field `measured`, expected"), "{told}");
-        let told = read("region,mac\nnorth,00:11\n").expect_err("no addresses");
-        assert!(told.contains("mac"), "{told}");
-        let told = read(&format!("model\nXB7\n{}\n", "x".repeat(65))).expect_err("too long");
-        assert!(told.contains("line 3"), "{told}");
-        assert!(read("model\n").is_err() && read("").is_err());
+        let attributes = attributes.to_vec();
+        let message = NewCodes { makes, attributes, lines, valid_days: self.valid };
+        Ok(self.reach.ask_patiently(&message)?.codes)
     }
 }

@@ -134,6 +134,38 @@ fn agent(home: &Path, url: &str, number: usize, code: &str) -> Running {
 }
 
 #[test]
+fn lines_are_recorded_changed_and_found_by_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let (_orchestrator, url) = orchestrator(home);
+    let reach = reach(&url);
+    let command = |words: &[&'static str]| [&["fleet"], words, &reach].concat();
+    let write = |name: &str, text: &str| std::fs::write(home.join(name), text).unwrap();
+    let text = "external_id,name,configured\nACC-1,Mrs. Miller,fifo\nACC-2,Jones,fifo\n";
+    write("lines.csv", text);
+    let codes = good(home, &command(&["code", "--lines", "lines.csv"]));
+    let start = "external_id,name,configured,code\nACC-1,Mrs. Miller,fifo,";
+    assert!(codes.starts_with(start) && codes.lines().count() == 3, "{codes}");
+    let set = ["lines", "set", "ACC-1", "configured=docsis-pie", "--from", "2026-11-02"];
+    good(home, &command(&set));
+    let shown = good(home, &command(&["lines", "show", "ACC-1"]));
+    for expected in ["from always", "from 2026-11-02 00:00", "configured=docsis-pie", "no device"] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    let listed = good(home, &command(&["lines", "list", "miller"]));
+    assert!(listed.starts_with("ACC-1 ") && listed.lines().count() == 1, "{listed}");
+    write("bad.csv", "external_id,tier_up_bit_per_s\nACC-3,35mbit\n,1\nACC-4,1\n");
+    let told = refused(home, &command(&["lines", "import", "bad.csv"]));
+    assert!(told.contains("line 2: tier_up_bit_per_s") && told.contains("line 3: "), "{told}");
+    let all = good(home, &command(&["lines", "list"]));
+    assert_eq!(all.lines().count(), 2, "nothing was recorded: {all}");
+    let told = refused(home, &command(&["lines", "retire", "ACC-1"]));
+    assert!(told.contains("no device measures it"), "{told}");
+    let told = refused(home, &command(&["lines", "set", "ACC-9", "name=x"]));
+    assert!(told.contains("is unknown"), "{told}");
+}
+
+#[test]
 fn a_plan_is_applied_measured_and_studied() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();

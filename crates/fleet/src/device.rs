@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::line::{LineError, error};
+
 /// Identifies a device to the operator: the first half of the SHA-256 of its public key. Results of
 /// a study have a [`Pseudonym`] instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,6 +51,56 @@ impl Attributes {
     /// Attributes that a plan may choose cohorts by and a page may filter by.
     pub const NAMES: [&str; 7] =
         ["model", "firmware", "tier", "segment", "region", "configured", "measured"];
+
+    /// Attributes that an operator records of a line, the columns of a list of lines.
+    pub const RECORDED: [&str; 7] = [
+        "model", "firmware", "segment", "region", "configured", "tier_up_bit_per_s",
+        "tier_down_bit_per_s",
+    ];
+
+    /// The error message for an unknown column.
+    const COLUMNS: &str = "one of the columns external_id, name, device, model, firmware, segment, \
+                           region, configured, tier_up_bit_per_s, tier_down_bit_per_s";
+
+    /// Sets one of the attributes [`Self::RECORDED`]; an empty value is unknown.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), LineError> {
+        let text = match name {
+            "model" => &mut self.model,
+            "firmware" => &mut self.firmware,
+            "segment" => &mut self.segment,
+            "region" => &mut self.region,
+            "configured" => &mut self.configured,
+            "tier_up_bit_per_s" | "tier_down_bit_per_s" => {
+                let number = if value.is_empty() { Ok(0) } else { value.parse() };
+                let Some(rate) = number.ok().filter(|rate| *rate <= RATE_MAX) else {
+                    return error(name, "a whole number of bit/s up to 10^15, such as 35000000");
+                };
+                let is_up = name == "tier_up_bit_per_s";
+                *(if is_up {
+                    &mut self.tier_up_bit_per_s
+                } else {
+                    &mut self.tier_down_bit_per_s
+                }) = rate;
+                return Ok(());
+            }
+            _ => return error(name, Self::COLUMNS),
+        };
+        value.clone_into(text);
+        if self.is_acceptable() {
+            Ok(())
+        } else {
+            error(name, "at most 64 characters, none of them a control character")
+        }
+    }
+
+    /// Returns the value that [`Self::set`] sets.
+    pub(crate) fn recorded(&self, name: &str) -> String {
+        match name {
+            "tier_up_bit_per_s" => self.tier_up_bit_per_s.to_string(),
+            "tier_down_bit_per_s" => self.tier_down_bit_per_s.to_string(),
+            text => self.get(text).unwrap_or_default(),
+        }
+    }
 
     /// Returns an attribute by its name, as text; the tier as `UP/DOWN` in Mbit/s.
     pub fn get(&self, name: &str) -> Option<String> {

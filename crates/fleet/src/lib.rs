@@ -9,6 +9,7 @@
 //! - [`plan`]: what to measure, parsed from a file, and the load that it causes.
 //! - [`schedule`]: when a line runs next, so that lines do not synchronise.
 //! - [`device`], [`store`]: devices and their attributes, and the state of a fleet.
+//! - [`line`]: lines as the operator records them.
 //! - [`message`], [`request`], [`lease`], [`removal`]: messages and their authentication.
 //! - [`operator`]: messages of operators.
 //! - [`outcome`], [`bins`]: outcomes of runs, and delays in bins.
@@ -29,6 +30,7 @@ pub mod bins;
 pub mod blocking;
 pub mod device;
 pub mod lease;
+pub mod line;
 pub mod message;
 pub mod operator;
 pub mod orchestrator;

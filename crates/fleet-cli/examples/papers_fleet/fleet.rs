@@ -264,10 +264,11 @@ fn enrol(
     let code = NewCode {
         makes: who.makes,
         attributes: who.attributes.clone(),
+        line: String::new(),
         valid_ms: DAY_MS,
         secret: *secret,
     };
-    let code = done(orchestrator.new_code(tx, START_MS, "study", &code))?;
+    let code = done(orchestrator.new_codes(tx, START_MS, "study", &[code]))?.remove(0);
     let enrol = Enrol {
         proof: HEXLOWER.encode(pair.sign(code.as_bytes()).as_ref()),
         code,

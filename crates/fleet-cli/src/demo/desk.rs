@@ -38,7 +38,7 @@ impl Desk {
         attributes: &[Attributes],
     ) -> anyhow::Result<Vec<String>> {
         let attributes = attributes.to_vec();
-        Ok(self.ask(&NewCodes { makes, attributes, valid_days: 1 })?.codes)
+        Ok(self.ask(&NewCodes { makes, attributes, lines: Vec::new(), valid_days: 1 })?.codes)
     }
 
     pub(super) fn apply(&mut self, plan: &str) -> anyhow::Result<()> {

@@ -230,7 +230,7 @@ impl Orchestrator {
         if is_loaded && !name.is_empty() {
             let mut loaded = tx.leases(Leases::LoadedIn(name), usize::MAX)?.len();
             let mut key = name.clone();
-            if enrol::is_segment_claimed(tx, device.id)? {
+            if enrol::is_segment_claimed(tx, device)? {
                 key = claimed_segment(name);
                 loaded += tx.leases(Leases::LoadedIn(&key), usize::MAX)?.len();
             }

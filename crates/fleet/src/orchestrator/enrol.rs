@@ -6,6 +6,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
+use super::lines::{join, line_of};
 use super::{Answer, Kind, Orchestrator, Rejection, Stop, answer, line_setting, reject};
 use crate::device::{Attributes, DeviceId, is_within};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
@@ -124,30 +125,42 @@ impl LineRecord {
     }
 }
 
+/// Returns the attributes that an operator wrote with the code of a device.
+pub(super) fn of_operator(tx: Tx<'_>, device: DeviceId) -> Result<Attributes> {
+    Ok(LineRecord::read(tx, device)?.operator.unwrap_or_default())
+}
+
 /// Whether the device claims the segment of its line, and no operator wrote it.
-pub(super) fn is_segment_claimed(tx: Tx<'_>, device: DeviceId) -> Result<bool> {
-    let operator = LineRecord::read(tx, device)?.operator;
+pub(super) fn is_segment_claimed(tx: Tx<'_>, device: &Device) -> Result<bool> {
+    if let Some(line) = line_of(tx, device)? {
+        return Ok(!line.has_recorded("segment"));
+    }
+    let operator = LineRecord::read(tx, device.id)?.operator;
     Ok(operator.is_some_and(|operator| operator.segment.is_empty()))
 }
 
-/// Returns the attributes of a line after its device reported `reported`. Attributes that an
-/// operator wrote stay; all stay if the device has used up its changes.
+/// Returns the attributes of a line at `now_ms`, after its device reported `reported`. Attributes
+/// that an operator wrote are the operator's; others stay if the device has used up its changes.
 pub(super) fn changed_attributes(
     tx: Tx<'_>,
     now_ms: u64,
     device: &Device,
-    reported: &Attributes,
+    reported: Option<&Attributes>,
 ) -> Result<Attributes> {
-    let known = &device.attributes;
-    let updated = updated(known, reported);
-    if updated == *known {
-        return Ok(updated);
+    let line = line_of(tx, device)?;
+    let recorded =
+        |it: &Attributes| line.as_ref().map_or(it.clone(), |line| line.attributes_at(now_ms, it));
+    let known = recorded(&device.attributes);
+    let updated = reported.map_or(known.clone(), |it| recorded(&updated(&known, it)));
+    if updated == known {
+        return Ok(known);
     }
     let mut record = LineRecord::read(tx, device.id)?;
-    let changed =
-        record.operator.as_ref().map_or_else(|| updated.clone(), |it| merged(it, &updated));
-    if changed == *known || !record.change(now_ms / DAY_MS) {
-        return Ok(known.clone());
+    // The attributes of a recorded line replace those of its code.
+    let of_code = record.operator.as_ref().filter(|_| line.is_none());
+    let changed = of_code.map_or_else(|| updated.clone(), |it| merged(it, &updated));
+    if changed == known || !record.change(now_ms / DAY_MS) {
+        return Ok(known);
     }
     record.write(tx, device.id)?;
     Ok(changed)
@@ -298,24 +311,42 @@ fn enrol_device(
     is_again: bool,
 ) -> Result<u64, Stop> {
     let id = DeviceId::of_key(&public_key);
-    let attributes = merged(&code.attributes, &request.attributes);
+    let mut attributes = merged(&code.attributes, &request.attributes);
+    let mut line = tx.lines(&[&code.line])?.pop().flatten();
+    match &mut line {
+        Some(line) => {
+            line.fill(&code.attributes);
+            attributes = line.attributes_at(now_ms, &attributes);
+        }
+        None if code.line.is_empty() => {}
+        None => return reject(Kind::Forbidden, "code-unknown", "no such line any more"),
+    }
     if tx.servers()?.iter().any(|server| server.device == id) {
         return reject(Kind::Conflict, "key-taken", "this key is of a server");
     }
-    let device = match tx.device(id)? {
+    let mut device = match tx.device(id)? {
         // A used code does not enrol a removed device again.
         Some(device) if device.is_removed && is_again => {
             return Err(Rejection::gone(device.enrolment()).into());
         }
         Some(device) if is_again => return Ok(device.enrolled_ms),
         // A removal before this instant does not end this enrolment.
-        Some(device) => Device { attributes, enrolled_ms: now_ms, is_removed: false, ..device },
+        Some(device) => Device {
+            attributes,
+            enrolled_ms: now_ms,
+            is_removed: false,
+            is_retired: false,
+            ..device
+        },
         None => Device::new(id, public_key, attributes, now_ms),
     };
     let mut record = LineRecord::read(tx, id)?;
     if record.operator.as_ref() != Some(&code.attributes) {
         record.operator = Some(code.attributes.clone());
         record.write(tx, id)?;
+    }
+    if let Some(line) = &mut line {
+        join(tx, line, &mut device)?;
     }
     tx.put_device(&device)?;
     Ok(device.enrolled_ms)

@@ -25,6 +25,7 @@
 
 mod admit;
 mod enrol;
+mod lines;
 mod next;
 mod operate;
 mod readings;
@@ -46,6 +47,7 @@ use crate::removal::{Removal, Removed};
 use crate::store::{Device, HeldLease, PlanRow, StoreError, Tx};
 
 pub use crate::store::MADE_EPOCH;
+pub use lines::LINES_MAX;
 pub use operate::{NewCode, applicable};
 use readings::Readings;
 

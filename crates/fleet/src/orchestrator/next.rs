@@ -62,10 +62,8 @@ impl Orchestrator {
                 Ordering::Equal => Ok(self.answer_again(tx, now_ms, &device, &plans)?),
                 Ordering::Greater => {
                     let is_from_later = device.seen_ms > now_ms.saturating_add(2 * SKEW_MS);
-                    let attributes = match &request.attributes {
-                        Some(reported) => enrol::changed_attributes(tx, now_ms, &device, reported)?,
-                        None => device.attributes.clone(),
-                    };
+                    let reported = request.attributes.as_ref();
+                    let attributes = enrol::changed_attributes(tx, now_ms, &device, reported)?;
                     let device = Device {
                         attributes,
                         epoch: request.epoch,
@@ -224,7 +222,8 @@ impl Orchestrator {
         let measures_latency = |applied: &&Applied| {
             now_ms < applied.ends_ms() && applied.plan.steps.iter().any(|it| is_latency(&it))
         };
-        let Some(Applied { plan, row }) = applied.find(measures_latency) else { return Ok(None) };
+        let found = applied.find(measures_latency).filter(|_| !device.is_retired);
+        let Some(Applied { plan, row }) = found else { return Ok(None) };
         let mut servers = self.servers_for(tx, now_ms, None)?;
         if !servers.is_empty() {
             // Spreads devices over the servers.
@@ -259,6 +258,9 @@ fn assigned(step: &Step) -> AssignedStep {
 impl Turn<'_> {
     /// Adds schedules for the plans that include this device.
     fn join(&mut self, rng: &mut Rng) {
+        if self.device.is_retired {
+            return;
+        }
         for applied in self.plans.iter().filter(|applied| self.now_ms < applied.ends_ms()) {
             let Applied { row, plan } = applied;
             let known = self.device.schedules.iter_mut().find(|it| it.plan == row.name);

@@ -7,23 +7,25 @@ use super::settle::{REMOVED, missed, settle, store_outcomes, study_key};
 use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, answer, enrol, reject};
 use crate::device::{Attributes, DeviceId};
 use crate::plan::{Load, Plan};
-use crate::store::{Code, CodeFor, LogEntry, PlanRow, Server, Tx};
+use crate::store::{Code, CodeFor, Device, LogEntry, PlanRow, Server, StoreError, Tx};
 
 /// A code for enrolment to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCode {
     pub makes: CodeFor,
     pub attributes: Attributes,
+    /// External identifier of the line; empty for none.
+    pub line: String,
     pub valid_ms: u64,
     /// From a cryptographically secure source of randomness.
     pub secret: [u8; 16],
 }
 
-fn not_found<T>(message: String) -> Result<T, Stop> {
+pub(super) fn not_found<T>(message: String) -> Result<T, Stop> {
     reject(Kind::NotFound, "not-found", message)
 }
 
-fn log(tx: Tx<'_>, at_ms: u64, who: &str, what: String) -> Result<(), Stop> {
+pub(super) fn log(tx: Tx<'_>, at_ms: u64, who: &str, what: String) -> Result<(), Stop> {
     Ok(tx.log(&LogEntry { at_ms, who: who.to_owned(), what })?)
 }
 
@@ -54,25 +56,41 @@ pub fn applicable(text: &str, now_ms: u64) -> Result<Plan, Rejection> {
 }
 
 impl Orchestrator {
-    /// Makes a code for enrolment, and returns its text, of which only a hash is stored.
-    pub fn new_code(&self, tx: Tx<'_>, now_ms: u64, who: &str, new: &NewCode) -> Answer<String> {
+    /// Makes codes for enrolment, and returns their texts, of which only hashes are stored.
+    pub fn new_codes(
+        &self,
+        tx: Tx<'_>,
+        now_ms: u64,
+        who: &str,
+        codes: &[NewCode],
+    ) -> Answer<Vec<String>> {
         answer(|| {
-            enrol::acceptable(&new.attributes)?;
-            let text = BASE32_NOPAD.encode(&new.secret);
-            let code = Code {
-                hash: enrol::hash_of(&text),
-                makes: new.makes,
-                attributes: new.attributes.clone(),
-                expires_ms: now_ms.saturating_add(new.valid_ms).min(i64::MAX as u64),
-                used_by: None,
+            let named: Vec<&str> =
+                codes.iter().map(|new| &*new.line).filter(|line| !line.is_empty()).collect();
+            let found = tx.lines(&named)?;
+            if let Some((line, _)) = named.iter().zip(found).find(|(_, found)| found.is_none()) {
+                return not_found(format!("no line `{line}`"));
+            }
+            let mut texts = Vec::with_capacity(codes.len());
+            for new in codes {
+                enrol::acceptable(&new.attributes)?;
+                let text = BASE32_NOPAD.encode(&new.secret);
+                tx.put_code(&Code {
+                    hash: enrol::hash_of(&text),
+                    makes: new.makes,
+                    attributes: new.attributes.clone(),
+                    line: new.line.clone(),
+                    expires_ms: now_ms.saturating_add(new.valid_ms).min(i64::MAX as u64),
+                    used_by: None,
+                })?;
+                texts.push(text);
+            }
+            let what = match codes.first().map(|new| new.makes) {
+                Some(CodeFor::Server) => "servers",
+                _ => "devices",
             };
-            tx.put_code(&code)?;
-            let what = match new.makes {
-                CodeFor::Device => "device",
-                CodeFor::Server => "server",
-            };
-            log(tx, now_ms, who, format!("made a code for a {what}"))?;
-            Ok(text)
+            log(tx, now_ms, who, format!("made {} codes for {what}", codes.len()))?;
+            Ok(texts)
         })
     }
 
@@ -132,6 +150,11 @@ impl Orchestrator {
         })
     }
 
+    /// Records that an operator looked at the page of a device.
+    pub fn look_at_device(&self, tx: Tx<'_>, now_ms: u64, who: &str, id: DeviceId) -> Answer<()> {
+        answer(|| log(tx, now_ms, who, format!("looked at the device {id}")))
+    }
+
     /// Removes a device or a server, which then stops for good.
     pub fn remove_device(
         &self,
@@ -148,20 +171,32 @@ impl Orchestrator {
             if device.is_removed {
                 return Ok(());
             }
-            // The lease stays until the server reports the end of the run, or it expires: the run
-            // may be under way until then.
-            let plans = self.plans(tx)?;
-            let times = (self.counted_from_ms(tx, now_ms)?, now_ms);
-            let mut ended = settle(&mut device, &plans, times, rng);
-            for schedule in &mut device.schedules {
-                let name = schedule.plan.clone();
-                ended.extend(schedule.open.drain(..).map(|open| missed(&name, &open, REMOVED)));
-                ended.extend(schedule.leave(now_ms));
-            }
             device.is_removed = true;
-            store_outcomes(tx, now_ms, device, &plans, &ended)?;
+            self.leave_plans(tx, now_ms, rng, device, REMOVED)?;
             log(tx, now_ms, who, format!("removed the device {id}"))
         })
+    }
+
+    /// Ends the schedules of a device, and stores it.
+    pub(super) fn leave_plans(
+        &self,
+        tx: Tx<'_>,
+        now_ms: u64,
+        rng: &mut Rng,
+        mut device: Device,
+        reason: &'static str,
+    ) -> Result<(), StoreError> {
+        // The lease stays until the server reports the end of the run, or it expires: the run may
+        // be under way until then.
+        let plans = self.plans(tx)?;
+        let times = (self.counted_from_ms(tx, now_ms)?, now_ms);
+        let mut ended = settle(&mut device, &plans, times, rng);
+        for schedule in &mut device.schedules {
+            let name = schedule.plan.clone();
+            ended.extend(schedule.open.drain(..).map(|open| missed(&name, &open, reason)));
+            ended.extend(schedule.leave(now_ms, reason));
+        }
+        store_outcomes(tx, now_ms, device, &plans, &ended)
     }
 
     /// Sends agents to another address of a server, which its own heartbeats do not change.

@@ -2,6 +2,7 @@
 
 use underload_aqm::rng::Rng;
 
+use super::lines::attributes_at;
 use super::{Applied, MADE_EPOCH, MADE_MAX, OWED_MS, Orchestrator, millis, span_ms, time};
 use crate::admission::Reason;
 use crate::device::Pseudonym;
@@ -33,6 +34,7 @@ const OWN_SAVED_MAX: u64 = 8_192;
 const NOT_ASKED: &str = "the device did not ask in time";
 pub(super) const NOT_HANDED_IN: &str = "no result was handed in";
 pub(super) const REMOVED: &str = "the device was removed";
+pub(super) const RETIRED: &str = "the line was retired";
 
 impl Schedule {
     /// Begins a plan and draws the time of the first run.
@@ -111,10 +113,10 @@ impl Schedule {
         Some(ended)
     }
 
-    /// Ends the schedule because its device is removed: a run that was due is missed.
-    pub(super) fn leave(&mut self, now_ms: u64) -> Option<Ended> {
+    /// Ends the schedule because its device leaves all plans: a run that was due is missed.
+    pub(super) fn leave(&mut self, now_ms: u64, reason: &'static str) -> Option<Ended> {
         let is_due = self.due_ms <= now_ms;
-        let ended = is_due.then(|| self.ended(Outcome::Missed, REMOVED));
+        let ended = is_due.then(|| self.ended(Outcome::Missed, reason));
         self.run += u64::from(is_due);
         self.due_ms = u64::MAX;
         (self.held_back, self.refusals, self.retry_ms) = (None, 0, 0);
@@ -279,7 +281,8 @@ pub(super) fn stored_result(
         StoreError::broken(format!("the study key of the plan `{name}` is missing"))
     })?;
     let plan = plan_named(plans, name).map(|applied| &applied.plan);
-    let cohort = plan.and_then(|plan| plan.cohort_of(device.id, &device.attributes));
+    let attributes = attributes_at(tx, device, result.at_ms)?;
+    let cohort = plan.and_then(|plan| plan.cohort_of(device.id, &attributes));
     Ok(StoredResult {
         device: device.id,
         epoch,
@@ -287,7 +290,7 @@ pub(super) fn stored_result(
         stored_ms: now_ms,
         pseudonym: Pseudonym::of(&key, device.id),
         cohort: cohort.unwrap_or_default().to_owned(),
-        attributes: device.attributes.clone(),
+        attributes,
         result,
     })
 }

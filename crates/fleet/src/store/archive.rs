@@ -8,6 +8,7 @@ use super::rows::{Device, LogEntry, PlanRow, Server, StoredResult};
 use super::transaction::Result;
 use crate::bins::Bins;
 use crate::device::{Attributes, DeviceId};
+use crate::line::Line;
 use crate::outcome::{Outcome, SeriesResult, StepResult, kind_of_reason};
 
 /// Selects results; `None` and empty select all.
@@ -24,6 +25,8 @@ pub struct Filter {
     pub from_day: Option<u32>,
     /// Day after the last, days since 1970.
     pub until_day: Option<u32>,
+    /// Of devices in use, those that made no request since this time, milliseconds since 1970.
+    pub silent_since_ms: Option<u64>,
 }
 
 impl Filter {
@@ -144,17 +147,19 @@ pub trait Archive: Send {
     /// Sums up series, grouped by `by`.
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>>;
     /// Returns at most `limit` devices after `after`, ordered by identifier. Of the filter only the
-    /// attributes apply.
+    /// attributes and [`Filter::silent_since_ms`] apply.
     fn devices(
         &mut self,
         filter: &Filter,
         after: Option<DeviceId>,
         limit: usize,
     ) -> Result<Vec<Device>>;
-    /// Counts the devices with the attributes of the filter.
+    /// Returns at most `limit` lines after the identifier `after`, ordered by identifier.
+    fn lines_after(&mut self, after: &str, limit: usize) -> Result<Vec<Line>>;
+    /// Counts the devices with the attributes of the filter whose lines are not retired.
     fn count_devices(&mut self, filter: &Filter) -> Result<u64>;
-    /// Returns the values of an attribute with the number of devices, the most frequent first and
-    /// equally frequent ones in byte order. Empty for an unknown attribute.
+    /// Returns the values of an attribute with the number of devices whose lines are not retired, the
+    /// most frequent first and equally frequent ones in byte order. Empty for an unknown attribute.
     fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>>;
     /// Returns the newest results of a device, newest first.
     fn results_of(&mut self, device: DeviceId, limit: usize) -> Result<Vec<StoredResult>>;

@@ -15,7 +15,8 @@ pub use archive::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum, Summe
 #[cfg(any(test, feature = "conformance"))]
 pub use conformance::Memory;
 pub use rows::{
-    Code, CodeFor, Device, HeldLease, LogEntry, OpenRun, PlanRow, Schedule, Server, StoredResult,
+    Code, CodeFor, Device, HeldLease, LineRow, LogEntry, OpenRun, PlanRow, Schedule, Server,
+    StoredResult,
 };
 pub use transaction::{
     Cause, Leases, MADE_EPOCH, Needs, Result, SEEN_ROWS, SEEN_WIDTH, Store, StoreError,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::Reason;
 use crate::device::{Attributes, DeviceId, Pseudonym};
+use crate::line::Line;
 use crate::message::ServerAddress;
 use crate::outcome::RunResult;
 use crate::removal::Removed;
@@ -13,7 +14,12 @@ pub struct Device {
     pub id: DeviceId,
     /// Ed25519 public key.
     pub public_key: [u8; 32],
+    /// Attributes of its line at its last request, or when they were last recorded.
     pub attributes: Attributes,
+    /// External identifier of its line; empty if the operator has not recorded the line.
+    pub line: String,
+    /// Whether its line is retired: no plan includes the device.
+    pub is_retired: bool,
     /// When it enrolled, milliseconds since 1970.
     pub enrolled_ms: u64,
     /// When it last requested a run, milliseconds since 1970.
@@ -35,6 +41,9 @@ pub struct Device {
     /// Number of outcomes that the orchestrator made for this device; their sequence numbers.
     pub made: u64,
 }
+
+/// A line, and the device that measures it.
+pub type LineRow = (Line, Option<Device>);
 
 /// The runs of a device under a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +93,8 @@ pub struct Code {
     pub makes: CodeFor,
     /// The operator's attributes of the line; the device fills in the empty ones.
     pub attributes: Attributes,
+    /// External identifier of the line that the device will measure; empty for none.
+    pub line: String,
     /// The end of its validity, milliseconds since 1970.
     pub expires_ms: u64,
     /// The key that used it, which may use it again if the answer was lost.
@@ -179,6 +190,8 @@ impl Device {
             id,
             public_key,
             attributes,
+            line: String::new(),
+            is_retired: false,
             enrolled_ms,
             seen_ms: enrolled_ms,
             is_removed: false,

@@ -2,8 +2,9 @@
 
 use underload_record::text::in_full;
 
-use super::rows::{Code, Device, HeldLease, LogEntry, PlanRow, Server, StoredResult};
+use super::rows::{Code, Device, HeldLease, LineRow, LogEntry, PlanRow, Server, StoredResult};
 use crate::device::DeviceId;
+use crate::line::Line;
 
 /// Consecutive result numbers in one row of the record of stored results.
 pub const SEEN_WIDTH: u64 = 512;
@@ -134,6 +135,12 @@ pub trait Transaction {
     fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>>;
     /// Inserts or replaces a code.
     fn put_code(&mut self, code: &Code) -> Result<()>;
+    /// Returns the lines with these external identifiers, in their order; `None` for unknown ones.
+    fn lines(&mut self, external_ids: &[&str]) -> Result<Vec<Option<Line>>>;
+    /// Inserts or replaces a line.
+    fn put_line(&mut self, line: &Line) -> Result<()>;
+    /// Returns at most `limit` committed lines after the identifier `after`, ordered by identifier.
+    fn lines_after(&mut self, after: &str, limit: usize) -> Result<Vec<LineRow>>;
     /// Returns all servers, by name.
     fn servers(&mut self) -> Result<Vec<Server>>;
     /// Inserts or replaces a server.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::DeviceId;
+use crate::line::Line;
 use crate::store::{
-    Archive, Code, Device, Dimension, Filter, HeldLease, Leases, LogEntry, MADE_EPOCH, Needs,
-    OutcomeCount, Outcomes, PlanRow, SEEN_ROWS, SEEN_WIDTH, Server, Store, StoreError,
+    Archive, Code, Device, Dimension, Filter, HeldLease, Leases, LineRow, LogEntry, MADE_EPOCH,
+    Needs, OutcomeCount, Outcomes, PlanRow, SEEN_ROWS, SEEN_WIDTH, Server, Store, StoreError,
     StoredResult, Sum, Summed, Transaction,
 };
 
@@ -21,6 +22,7 @@ pub struct Memory {
 struct State {
     devices: BTreeMap<DeviceId, Device>,
     codes: BTreeMap<[u8; 32], Code>,
+    lines: BTreeMap<String, Line>,
     servers: BTreeMap<String, Server>,
     leases: BTreeMap<u64, HeldLease>,
     plans: BTreeMap<String, PlanRow>,
@@ -94,6 +96,18 @@ impl Changes<'_> {
 }
 
 impl State {
+    fn lines_after(&self, after: &str, limit: usize) -> Vec<Line> {
+        let lines = self.lines.values().filter(|line| line.external_id.as_str() > after);
+        lines.take(limit).cloned().collect()
+    }
+
+    /// Whether the filter of devices selects a device; see [`Archive::devices`].
+    fn is_selected(filter: &Filter, device: &Device) -> bool {
+        let is_silent =
+            |since_ms| device.seen_ms < since_ms && !device.is_removed && !device.is_retired;
+        filter.meets_attributes(&device.attributes) && filter.silent_since_ms.is_none_or(is_silent)
+    }
+
     /// Whether a result is older than the record of results of its device.
     fn is_forgotten(&self, (device, epoch, sequence): (DeviceId, u32, u64)) -> bool {
         let (first, mut last) = match epoch {
@@ -142,6 +156,21 @@ impl Transaction for Changes<'_> {
     fn put_code(&mut self, code: &Code) -> Result<(), StoreError> {
         self.put(|state| &mut state.codes, code.hash, Some(code.clone()));
         Ok(())
+    }
+
+    fn lines(&mut self, ids: &[&str]) -> Result<Vec<Option<Line>>, StoreError> {
+        Ok(ids.iter().map(|id| self.state.lines.get(*id).cloned()).collect())
+    }
+
+    fn put_line(&mut self, line: &Line) -> Result<(), StoreError> {
+        self.put(|state| &mut state.lines, line.external_id.clone(), Some(line.clone()));
+        Ok(())
+    }
+
+    fn lines_after(&mut self, after: &str, limit: usize) -> Result<Vec<LineRow>, StoreError> {
+        let device = |line: &Line| self.state.devices.get(&line.device?).cloned();
+        let lines = self.state.lines_after(after, limit).into_iter();
+        Ok(lines.map(|line| (line.clone(), device(&line))).collect())
     }
 
     fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
@@ -269,19 +298,24 @@ impl Archive for Memory {
     ) -> Result<Vec<Device>, StoreError> {
         let state = self.state();
         let devices = state.devices.values().filter(|device| after.is_none_or(|it| device.id > it));
-        let selected = devices.filter(|device| filter.meets_attributes(&device.attributes));
+        let selected = devices.filter(|device| State::is_selected(filter, device));
         Ok(selected.take(limit).cloned().collect())
+    }
+
+    fn lines_after(&mut self, after: &str, limit: usize) -> Result<Vec<Line>, StoreError> {
+        Ok(self.state().lines_after(after, limit))
     }
 
     fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError> {
         let state = self.state();
-        let is_selected = |device: &&Device| filter.meets_attributes(&device.attributes);
+        let is_selected =
+            |device: &&Device| !device.is_retired && State::is_selected(filter, device);
         Ok(state.devices.values().filter(is_selected).count() as u64)
     }
 
     fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError> {
         let mut counts = BTreeMap::new();
-        for device in self.state().devices.values() {
+        for device in self.state().devices.values().filter(|device| !device.is_retired) {
             if let Some(value) = device.attributes.get(attribute) {
                 *counts.entry(value).or_insert(0_u64) += 1;
             }

@@ -24,6 +24,7 @@ use crate::store::{Archive, Needs, Store, StoreError, Transaction};
 /// If the store does not conform.
 pub fn run<S: Store + Archive>(mut make: impl FnMut() -> S) {
     rows::rows_are_as_they_were_put(&mut make());
+    rows::lines_are_listed_by_identifier_with_their_devices(&mut make());
     rows::what_is_not_committed_is_gone(&mut make());
     rows::changes_are_seen_before_they_are_committed(&mut make());
     rows::a_result_is_kept_once(&mut make());

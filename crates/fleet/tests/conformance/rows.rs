@@ -5,6 +5,7 @@ use underload_aqm::rng::Rng;
 use super::change;
 use super::samples::{self, LARGEST, id};
 use crate::device::DeviceId;
+use crate::line::Line;
 use crate::store::{
     Archive, Code, CodeFor, Device, HeldLease, Leases, Needs, PlanRow, SEEN_ROWS, SEEN_WIDTH,
     Server, Store, StoreError, Transaction,
@@ -14,6 +15,7 @@ use crate::store::{
 struct Rows {
     device: Device,
     code: Code,
+    line: Line,
     server: Server,
     lease: HeldLease,
     plan: PlanRow,
@@ -28,6 +30,7 @@ impl Rows {
         Self {
             device: samples::device(&mut rng, id(1)),
             code: samples::code(&mut rng),
+            line: samples::line(&mut rng, "o'brien", Some(id(1))),
             server: samples::server(&mut rng, "o'brien"),
             lease: samples::lease(LARGEST, id(1), "o'brien", Some("'segment'")),
             plan: samples::plan("trial"),
@@ -38,6 +41,7 @@ impl Rows {
     fn put(&self, tx: &mut dyn Transaction) -> Result<(), StoreError> {
         tx.put_device(&self.device)?;
         tx.put_code(&self.code)?;
+        tx.put_line(&self.line)?;
         tx.put_server(&self.server)?;
         tx.put_lease(&self.lease)?;
         tx.put_plan(&self.plan)?;
@@ -48,6 +52,8 @@ impl Rows {
     fn are_there(&self, tx: &mut dyn Transaction) -> Result<(), StoreError> {
         assert_eq!(tx.device(self.device.id)?.as_ref(), Some(&self.device));
         assert_eq!(tx.code(&self.code.hash)?.as_ref(), Some(&self.code));
+        let lines = tx.lines(&["O'brien", &self.line.external_id, ""])?;
+        assert_eq!(lines, [None, Some(self.line.clone()), None]);
         assert_eq!(tx.servers()?, std::slice::from_ref(&self.server));
         assert_eq!(tx.lease(self.lease.id)?.as_ref(), Some(&self.lease));
         assert_eq!(tx.plans()?, std::slice::from_ref(&self.plan));
@@ -58,6 +64,7 @@ impl Rows {
     fn are_absent(&self, tx: &mut dyn Transaction) -> Result<(), StoreError> {
         assert_eq!(tx.device(self.device.id)?, None);
         assert_eq!(tx.code(&self.code.hash)?, None);
+        assert_eq!(tx.lines(&[&self.line.external_id])?, [None]);
         assert_eq!(tx.servers()?, []);
         assert_eq!(
             (tx.lease(self.lease.id)?, leases(tx, Leases::Of(self.device.id)).pop()),
@@ -94,6 +101,29 @@ pub(super) fn rows_are_as_they_were_put(store: &mut (impl Store + Archive)) {
         assert_eq!(tx.setting(SETTING)?, Some(Vec::new()));
         Ok(())
     });
+}
+
+pub(super) fn lines_are_listed_by_identifier_with_their_devices(
+    store: &mut (impl Store + Archive),
+) {
+    let (mut rng, ids) = (Rng::new(8), ["9", "B", "a", "\u{e9}"]);
+    let device = samples::device(&mut rng, id(1));
+    let rows: Vec<_> = ids
+        .map(|name| samples::line(&mut rng, name, (name == "B").then_some(device.id)))
+        .into_iter()
+        .map(|line| (line.clone(), line.device.map(|_| device.clone())))
+        .collect();
+    change(store, |tx| {
+        tx.put_device(&device)?;
+        rows.iter().rev().try_for_each(|(line, _)| tx.put_line(line))
+    });
+    assert_eq!(change(store, |tx| tx.lines_after("", 9)), rows, "in the order of bytes");
+    assert_eq!(change(store, |tx| tx.lines_after("9", 2)), rows[1..3]);
+    let last = rows[3].0.clone();
+    assert_eq!(Archive::lines_after(store, "a", 9).expect("it answers"), [last]);
+    let unknown = Line { device: Some(id(2)), ..rows[1].0.clone() };
+    change(store, |tx| tx.put_line(&unknown));
+    assert_eq!(change(store, |tx| tx.lines_after("9", 1)), [(unknown, None)]);
 }
 
 pub(super) fn what_is_not_committed_is_gone(store: &mut (impl Store + Archive)) {

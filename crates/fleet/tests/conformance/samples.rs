@@ -5,6 +5,7 @@ use underload_record::judgement::Grade;
 
 use crate::admission::{Reason, Refusal};
 use crate::device::{Attributes, DeviceId, Pseudonym};
+use crate::line::{AttributeChange, Line};
 use crate::message::ServerAddress;
 use crate::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use crate::plan::Kind;
@@ -82,6 +83,8 @@ pub fn device(rng: &mut Rng, id: DeviceId) -> Device {
         id,
         public_key: std::array::from_fn(|_| rng.next_u32() as u8),
         attributes: attributes(rng),
+        line: text(rng),
+        is_retired: rng.below(4) == 0,
         enrolled_ms: rng.next_u64() >> 1,
         seen_ms: LARGEST,
         is_removed: rng.below(2) == 0,
@@ -95,12 +98,21 @@ pub fn device(rng: &mut Rng, id: DeviceId) -> Device {
     }
 }
 
+/// A line with this identifier.
+pub fn line(rng: &mut Rng, external_id: &str, device: Option<DeviceId>) -> Line {
+    let (attribute, value) = ("region".to_owned(), text(rng));
+    let change = AttributeChange { from_ms: LARGEST, attribute, value };
+    let (external_id, name) = (external_id.to_owned(), text(rng));
+    Line { external_id, name, device, changes: vec![change] }
+}
+
 /// A code that was not used.
 pub fn code(rng: &mut Rng) -> Code {
     Code {
         hash: std::array::from_fn(|_| rng.next_u32() as u8),
         makes: CodeFor::Device,
         attributes: attributes(rng),
+        line: text(rng),
         expires_ms: LARGEST,
         used_by: None,
     }

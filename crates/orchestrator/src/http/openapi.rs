@@ -8,7 +8,7 @@ use underload_fleet::message::{
     Problem, Release, Released, Results, Session, Stored,
 };
 use underload_fleet::operator::{
-    self, ApplyPlan, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
+    self, ApplyPlan, ListLines, NewCodes, PutLines, RemoveDevice, SetServerAddress, StopPlan,
 };
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
@@ -119,6 +119,8 @@ pub fn document() -> Value {
     it.operator::<StopPlan>("Stops a plan for good");
     it.operator::<RemoveDevice>("Removes a device or a server for good");
     it.operator::<SetServerAddress>("Changes the address of a server");
+    it.operator::<PutLines>("Records lines: their names, devices, and attributes over time");
+    it.operator::<ListLines>("Lists lines");
     let header =
         |name, what| json!({ "type": "apiKey", "in": "header", "name": name, "description": what });
     let mut document = json!({

@@ -10,8 +10,8 @@ use axum::routing::{MethodRouter, post};
 use axum::{Json, Router};
 use underload_fleet::device::Attributes;
 use underload_fleet::operator::{
-    AppliedPlan, ApplyPlan, Codes, Done, Message, NewCodes, RemoveDevice, SetServerAddress,
-    StopPlan,
+    AppliedPlan, ApplyPlan, Codes, ListLines, Message, NewCodes, PutLines, RemoveDevice,
+    SetServerAddress, StopPlan,
 };
 use underload_fleet::orchestrator::{Answer, NewCode, Orchestrator};
 use underload_fleet::plan::{BYTES_MAX, Load, Plan};
@@ -39,12 +39,19 @@ pub(super) fn router() -> Router<Arc<Host>> {
     let set_server_address = acts(|rules, turn, who, it: &SetServerAddress| {
         rules.set_server_address(turn.tx, turn.now_ms, who, &it.name, &it.address)
     });
+    let put_lines = acts(|rules, turn, who, it: &PutLines| {
+        rules.put_lines(turn.tx, turn.now_ms, turn.rng, who, it)
+    });
+    let list_lines =
+        acts(|rules, turn, who, it: &ListLines| rules.list_lines(turn.tx, turn.now_ms, who, it));
     Router::new()
         .route(NewCodes::PATH, post(new_codes))
         .route(ApplyPlan::PATH, post(apply_plan))
         .route(StopPlan::PATH, stop_plan)
         .route(RemoveDevice::PATH, remove_device)
         .route(SetServerAddress::PATH, set_server_address)
+        .route(PutLines::PATH, put_lines)
+        .route(ListLines::PATH, list_lines)
 }
 
 type Answered<A> = Result<Json<A>, Failure>;
@@ -62,23 +69,19 @@ async fn new_codes(host: State<Arc<Host>>, from: From, request: Request) -> Answ
     if !it.attributes.iter().all(Attributes::is_acceptable) {
         return Err(wrong(Attributes::LIMITS));
     }
+    if !it.lines.is_empty() && it.lines.len() != it.attributes.len() {
+        return Err(wrong("as many lines as attributes, or none"));
+    }
     let core = Arc::clone(&host.core);
     host.act(token, move |operator, turn| {
         let mut codes = Vec::with_capacity(it.attributes.len());
-        for attributes in &it.attributes {
-            let code = NewCode {
-                makes: it.makes,
-                attributes: attributes.clone(),
-                valid_ms: u64::from(it.valid_days) * DAY_MS,
-                secret: random::bytes()?,
-            };
-            match core.rules.new_code(turn.tx, turn.now_ms, &operator.name, &code)? {
-                Ok(code) => codes.push(code),
-                // The codes before it were not returned, so they cannot be used.
-                Err(rejection) => return Ok(Err(rejection)),
-            }
+        for (place, attributes) in it.attributes.iter().cloned().enumerate() {
+            let line = it.lines.get(place).cloned().unwrap_or_default();
+            let (valid_ms, secret) = (u64::from(it.valid_days) * DAY_MS, random::bytes()?);
+            codes.push(NewCode { makes: it.makes, attributes, line, valid_ms, secret });
         }
-        Ok(Ok(Codes { codes }))
+        let made = core.rules.new_codes(turn.tx, turn.now_ms, &operator.name, &codes)?;
+        Ok(made.map(|codes| Codes { codes }))
     })
     .await
 }
@@ -98,18 +101,17 @@ async fn apply_plan(host: State<Arc<Host>>, from: From, request: Request) -> Ans
 }
 
 /// A rule for messages of operators, with the sender's name.
-type OperatorRule<M> = fn(&Orchestrator, &mut Turn<'_>, &str, &M) -> Answer<()>;
+type OperatorRule<M, A> = fn(&Orchestrator, &mut Turn<'_>, &str, &M) -> Answer<A>;
 
-fn acts<M>(rule: OperatorRule<M>) -> MethodRouter<Arc<Host>>
+fn acts<M, A: Into<M::Answer> + 'static>(rule: OperatorRule<M, A>) -> MethodRouter<Arc<Host>>
 where
-    M: Message<Answer = Done> + Send + 'static,
+    M: Message<Answer: Send> + Send + 'static,
 {
     post(move |host: State<Arc<Host>>, from: From, request: Request| async move {
         let (token, it): (_, M) = host.shown(&from, request).await?;
         let core = Arc::clone(&host.core);
         host.act(token, move |operator, turn| {
-            let done = rule(&core.rules, turn, &operator.name, &it)?;
-            Ok(done.map(|()| Done {}))
+            Ok(rule(&core.rules, turn, &operator.name, &it)?.map(Into::into))
         })
         .await
     })

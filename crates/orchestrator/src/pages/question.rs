@@ -85,9 +85,9 @@ pub(super) const ALL_PLANS: &str = "*";
 
 /// Parameters besides attributes. Unknown ones are rejected: a misspelt filter that is ignored
 /// would lead to wrong numbers.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "plan", "cohort", "dscp", "hour", "from", "until", "by", "load", "scale", "low_ms", "high_ms",
-    "after", "format", "table", "fragment",
+    "after", "format", "table", "fragment", "silent_days",
 ];
 
 const VALUE_MAX: usize = 256;
@@ -128,6 +128,7 @@ impl Question {
         question.is_logarithmic()?;
         question.range_ms()?;
         question.dscp()?;
+        question.silent_days()?;
         Ok(question)
     }
 
@@ -152,6 +153,7 @@ impl Question {
             from_day,
             // The address has the last day, the filter the day after it.
             until_day: last_day.map(|day| day.saturating_add(1)),
+            silent_since_ms: None,
         })
     }
 
@@ -241,6 +243,11 @@ impl Question {
         Ok((low, high))
     }
 
+    /// Returns the number of days for which the devices made no request.
+    pub(super) fn silent_days(&self) -> Result<Option<u32>, Problem> {
+        self.parsed("silent_days", "a whole number of days")
+    }
+
     /// Returns the device after which a list continues.
     pub(super) fn after(&self) -> Result<Option<DeviceId>, Problem> {
         self.parsed("after", "the identifier of a device")
@@ -276,6 +283,9 @@ impl Question {
         }
         if let Some(hour) = self.filter.hour {
             parts.push(format!("begun from {hour:02}:00 to {hour:02}:59 UTC"));
+        }
+        if let Some(days) = self.text("silent_days") {
+            parts.push(format!("no request for {days} days"));
         }
         parts.join(", ")
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use underload_fleet::device::DeviceId;
+use underload_fleet::line::Line;
 use underload_fleet::store::{
     Archive, Device, Dimension, Filter, LogEntry, Outcomes, PlanRow, Result, Server, StoredResult,
     Sum, Summed,
@@ -14,7 +15,9 @@ use super::encode::Encoded;
 use super::files::{Files, Location, Numbered};
 use super::rollup::{CellBytes, Key, Level, Question, RUNS, SERIES};
 use super::sqlite::Sqlite;
-use super::tables::{DEVICES, LOCATION, attribute_column, device_of, encoded, setting};
+use super::tables::{
+    DEVICES, LOCATION, attribute_column, device_of, encoded, lines_after, setting,
+};
 use super::transaction::plans;
 
 /// A read-only connection to a store, which another process may use.
@@ -142,9 +145,13 @@ impl Archive for SqlArchive {
         self.rows(&sql, values, device_of)
     }
 
+    fn lines_after(&mut self, after: &str, limit: usize) -> Result<Vec<Line>> {
+        lines_after(&mut *self.database, after, limit)
+    }
+
     fn count_devices(&mut self, filter: &Filter) -> Result<u64> {
         let Some((condition, values)) = condition(filter) else { return Ok(0) };
-        let sql = format!("SELECT count(*) FROM devices WHERE {condition} true");
+        let sql = format!("SELECT count(*) FROM devices WHERE {condition} NOT is_retired");
         Ok(self.rows(&sql, values, |mut row| row.number())?.pop().unwrap_or(0))
     }
 
@@ -152,7 +159,7 @@ impl Archive for SqlArchive {
         let Some(column) = attribute_column(attribute) else { return Ok(Vec::new()) };
         // Orders equal counts by the bytes of the value, in both databases.
         let sql = format!(
-            "SELECT {column}, count(*) FROM devices GROUP BY {column}
+            "SELECT {column}, count(*) FROM devices WHERE NOT is_retired GROUP BY {column}
                 ORDER BY 2 DESC, {column} COLLATE \"C\" LIMIT $1"
         );
         self.rows(&sql, values![limit], |mut row| Ok((row.text()?, row.number()?)))
@@ -222,14 +229,19 @@ impl Archive for SqlArchive {
     }
 }
 
-/// Returns the attributes of a filter as a condition on devices, with its values; `None` if the
-/// filter has an unknown attribute.
+/// Returns a filter of devices as a condition, with its values; `None` if the filter has an unknown
+/// attribute.
 fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
     let mut condition = String::new();
     let mut values = Vec::new();
     for (name, value) in &filter.attributes {
         values.push(Value::from(value.as_str()));
         condition = format!("{condition}{} = ${} AND ", attribute_column(name)?, values.len());
+    }
+    if let Some(since_ms) = filter.silent_since_ms {
+        values.push(since_ms.into());
+        let place = values.len();
+        condition += &format!("seen_ms < ${place} AND NOT is_removed AND NOT is_retired AND ");
     }
     Some((condition, values))
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::line::Line;
 use underload_fleet::store::{Device, StoreError};
 
 use super::database::{Database, Row, Value, values};
@@ -20,11 +21,14 @@ pub(super) const DEVICES: Table = Table {
     keys: 1,
     columns: "id bytea, public_key bytea, model text, firmware text, tier text, segment text, \
         region text, configured text, measured text, tier_up_bit_per_s bigint, \
-        tier_down_bit_per_s bigint, enrolled_ms bigint, seen_ms bigint, is_removed boolean, \
+        tier_down_bit_per_s bigint, line text, is_retired boolean, enrolled_ms bigint, \
+        seen_ms bigint, is_removed boolean, \
         epoch bigint, request bigint, waiting bigint, dropped bigint, settle_ms bigint, \
         made bigint, schedules text",
 };
 pub(super) const CODES: Table = Table { name: "codes", keys: 1, columns: "hash bytea, body text" };
+pub(super) const LINES: Table =
+    Table { name: "lines", keys: 1, columns: "external_id text, body text" };
 pub(super) const SERVERS: Table =
     Table { name: "servers", keys: 1, columns: "name text, body text" };
 pub(super) const PLANS: Table = Table { name: "plans", keys: 1, columns: "name text, body text" };
@@ -139,6 +143,8 @@ pub(super) fn device_values(device: &Device) -> Result<Vec<Value>, StoreError> {
         attributes.measured.as_str(),
         attributes.tier_up_bit_per_s,
         attributes.tier_down_bit_per_s,
+        device.line.as_str(),
+        device.is_retired,
         device.enrolled_ms,
         device.seen_ms,
         device.is_removed,
@@ -171,6 +177,8 @@ pub(super) fn device_of(mut row: Row) -> Result<Device, StoreError> {
             tier_up_bit_per_s: row.number()?,
             tier_down_bit_per_s: row.number()?,
         },
+        line: row.text()?,
+        is_retired: row.long()? != 0,
         enrolled_ms: row.number()?,
         seen_ms: row.number()?,
         is_removed: row.long()? != 0,
@@ -182,6 +190,16 @@ pub(super) fn device_of(mut row: Row) -> Result<Device, StoreError> {
         made: row.number()?,
         schedules: row.json()?,
     })
+}
+
+/// Returns at most `limit` stored lines after the identifier `after`, ordered by identifier.
+pub(super) fn lines_after(
+    database: &mut dyn Database,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<Line>, StoreError> {
+    let sql = "SELECT body FROM lines WHERE external_id > $1 ORDER BY external_id LIMIT $2";
+    database.query(sql, &[values![after, limit]])?.into_iter().map(|mut row| row.json()).collect()
 }
 
 /// Reads a row of number, device and body.

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use underload_fleet::device::DeviceId;
+use underload_fleet::line::Line;
 use underload_fleet::orchestrator::{MADE_EPOCH, line_setting};
 use underload_fleet::store::{
-    Code, Device, HeldLease, Leases, LogEntry, Needs, PlanRow, Result, SEEN_ROWS, Server,
+    Code, Device, HeldLease, Leases, LineRow, LogEntry, Needs, PlanRow, Result, SEEN_ROWS, Server,
     StoreError, StoredResult, Transaction,
 };
 
@@ -14,8 +15,8 @@ use super::database::{Begin, Database, Row, Value, values};
 use super::encode::{encode, from_json, to_json};
 use super::seen::{self, Rows};
 use super::tables::{
-    CODES, DEVICES, LEASES, LOG, PLANS, RESULTS, SEEN, SERVERS, SETTINGS, Table, device_of,
-    device_values, to_instant,
+    CODES, DEVICES, LEASES, LINES, LOG, PLANS, RESULTS, SEEN, SERVERS, SETTINGS, Table, device_of,
+    device_values, lines_after, to_instant,
 };
 
 /// A transaction of one orchestrator, which may be one of several.
@@ -26,6 +27,7 @@ pub(super) struct SqlTransaction<'a> {
     devices: Cached<DeviceId, Device>,
     codes: Cached<[u8; 32], Code>,
     leases: Cached<u64, HeldLease>,
+    lines: Swapped<Line>,
     servers: Swapped<Server>,
     plans: Cached<String, PlanRow>,
     are_plans_known: bool,
@@ -143,6 +145,7 @@ impl<'a> SqlTransaction<'a> {
             devices: Cached::default(),
             codes: Cached::default(),
             leases: Cached::default(),
+            lines: Swapped::default(),
             servers: Swapped::default(),
             plans: Cached::default(),
             are_plans_known: false,
@@ -155,6 +158,9 @@ impl<'a> SqlTransaction<'a> {
             seen_until: None,
         };
         begun.load_devices(&needs.devices)?;
+        // Results and requests for runs read the line of their device.
+        let lines: Vec<String> = begun.devices.present().map(|it| it.line.clone()).collect();
+        begun.load_lines(lines.iter().map(String::as_str))?;
         if needs.admits {
             begun.load_needed_leases()?;
             begun.load_needed_lines()?;
@@ -199,6 +205,21 @@ impl<'a> SqlTransaction<'a> {
         let lines = self.devices.present().filter(|it| !it.attributes.segment.is_empty());
         let names: Vec<String> = lines.map(|device| line_setting(device.id)).collect();
         self.load_settings(&names)
+    }
+
+    fn load_lines<'i>(&mut self, ids: impl Iterator<Item = &'i str>) -> Result<()> {
+        let unknown: BTreeSet<&str> = ids
+            .filter(|id| !id.is_empty() && !self.lines.rows.is_known(&(*id).to_owned()))
+            .collect();
+        let keys: Vec<_> = unknown.iter().map(|id| values![*id]).collect();
+        for mut row in self.database.query(&LINES.get(), &keys)? {
+            let (id, text) = (row.text()?, row.text()?);
+            self.lines.load(id, from_json(&text)?, text.into());
+        }
+        for id in unknown {
+            self.lines.rows.load(id.to_owned(), None);
+        }
+        Ok(())
     }
 
     fn load_settings(&mut self, names: &[String]) -> Result<()> {
@@ -289,6 +310,8 @@ impl<'a> SqlTransaction<'a> {
             self.leases.changed.iter().filter(is_ended).map(|id| values![*id]).collect();
         database.change(&LEASES.delete(), &ended)?;
         self.leases.write(database, &LEASES, lease_values)?;
+        let changed = (&LINES, "a line was changed");
+        self.lines.write(database, changed, |line| Ok(to_json(line)?.into()))?;
         let changed = (&SERVERS, "a server was changed");
         self.servers.write(database, changed, |server| Ok(to_json(server)?.into()))?;
         database.change(&RESULTS.insert(), &self.results)?;
@@ -369,6 +392,27 @@ impl Transaction for SqlTransaction<'_> {
     fn put_code(&mut self, code: &Code) -> Result<()> {
         self.codes.put(code.hash, Some(code.clone()));
         Ok(())
+    }
+
+    fn lines(&mut self, external_ids: &[&str]) -> Result<Vec<Option<Line>>> {
+        self.load_lines(external_ids.iter().copied())?;
+        Ok(external_ids.iter().map(|id| self.lines.rows.get(&(*id).to_owned())).collect())
+    }
+
+    fn put_line(&mut self, line: &Line) -> Result<()> {
+        self.load_lines(std::iter::once(line.external_id.as_str()))?;
+        self.lines.rows.put(line.external_id.clone(), Some(line.clone()));
+        Ok(())
+    }
+
+    fn lines_after(&mut self, after: &str, limit: usize) -> Result<Vec<LineRow>> {
+        let lines = lines_after(self.database, after, limit)?;
+        let ids: Vec<_> = lines.iter().filter_map(|line| Some(values![line.device?])).collect();
+        let devices = self.database.query(&DEVICES.get(), &ids)?.into_iter().map(device_of);
+        let devices = devices.map(|device| device.map(|device| (device.id, device)));
+        let devices: BTreeMap<DeviceId, Device> = devices.collect::<Result<_>>()?;
+        let device = |line: &Line| devices.get(&line.device?).cloned();
+        Ok(lines.into_iter().map(|line| (line.clone(), device(&line))).collect())
     }
 
     fn servers(&mut self) -> Result<Vec<Server>> {

@@ -79,12 +79,12 @@ impl Fleet {
 
     pub fn code(&self, makes: CodeFor, secret: u8, valid_ms: u64) -> String {
         let (attributes, secret) = (Attributes::default(), [secret; 16]);
-        let code = NewCode { makes, attributes, valid_ms, secret };
+        let code = NewCode { makes, attributes, line: String::new(), valid_ms, secret };
         let mut store = self.memory.clone();
         let mut tx = store.begin(&Needs::default()).expect("it begins");
         let rules = &self.running.core.rules;
-        let made = rules.new_code(&mut *tx, self.now_ms(), "test", &code);
-        let made = made.expect("it is kept").expect("it is made");
+        let made = rules.new_codes(&mut *tx, self.now_ms(), "test", &[code]);
+        let made = made.expect("it is kept").expect("it is made").remove(0);
         tx.commit().expect("it is committed");
         made
     }

@@ -12,7 +12,7 @@ use underload_fleet::lease::Claims;
 use underload_fleet::message::{
     Heartbeat, HeartbeatAnswer, Next, NextAnswer, Numbered, Release, Released, Results, Stored,
 };
-use underload_fleet::operator::Codes;
+use underload_fleet::operator::{Codes, ListedLines, PutLinesAnswer};
 use underload_fleet::orchestrator::Orchestrator;
 use underload_fleet::outcome::{Outcome, RunResult};
 use underload_fleet::store::{Archive as _, CodeFor};
@@ -140,6 +140,13 @@ fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
         ("/v1/operator/plans/stop", r#"{"name":"always"}"#.to_owned()),
         ("/v1/operator/devices/remove", format!(r#"{{"device":"{device}"}}"#)),
         ("/v1/operator/servers/address", r#"{"name":"east","address":"a.example:1"}"#.to_owned()),
+        (
+            "/v1/operator/lines",
+            r#"{"lines":[{"external_id":"ACC-1","attributes":{"region":"north"}}],"from_ms":null,
+                "is_import":true,"is_check":false}"#
+                .to_owned(),
+        ),
+        ("/v1/operator/lines/list", r#"{"external_id":"ACC-1"}"#.to_owned()),
     ];
     let viewer = fleet.token("viewer", Role::Viewer);
     let lapsed = fleet.token("lapsed", Role::Operator);
@@ -157,6 +164,16 @@ fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
     assert_eq!(codes.codes.len(), 2);
     let enrolled = fleet.ask("/v1/enrol", &enrol(&codes.codes[1], &key(9), None));
     assert_eq!(enrolled.status, 200, "{enrolled:?}");
+    let put: serde_json::Value = serde_json::from_str(&requests[5].1).expect("it is JSON");
+    let recorded: PutLinesAnswer = fleet.operator(&chief, requests[5].0, &put).good();
+    assert_eq!(recorded, PutLinesAnswer { created: 1, changed: 0 });
+    let show: serde_json::Value = serde_json::from_str(&requests[6].1).expect("it is JSON");
+    let shown: ListedLines = fleet.operator(&chief, requests[6].0, &show).good();
+    assert_eq!((shown.lines.len(), &*shown.lines[0].attributes.region), (1, "north"));
+    let new = serde_json::json!({
+        "makes": "device", "attributes": [{}], "lines": ["ACC-2"], "valid_days": 1,
+    });
+    assert_eq!(fleet.operator(&chief, requests[0].0, &new).problem().0, 404, "no such line");
     let over = PLAN.replace("always", "dear") + "[budget]\nservers = \"1mbit\"\n";
     let over = fleet.operator(&chief, requests[1].0, &serde_json::json!({ "text": over }));
     assert_eq!(over.problem(), (409, "over-budget".to_owned()));
@@ -175,7 +192,9 @@ fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
         |what: &str| log.iter().any(|entry| entry.who == "chief" && entry.what.contains(what));
     for what in [
         "applied the plan always",
-        "made a code",
+        "set the line `ACC-1`",
+        "looked at the line `ACC-1`",
+        "made 2 codes for devices",
         "set the address of the server east",
         "removed the server",
         "stopped the plan",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
+use underload_fleet::line::Line;
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{
@@ -253,6 +254,10 @@ impl<S: Send, A: Archive> Archive for Both<S, A> {
         limit: usize,
     ) -> Result<Vec<Device>, StoreError> {
         self.archive.devices(filter, after, limit)
+    }
+
+    fn lines_after(&mut self, after: &str, limit: usize) -> Result<Vec<Line>, StoreError> {
+        self.archive.lines_after(after, limit)
     }
 
     fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError> {

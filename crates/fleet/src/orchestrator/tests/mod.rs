@@ -102,8 +102,20 @@ impl Fleet {
     }
 
     fn code(&mut self, makes: CodeFor, secret: u8, attributes: Attributes) -> String {
-        let new = NewCode { makes, attributes, valid_ms: 60 * MINUTE, secret: [secret; 16] };
-        self.change(|it, tx, now, _| it.new_code(tx, now, "me", &new)).expect("it is new")
+        self.code_of("", makes, secret, attributes).expect("it is new")
+    }
+
+    fn code_of(
+        &mut self,
+        line: &str,
+        makes: CodeFor,
+        secret: u8,
+        attributes: Attributes,
+    ) -> Result<String, Rejection> {
+        let (line, secret) = (line.to_owned(), [secret; 16]);
+        let new = NewCode { makes, attributes, line, valid_ms: 60 * MINUTE, secret };
+        let made = self.change(|it, tx, now, _| it.new_codes(tx, now, "me", &[new.clone()]));
+        made.map(|mut texts| texts.pop().expect("a text"))
     }
 
     fn enrol_with(
@@ -603,7 +615,7 @@ fn a_stopped_plan_ends_due_runs_and_cannot_restart() {
     assert_eq!(unknown.expect_err("no such plan").kind.status(), 404);
     let written: Vec<_> =
         fleet.store.log(2).expect("memory").into_iter().map(|it| it.what).collect();
-    assert_eq!(written, ["stopped the plan trial", "made a code for a device"]);
+    assert_eq!(written, ["stopped the plan trial", "made 1 codes for devices"]);
 }
 
 #[test]

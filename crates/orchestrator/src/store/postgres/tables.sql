@@ -13,6 +13,8 @@ CREATE TABLE devices (
     measured text NOT NULL,
     tier_up_bit_per_s bigint NOT NULL,
     tier_down_bit_per_s bigint NOT NULL,
+    line text NOT NULL,
+    is_retired boolean NOT NULL,
     enrolled_ms bigint NOT NULL,
     seen_ms bigint NOT NULL,
     is_removed boolean NOT NULL,
@@ -27,6 +29,7 @@ CREATE TABLE devices (
 CREATE INDEX devices_to_settle ON devices (settle_ms);
 
 CREATE TABLE codes (hash bytea PRIMARY KEY, body text NOT NULL);
+CREATE TABLE lines (external_id text COLLATE "C" PRIMARY KEY, body text NOT NULL);
 CREATE TABLE servers (name text PRIMARY KEY, body text NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE plans (name text PRIMARY KEY, body text NOT NULL);
 CREATE TABLE settings (name text PRIMARY KEY, value bytea NOT NULL);

@@ -14,6 +14,8 @@ CREATE TABLE devices (
     measured TEXT NOT NULL,
     tier_up_bit_per_s INTEGER NOT NULL,
     tier_down_bit_per_s INTEGER NOT NULL,
+    line TEXT NOT NULL,
+    is_retired INTEGER NOT NULL,
     enrolled_ms INTEGER NOT NULL,
     seen_ms INTEGER NOT NULL,
     is_removed INTEGER NOT NULL,
@@ -28,6 +30,7 @@ CREATE TABLE devices (
 CREATE INDEX devices_to_settle ON devices (settle_ms);
 
 CREATE TABLE codes (hash BLOB PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE lines (external_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE servers (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE plans (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
