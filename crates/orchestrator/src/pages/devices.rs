@@ -24,7 +24,12 @@ const RESULTS: usize = 100;
 
 pub(super) fn list(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
     use super::question::Format;
-    let filter = Filter { attributes: ask.question.filter.attributes.clone(), ..Filter::default() };
+    let silent_ms = ask.question.silent_days()?.map(|days| u64::from(days) * DAY_MS);
+    let filter = Filter {
+        attributes: ask.question.filter.attributes.clone(),
+        silent_since_ms: silent_ms.map(|silent_ms| ask.now_ms.saturating_sub(silent_ms)),
+        ..Filter::default()
+    };
     let is_page = matches!(ask.question.format, Format::Html | Format::Fragment);
     let limit = if is_page { PAGE } else { FILE };
     let after = ask.question.after()?;
@@ -53,12 +58,17 @@ pub(super) fn list(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Proble
 }
 
 fn table(devices: &[Device]) -> Table {
-    let state = |device: &Device| if device.is_removed { "removed" } else { "in use" };
+    let state = |device: &Device| match (device.is_removed, device.is_retired) {
+        (true, _) => "removed",
+        (_, true) => "retired",
+        _ => "in use",
+    };
     Table::of(
         "devices",
         devices,
         &[
             (words("id", "Device"), &|it| Cell::Device(it.id)),
+            (words("line", "Line"), &|it| Cell::text(&it.line)),
             (words("state", "State"), &|it| Cell::text(state(it))),
             (words("model", "Model"), &|it| Cell::text(&it.attributes.model)),
             (words("firmware", "Firmware"), &|it| Cell::text(&it.attributes.firmware)),
@@ -95,7 +105,11 @@ pub(super) fn one(archive: &mut dyn Archive, ask: &Ask, id: DeviceId) -> Result<
     }
     let mut newest = Section::new("Newest results", result_table(&results));
     newest.figure = figure(&results);
-    let state = if device.is_removed { "It has been removed." } else { "It is in use." };
+    let state = match (device.is_removed, device.is_retired) {
+        (true, _) => "It has been removed.",
+        (_, true) => "Its line is retired.",
+        _ => "It is in use.",
+    };
     let sentence = format!(
         "{state} {} results wait on it, and {} were lost because too many waited.",
         thousands(device.waiting),
@@ -115,6 +129,7 @@ fn line_table(device: &Device) -> Table {
         vec![Cell::text(name), Cell::text(format!("{value}{unit}"))]
     });
     let mut rows: Vec<Vec<Cell>> = attributes.collect();
+    rows.push(vec![Cell::text("line"), Cell::text(&device.line)]);
     rows.push(vec![Cell::text("enrolled"), Cell::When(device.enrolled_ms)]);
     rows.push(vec![Cell::text("asked last"), Cell::When(device.seen_ms)]);
     rows.push(vec![Cell::text("epoch"), Cell::text(device.epoch.to_string())]);

@@ -49,7 +49,7 @@ use options::OfferedValues;
 use page::Page;
 use problem::{Problem, Result};
 use question::{Ask, Format, Question};
-use state::{Pages, Shared};
+use state::{Pages, Shared, blocking};
 use underload_fleet::plan;
 use visitor::Visitor;
 
@@ -92,6 +92,15 @@ async fn show(State(pages): State<Shared>, visitor: Visitor, uri: Uri) -> Result
         return Err(Problem::NotAllowed("Single devices are shown to operators only."));
     }
     let question = Question::read(uri.query().unwrap_or_default(), format)?;
+    // A fragment renews a page that is open.
+    if let Page::Device(id) = page
+        && question.format != Format::Fragment
+    {
+        let (operate, operator, now_ms) =
+            (Arc::clone(&pages.operate), visitor.operator.clone(), (pages.clock)());
+        let look = move || operate.act(now_ms, &operator, &Action::LookAtDevice(id));
+        let _ = blocking(look).await?;
+    }
     let (now_ms, format) = ((pages.clock)(), question.format);
     let least_devices = if is_operator { 1 } else { pages.least_devices };
     let ask = Ask { question, visitor, now_ms, least_devices };

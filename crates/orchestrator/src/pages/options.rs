@@ -20,7 +20,8 @@ const REMEMBERED_MS: u64 = 60_000;
 pub(super) const OVERVIEW: &str = "plan by load dscp days cohort model firmware tier region";
 pub(super) const STUDY: &str = "plan by load dscp days delays scale cohort model firmware tier \
     region segment hour configured measured";
-pub(super) const DEVICES: &str = "model firmware tier region segment configured measured";
+pub(super) const DEVICES: &str =
+    "model firmware tier region segment configured measured silent_days";
 
 /// The values that a form offers, with the number of devices of each.
 #[derive(Debug, Default)]
@@ -107,6 +108,7 @@ impl OfferedValues {
                 (input("low_ms", "Delays from, ms", "number", &said("low_ms")))
                 (input("high_ms", "to, ms", "number", &said("high_ms")))
             },
+            "silent_days" => input(field, "Silent for days", "number", &said(field)),
             "by" => choices("by", "Grouped by", &GROUPS, question.group()?.key),
             "load" => {
                 let choices = LOADS.iter().map(|choice| (choice.key, choice.words));

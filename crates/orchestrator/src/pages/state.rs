@@ -36,6 +36,8 @@ pub enum Action {
     StopPlan(String),
     /// Removes a device for good.
     RemoveDevice(DeviceId),
+    /// Reads the page of a single device.
+    LookAtDevice(DeviceId),
 }
 
 pub struct Settings {

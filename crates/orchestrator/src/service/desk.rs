@@ -57,6 +57,7 @@ fn act(core: &Core, turn: &mut Turn<'_>, who: &str, action: &Action) -> Answer<(
             rules.apply_plan(*tx, *now_ms, who, text, &random::bytes()?)?.map(drop)
         }
         Action::StopPlan(name) => rules.stop_plan(*tx, *now_ms, who, name)?.map(drop),
+        Action::LookAtDevice(id) => rules.look_at_device(*tx, *now_ms, who, *id)?,
         Action::RemoveDevice(id) => rules.remove_device(*tx, *now_ms, rng, who, *id)?,
     })
 }
