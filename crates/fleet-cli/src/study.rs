@@ -7,20 +7,24 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_disk::Access;
+use underload_fleet::device::Attributes;
 use underload_fleet::store::{Archive, Filter};
 use underload_orchestrator::store::Place;
-use underload_orchestrator::study::{Question, StudyError, study};
+use underload_orchestrator::study::{ChangeQuestion, Question, StudyError, study};
 use underload_record::text::one_line;
 use underload_report::{cohort_page, cohort_table};
 use underload_terminal::console;
 use underload_terminal::exit::{OrBadInput, bad_input};
 
+use super::lines::{moment, pairs};
 use super::orchestrator::existing_store;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet study comcast-study --store sqlite:fleet --html study.html
-  underload fleet study low-latency-trial --store sqlite:fleet --by region,hour")]
+  underload fleet study low-latency-trial --store sqlite:fleet --by region,hour
+  underload fleet study low-latency-trial --store sqlite:fleet --changed configured
+  underload fleet study low-latency-trial --before 2026-11-01 --after 2026-11-08")]
 pub(super) struct Arguments {
     /// Name of the plan.
     plan: String,
@@ -38,6 +42,18 @@ pub(super) struct Arguments {
     /// Only lines with this value, such as model=XB7; may be given several times.
     #[arg(long = "where", value_name = "NAME=VALUE")]
     only: Vec<String>,
+    /// Compares the same lines before and after this attribute changed, each at its own change as
+    /// recorded by `underload fleet lines`, with lines that did not change [default with --before:
+    /// configured].
+    #[arg(long, value_name = "NAME", value_parser = Attributes::RECORDED, conflicts_with = "against")]
+    changed: Option<String>,
+    /// Compares results before this day or time, UTC, ...
+    #[arg(long, value_name = "DATE", value_parser = moment, requires = "after",
+        conflicts_with = "against")]
+    before: Option<u64>,
+    /// ... with those from this day or time on. Lines that changed are those that did in between.
+    #[arg(long, value_name = "DATE", value_parser = moment, requires = "before")]
+    after: Option<u64>,
     /// Seed of random numbers; equal seeds give equal intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -57,6 +73,7 @@ impl Arguments {
             filter: self.filter()?,
             against: self.against.clone(),
             by: self.by.clone(),
+            change: self.change()?,
             seed: self.seed,
         };
         let study = match study(archive.as_mut(), &self.plan, &question) {
@@ -79,20 +96,24 @@ impl Arguments {
         console::print(&text)
     }
 
-    fn filter(&self) -> anyhow::Result<Filter> {
-        let known = underload_fleet::device::Attributes::NAMES;
-        let mut filter = Filter::default();
-        for text in &self.only {
-            let pair = text.split_once('=').filter(|(name, _)| known.contains(name));
-            let (name, value) = pair.ok_or_else(|| {
-                let names = known.join(", ");
-                bad_input(anyhow!("`{text}`: expected NAME=VALUE with one of {names}"))
-            })?;
-            if filter.attributes.insert(name.to_owned(), value.to_owned()).is_some() {
-                return Err(bad_input(anyhow!("--where {text}: `{name}` is given twice")));
-            }
+    fn change(&self) -> anyhow::Result<Option<ChangeQuestion>> {
+        let between_ms = self.before.zip(self.after);
+        if between_ms.is_some_and(|(before, after)| before > after) {
+            return Err(bad_input(anyhow!("--before is later than --after")));
         }
-        Ok(filter)
+        let usual = between_ms.map(|_| "configured".to_owned());
+        let attribute = self.changed.clone().or(usual);
+        Ok(attribute.map(|attribute| ChangeQuestion { attribute, between_ms }))
+    }
+
+    fn filter(&self) -> anyhow::Result<Filter> {
+        let known = Attributes::NAMES;
+        let attributes = pairs(&self.only)?;
+        if let Some(name) = attributes.keys().find(|name| !known.contains(&name.as_str())) {
+            let names = known.join(", ");
+            return Err(bad_input(anyhow!("`{name}`: expected NAME=VALUE with one of {names}")));
+        }
+        Ok(Filter { attributes, ..Filter::default() })
     }
 }
 

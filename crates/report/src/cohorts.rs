@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use underload_record::CONFIDENCE;
 use underload_record::comparison::Verdict;
 use underload_record::schema::{
-    CohortSeries, CohortStudy, Compared, Comparison, Estimate, OutcomeStudy, QuantileEstimate,
-    SeriesStudy, Unhealthy,
+    Change, ChangeStudy, CohortSeries, CohortStudy, Compared, Comparison, Estimate, OutcomeStudy,
+    QuantileEstimate, SeriesStudy, Unhealthy,
 };
 
 use crate::published;
 use crate::study::lag_words;
 use crate::table::{Row, render};
-use crate::words::{count, one_line, significant, wrap};
+use crate::words::{count, one_line, significant, thousands, wrap};
 
 /// Widest line in a terminal.
 const COLUMNS: usize = 100;
@@ -29,6 +29,9 @@ pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
         };
         return vec![nothing.to_owned()];
     };
+    if let Some(change) = &study.change {
+        return change_sentences(study, change);
+    }
     let mut sentences: Vec<String> = study.unhealthy.iter().map(|it| reason(study, it)).collect();
     let compared = series.comparisons.iter().take(MOST_SENTENCES);
     sentences.extend(compared.filter_map(|comparison| effect(series, comparison)));
@@ -53,6 +56,68 @@ pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     }));
     sentences.truncate(MOST_SENTENCES);
     sentences
+}
+
+/// Returns the effects of a change, the series of the headline first.
+fn change_sentences(study: &CohortStudy, change: &ChangeStudy) -> Vec<String> {
+    let attribute = one_line(&change.attribute);
+    let of = |series: &SeriesStudy| {
+        change.series.iter().find(|it| {
+            (&it.step, &it.load, it.dscp, it.is_inside)
+                == (&series.step, &series.load, series.dscp, series.is_inside)
+        })
+    };
+    let mut ordered: Vec<&SeriesStudy> = study.series.iter().collect();
+    let headline = study.headline();
+    ordered.sort_by_key(|series| Some(*series) != headline);
+    let sentence = |series: &SeriesStudy| Some(change_effect(&attribute, series, &of(series)?.p99));
+    let mut sentences: Vec<String> =
+        ordered.into_iter().filter_map(sentence).take(MOST_SENTENCES).collect();
+    if sentences.is_empty() {
+        sentences.push(format!(
+            "No series has results before and after of lines whose `{attribute}` changed and of \
+             others, so nothing can be said."
+        ));
+    }
+    if change.excluded > 0 {
+        sentences.push(format!(
+            "{} excluded: `{attribute}` changed several times, or at another time.",
+            count(change.excluded, "line")
+        ));
+    }
+    sentences
+}
+
+/// States the effect of a change on the 99th percentile of each line's probes.
+fn change_effect(attribute: &str, series: &SeriesStudy, found: &Change) -> String {
+    let [own, others] = found.lines;
+    let name = format!("{} {}", series_name(series), load_words(series));
+    let lines = format!(
+        "over {} that changed and {} that did not, on the same days",
+        count(own, "line"),
+        thousands(others)
+    );
+    let times = |ratio: f64| format!("{} times", significant(ratio));
+    let effect = found.effect.and_then(|it| Some((it.middle?, it.low, it.high?)));
+    let said = match (found.verdict, effect) {
+        (Verdict::TooFew, _) => "too few lines to say".to_owned(),
+        (Verdict::Lost, _) | (_, None) => "lost probes decide, so there is no number".to_owned(),
+        (verdict, Some((middle, low, high))) => {
+            let word = match verdict {
+                Verdict::Lower => "lower",
+                Verdict::Higher => "higher",
+                Verdict::Alike => "alike",
+                _ => "not sure",
+            };
+            format!("{word}, {} ({} to {})", times(middle), significant(low), significant(high))
+        }
+    };
+    format!(
+        "p99 of {name} with the change of `{attribute}`, relative to without: {said}, {lines}. \
+         After over before: {} where it changed, {} elsewhere.",
+        times(found.medians[0]),
+        times(found.medians[1])
+    )
 }
 
 /// Returns `With aqm, `; empty if there is one cohort.

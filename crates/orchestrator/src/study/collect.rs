@@ -9,6 +9,7 @@ use underload_fleet::plan::{Cohort, Kind, Plan};
 use underload_fleet::store::{Result, StoredResult};
 use underload_record::cohorts::{Line, LineSeries, Lines, Rows, SeriesName};
 
+use super::change::SIDES;
 use super::days::{Days, place_of};
 use super::quality::lowest_score;
 use super::sort::Sorter;
@@ -34,6 +35,7 @@ pub(super) struct Collector {
     cohorts: Vec<String>,
     /// Share of all lines that the plan draws for a cohort, by the index in `cohorts`.
     planned: Vec<Option<f64>>,
+    is_change: bool,
     series: Vec<SeriesName>,
     dimensions: Vec<(String, Vec<String>)>,
     places: Vec<BTreeMap<String, usize>>,
@@ -55,8 +57,9 @@ struct OpenLine {
 }
 
 impl Collector {
-    /// Creates a collector for the steps of a plan. `by` names the dimensions of groups.
-    pub(super) fn new(plan: &Plan, by: &[String]) -> Self {
+    /// Creates a collector for the steps of a plan. `by` names the dimensions of groups. If
+    /// `is_change`, the cohorts are the [`SIDES`] of a change, else those of the plan.
+    pub(super) fn new(plan: &Plan, by: &[String], is_change: bool) -> Self {
         let probes = plan.steps.iter().flat_map(|step| {
             step.classes.iter().map(|dscp| SeriesName {
                 step: step.name.clone(),
@@ -74,9 +77,12 @@ impl Collector {
             dscp: 0,
             is_inside: true,
         });
+        let cohorts = if is_change { &[][..] } else { &plan.cohorts };
+        let sides = SIDES.iter().filter(|_| is_change).map(|side| (*side).to_owned());
         Self {
-            cohorts: plan.cohorts.iter().map(|cohort| cohort.name.clone()).collect(),
-            planned: plan.cohorts.iter().map(Cohort::share).collect(),
+            cohorts: sides.chain(cohorts.iter().map(|cohort| cohort.name.clone())).collect(),
+            planned: cohorts.iter().map(Cohort::share).collect(),
+            is_change,
             series: probes.chain(inside).collect(),
             dimensions: by.iter().map(|name| (name.clone(), Vec::new())).collect(),
             places: vec![BTreeMap::new(); by.len()],
@@ -162,6 +168,7 @@ impl Collector {
             reference: None,
             planned: used.iter().map(|place| self.planned.get(*place).copied().flatten()).collect(),
             moved: 0,
+            change: None,
             rows: Rows::default(),
             cohorts: used.iter().map(|place| self.cohorts[*place].clone()).collect(),
             series: self.series.clone(),
@@ -178,11 +185,25 @@ impl Collector {
             let measured = open.iter().filter(|(_, open)| open.line.tests > 0);
             let devices: Vec<Pseudonym> = measured.map(|((device, _), _)| *device).collect();
             let cohorts = devices.chunk_by(Pseudonym::eq);
-            lines.moved += cohorts.filter(|cohorts| cohorts.len() > 1).count() as u64;
-            for ((_, cohort), OpenLine { mut line, mut days }) in open {
+            if !self.is_change {
+                lines.moved += cohorts.filter(|cohorts| cohorts.len() > 1).count() as u64;
+            }
+            let mut earlier: Option<((Pseudonym, usize), Line)> = None;
+            for ((device, cohort), OpenLine { mut line, mut days }) in open {
                 late_runs += days.finish(&mut line, &self.series);
                 line.cohort = used.iter().position(|place| *place == cohort).unwrap_or(0);
                 lines.add(&line);
+                if !self.is_change {
+                    continue;
+                }
+                // Both sides of a line follow each other.
+                if let Some((own, before)) = &earlier
+                    && *own == (device, cohort.wrapping_sub(1))
+                    && cohort % 2 == 1
+                {
+                    lines.add_pair(before, &line, cohort == 1);
+                }
+                earlier = Some(((device, cohort), line));
             }
         }
         let Self { results, first_ms, last_ms, .. } = self;

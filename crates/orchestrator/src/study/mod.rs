@@ -5,6 +5,7 @@
 //! `record::cohorts` compares, which is a few numbers of each line and series: so every line counts,
 //! and few of them are open at a time.
 
+mod change;
 mod collect;
 mod days;
 mod published;
@@ -13,12 +14,14 @@ mod sort;
 
 use underload_fleet::plan::Plan;
 use underload_fleet::schedule::Window;
-use underload_fleet::store::{Archive, Filter, StoreError};
+use underload_fleet::store::{Archive, Filter, StoreError, StoredResult};
 use underload_record::cohorts;
 use underload_record::schema::CohortStudy;
 
+pub use change::ChangeQuestion;
 pub(crate) use quality::lowest_score;
 
+use change::Changes;
 use collect::{Collector, TIMES};
 
 /// Options of a study.
@@ -31,6 +34,8 @@ pub struct Question {
     pub against: Option<String>,
     /// Dimensions within which lines are also compared: names of attributes, `hour` and `month`.
     pub by: Vec<String>,
+    /// Compares the same lines before and after a change, in place of the cohorts.
+    pub change: Option<ChangeQuestion>,
     /// Seed of resampling; studies with equal seeds are equal.
     pub seed: u64,
 }
@@ -65,6 +70,16 @@ pub enum StudyError {
     },
     #[error("no results of plan `{plan}` are of the lines that --where selects")]
     NoneOfThose { plan: String },
+    #[error(
+        "no line has a single change of `{attribute}` {when}; {excluded} have several, or at another time"
+    )]
+    NoChange {
+        attribute: String,
+        /// Where a change is looked for, as text.
+        when: &'static str,
+        /// Number of lines with other changes.
+        excluded: u64,
+    },
     #[error("no single runs of plan `{plan}` are stored any more, only sums of {days}")]
     OnlySums { plan: String, days: String },
     /// The store could not be read.
@@ -89,11 +104,18 @@ pub fn study(
         .map_err(|error| StoreError::broken(format!("plan `{plan}`")).because(error))?;
     check_dimensions(&question.by)?;
     let filter = Filter { plan: Some(plan.to_owned()), ..question.filter.clone() };
-    let mut collector = Collector::new(&parsed, &question.by);
+    let change = question.change.as_ref().map(|it| Changes::read(archive, it)).transpose()?;
+    let mut collector = Collector::new(&parsed, &question.by, change.is_some());
     let by: Vec<&str> = question.by.iter().map(String::as_str).collect();
     let mut sorted = Ok(());
     archive.visit_measured(&filter, &by, &mut |kept| {
-        sorted = collector.see(kept);
+        sorted = match &change {
+            None => collector.see(kept),
+            Some(changes) => match changes.side(kept) {
+                Some(side) => collector.see(&StoredResult { cohort: side, ..kept.clone() }),
+                None => Ok(()),
+            },
+        };
         sorted.is_ok()
     })?;
     sorted?;
@@ -113,7 +135,10 @@ pub fn study(
         _ => {}
     }
     let mut lines = collected.lines;
-    lines.reference = reference(&lines.cohorts, question.against.as_deref())?;
+    match change {
+        None => lines.reference = reference(&lines.cohorts, question.against.as_deref())?,
+        Some(changes) => lines.change = Some(changes.study()),
+    }
     let mut study = cohorts::study(&lines, question.seed);
     plan.clone_into(&mut study.plan);
     study.title = parsed.title;
@@ -123,7 +148,9 @@ pub fn study(
     study.summed_until_ms = (summed.days > 0).then(|| u64::from(summed.until_day) * DAY_MS);
     study.first_ms = collected.first_ms;
     study.last_ms = collected.last_ms;
-    study.published = published::numbers(&study);
+    if study.change.is_none() {
+        study.published = published::numbers(&study);
+    }
     Ok(study)
 }
 

@@ -3,12 +3,14 @@
 use underload_aqm::rng::Rng;
 use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
+use underload_fleet::line::{AttributeChange, Line};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::Memory;
 use underload_fleet::store::{Needs, PlanRow, Store as _, StoredResult};
 
 use super::*;
+use underload_record::comparison::Verdict;
 
 const PLAN: &str = r#"
 title = "two classes"
@@ -328,7 +330,7 @@ fn every_line_counts_whether_results_are_sorted_in_memory_or_in_a_file() {
         (0..1_500).map(|_| Pseudonym(std::array::from_fn(|_| rng.below(256) as u8))).collect();
     let by = vec!["month".to_owned()];
     let [in_memory, in_file] = [usize::MAX, 10_000].map(|bytes| {
-        let mut collector = Collector::new(&plan, &by).with_room_for(bytes);
+        let mut collector = Collector::new(&plan, &by, false).with_room_for(bytes);
         for day in 0..3 {
             for (number, pseudonym) in lines.iter().enumerate() {
                 let ms = 20.0 + (number * 7 % 31 + day) as f64;
@@ -463,4 +465,95 @@ fn a_cohort_with_only_unscheduled_runs_has_no_pooled_quantiles() {
     let own = &study.headline().expect("it was measured").cohorts[0];
     assert_eq!((own.devices, own.sent, own.device_medians), (5, 0, None));
     assert!(own.quantiles.iter().all(|quantile| quantile.ms.is_none()), "{:?}", own.quantiles);
+}
+
+/// Puts a line of each changed device into the store.
+fn record_lines(store: &mut Memory, changes: impl Iterator<Item = (u8, Vec<(u64, &'static str)>)>) {
+    let mut tx = store.begin(&Needs::default()).expect("memory");
+    for (line, values) in changes {
+        let change = |(from_ms, value): (u64, &str)| {
+            let (attribute, value) = ("configured".to_owned(), value.to_owned());
+            AttributeChange { from_ms, attribute, value }
+        };
+        let (external_id, device) = (format!("ACC-{line}"), Some(DeviceId([line; 16])));
+        let changes = values.into_iter().map(change).collect();
+        tx.put_line(&Line { external_id, device, changes, ..Line::default() }).expect("memory");
+    }
+    tx.commit().expect("memory");
+}
+
+/// In everybody a season adds 20 % from the tenth day on; 20 of 60 lines change on one of three
+/// days, which takes 30 % off. The expected numbers are computed from the delays that the test made.
+#[test]
+fn a_change_is_compared_with_lines_that_did_not_change_on_the_same_days() {
+    const CHANGED: u8 = 20;
+    let change_day = |line: u8| [8, 10, 12][usize::from(line) % 3];
+    let season = |day: u64| if day < 10 { 1.0 } else { 1.2 };
+    let delay_ms = |line: u8, day: u64| {
+        let is_changed = line < CHANGED && day >= change_day(line);
+        (40.0 + f64::from(line)) * season(day) * if is_changed { 0.7 } else { 1.0 }
+    };
+    let mut results = Vec::new();
+    for line in 0..60_u8 {
+        for day in 0..20 {
+            let ms = delay_ms(line, day);
+            let mut kept = run(line, day * DAY_MS, 35, &[ms; 20], &[ms; 20]);
+            // The lot by which other lines are split at these days.
+            kept.pseudonym.0[15] = line.wrapping_mul(67);
+            results.push(kept);
+        }
+    }
+    // Two values in a row are one change; these lines changed twice, and are excluded.
+    results.extend((60..63).map(|line| run(line, 0, 35, &[900.0; 20], &[900.0; 20])));
+    let mut store = archive(&results);
+    let lines = (0..63_u8).map(|line| {
+        let at_ms = if line < CHANGED { change_day(line) * DAY_MS } else { 5 * DAY_MS };
+        match line {
+            0..CHANGED => (line, vec![(0, "fifo"), (1, "fifo"), (at_ms, "pie")]),
+            CHANGED..60 => (line, vec![(0, "fifo")]),
+            _ => (line, vec![(0, "fifo"), (at_ms, "pie"), (at_ms + 1, "fifo")]),
+        }
+    });
+    record_lines(&mut store, lines);
+    let mut ask = |attribute: &str, between_ms| {
+        let change = Some(ChangeQuestion { attribute: attribute.to_owned(), between_ms });
+        super::study(&mut store, "trial", &Question { change, ..Question::default() })
+    };
+    let study = ask("configured", None).expect("a study");
+    let found = study.change.as_ref().expect("a change");
+    assert_eq!((found.excluded, found.attribute.as_str()), (3, "configured"));
+    let up = found.series.iter().find(|it| it.load == "upload" && it.dscp == 0).expect("uploads");
+    assert_eq!(up.mean.lines, [20, 40]);
+    // By hand: the mean of each line's days after and before, and the median over the lines.
+    let mean = |line: u8, days: std::ops::Range<u64>| {
+        let count = (days.end - days.start) as f64;
+        days.map(|day| delay_ms(line, day)).sum::<f64>() / count
+    };
+    let mut ratios: Vec<f64> = (0..CHANGED)
+        .map(|line| mean(line, change_day(line)..20) / mean(line, 0..change_day(line)))
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!((up.mean.medians[0] - ratios[9]).abs() < 0.001, "{:?} {ratios:?}", up.mean);
+    assert!((up.mean.medians[0] - 0.84).abs() < 0.03, "before and after alone: not the effect");
+    for (found, tolerance) in [(&up.mean, 0.01), (&up.p99, 0.02)] {
+        let effect = found.effect.expect("enough lines");
+        assert!((effect.middle.expect("a middle") - 0.7).abs() < tolerance, "{found:?}");
+        // Without chance the interval is a point, and percentiles are in bins of 2 %.
+        let ends = [0.7 - effect.low, effect.high.expect("a bound") - 0.7];
+        assert!(ends.iter().all(|end| *end > -tolerance), "{found:?}");
+        assert_eq!(found.verdict, Verdict::Lower);
+    }
+    assert!(study.unhealthy.is_empty() && study.reference.is_empty(), "{study:?}");
+    // Between fixed days: the same for all lines, so exactly the effect.
+    let between = Some((8 * DAY_MS, 12 * DAY_MS));
+    let study = ask("configured", between).expect("a study");
+    let up = &study.change.as_ref().expect("a change").series[2].mean;
+    assert!((up.medians[0] - 0.84).abs() < 1e-3 && (up.medians[1] - 1.2).abs() < 1e-3, "{up:?}");
+    assert!((up.effect.and_then(|it| it.middle).expect("enough") - 0.7).abs() < 1e-3, "{up:?}");
+    let (before, after) = ("changed, before", "changed, after");
+    assert!([before, after].iter().all(|side| study.cohorts.iter().any(|it| it.name == *side)));
+    for (attribute, between) in [("region", None), ("configured", Some((0, DAY_MS)))] {
+        let told = ask(attribute, between).expect_err("no line changed then").to_string();
+        assert!(told.starts_with("no line has a single change of"), "{told}");
+    }
 }

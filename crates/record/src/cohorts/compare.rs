@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::line::Pairs;
 use crate::CONFIDENCE;
 use crate::comparison::Comparison;
-use crate::schema::{Compared, Estimate};
+use crate::schema::{Change, Compared, Estimate};
 use crate::stats::{
     Alternative, FEWEST_FOR_INTERVAL, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
     median,
@@ -48,6 +49,28 @@ pub fn compare_groups(group: &[f64], reference: &[f64]) -> Option<Comparison> {
         verdict: found.verdict,
         ..Comparison::default()
     })
+}
+
+/// Compares lines that changed with others by the ratio of each line's values after and before.
+pub(super) fn compare_pairs(pairs: &Pairs) -> Option<Change> {
+    let [own, others] = &pairs.ratios;
+    let ratio = hodges_lehmann_ratio(others, own, CONFIDENCE)?;
+    let mut found = Change {
+        lines: [own.len() as u64, others.len() as u64],
+        medians: [median(own)?, median(others)?],
+        effect: None,
+        verdict: Verdict::Lost,
+    };
+    if let Some(ratio) = answered(ratio, 1.0 / RATIO_MAX..RATIO_MAX) {
+        let after = median(&pairs.after)?;
+        let range = effect(ratio, 0.0, |ratio| 1.0 / ratio);
+        let is_enough = own.len().min(others.len()) >= FEWEST_FOR_INTERVAL;
+        found.effect = is_enough.then_some(range);
+        // The value that the change would have left alone.
+        let values = Both { variant: after, baseline: after * ratio.value };
+        found.verdict = if is_enough { range.judge(values, "ms", true) } else { Verdict::TooFew };
+    }
+    Some(found)
 }
 
 /// Returns the effect of the cohort relative to the reference, from the estimate of the reference

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::schema::ChangeStudy;
 use crate::stats::{self, BinnedClusters};
 
 /// The lines of a plan. [`Lines::add`] takes from a line what a study compares, so that memory does
@@ -24,6 +25,8 @@ pub struct Lines {
     pub bins: usize,
     /// Devices with successful runs in more than one cohort: a line in each.
     pub moved: u64,
+    /// What changed, if the same lines are compared before and after; without series.
+    pub change: Option<ChangeStudy>,
     /// The lines that were added.
     pub rows: Rows,
 }
@@ -35,7 +38,18 @@ pub struct Rows {
     cohorts: Vec<CohortRows>,
     /// The lines of each pair of a series and a dimension, which are given by their indices.
     strata: BTreeMap<(usize, usize), Vec<Member>>,
+    /// By the index of a series: 99th percentiles and means.
+    pub(super) pairs: BTreeMap<usize, [Pairs; 2]>,
     lines: u32,
+}
+
+/// A number of the same lines before and after.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pairs {
+    /// After over before: of lines that changed, and of others.
+    pub(super) ratios: [Vec<f64>; 2],
+    /// Values after the change of lines that changed, ms.
+    pub(super) after: Vec<f64>,
 }
 
 /// The lines of a cohort.
@@ -188,6 +202,23 @@ impl Lines {
         }
         self.rows.cohorts[line.cohort] = own;
         self.rows.lines = self.rows.lines.wrapping_add(1);
+    }
+
+    /// Adds the same line before and after: its own change if `is_changed`, else that of others.
+    pub fn add_pair(&mut self, before: &Line, after: &Line, is_changed: bool) {
+        for (place, earlier) in &before.series {
+            let Some(later) = after.series.get(place) else { continue };
+            let values = |own: &LineSeries| [self.quantile_ms(own, 0.99), own.mean_ms()];
+            let both = values(earlier).into_iter().zip(values(later));
+            let rows = self.rows.pairs.entry(*place).or_default();
+            for (pairs, (earlier, later)) in rows.iter_mut().zip(both) {
+                let Some((earlier, later)) = earlier.zip(later).filter(|(it, _)| *it > 0.0) else {
+                    continue;
+                };
+                pairs.ratios[usize::from(!is_changed)].push(later / earlier);
+                pairs.after.extend(is_changed.then_some(later));
+            }
+        }
     }
 
     /// Returns the lines of a cohort; `None` if none was added.

@@ -4,6 +4,7 @@
 //! independent they would show differences that do not exist. Means have intervals over lines;
 //! quantiles of all round trips have intervals by resampling lines.
 
+mod change;
 mod classes;
 mod compare;
 mod health;
@@ -43,6 +44,7 @@ pub fn study(lines: &Lines, seed: u64) -> CohortStudy {
         reference: reference.cloned().unwrap_or_default(),
         results: all.map(|own| line::sum(&own.outcomes)).sum(),
         cohorts,
+        change: change::study(lines),
         series: (0..lines.series.len())
             .filter_map(|place| series::study(lines, place, &root))
             .collect(),

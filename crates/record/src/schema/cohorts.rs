@@ -28,6 +28,9 @@ pub struct CohortStudy {
     /// Reasons for which the cohorts are not compared; empty if they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unhealthy: Vec<Unhealthy>,
+    /// The same lines before and after a change; `None` if cohorts are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangeStudy>,
     pub series: Vec<SeriesStudy>,
     pub outcomes: Vec<OutcomeStudy>,
     /// Lag of each class, averaged over days.
@@ -39,6 +42,44 @@ pub struct CohortStudy {
     pub qualities: Vec<QualityStudy>,
     /// Published numbers to compare with.
     pub published: Vec<Expectation>,
+}
+
+/// Lines before and after their change, beside lines that did not change, on the same days.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ChangeStudy {
+    /// The attribute that changed.
+    pub attribute: String,
+    /// Lines that are excluded because the attribute changed several times, or at another time.
+    pub excluded: u64,
+    /// The series that lines of both kinds have before and after.
+    pub series: Vec<SeriesChange>,
+}
+
+/// A series of the same lines before and after.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SeriesChange {
+    pub step: String,
+    /// The load of the step, as in [`SeriesStudy::load`].
+    pub load: String,
+    pub dscp: u8,
+    pub is_inside: bool,
+    /// By the 99th percentile of each line's probes.
+    pub p99: Change,
+    /// By each line's mean.
+    pub mean: Change,
+}
+
+/// The effect of a change on one number of each line.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Change {
+    /// Lines that changed, and others.
+    pub lines: [u64; 2],
+    /// Median of the values after over those before: of lines that changed, and of others.
+    pub medians: [f64; 2],
+    /// The ratio of lines that changed relative to that of others; `None` with too few lines, or if
+    /// lost probes decide.
+    pub effect: Option<EffectRange>,
+    pub verdict: Verdict,
 }
 
 /// A reason for which the cohorts are not compared.

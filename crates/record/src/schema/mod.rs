@@ -36,9 +36,9 @@ pub use alarm::{CeAlarm, CeRule};
 pub use underload_aqm::packet::Ecn;
 
 pub use cohorts::{
-    ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
-    OutcomeStudy, QualityStudy, QuantileEstimate, SeriesStudy, Spread, Stratified, Stratum,
-    TierUse, Unhealthy,
+    Change, ChangeStudy, ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison,
+    Estimate, OutcomeStudy, QualityStudy, QuantileEstimate, SeriesChange, SeriesStudy, Spread,
+    Stratified, Stratum, TierUse, Unhealthy,
 };
 pub use direction::{Direction, PerDirection};
 pub use expectation::{Curve, Expectation, Extreme, Shape, Verdict, names_variant};
