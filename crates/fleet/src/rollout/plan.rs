@@ -158,6 +158,9 @@ impl RolloutPlan {
 }
 
 #[cfg(test)]
+pub(super) use tests::PLAN;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -209,5 +212,3 @@ mod tests {
         assert!(!plan.includes(&line("XB7", 10_000_000)), "no file for this tier");
     }
 }
-#[cfg(test)]
-pub(super) use tests::PLAN;

@@ -185,6 +185,8 @@ pub trait Archive: Send {
     fn servers(&mut self) -> Result<Vec<Server>>;
     /// Returns all plans, by name.
     fn plans(&mut self) -> Result<Vec<PlanRow>>;
+    /// Returns a setting by its name.
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>>;
     /// Returns the newest entries of the operators' log, newest first.
     fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>>;
 }

@@ -359,6 +359,10 @@ impl Archive for Memory {
         Ok(self.state().plans.values().cloned().collect())
     }
 
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.state().settings.get(name).cloned())
+    }
+
     fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
         Ok(self.state().log.iter().rev().take(limit).cloned().collect())
     }

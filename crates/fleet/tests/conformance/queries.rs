@@ -197,6 +197,10 @@ pub(super) fn as_the_reference_answers<S: Store + Archive>(store: &mut S, seed: 
         }
         change(store, |tx| devices.iter().try_for_each(|device| tx.put_device(device)));
         change(store, |tx| (0..20).try_for_each(|it| tx.log(&samples::log_entry(it))));
+        change(store, |tx| tx.put_setting("name", b"value"));
+    }
+    for (name, value) in [("name", Some(b"value".to_vec())), ("no such", None)] {
+        assert_eq!(Archive::setting(store, name).expect("it answers"), value);
     }
     for _ in 0..25 {
         let filter = any_filter(&mut rng, &results, &devices);

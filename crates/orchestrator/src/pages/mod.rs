@@ -5,8 +5,8 @@
 //! - [`router`]: all paths except those of the API.
 //! - `login`: the login, and the actions of operators.
 //! - `state`: the state that all handlers share.
-//! - `page`: the pages; `overview`, `study`, `devices`, `servers`, `plans` create a `sheet` of
-//!   tables and charts, which is written as HTML, JSON or CSV; `options`: their filters.
+//! - `page`: the pages; `overview`, `study`, `devices`, `servers`, `plans`, `rollouts` create a `sheet`
+//!   of tables and charts, which is written as HTML, JSON or CSV; `options`: their filters.
 //! - `summary`: quantiles and descriptions of sums; `live`: notifies pages of changes; `readers`:
 //!   queries the store; `sessions`, `attempts`: authenticate visitors.
 //! - `sheet`, `table`, `question`: the content of a page, and the query in an address.
@@ -26,6 +26,7 @@ mod plans;
 mod problem;
 mod question;
 mod readers;
+mod rollouts;
 mod servers;
 mod sessions;
 mod sheet;
@@ -53,8 +54,8 @@ use state::{Pages, Shared, blocking};
 use underload_fleet::plan;
 use visitor::Visitor;
 
+pub(crate) use question::date_text;
 pub use state::{Action, LEAST_DEVICES, Operate, Settings};
-#[cfg(test)]
 pub(crate) use summary::quantile_ms;
 
 /// Maximum number of bytes of a form: a plan, of which each byte may be encoded as three.
@@ -62,7 +63,7 @@ const FORM_MAX: usize = 3 * plan::BYTES_MAX + 4_096;
 
 pub fn router(settings: Settings) -> Router {
     let mut router = Router::new().route("/", get(show));
-    for place in ["overview", "study", "devices", "servers", "plans"] {
+    for place in ["overview", "study", "devices", "servers", "plans", "rollouts"] {
         for ending in ["", ".json", ".csv"] {
             router = router.route(&format!("/{place}{ending}"), get(show));
         }

@@ -9,7 +9,7 @@ use super::options::{self, OfferedValues};
 use super::problem::Problem;
 use super::question::{Ask, Format};
 use super::sheet::Sheet;
-use super::{devices, overview, plans, servers, study};
+use super::{devices, overview, plans, rollouts, servers, study};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
@@ -19,6 +19,7 @@ pub(super) enum Page {
     Device(DeviceId),
     Servers,
     Plans,
+    Rollouts,
 }
 
 impl Page {
@@ -37,6 +38,7 @@ impl Page {
             "devices" => Self::Devices,
             "servers" => Self::Servers,
             "plans" => Self::Plans,
+            "rollouts" => Self::Rollouts,
             _ => Self::Device(path.strip_prefix("devices/")?.parse().ok()?),
         };
         Some((page, format))
@@ -50,6 +52,7 @@ impl Page {
             Self::Device(id) => format!("/devices/{id}"),
             Self::Servers => "/servers".to_owned(),
             Self::Plans => "/plans".to_owned(),
+            Self::Rollouts => "/rollouts".to_owned(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Page {
             Self::Device(id) => devices::one(archive, ask, id),
             Self::Servers => servers::sheet(archive, ask),
             Self::Plans => plans::sheet(archive, ask),
+            Self::Rollouts => rollouts::sheet(archive, ask),
         }
     }
 
@@ -80,7 +84,7 @@ impl Page {
             Self::Overview => options.form(ask, "/", options::OVERVIEW),
             Self::Study => options.form(ask, "/study", options::STUDY),
             Self::Devices => options.form(ask, "/devices", options::DEVICES),
-            Self::Device(_) | Self::Servers | Self::Plans => Ok(html! {}),
+            Self::Device(_) | Self::Servers | Self::Plans | Self::Rollouts => Ok(html! {}),
         }
     }
 }

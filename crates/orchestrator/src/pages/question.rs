@@ -297,7 +297,7 @@ fn days_since_1970(date: Date) -> i32 {
 }
 
 /// Formats a day as in addresses and tables.
-pub(super) fn date_text(day: u32) -> String {
+pub(crate) fn date_text(day: u32) -> String {
     moment(u64::from(day) * DAY_MS)
         .map_or_else(String::new, |at| at.strftime("%Y-%m-%d").to_string())
 }

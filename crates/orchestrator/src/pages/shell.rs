@@ -11,12 +11,13 @@ use ring::digest::{SHA256, digest};
 
 use super::visitor::Visitor;
 
-const PLACES: [(&str, &str, bool); 5] = [
+const PLACES: [(&str, &str, bool); 6] = [
     ("/", "Overview", false),
     ("/study", "Study", false),
     ("/devices", "Devices", true),
     ("/servers", "Servers", false),
     ("/plans", "Plans", false),
+    ("/rollouts", "Rollouts", false),
 ];
 
 /// The visitor and the address of a page.

@@ -16,7 +16,7 @@ use super::files::{Files, Location, Numbered};
 use super::rollup::{CellBytes, Key, Level, Question, RUNS, SERIES};
 use super::sqlite::Sqlite;
 use super::tables::{
-    DEVICES, LOCATION, attribute_column, device_of, encoded, lines_after, setting,
+    DEVICES, LOCATION, attribute_column, device_of, encoded, lines_after, raw_setting, setting,
 };
 use super::transaction::plans;
 
@@ -219,6 +219,10 @@ impl Archive for SqlArchive {
 
     fn plans(&mut self) -> Result<Vec<PlanRow>> {
         plans(&mut *self.database)
+    }
+
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
+        raw_setting(&mut *self.database, name)
     }
 
     fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>> {

@@ -228,10 +228,19 @@ pub(super) fn setting<T: DeserializeOwned>(
     database: &mut dyn Database,
     name: &str,
 ) -> Result<Option<T>, StoreError> {
+    let stored = raw_setting(database, name)?;
+    stored.map(|bytes| from_json(&String::from_utf8_lossy(&bytes))).transpose()
+}
+
+/// Reads a setting.
+pub(super) fn raw_setting(
+    database: &mut dyn Database,
+    name: &str,
+) -> Result<Option<Vec<u8>>, StoreError> {
     let row = database.query(&SETTINGS.get(), &[values![name]])?.pop();
     row.map(|mut row| {
         row.text()?;
-        from_json(&String::from_utf8_lossy(&row.bytes()?))
+        row.bytes()
     })
     .transpose()
 }

@@ -7,6 +7,7 @@
 
 mod change;
 mod collect;
+mod daily;
 mod days;
 mod published;
 mod quality;
@@ -19,6 +20,7 @@ use underload_record::cohorts;
 use underload_record::schema::CohortStudy;
 
 pub use change::ChangeQuestion;
+pub use daily::{Day, p99s_by_day};
 pub(crate) use quality::lowest_score;
 
 use change::Changes;

@@ -33,7 +33,7 @@ fn log_in(browser: &mut Browser, served: &Served) {
     assert_eq!(browser.text("document.querySelector('h1').textContent"), "Overview");
 }
 
-fn pages() -> [(&'static str, String); 8] {
+fn pages() -> [(&'static str, String); 9] {
     [
         ("overview", "/".to_owned()),
         ("overview-markings", "/?by=dscp&cohort=low-latency".to_owned()),
@@ -43,6 +43,7 @@ fn pages() -> [(&'static str, String); 8] {
         ("device", format!("/devices/{}", synthetic::id(4))),
         ("servers", "/servers".to_owned()),
         ("plans", "/plans".to_owned()),
+        ("rollouts", "/rollouts".to_owned()),
     ]
 }
 

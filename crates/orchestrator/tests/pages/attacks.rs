@@ -75,7 +75,7 @@ fn foreign_text_is_escaped_on_every_page() {
     let session = Session::new(&served, &served.operator);
     let mut shown = 0;
     let device = format!("/devices/{}", synthetic::id(1));
-    for path in ["/", "/devices", "/servers", "/plans", &device, "/study"] {
+    for path in ["/", "/devices", "/servers", "/plans", "/rollouts", &device, "/study"] {
         let groups = ["cohort", "model", "region", "segment", "configured", "measured"];
         let groups = groups.map(|group| format!("{path}?by={group}&plan=*"));
         for path in std::iter::once(path.to_owned()).chain(groups) {

@@ -135,6 +135,8 @@ fn every_page_shows_what_was_collected_with_units_and_counts() {
         (&device, "dual queue"),
         ("/servers", "2 of 2 servers answer"),
         ("/plans", "2 of 2 plans are running"),
+        ("/rollouts", "pie is paused in stage 1 of 4 (1 %)"),
+        ("/rollouts", "p99 0.549 times"),
     ] {
         let answer = session.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
@@ -408,6 +410,7 @@ fn an_empty_fleet_has_pages() {
         ("/study", "Nothing was measured"),
         ("/servers", "No server has enrolled yet"),
         ("/plans", "No plan has been applied yet"),
+        ("/rollouts", "No rollout has been started"),
     ] {
         let answer = session.get(path);
         assert!(answer.status == 200 && answer.body.contains(words), "{path}: {}", answer.body);

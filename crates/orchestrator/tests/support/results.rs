@@ -296,6 +296,10 @@ impl<S: Send, A: Archive> Archive for Both<S, A> {
         self.archive.plans()
     }
 
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.archive.setting(name)
+    }
+
     fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
         self.archive.log(limit)
     }

@@ -8,9 +8,13 @@ use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::message::ServerAddress;
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::{Kind, Plan};
+use underload_fleet::rollout::{Decision, Event, Look, Measure, Pause, Row};
 use underload_fleet::store::{
     Device, LogEntry, Needs, PlanRow, Schedule, Server, Store, StoreError, StoredResult,
+    Transaction,
 };
+use underload_orchestrator::rollout::append;
+use underload_record::cohorts::Effect;
 
 /// 2026-11-22 12:00 UTC.
 pub const NOW_MS: u64 = 1_795_348_800_000;
@@ -48,6 +52,7 @@ pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
         let what = format!("applied plan {name}");
         tx.log(&LogEntry { at_ms: began_ms, who: "ana".to_owned(), what })?;
     }
+    rollout(&mut *tx)?;
     tx.commit()?;
     for from in (0..size.devices).step_by(BATCH as usize) {
         let mut tx = store.begin(&Needs::default())?;
@@ -64,6 +69,36 @@ pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
         }
         tx.append(&results)?;
         tx.commit()?;
+    }
+    Ok(())
+}
+
+/// Stores a rollout whose first stage was watched for eight days.
+fn rollout(tx: &mut dyn Transaction) -> Result<(), StoreError> {
+    let text = format!(
+        "name = 'pie'\nplan = '{PLAN}'\nstep = 'loaded'\ncommand = ['true']\n\
+         [[file]]\npath = 'pie.cm'\n"
+    );
+    let today = (NOW_MS / 86_400_000) as u32;
+    let (devices, failed) = ((0..25).map(id).collect(), Vec::new());
+    let sent = Event::Sent { stage: 0, is_former: false, devices, failed, is_last: true };
+    let mut events = vec![Event::Started { is_dry_run: false }, sent];
+    for day in 1..=8 {
+        let half = 0.3 / f64::from(day).sqrt();
+        let look = |measure, value| Look {
+            group: String::new(),
+            measure,
+            effect: Effect { value, low: value - half, high: value + half, lines: 2_500 },
+        };
+        let looks = vec![look(Measure::P99, -0.6), look(Measure::Harmed, -0.12)];
+        let pause = Decision::Pause(Pause::Person);
+        let decision = if day < 8 { Decision::Wait } else { pause };
+        events.push(Event::Looked { day: today - 9 + day, looks, decision });
+    }
+    for (known, event) in events.into_iter().enumerate() {
+        let at_ms = NOW_MS - 86_400_000 * 9_u64.saturating_sub(known as u64);
+        let row = Row { at_ms, who: "ana".to_owned(), event };
+        assert!(append(tx, "pie", &text, known, &row)?, "row {known}");
     }
     Ok(())
 }

@@ -169,11 +169,11 @@ mod tests {
             for day in 0..60 {
                 let shared = [skewed(&mut rng), skewed(&mut rng)];
                 let mut values = Vec::new();
-                for line in 0..lines {
-                    noises[line] = 0.5 * noises[line] + 0.4 * skewed(&mut rng);
+                for (line, noise) in noises.iter_mut().enumerate() {
+                    *noise = 0.5 * *noise + 0.4 * skewed(&mut rng);
                     let is_changed = line % 16 < 2 || day > 20 && line % 16 < 8;
                     let effect = if is_changed { EFFECT } else { 0.0 };
-                    let value = constants[line] + noises[line] + shared[line % 2] + effect;
+                    let value = constants[line] + *noise + shared[line % 2] + effect;
                     if rng.below(4) > 0 {
                         values.push(LineDay { line, is_changed, value });
                     }
