@@ -179,6 +179,15 @@ impl Client {
         read(&self.send(0, M::PATH, &written(message)?, &headers)?)
     }
 
+    /// Sends a JSON document to the first address, which need not be an orchestrator, and ignores the
+    /// body of the answer.
+    ///
+    /// # Errors
+    /// If the answer's status is not 2xx.
+    pub fn post(&mut self, path: &str, body: &str) -> Result<(), Failure> {
+        self.send(0, path, body, &[]).map(drop)
+    }
+
     fn authenticated(
         &mut self,
         orchestrator: usize,

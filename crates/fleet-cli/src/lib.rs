@@ -11,6 +11,7 @@ mod lines;
 mod operate;
 mod orchestrator;
 mod print;
+mod rollout;
 mod study;
 mod token;
 
@@ -97,6 +98,8 @@ enum Action {
     Simulate(Simulate),
     /// Compares the groups of lines of a plan by the collected results.
     Study(study::Arguments),
+    /// Changes the configuration of lines in stages, which stop on measured latency.
+    Rollout(rollout::Arguments),
     /// Prints a script that completes commands and options in a shell.
     #[command(after_help = "Examples:
   underload fleet completions bash > ~/.local/share/bash-completion/completions/underload-fleet")]
@@ -229,6 +232,7 @@ impl Action {
             Self::Agent(arguments) => measure_as_device(arguments),
             Self::Simulate(arguments) => arguments.run(),
             Self::Study(arguments) => arguments.run(),
+            Self::Rollout(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(command()),
             Self::Man(arguments) => arguments.run(command()),
         }
