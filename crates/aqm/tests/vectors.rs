@@ -114,13 +114,11 @@ fn check_script(implementation: &str, script: &str, queue: &str, link: &str) {
 /// Hundreds of flows, and one flow that exceeds the link, with the defaults of `tc`.
 #[test]
 fn linux_with_its_defaults() {
-    for queue in ["fq-codel:profile=linux", "pie:profile=linux", "fq-pie:profile=linux"]
-        .into_iter()
-        .chain(["sfb:profile=linux", "cake:profile=linux"])
-    {
+    let queues = ["fq-codel", "pie", "fq-pie", "sfb", "cake"];
+    for queue in queues.map(|name| format!("{name}:profile=linux")) {
         let name = queue.split(':').next().unwrap_or_default().replace('-', "_");
         for (script, link) in [("manyflows_51", "20mbit"), ("greedy_52", "10mbit")] {
-            check_script(&format!("linux_{name}"), script, queue, link);
+            check_script(&format!("linux_{name}"), script, &queue, link);
         }
     }
 }

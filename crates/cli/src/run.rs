@@ -7,9 +7,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use underload_record::schema::Validity;
 use underload_run::packets::Point;
-use underload_run::{
-    Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples,
-};
+use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
 use underload_scenario::source::Source;
 use underload_scenario::{Options, Scenario};
 use underload_store::{RunDir, StoreError};

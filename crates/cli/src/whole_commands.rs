@@ -7,13 +7,13 @@ use underload_terminal::{console, manual, status};
 
 #[cfg(shaping)]
 use crate::kernel_queue;
+use crate::names::with_names;
 #[cfg(not(shaping))]
 use crate::unsupported as kernel_queue;
 #[cfg(not(namespaces))]
 use crate::unsupported::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::unsupported::{self as fleet, self as serve};
-use crate::names::with_names;
 use crate::{
     check, compare, docs, docsis, export, figures, question, queues, replay, report, run,
     scenarios, sweep,

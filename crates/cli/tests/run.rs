@@ -243,10 +243,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
     write("empty.trace", "");
     write("silent.toml", &TINY.replace("20mbit", "trace:empty.trace"));
     write("idle.toml", &TINY[..TINY.find("[[flow]]").expect("it has flows")]);
-    write(
-        "far.toml",
-        TINY.replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""),
-    );
+    write("far.toml", &TINY.replace("kind = \"tcp\"", "kind = \"tcp\"\nextra_rtt = \"30ms\""));
     let cases: [(&[&str], &str); 13] = [
         (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
         (large, "1100000 trials are more than 1000000: confirm with --yes"),
@@ -424,7 +421,7 @@ fn an_interrupted_simulation_stops_in_the_middle_of_a_trial_and_keeps_the_others
     // The second variant would take far longer than the test may.
     let variants = "[[variant]]\nname = \"short\"\npath.up_queue = \"pie\"\nphases.load = \"10ms\"\n\
                 [[variant]]\nname = \"endless\"\npath.up = \"1gbit\"\nphases.load = \"3500s\"\n";
-    let scenario = TINY + variants;
+    let scenario = TINY.to_owned() + variants;
     std::fs::write(folder.path().join("tiny.toml"), scenario).expect("writing the scenario");
     let child = Command::new(env!("CARGO_BIN_EXE_underload"))
         .args(["run", "tiny.toml", "--world", "sim", "--threads", "2", "--out", "out"])

@@ -111,8 +111,8 @@ pub use cohort::Cohort;
 pub use error::{Excerpt, ScenarioError, ScenarioErrors, no_variant};
 pub use explain::{Setting, SettingValue};
 pub use flow::{
-    Activity, ApplicationFlow, BrowserFlow, DashPlayer, Flow, FlowKind,
-    PageProtocol, ProbeFlow, Properties, Site, TcpFlow, UdpFlow, simulated_controls,
+    Activity, ApplicationFlow, BrowserFlow, DashPlayer, Flow, FlowKind, PageProtocol, ProbeFlow,
+    Properties, Site, TcpFlow, UdpFlow, simulated_controls,
 };
 pub use path::{Lane, LaneQueue, Path};
 pub use phases::{Phases, Ramp};

@@ -188,11 +188,8 @@ impl CourtesyOptions {
 
     /// Returns the limits, which watch the traffic of `device`, else that of the default routes.
     pub fn courtesy(&self, device: Option<&str>) -> Courtesy {
-        let limits = Limits {
-            not: self.not.clone(),
-            per_day: self.per_day,
-            quiet_below: self.when_quiet,
-        };
+        let limits =
+            Limits { not: self.not.clone(), per_day: self.per_day, quiet_below: self.when_quiet };
         Courtesy::new(limits, device, show_notice)
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use underload_aqm::rng::Rng;
 use underload_emu::machine::Process;
 
-use super::{BOTH, FIFO, FOLLOWED, PROGRAM_PATH, World, kill, shaped_hour, text};
+use super::{BOTH, FIFO, FOLLOWED, PROGRAM_PATH, World, kill, shaped_hour, terminate, text};
 
 /// A far end behind `v0` that answers pings.
 pub(super) const FAR_END: &str = "mkdir -p /run/netns && ip netns add far && \
@@ -61,7 +61,7 @@ fn following_a_line_costs_less_than_two_percent_of_a_core() {
     let loaded = percent(start_ms) * SECONDS as f64 / begin.elapsed().as_secs_f64();
     eprintln!("of a core: {idle:.2} % idle, {loaded:.2} % loaded");
     let _ = load.wait();
-    following.terminate();
+    terminate(&mut following);
     assert_eq!(following.wait().expect("it ends").code(), Some(143));
     assert!(idle < 2.0 && loaded < 2.0, "{idle} % idle, {loaded} % loaded");
 }
@@ -271,7 +271,7 @@ fn vanished_device(world: &World, killed: &Killed, first: &mut Process) {
     world.shell("ip link del v0");
     // A trial waits for its next hour.
     if killed.name == "trial" {
-        first.terminate();
+        terminate(first);
     }
     let status = first.wait().expect("it ends").code();
     let start = Instant::now();

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::Value;
 use underload_emu::guest::{Guest, Image, PROGRAM};
-use underload_emu::machine::{Namespace, privilege};
+use underload_emu::machine::{Namespace, Process, privilege};
 use underload_shape::trial::{Plan, Settings};
 
 use kills::FAR_END;
@@ -194,7 +194,7 @@ fn an_unconfirmed_change_is_undone() {
     // Ctrl-C does not wait for the deadline.
     let mut applying = world.start(&["--within", "60s"]);
     world.wait_until_shaped();
-    applying.terminate();
+    terminate(&mut applying);
     assert_eq!(applying.wait().expect("it ends").code(), Some(143));
     assert_eq!(world.state(), before);
 }
@@ -215,6 +215,13 @@ fn watchers(applier: u32) -> Vec<i32> {
 fn kill(process: i32) {
     use nix::sys::signal::{Signal, kill};
     kill(nix::unistd::Pid::from_raw(process), Signal::SIGKILL).expect("a process of this test");
+}
+
+/// Sends SIGTERM to the group of a program of this test.
+fn terminate(process: &mut Process) {
+    use nix::sys::signal::{Signal, killpg};
+    let group = nix::unistd::Pid::from_raw(process.child().id() as i32);
+    killpg(group, Signal::SIGTERM).expect("a running program");
 }
 
 #[test]
@@ -423,7 +430,7 @@ fn the_rates_of_a_followed_line_change_and_its_end_restores_the_queues() {
     let shown = text(&world.shape(&["show"]).stdout);
     assert!(shown.contains("v0: fifo:limit=100p, confirmed"), "{shown}");
     assert!(world.state().contains("756d:"), "the queue below stays: {}", world.state());
-    following.terminate();
+    terminate(&mut following);
     assert_eq!(following.wait().expect("it ends").code(), Some(143));
     assert_eq!((world.state(), world.records()), (before.clone(), String::new()));
 
@@ -554,7 +561,7 @@ fn a_trial_ends_with_its_process_and_is_continued_by_one() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut trial = start();
-    trial.terminate();
+    terminate(&mut trial);
     assert_eq!(trial.wait().expect("it ends").code(), Some(143));
     assert_eq!((world.state(), world.records()), (before.clone(), String::new()));
     let other = [&words[..], &["--overhead", "docsis"]].concat();

@@ -31,9 +31,7 @@ use underload_record::schema::Direction;
 
 use super::uplink::{Uplink, UplinkError};
 use super::{firewall, log, resolver};
-use crate::gateway::{
-    Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig,
-};
+use crate::gateway::{Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig};
 use crate::machine::privilege::{INSIDE_PASTA, Privilege};
 use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
 
@@ -116,11 +114,7 @@ impl LinkCommand {
     ///
     /// # Errors
     /// After an error the system has its former state.
-    pub fn run(
-        &self,
-        privilege: Privilege,
-        note: &mut dyn FnMut(&str),
-    ) -> Result<LinkOutcome> {
+    pub fn run(&self, privilege: Privilege, note: &mut dyn FnMut(&str)) -> Result<LinkOutcome> {
         let signals = forwarded_signals();
         // Threads inherit the mask, so that only this one receives the signals.
         let _ = signals.thread_block();

@@ -119,6 +119,11 @@ impl Lane {
         self.recorder.finish(now, self.link.queue())
     }
 
+    /// Publishes the counters for other threads.
+    pub fn publish(&self) {
+        self.recorder.publish();
+    }
+
     /// Reads arrived frames, up to a limit. A packet arrives when the read returns; the segments of
     /// a super-packet arrive together. Returns the number of frames.
     pub fn receive(&mut self, clock: &Clock) -> io::Result<usize> {

@@ -25,9 +25,10 @@ mod thread;
 pub use config::{GatewayConfig, LaneConfig, Offload, Threads};
 pub(crate) use journal::{Event, Events, Journal};
 pub use lane::IoStats;
-pub use recorder::{InputDrop, Outside, Recording, Window};
+pub use recorder::{InputDrop, Outside, Reading, Recording, Window};
 pub use report::{GatewayReport, LaneReport};
 
+pub(crate) use recorder::Live;
 use thread::{LaneParts, Outcome, Thread};
 
 /// Why a gateway could not start, or why it failed.
@@ -51,6 +52,7 @@ pub enum GatewayError {
 #[derive(Debug)]
 pub struct Gateway {
     workers: Vec<Worker>,
+    live: [Arc<Live>; 2],
     stop: Arc<AtomicBool>,
     clock: Clock,
     config: GatewayConfig,
@@ -81,25 +83,28 @@ impl Gateway {
         clock: Clock,
         [up_journal, down_journal]: [Option<Journal>; 2],
     ) -> Result<Self, GatewayError> {
-        let parts = |direction, source: &Tun, sink: &Tun, config: &LaneConfig, journal| {
+        let live = [Arc::<Live>::default(), Arc::<Live>::default()];
+        let parts = |direction, source: &Tun, sink: &Tun, config: &LaneConfig, live, journal| {
             io::Result::Ok(LaneParts {
                 direction,
                 source: source.try_clone()?,
                 sink: sink.try_clone()?,
                 config: config.clone(),
+                live,
                 journal,
             })
         };
         let lanes: io::Result<_> = (|| {
             client.set_offload(config.offload.is_on(&config.up.link))?;
             server.set_offload(config.offload.is_on(&config.down.link))?;
+            let [up, down] = live.clone();
             Ok(vec![
-                parts(Direction::Up, client, server, &config.up, up_journal)?,
-                parts(Direction::Down, server, client, &config.down, down_journal)?,
+                parts(Direction::Up, client, server, &config.up, up, up_journal)?,
+                parts(Direction::Down, server, client, &config.down, down, down_journal)?,
             ])
         })();
         let lanes = lanes.map_err(GatewayError::Start)?;
-        let mut gateway = Self { workers: Vec::new(), stop: Arc::default(), clock, config };
+        let mut gateway = Self { workers: Vec::new(), live, stop: Arc::default(), clock, config };
         match gateway.config.threads {
             Threads::One => gateway.start_thread(lanes)?,
             Threads::Two => {
@@ -137,6 +142,14 @@ impl Gateway {
             // `stop` reports a thread that has failed.
             let _ = worker.phases.send(phase);
             worker.notify();
+        }
+    }
+
+    /// Returns the present counters of a direction.
+    pub fn read(&self, direction: Direction) -> Reading {
+        match direction {
+            Direction::Up => self.live[0].read(),
+            Direction::Down => self.live[1].read(),
         }
     }
 

@@ -1,13 +1,14 @@
 //! The recorder of one direction, which counts every packet's fate without allocation or locks.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
 use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer, Qdisc, Stats};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::Phase;
+use underload_record::schema::{Phase, ValidityLimits};
 use underload_record::stats::Histogram;
 use underload_record::tally::{self, Curves, Sanctions, Tally};
 
@@ -63,6 +64,27 @@ impl Window {
 /// Maximum number of rows of the time series: at 10 ms, three hours.
 const ROWS_MAX: usize = 1 << 20;
 
+/// Counters that other threads can read while the gateway runs.
+#[derive(Debug, Default)]
+pub struct Live(Mutex<Reading>);
+
+/// The counters of a direction at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Bytes transmitted since the start.
+    pub sent_bytes: u64,
+    /// Packets written to the far device since the start.
+    pub delivered: u64,
+    /// Delivered packets later than the limit of a valid trial, which allows one in a hundred.
+    pub late: u64,
+}
+
+impl Live {
+    pub fn read(&self) -> Reading {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Records one direction and owns its buffers: the buffer of a dropped packet is free at once.
 #[derive(Debug)]
 pub struct Recorder {
@@ -77,12 +99,23 @@ pub struct Recorder {
     flow_names: BTreeMap<u32, String>,
     /// Packets lost outside of queue and link since the last row of the time series.
     row_input_drops: u64,
+    /// Packets written in total, and those of them that were too late.
+    delivered: u64,
+    late: u64,
+    late_from_ns: u64,
+    live: Arc<Live>,
     journal: Option<Journal>,
 }
 
 impl Recorder {
     /// Returns a recorder whose first phase starts now. `varying`: whether the link's rate varies.
-    pub fn new(pool: Pool, journal: Option<Journal>, now: Time, varying: bool) -> Self {
+    pub fn new(
+        pool: Pool,
+        live: Arc<Live>,
+        journal: Option<Journal>,
+        now: Time,
+        varying: bool,
+    ) -> Self {
         Self {
             pool,
             windows: Vec::new(),
@@ -92,6 +125,10 @@ impl Recorder {
             curves: Curves::default(),
             flow_names: BTreeMap::new(),
             row_input_drops: 0,
+            delivered: 0,
+            late: 0,
+            late_from_ns: ValidityLimits::default().lateness_p99_ns,
+            live,
             journal,
         }
     }
@@ -116,7 +153,18 @@ impl Recorder {
 
     /// Records a packet that was due at `due` and has been written.
     pub fn delivered(&mut self, due: Time, written: Time) {
-        self.outside.lateness.record(written.since(due).as_nanos());
+        let late_ns = written.since(due).as_nanos();
+        self.outside.lateness.record(late_ns);
+        self.delivered += 1;
+        self.late += u64::from(late_ns > self.late_from_ns);
+    }
+
+    /// Publishes the counters, unless another thread is reading them: the next call does so then.
+    pub fn publish(&self) {
+        if let Ok(mut reading) = self.live.0.try_lock() {
+            let sent_bytes = self.tally.total().sent.bytes;
+            *reading = Reading { sent_bytes, delivered: self.delivered, late: self.late };
+        }
     }
 
     /// Appends a row to the time series.

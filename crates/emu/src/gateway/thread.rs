@@ -17,7 +17,7 @@ use super::GatewayError;
 use super::config::{GatewayConfig, LaneConfig};
 use super::journal::Journal;
 use super::lane::Lane;
-use super::recorder::Recorder;
+use super::recorder::{Live, Recorder};
 use super::report::LaneReport;
 use crate::machine::{Clock, Realtime, Tun, Waiter};
 use crate::packet::{FlowKey, Handle, Pool};
@@ -39,6 +39,7 @@ pub(super) struct LaneParts {
     pub(super) source: Tun,
     pub(super) sink: Tun,
     pub(super) config: LaneConfig,
+    pub(super) live: Arc<Live>,
     pub(super) journal: Option<Journal>,
 }
 
@@ -100,6 +101,7 @@ impl Thread {
             if now >= next_sample {
                 for (_, lane) in lanes.iter_mut() {
                     lane.sample(now);
+                    lane.publish();
                 }
                 // Missed slots are skipped: a row contains its duration.
                 while next_sample <= now {
@@ -143,7 +145,7 @@ impl Thread {
         let pool = Pool::new(self.config.buffer_limit_bytes, frame_max);
         let varying = config.link.rate.varies();
         let now = self.clock.now();
-        let recorder = Recorder::new(pool, parts.journal, now, varying);
+        let recorder = Recorder::new(pool, parts.live, parts.journal, now, varying);
         let labels = LaneLabels {
             device: parts.source.name().to_owned(),
             name: LinkName {

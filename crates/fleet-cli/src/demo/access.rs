@@ -155,7 +155,7 @@ impl Line {
     /// Bytes that the home has sent since the line was built or mended.
     pub(super) fn sent_bytes(&self) -> u64 {
         let wire = self.wire();
-        wire.gateway.as_ref().map_or(0, |gateway| gateway.read(Direction::Up).sent.bytes)
+        wire.gateway.as_ref().map_or(0, |gateway| gateway.read(Direction::Up).sent_bytes)
     }
 
     pub(super) fn cut(&self) {

@@ -219,8 +219,7 @@ impl Courtesy {
             return Ok(Err(Wait::For(BUSY_PAUSE, why)));
         }
         let has_budget = self.limits.per_day.is_some();
-        let account =
-            || if has_budget { Account::read(directory) } else { Ok(Account::default()) };
+        let account = || if has_budget { Account::read(directory) } else { Ok(Account::default()) };
         if let Some(wait) = self.by_clock(&account()?)? {
             return Ok(Err(wait));
         }
@@ -414,9 +413,8 @@ mod tests {
     fn a_budget_is_respected_and_one_that_is_too_small_refused() {
         let account =
             |used| Account::of(jiff::Timestamp::now().to_zoned(TimeZone::UTC).date(), used, 100);
-        let waits = |per_day, used| {
-            courtesy(per_day).by_clock(&account(used)).map(|wait| wait.is_some())
-        };
+        let waits =
+            |per_day, used| courtesy(per_day).by_clock(&account(used)).map(|wait| wait.is_some());
         assert!(!waits(Some(1_000), 900).unwrap());
         assert!(waits(Some(1_000), 901).unwrap());
         assert!(!waits(None, u64::MAX).unwrap());

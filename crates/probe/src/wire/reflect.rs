@@ -84,9 +84,7 @@ fn answer_tlvs(
     let mut traffic_class = None;
     for tlv in tlvs {
         let (offset, flags) = match tlv {
-            Ok(tlv) => {
-                (tlv.offset, answer_tlv(&tlv, arrival, policy, answer, &mut traffic_class))
-            }
+            Ok(tlv) => (tlv.offset, answer_tlv(&tlv, arrival, policy, answer, &mut traffic_class)),
             Err(WireError::TlvOverrun { offset }) => (offset, TlvFlags::MALFORMED),
             Err(_) => break,
         };
