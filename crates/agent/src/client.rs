@@ -179,8 +179,8 @@ impl Client {
         read(&self.send(0, M::PATH, &written(message)?, &headers)?)
     }
 
-    /// Sends a JSON document to the first address, which need not be an orchestrator, and ignores the
-    /// body of the answer.
+    /// Sends a JSON document to the first address, which need not be an orchestrator, and ignores
+    /// the body of the answer.
     ///
     /// # Errors
     /// If the answer's status is not 2xx.

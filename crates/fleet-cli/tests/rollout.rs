@@ -136,8 +136,8 @@ impl Folder {
         State::of(&RolloutPlan::parse(&self.text).expect("a plan"), &self.log())
     }
 
-    /// Stores a rollout whose first stage was sent 5 days ago, and what its lines measured since then
-    /// and in the week before. The file multiplies the latency by `times`.
+    /// Stores a rollout whose first stage was sent 5 days ago, and what its lines measured since
+    /// then and in the week before. The file multiplies the latency by `times`.
     fn measured(&self, times: f64) {
         let plan = RolloutPlan::parse(&self.text).expect("a plan");
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_millis();

@@ -1,5 +1,5 @@
-//! Rollouts in a store: settings with their plans and logs. Every row of such a log is also a row of the
-//! operators' log, in the same transaction.
+//! Rollouts in a store: settings with their plans and logs. Every row of such a log is also a row
+//! of the operators' log, in the same transaction.
 
 use serde::{Deserialize, Serialize};
 use underload_fleet::rollout::{Decision, Event, Look, Measure, Phase, RolloutPlan, Row, State};
@@ -17,8 +17,8 @@ pub struct StoredRollout {
     pub log: Vec<Row>,
 }
 
-/// The setting of a rollout. Each row of its log has a setting, too, so that a row is added in constant
-/// time.
+/// The setting of a rollout. Each row of its log has a setting, too, so that a row is added in
+/// constant time.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -57,8 +57,8 @@ fn write(tx: &mut dyn Transaction, name: &str, value: &impl Serialize) -> Result
     tx.put_setting(name, &serde_json::to_vec(value).map_err(broken)?)
 }
 
-/// Appends a row to the log of a rollout, which had `known` rows. Returns false if another command has
-/// changed the rollout since: then nothing is stored.
+/// Appends a row to the log of a rollout, which had `known` rows. Returns false if another command
+/// has changed the rollout since: then nothing is stored.
 pub fn append(
     tx: &mut dyn Transaction,
     name: &str,

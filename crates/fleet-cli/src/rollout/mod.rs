@@ -1,8 +1,8 @@
 //! `underload fleet rollout`: changes the configuration of lines in stages.
 //!
-//! Each command reads the log in the store, does what is due, and appends to the log. A batch of lines
-//! is logged after the connector was called for all of them: a command that was killed calls the
-//! connector again for at most one batch.
+//! Each command reads the log in the store, does what is due, and appends to the log. A batch of
+//! lines is logged after the connector was called for all of them: a command that was killed calls
+//! the connector again for at most one batch.
 
 mod connector;
 
@@ -39,8 +39,8 @@ use connector::Connector;
   underload fleet rollout confirm pie.toml --by ana")]
 pub(super) struct Arguments {
     /// plan: prints the lines with their latency and their file; start: starts or continues, to be
-    /// run once a day; status: prints log and state; confirm: continues after a pause; back: returns
-    /// all changed lines to their former configuration.
+    /// run once a day; status: prints log and state; confirm: continues after a pause; back:
+    /// returns all changed lines to their former configuration.
     action: Action,
     /// The rollout's file.
     plan: PathBuf,
@@ -304,8 +304,8 @@ impl Rollout {
         days.context("reading the store")
     }
 
-    /// Judges the days that are over, of a stage that is watched or paused. Returns whether the phase
-    /// ended.
+    /// Judges the days that are over, of a stage that is watched or paused. Returns whether the
+    /// phase ended.
     fn watch(&mut self) -> anyhow::Result<bool> {
         let today = day_of(system_ms());
         let is_watched = match self.state().phase {

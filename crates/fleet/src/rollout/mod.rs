@@ -1,9 +1,9 @@
 //! The staged rollout of a configuration, which stops on measured latency.
 //!
-//! Lines are drawn by lot, a hash of rollout and device, so that the lines of a stage are also those
-//! of all later stages. A rollout is its plan and its log: [`State::of`] folds the log into the
-//! present state, [`decide`] judges a day, and nothing else is stored. So a command that was killed
-//! continues from the log.
+//! Lines are drawn by lot, a hash of rollout and device, so that the lines of a stage are also
+//! those of all later stages. A rollout is its plan and its log: [`State::of`] folds the log into
+//! the present state, [`decide`] judges a day, and nothing else is stored. So a command that was
+//! killed continues from the log.
 //!
 //! ```text
 //!  new --started--> sending --all sent--> watching --forward--> sending (next stage) ... done
@@ -273,8 +273,8 @@ pub fn decide(plan: &RolloutPlan, state: &State, day: u32, looks: &[Look]) -> De
     }
 }
 
-/// Judges a day, and returns the row of the log, which has the looks at all lines and at the groups that
-/// were harmed.
+/// Judges a day, and returns the row of the log, which has the looks at all lines and at the groups
+/// that were harmed.
 pub fn judge(plan: &RolloutPlan, state: &State, day: u32, mut looks: Vec<Look>) -> Event {
     let decision = decide(plan, state, day, &looks);
     looks.retain(|look| look.group.is_empty() || look.effect.low > plan.limit(look.measure));
@@ -318,8 +318,8 @@ impl Exposure {
         self.changed_ms.get(&device).copied()
     }
 
-    /// Whether a line of the stage has to be given its new file. A line on which the connector failed
-    /// is due again in the next stage.
+    /// Whether a line of the stage has to be given its new file. A line on which the connector
+    /// failed is due again in the next stage.
     pub fn is_due(&self, device: DeviceId, stage: usize) -> bool {
         let is_changed = self.changed_ms.contains_key(&device);
         !is_changed || self.failed.get(&device).is_some_and(|failed| *failed < stage)

@@ -92,8 +92,8 @@ impl Watch {
         }
     }
 
-    /// Adds a day with the p99 of each measured line, ms; `f64::INFINITY` if it is a lost probe. Days
-    /// must ascend. A line counts if it was measured before the rollout began.
+    /// Adds a day with the p99 of each measured line, ms; `f64::INFINITY` if it is a lost probe.
+    /// Days must ascend. A line counts if it was measured before the rollout began.
     pub fn add_day(&mut self, day: u32, p99s: &[(usize, f64)]) {
         let clamped = |p99: f64| p99.clamp(P99_MS.0, P99_MS.1).ln();
         if day < self.start_day {

@@ -5,8 +5,8 @@
 //! - [`router`]: all paths except those of the API.
 //! - `login`: the login, and the actions of operators.
 //! - `state`: the state that all handlers share.
-//! - `page`: the pages; `overview`, `study`, `devices`, `servers`, `plans`, `rollouts` create a `sheet`
-//!   of tables and charts, which is written as HTML, JSON or CSV; `options`: their filters.
+//! - `page`: the pages; `overview`, `study`, `devices`, `servers`, `plans`, `rollouts` create a
+//!   `sheet` of tables and charts, which is written as HTML, JSON or CSV; `options`: their filters.
 //! - `summary`: quantiles and descriptions of sums; `live`: notifies pages of changes; `readers`:
 //!   queries the store; `sessions`, `attempts`: authenticate visitors.
 //! - `sheet`, `table`, `question`: the content of a page, and the query in an address.

@@ -14,8 +14,9 @@ use crate::pages::quantile_ms;
 /// Lines with their p99 of a day, ms; `f64::INFINITY` if it is a lost probe.
 pub type Day = Vec<(usize, f64)>;
 
-/// Returns the days from `from_day` to before `until_day`, days since 1970, with the lines that were
-/// measured on them. A line's runs of a day are pooled; as in a study, only scheduled runs count.
+/// Returns the days from `from_day` to before `until_day`, days since 1970, with the lines that
+/// were measured on them. A line's runs of a day are pooled; as in a study, only scheduled runs
+/// count.
 pub fn p99s_by_day(
     archive: &mut dyn Archive,
     rollout: &RolloutPlan,

@@ -1,16 +1,16 @@
-//! Lines that were changed beside untouched lines of the same days: the effect with an interval that
-//! may be looked at every day.
+//! Lines that were changed beside untouched lines of the same days: the effect with an interval
+//! that may be looked at every day.
 //!
 //! A day's value of a changed line is compared with the mean of the untouched lines of the same day
 //! and stratum (such as model, tier and firmware), so that weekdays, seasons and outages of the
-//! network affect both sides. The effect is the mean of these differences over all changed lines and
-//! their days. Its variance is over lines: everything that a line adds to the effect is summed up
-//! before it is squared, also if the line was untouched first and changed later. So neither the
+//! network affect both sides. The effect is the mean of these differences over all changed lines
+//! and their days. Its variance is over lines: everything that a line adds to the effect is summed
+//! up before it is squared, also if the line was untouched first and changed later. So neither the
 //! common character of a line's days nor missing days make the interval too narrow.
 //!
-//! [`sequence_half_width`] has the sources. The limits of the method: lines must be drawn by lot, and
-//! be many (a group with fewer than [`LINES_LEAST`] changed lines has no effect); neighbours that
-//! share a segment must not affect each other.
+//! [`sequence_half_width`] has the sources. The limits of the method: lines must be drawn by lot,
+//! and be many (a group with fewer than [`LINES_LEAST`] changed lines has no effect); neighbours
+//! that share a segment must not affect each other.
 
 use serde::{Deserialize, Serialize};
 
@@ -152,9 +152,9 @@ mod tests {
     }
 
     /// Looks 60 times at lines of which an eighth is changed on the first day, and a half from the
-    /// 21st day on. Days of a line resemble each other by its constant, and by noise that a day hands
-    /// to the next; all lines share the noise of a day and one of two strata; one day in four is
-    /// missing.
+    /// 21st day on. Days of a line resemble each other by its constant, and by noise that a day
+    /// hands to the next; all lines share the noise of a day and one of two strata; one day in four
+    /// is missing.
     fn looks(lines: usize, seeds: u64) -> Misses {
         let mut misses = Misses::default();
         for seed in 0..seeds {

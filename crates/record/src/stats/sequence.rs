@@ -4,19 +4,19 @@
 //! The boundary is the normal mixture of Robbins (1970), in the form of Howard, Ramdas, McAuliffe
 //! and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences" (Annals of
 //! Statistics 2021, section 3.2). Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform
-//! central limit theory and asymptotic confidence sequences" (Annals of Statistics 2024) show that it
-//! holds for means of any distribution with an estimated variance, if the values are many.
+//! central limit theory and asymptotic confidence sequences" (Annals of Statistics 2024) show that
+//! it holds for means of any distribution with an estimated variance, if the values are many.
 //!
 //! Its clock is the information, which is 1 over the variance of the estimate. Days of one line
 //! resemble each other, so that the number of days says little about the information. But the score
-//! of an efficient estimate, which is the estimate times its information, has independent increments
-//! in information, whatever the days of a line have in common (Scharfstein, Tsiatis and Robins,
-//! "Semiparametric efficiency and its implication on the design and analysis of group-sequential
-//! studies", JASA 1997). The mean over equally measured lines is efficient, if each line differs from
-//! the others by a constant and by noise of the day.
+//! of an efficient estimate, which is the estimate times its information, has independent
+//! increments in information, whatever the days of a line have in common (Scharfstein, Tsiatis and
+//! Robins, "Semiparametric efficiency and its implication on the design and analysis of
+//! group-sequential studies", JASA 1997). The mean over equally measured lines is efficient, if
+//! each line differs from the others by a constant and by noise of the day.
 
-/// Returns half the width of a confidence sequence about an estimate with this variance: the truth is
-/// outside of any of the intervals with a probability of at most `alpha`.
+/// Returns half the width of a confidence sequence about an estimate with this variance: the truth
+/// is outside of any of the intervals with a probability of at most `alpha`.
 ///
 /// The sequence is nearly the narrowest where its half width is `resolution`, which must be chosen
 /// before the first value is seen. Infinite without information.
