@@ -19,7 +19,7 @@ use underload_terminal::help::choices;
 Examples:
   underload export runs/first --out files
   underload export runs/first --format csv --variant codel --out tables
-  underload export runs/first --format csv --out tables --json")]
+  underload export runs/first --format csv --out all --json")]
 pub struct Arguments {
     /// A run directory to read.
     #[arg(value_name = "RUN")]

@@ -34,7 +34,7 @@ Examples:
   underload run comcast/upstream --short --world live
   underload run my.toml --variant codel --variant docsis-pie --repeat 10 --out runs/first
   underload run bode/figure-01-call --set path.up=20mbit --json
-  underload run my.toml --resume runs/first")]
+  underload run my.toml --variant codel --variant docsis-pie --repeat 10 --resume runs/first")]
 pub struct Arguments {
     /// A scenario file, or the name of a built-in one (see `underload scenarios`).
     pub scenario: String,

@@ -222,8 +222,7 @@ impl Serving {
 
     fn access(&self, is_local: bool) -> anyhow::Result<Access> {
         if let Some(keys) = &self.token_keys {
-            let hint = "--token-keys (`underload serve token rotate --keys FILE` creates them)";
-            TokenKeys::load(keys).context(hint)?;
+            TokenKeys::load(keys).context(token::WHAT_CREATES_KEYS).context("--token-keys")?;
         }
         match (&self.token_keys, self.anonymous) {
             (Some(keys), false) => Ok(Access::Tokens(keys.clone())),

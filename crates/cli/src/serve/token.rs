@@ -4,7 +4,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use underload_disk::{Access, create_directory, directory_of};
 use underload_probe::control::Fingerprint;
 use underload_service::{TokenKeys, TokenTerms};
 use underload_terminal::console::{note, warning};
@@ -71,15 +73,22 @@ struct New {
     session_time: Option<Duration>,
 }
 
+pub const WHAT_CREATES_KEYS: &str =
+    "no keys for tokens; `underload serve token rotate --keys FILE` creates them";
+
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Command::Rotate { keys: file } => {
+            let folder = directory_of(file);
+            create_directory(folder, Access::Owner)
+                .with_context(|| folder.display().to_string())
+                .or_bad_input()?;
             let keys = TokenKeys::rotate(file).or_bad_input()?;
             note!("{}: keys {keys:?}, the newest first", file.display());
             Ok(())
         }
         Command::New(new) => {
-            let keys = TokenKeys::load(&new.keys).or_bad_input()?;
+            let keys = TokenKeys::load(&new.keys).context(WHAT_CREATES_KEYS).or_bad_input()?;
             let server = match new.server {
                 Some(server) => server,
                 None => own_server(new.identity.as_ref())?,

@@ -84,11 +84,11 @@ impl Arguments {
             );
         }
         require_rights("shape", "auto")?;
+        let device = Snapshot::take(&self.dev).bad_input_if(SnapshotError::is_refusal)?.device;
         let interrupt = Interrupt::watch()?;
         let echoes = Echoes::to_host(&self.reflector);
         let echoes =
             echoes.with_context(|| format!("--reflector {}", self.reflector)).or_bad_input()?;
-        let device = Snapshot::take(&self.dev).bad_input_if(SnapshotError::is_refusal)?.device;
         let session = Session::open()?;
         self.change.apply(&request, &session, &interrupt)?;
         let name = device.name.clone();
