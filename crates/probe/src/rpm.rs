@@ -75,7 +75,8 @@ impl RoundTrips {
         })
     }
 
-    /// Returns a third of the sum of each new connection's three exchanges, three times each.
+    /// Returns the mean round trip of each new connection over its exchanges (TCP, TLS unless all
+    /// are plain, HTTP), once for each exchange.
     fn thirds(&self) -> Vec<u64> {
         let plain = self.foreign_tls_ns.is_empty();
         let parts = if plain { 2 } else { 3 };

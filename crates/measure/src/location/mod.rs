@@ -43,7 +43,7 @@ const LOAD_LEAST: usize = 20;
 const FAR_ANSWERED_LEAST: f64 = 0.5;
 /// Answers sent within this time before or after another one smooth it.
 const SMOOTHED_NS: u64 = 50_000_000;
-/// Quantiles of near answers by which an answer is smoothed.
+/// An answer is smoothed to one of these quantiles of the answers near it in time.
 const MEDIAN: f64 = 0.5;
 const QUICKEST: f64 = 0.01;
 /// Longest gap between two answers of a hop over which its delay is interpolated.

@@ -556,7 +556,7 @@ mod tests {
 
     #[test]
     fn the_overload_is_counted_from_the_best_half_seconds() {
-        // Half of the half seconds have a fifth more, as after a wait.
+        // Every other half second carries a fifth more than the mean, as traffic does after a wait.
         let uneven =
             |tenth: u64| if (tenth / 5).is_multiple_of(2) { 0.8 * GOODPUT } else { 1.2 * GOODPUT };
         // A point has the rate of the time before it.

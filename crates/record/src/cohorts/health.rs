@@ -5,7 +5,8 @@ use crate::CONFIDENCE;
 use crate::schema::{CohortCount, Unhealthy};
 use crate::stats::{ClusterShare, cluster_share, normal_quantile};
 
-/// Unequal numbers of devices are reported if equal cohorts would differ so with a lower probability.
+/// Unequal numbers of devices are reported if a difference as large as theirs has a lower
+/// probability than this in cohorts of equal size.
 const LEVEL: f64 = 0.001;
 /// Fewest silent devices of a cohort that count: a few devices have their own reasons.
 const SILENT_LEAST: u64 = 5;
