@@ -22,17 +22,22 @@ struct Dumbbell {
     peer_seconds: u32,
 }
 
-const DUMBBELLS: [Dumbbell; 2] = [
+const DUMBBELLS: [Dumbbell; 3] = [
     Dumbbell { mbit: 100, flows: 10, seconds: 60, peer_seconds: 10 },
     Dumbbell { mbit: 1_000, flows: 50, seconds: 10, peer_seconds: 2 },
+    Dumbbell { mbit: 1_000, flows: 200, seconds: 10, peer_seconds: 2 },
 ];
 const RTT_MS: u32 = 40;
-/// underload's name of each discipline and ns-3's.
-const QUEUES: [(&str, &str); 4] = [
-    ("fifo", "fifo"),
-    ("codel:profile=linux", "codel"),
-    ("pie:profile=linux", "pie"),
-    ("fq-codel", "fq-codel"),
+/// underload's name of each discipline, and ns-3's if ns-3 has it.
+const QUEUES: [(&str, Option<&str>); 8] = [
+    ("fifo", Some("fifo")),
+    ("codel:profile=linux", Some("codel")),
+    ("pie:profile=linux", Some("pie")),
+    ("bode", None),
+    ("fq-codel", Some("fq-codel")),
+    ("dualpi2", None),
+    ("docsis-lld", None),
+    ("cake", None),
 ];
 const FLOW_COUNTS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 /// Interleaved runs of underload, of which the median is shown.
@@ -86,7 +91,7 @@ fn build_peer(target: &Path) -> anyhow::Result<PathBuf> {
 
 fn beside_peer(program: &Path, peer: Option<&Path>) -> anyhow::Result<()> {
     println!("delivered packets per CPU second, long CUBIC flows, {RTT_MS} ms");
-    println!("{:<22}{:<22}{:>12}{:>12}{:>9}", "path", "queue", "underload", "ns-3", "ratio");
+    println!("{:<24}{:<22}{:>12}{:>12}{:>9}", "path", "queue", "underload", "ns-3", "ratio");
     for dumbbell in &DUMBBELLS {
         let Dumbbell { mbit, flows, seconds, peer_seconds } = *dumbbell;
         let mut ours = vec![Vec::new(); QUEUES.len()];
@@ -97,8 +102,8 @@ fn beside_peer(program: &Path, peer: Option<&Path>) -> anyhow::Result<()> {
         }
         for (rates, (queue, peer_queue)) in ours.into_iter().zip(QUEUES) {
             let ours = median(rates).context("no run")?;
-            let (theirs, ratio) = match peer {
-                Some(peer) => {
+            let (theirs, ratio) = match peer.zip(peer_queue) {
+                Some((peer, peer_queue)) => {
                     let run = measure(peer, peer_queue, mbit, flows, peer_seconds)?;
                     let theirs = run.per_cpu_second();
                     (format!("{theirs:.0}"), format!("{:.0}x", ours / theirs))
@@ -106,30 +111,37 @@ fn beside_peer(program: &Path, peer: Option<&Path>) -> anyhow::Result<()> {
                 None => ("-".to_owned(), "-".to_owned()),
             };
             let path = format!("{mbit} Mbit/s, {flows} flows");
-            println!("{path:<22}{queue:<22}{ours:>12.0}{theirs:>12}{ratio:>9}");
+            println!("{path:<24}{queue:<22}{ours:>12.0}{theirs:>12}{ratio:>9}");
         }
     }
     println!("median of {ROUNDS} interleaved runs; ns-3 once\n");
     Ok(())
 }
 
-/// Compares a paced sender that reacts to marks with one that does not.
+/// Compares paced senders with one that is not paced.
 fn by_algorithm(program: &Path) -> anyhow::Result<()> {
-    const ALGORITHMS: [&str; 2] = ["cubic", "prague"];
+    const ALGORITHMS: [&str; 3] = ["cubic", "prague", "bbr"];
     println!("delivered packets per CPU second by congestion control, {RTT_MS} ms");
-    println!("{:<22}{:<22}{:>12}{:>12}{:>9}", "path", "queue", "CUBIC", "Prague", "ratio");
+    println!(
+        "{:<24}{:<12}{:>12}{:>12}{:>8}{:>12}{:>8}",
+        "path", "queue", "CUBIC", "Prague", "ratio", "BBR", "ratio"
+    );
     for Dumbbell { mbit, flows, seconds, .. } in DUMBBELLS {
         for queue in ["fifo", "dualpi2"] {
-            let mut rates = [Vec::new(), Vec::new()];
+            let mut rates = [const { Vec::new() }; ALGORITHMS.len()];
             for _ in 0..ROUNDS {
                 for (rates, algorithm) in rates.iter_mut().zip(ALGORITHMS) {
                     let mut command = dumbbell(program, queue, mbit, flows, seconds);
                     rates.push(measured(command.arg(algorithm))?.per_cpu_second());
                 }
             }
-            let [cubic, prague] = rates.map(|rates| median(rates).unwrap_or(f64::NAN));
-            let (path, ratio) = (format!("{mbit} Mbit/s, {flows} flows"), prague / cubic);
-            println!("{path:<22}{queue:<22}{cubic:>12.0}{prague:>12.0}{ratio:>8.2}x");
+            let [cubic, prague, bbr] = rates.map(|rates| median(rates).unwrap_or(f64::NAN));
+            let path = format!("{mbit} Mbit/s, {flows} flows");
+            println!(
+                "{path:<24}{queue:<12}{cubic:>12.0}{prague:>12.0}{:>7.2}x{bbr:>12.0}{:>7.2}x",
+                prague / cubic,
+                bbr / cubic,
+            );
         }
     }
     println!("median of {ROUNDS} interleaved runs\n");
