@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use roaring::RoaringTreemap;
 use underload_fleet::device::DeviceId;
 use underload_fleet::line::Line;
 use underload_fleet::store::{
@@ -12,11 +13,11 @@ use underload_fleet::store::{
 
 use super::database::{Begin, Database, Row, Value, values};
 use super::encode::Encoded;
-use super::files::{Files, Location, Numbered};
+use super::files::{Files, Numbered};
 use super::rollup::{CellBytes, Key, Level, Question, RUNS, SERIES};
 use super::sqlite::Sqlite;
 use super::tables::{
-    DEVICES, LOCATION, attribute_column, device_of, encoded, lines_after, raw_setting, setting,
+    DEVICES, attribute_column, device_of, encoded, lines_after, raw_setting,
 };
 use super::transaction::plans;
 
@@ -35,13 +36,6 @@ impl SqlArchive {
         Ok(Self::new(Box::new(Sqlite::reader(directory)?)))
     }
 
-    /// Opens the files that days were moved to, if any. Must be called before results are read:
-    /// while the files are open, none is deleted.
-    fn files(&mut self) -> Result<Option<Files>> {
-        let location: Option<Location> = setting(&mut *self.database, LOCATION)?;
-        location.map(|location| Files::open(&location, self.database.folder())).transpose()
-    }
-
     /// Runs queries on a consistent view of the store.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut dyn Database) -> Result<T>) -> Result<T> {
         self.database.begin(Begin::View)?;
@@ -58,20 +52,18 @@ impl SqlArchive {
         attributes: Option<&[&str]>,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<()> {
-        let files = self.files()?;
-        if let Some(files) = &files
-            && !files.visit(filter, attributes, see)?
-        {
-            return Ok(());
-        }
+        let (mut seen, mut has_enough) = (RoaringTreemap::new(), false);
         // Page by page and without a view, because a long view keeps the log of a database from
         // shrinking.
         visit_results(&mut *self.database, filter, (i64::MIN, 0), &mut |_, page| {
-            Ok(page.iter().all(|(number, stored)| {
-                let is_shown = files.as_ref().is_some_and(|files| files.has(stored, *number));
-                is_shown || !filter.meets(stored) || see(stored)
-            }))
-        })
+            seen.extend(page.iter().map(|(number, _)| *number as u64));
+            has_enough = page.iter().any(|(_, stored)| filter.meets(stored) && !see(stored));
+            Ok(!has_enough)
+        })?;
+        if has_enough {
+            return Ok(());
+        }
+        Files::read(&mut *self.database)?.visit(filter, attributes, &seen, see)
     }
 
     fn rows<T>(
@@ -166,28 +158,14 @@ impl Archive for SqlArchive {
     }
 
     fn results_of(&mut self, device: DeviceId, limit: usize) -> Result<Vec<StoredResult>> {
-        let files = self.files()?;
-        let sql = "SELECT number, body FROM results WHERE device = $1 AND number < $2
-            ORDER BY number DESC LIMIT $3";
-        let (mut results, mut before) = (Vec::new(), i64::MAX);
-        while results.len() < limit {
-            let rows = self.database.query(sql, &[values![device, before, limit]])?;
-            let is_last = rows.len() < limit;
-            for mut row in rows {
-                before = row.long()?;
-                let result = Encoded { number: before, device, body: row.bytes()? }.decode()?;
-                let is_moved = files.as_ref().is_some_and(|files| files.has(&result, before));
-                if !is_moved && results.len() < limit {
-                    results.push(Numbered { number: before, result });
-                }
-            }
-            if is_last {
-                break;
-            }
-        }
-        if let Some(files) = files {
-            files.add_results_of(device, limit, &mut results)?;
-        }
+        let sql = "SELECT number, body FROM results WHERE device = $1
+            ORDER BY number DESC LIMIT $2";
+        let mut results = self.rows(sql, values![device, limit], |mut row| {
+            let number = row.long()?;
+            let result = Encoded { number, device, body: row.bytes()? }.decode()?;
+            Ok(Numbered { number, result })
+        })?;
+        Files::read(&mut *self.database)?.add_results_of(device, limit, &mut results)?;
         Ok(results.into_iter().map(|kept| kept.result).collect())
     }
 
@@ -207,7 +185,7 @@ impl Archive for SqlArchive {
     }
 
     fn summed(&mut self, filter: &Filter) -> Result<Summed> {
-        Ok(self.files()?.map(|files| files.summed(filter)).unwrap_or_default())
+        Ok(Files::read(&mut *self.database)?.summed(filter))
     }
 
     fn servers(&mut self) -> Result<Vec<Server>> {

@@ -1,5 +1,4 @@
-//! The interface between the stores and a database: statements, transactions, and the number up to
-//! which results are settled.
+//! The interface between the stores and a database: statements and transactions.
 //!
 //! A statement is written once, for SQLite and PostgreSQL. Its values are `$1`, `$2`, ... in the
 //! order in which they first appear. The placeholder `{rows bytea bigint}` expands to a table of
@@ -31,10 +30,6 @@ pub(super) trait Database: Send {
     fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError>;
     /// Runs a statement for rows of values, all or none. Returns the number of rows it changed.
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError>;
-    /// Returns the number up to which all results that will ever exist are stored and folded.
-    fn settled(&mut self) -> Result<i64, StoreError>;
-    /// Gives new results numbers above `number`.
-    fn count_from(&mut self, number: i64) -> Result<(), StoreError>;
     /// Moves what is in a log to the place where copies of the store look for it.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         Ok(())
@@ -45,6 +40,19 @@ pub(super) trait Database: Send {
     fn folder(&self) -> Option<&Path> {
         None
     }
+}
+
+/// Runs a change in a transaction, or not at all.
+pub(super) fn change<T>(
+    database: &mut dyn Database,
+    change: impl FnOnce(&mut dyn Database) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    database.begin(Begin::Change)?;
+    let done = change(database).and_then(|done| database.commit().map(|()| done));
+    if done.is_err() {
+        database.roll_back();
+    }
+    done
 }
 
 /// The kind of transaction that [`Database::begin`] starts.

@@ -1,5 +1,5 @@
-//! Background work on the database of a store: folds results into sums, and deletes the results of
-//! days that were moved to files.
+//! Background work on the database of a store: folds results into sums, and finds those of days that
+//! are to be moved.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use underload_fleet::store::{Result, StoreError};
 use super::archive::{numbers, rolled_up};
 use super::database::{Begin, Database, Value, values};
 use super::encode::{Encoded, to_json};
-use super::rollup::{Batch, Cell, CellBytes, Key, Place, RolledUp, Rollup, SumPlace, merge};
+use super::rollup::{Batch, Cell, CellBytes, Key, Place, RolledUp, Rollup, SumPlace};
 use super::tables::{KEYS, NUMBERS, SUMS, encoded};
 
 /// A connection for background work. Every orchestrator may have a keeper: one that finds another
@@ -131,7 +131,7 @@ impl Keeper {
         for mut row in self.database.query(&SUMS.get(), &places)? {
             let place = SumPlace::from_row(&mut row)?;
             if let Some(sum) = sums.get_mut(&place) {
-                merge(sum, &CellBytes::from_row(row)?.read()?);
+                sum.merge(&CellBytes::from_row(row)?.read()?);
             }
         }
         let rows = sums.iter().map(|(place, cell)| {
@@ -156,31 +156,16 @@ impl Keeper {
         row.map(|mut row| Ok((row.small()?, row.text()?))).transpose()
     }
 
-    /// Reads the first `limit` results of a plan's day with numbers above `after`, up to `up_to`.
-    pub(super) fn results(
+    /// Reads the first `limit` results of a plan's day that are folded.
+    pub(super) fn folded(
         &mut self,
         (plan, day): (&str, u32),
-        (after, up_to): (i64, i64),
         limit: usize,
     ) -> Result<Vec<Encoded>> {
         let sql = "SELECT number, device, body FROM results
-            WHERE day = $1 AND plan = $2 AND number > $3 AND number <= $4
-            ORDER BY number LIMIT $5";
-        let rows = self.database.query(sql, &[values![day, plan, after, up_to, limit]])?;
+            WHERE day = $1 AND plan = $2 AND {folded} ORDER BY number LIMIT $3";
+        let rows = self.database.query(sql, &[values![day, plan, limit]])?;
         rows.into_iter().map(encoded).collect()
-    }
-
-    /// Deletes at most `limit` results of a plan's day with numbers up to `up_to`. Returns how
-    /// many it deleted.
-    pub(super) fn delete(
-        &mut self,
-        (plan, day): (&str, u32),
-        up_to: i64,
-        limit: usize,
-    ) -> Result<u64> {
-        let sql = "DELETE FROM results WHERE number IN (SELECT number FROM results
-            WHERE day = $1 AND plan = $2 AND number <= $3 ORDER BY number LIMIT $4)";
-        self.database.change(sql, &[values![day, plan, up_to, limit]])
     }
 }
 

@@ -47,6 +47,13 @@ pub(super) const SEEN: Table =
     Table { name: "seen", keys: 3, columns: "device bytea, epoch bigint, part bigint, bits bytea" };
 pub(super) const NUMBERS: Table = Table { name: "numbers", keys: 1, columns: "device bytea" };
 pub(super) const KEYS: Table = Table { name: "keys", keys: 1, columns: "body text" };
+/// See [`Part`](super::files::Part); `unused_since_ms` is 0 for the files of the archive.
+pub(super) const FILES: Table = Table {
+    name: "files",
+    keys: 1,
+    columns: "path text, plan text, day bigint, rows bigint, results bigint, last bigint, \
+        bytes bigint, sha256 text, unused_since_ms bigint",
+};
 pub(super) const SUMS: Table = Table {
     name: "sums",
     keys: 5,
@@ -257,4 +264,5 @@ pub(super) fn put_setting(
 
 /// Name of the setting with the size of the next process's first batch.
 pub(super) const BATCH: &str = "roll-up batch";
-pub(super) const LOCATION: &str = "archive";
+/// Name of the setting with the folder of the archive.
+pub(super) const ARCHIVE: &str = "archive";

@@ -1,111 +1,89 @@
-//! The archive: Parquet files of results beside the database.
+//! The archive: Parquet files of results beside the database, which has their catalogue.
 //!
-//! A directory with `manifest.json` (see `manifest`) and Parquet files in `plan=NAME/day=DATE/`.
-//! One process at a time writes, with a lock of the directory. Readers share another lock; while
-//! one holds it, no file is deleted, and no result that was moved to a file is deleted from the
-//! database. So a reader sees each result once: in the files if the manifest, which it reads once,
-//! says so, and otherwise in the database.
+//! Who reads all results reads those in the database first and the catalogue afterwards, and leaves
+//! out results in files that were in the database: a result that is moved meanwhile is seen once.
+//! Readers of files share a lock, and while one has it no file is deleted.
 
-mod manifest;
+mod catalogue;
 mod runs;
-mod sums;
 mod table;
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use serde::{Deserialize, Serialize};
-use underload_disk::Access;
+use roaring::RoaringTreemap;
 use underload_fleet::device::DeviceId;
-use underload_fleet::store::{Filter, StoreError, StoredResult, Summed};
+use underload_fleet::store::{Filter, Result, StoreError, StoredResult, Summed};
 use underload_store::Column;
 
-use crate::random;
-pub(super) use manifest::{Manifest, Part, PlanDay, Rows};
+use super::database::Database;
+use super::tables::{ARCHIVE, setting};
+pub(super) use catalogue::{Part, announce, forget, parts, replace, unused};
 pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
-pub(super) use sums::Sums;
 use table::{damaged, failed};
 
 /// `95 days before 2026-11-23`
 pub(crate) fn summed_words(summed: Summed) -> String {
     let days = if summed.days == 1 { "day" } else { "days" };
-    format!("{} {days} before {}", summed.days, manifest::date(summed.until_day))
+    format!("{} {days} before {}", summed.days, catalogue::date(summed.until_day))
 }
 
-/// The location of a store's archive, which the store has among its settings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Location {
-    pub(super) archive: String,
-    /// Absolute, or relative to the store's directory.
-    pub(super) folder: PathBuf,
+/// Returns the folder of a store's archive; `None` if it has none.
+pub(super) fn folder(database: &mut dyn Database) -> Result<Option<PathBuf>> {
+    let stored: Option<PathBuf> = setting(database, ARCHIVE)?;
+    // Relative to the folder of the store, unless it is absolute.
+    Ok(stored.map(|folder| database.folder().map_or(folder.clone(), |root| root.join(folder))))
 }
 
 /// The files of an archive at the time of one query.
 pub(super) struct Files {
     folder: PathBuf,
-    manifest: Manifest,
-    _lock: File,
+    parts: Vec<Part>,
+    _lock: Option<File>,
 }
 
 impl Files {
-    /// Opens the archive of a store in the directory `root`.
-    ///
-    /// # Errors
-    /// Returns [`StoreError::Broken`] if it is missing, damaged, or of another store.
-    pub(super) fn open(location: &Location, root: Option<&Path>) -> Result<Self, StoreError> {
-        let folder = resolve(&location.folder, root);
-        let path = folder.join(READERS);
-        let away = |error: std::io::Error| {
-            let folder = folder.display();
-            let what = format!("the archive of this store, expected in {folder}: {error}");
-            StoreError::broken(what)
-        };
-        let lock = File::open(&path).map_err(away)?;
-        lock.lock_shared().map_err(failed(&path))?;
-        let manifest = Manifest::read(&folder)?
-            .ok_or_else(|| damaged(&folder.join(manifest::NAME), "it is missing"))?;
-        if manifest.archive != location.archive {
-            return Err(damaged(&folder.join(manifest::NAME), "it belongs to another store"));
-        }
-        Ok(Self { folder, manifest, _lock: lock })
+    /// Reads the catalogue.
+    pub(super) fn read(database: &mut dyn Database) -> Result<Self> {
+        let folder = folder(database)?.unwrap_or_default();
+        // Before the catalogue is read. A restored copy may lack the file until its first deletion.
+        let lock = File::open(folder.join(READERS)).ok();
+        let _lock = lock.filter(|lock| lock.lock_shared().is_ok());
+        Ok(Self { folder, parts: parts(database)?, _lock })
     }
 
-    /// Returns whether a result of the database is also in the files.
-    pub(super) fn has(&self, kept: &StoredResult, number: i64) -> bool {
-        self.manifest.has(&kept.result.plan, kept.day(), number)
-    }
-
-    /// Calls `see` with each result that meets the filter, day by day. Once `see` returns false,
-    /// stops and returns false. `attributes` has the meaning that it has in
-    /// [`Archive::visit_measured`];
-    /// `None` fills in all fields.
+    /// Calls `see` with each result that meets the filter, day by day, except for those with the
+    /// numbers in `seen`, until it returns false. `attributes` has the meaning that it has in
+    /// [`Archive::visit_measured`]; `None` fills in all fields.
     ///
     /// [`Archive::visit_measured`]: underload_fleet::store::Archive::visit_measured
     pub(super) fn visit(
         &self,
         filter: &Filter,
         attributes: Option<&[&str]>,
+        seen: &RoaringTreemap,
         see: &mut dyn FnMut(&StoredResult) -> bool,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<()> {
         // Decompresses the next batch of rows while the results of earlier ones are visited.
         std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(BATCHES);
             let paths: Vec<_> =
-                self.runs(filter).map(|(_, part)| part.path(&self.folder)).collect();
+                self.runs(filter).map(|part| part.in_folder(&self.folder)).collect();
             scope.spawn(move || send_batches(&paths, attributes, &sender));
-            for (day, part) in self.runs(filter) {
+            for part in self.runs(filter) {
                 let batches = Box::new(|| receiver.recv().unwrap_or(Ok(None)));
-                let mut reader = RunsReader::new(&part.path(&self.folder), &day.plan, batches);
+                let mut reader =
+                    RunsReader::new(&part.in_folder(&self.folder), &part.plan, batches);
                 while let Some(kept) = reader.next_of(filter)? {
-                    if filter.meets(&kept.result) && !see(&kept.result) {
-                        return Ok(false);
+                    let is_new = !seen.contains(kept.number as u64);
+                    if is_new && filter.meets(&kept.result) && !see(&kept.result) {
+                        return Ok(());
                     }
                 }
             }
-            Ok(true)
+            Ok(())
         })
     }
 
@@ -115,21 +93,21 @@ impl Files {
         device: DeviceId,
         limit: usize,
         found: &mut Vec<Numbered>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let filter = Filter::default();
         let mut parts: Vec<_> = self.runs(&filter).collect();
-        parts.sort_by_key(|(_, part)| std::cmp::Reverse(part.last));
-        for (day, part) in parts {
+        parts.sort_by_key(|part| std::cmp::Reverse(part.last));
+        for part in parts {
             newest_first(found, limit);
             let is_full = found.len() == limit;
             if is_full && found.last().is_none_or(|oldest| oldest.number > part.last) {
                 break;
             }
-            let path = part.path(&self.folder);
+            let path = part.in_folder(&self.folder);
             if !runs::has_device(&path, device)? {
                 continue;
             }
-            let mut reader = RunsReader::open(&path, &day.plan)?;
+            let mut reader = RunsReader::open(&path, &part.plan)?;
             while let Some(kept) = reader.next()? {
                 if kept.result.device == device {
                     found.push(kept);
@@ -142,26 +120,24 @@ impl Files {
 
     /// Returns the days of the filter of which only sums remain.
     pub(super) fn summed(&self, filter: &Filter) -> Summed {
-        let has_sums = |day: &&PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
-        let days: BTreeSet<u32> = self.days(filter).filter(has_sums).map(|day| day.day).collect();
+        let without_runs = self.days(filter).filter(|part| !part.has_runs());
+        let days: BTreeSet<u32> = without_runs.map(|part| part.day).collect();
         let until_day = days.last().map_or(0, |last| last.saturating_add(1));
         Summed { days: days.len() as u32, until_day }
     }
 
-    fn days(&self, filter: &Filter) -> impl Iterator<Item = &PlanDay> {
+    fn days(&self, filter: &Filter) -> impl Iterator<Item = &Part> {
         let (from, until) = (filter.from_day.unwrap_or(0), filter.until_day);
         let plan = filter.plan.clone();
-        self.manifest.days.iter().filter(move |day| {
-            day.day >= from
-                && until.is_none_or(|until| day.day < until)
-                && plan.as_ref().is_none_or(|plan| *plan == day.plan)
+        self.parts.iter().filter(move |part| {
+            part.day >= from
+                && until.is_none_or(|until| part.day < until)
+                && plan.as_ref().is_none_or(|plan| *plan == part.plan)
         })
     }
 
-    fn runs(&self, filter: &Filter) -> impl Iterator<Item = (&PlanDay, &Part)> {
-        self.days(filter)
-            .flat_map(|day| day.parts.iter().map(move |part| (day, part)))
-            .filter(|(_, part)| part.rows_are == Rows::Runs)
+    fn runs(&self, filter: &Filter) -> impl Iterator<Item = &Part> {
+        self.days(filter).filter(|part| part.has_runs())
     }
 }
 
@@ -192,128 +168,43 @@ fn send_batches(
 
 fn newest_first(found: &mut Vec<Numbered>, limit: usize) {
     found.sort_by_key(|kept| std::cmp::Reverse(kept.number));
+    found.dedup_by_key(|kept| kept.number);
     found.truncate(limit);
 }
 
-pub(super) fn resolve(folder: &Path, root: Option<&Path>) -> PathBuf {
-    root.map_or_else(|| folder.to_owned(), |root| root.join(folder))
-}
-
-/// Locks readers out, for deletions; `None` while there is a reader.
-pub(super) fn without_readers(folder: &Path) -> Result<Option<File>, StoreError> {
-    let path = folder.join(READERS);
-    let file = File::open(&path).map_err(failed(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(failed(&path)(error)),
+/// Returns [`StoreError::Broken`] if the hash of a file differs from that in the catalogue.
+pub(super) fn verify(folder: &Path, part: &Part) -> Result<()> {
+    let path = part.in_folder(folder);
+    if hash(&path)? == part.sha256 {
+        return Ok(());
     }
+    let why = "its hash differs from that in the catalogue; restore it from a copy";
+    Err(damaged(&path, why))
 }
 
-/// Creates the readers' lock and the manifest of an archive if they are missing. Returns the
-/// manifest.
-pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
-    let readers = folder.join(READERS);
-    if !readers.exists() {
-        underload_disk::write_whole(&readers, b"", Access::Owner).map_err(failed(&readers))?;
-    }
-    if let Some(manifest) = Manifest::read(folder)? {
-        return Ok(manifest);
-    }
-    if let Some(entry) = plans(folder)?.first() {
-        return Err(damaged(
-            &folder.join(manifest::NAME),
-            &format!("it is missing, but {} exists", entry.display()),
-        ));
-    }
-    let manifest = Manifest::new(data_encoding::HEXLOWER.encode(&random::bytes::<16>()?));
-    manifest.write(folder)?;
-    Ok(manifest)
-}
-
-/// Returns the identifier of the archive in a directory; `None` if the directory has no archive.
-pub(super) fn archive_in(folder: &Path) -> Result<Option<String>, StoreError> {
-    Ok(Manifest::read(folder)?.map(|manifest| manifest.archive))
-}
-
-/// Reads the manifest of an existing archive.
-pub(super) fn manifest(folder: &Path) -> Result<Manifest, StoreError> {
-    let path = folder.join(manifest::NAME);
-    Manifest::read(folder)?.ok_or_else(|| damaged(&path, "it is missing"))
-}
-
-/// Syncs the existing manifest to disk.
-pub(super) fn sync_manifest(folder: &Path) -> Result<(), StoreError> {
-    let path = folder.join(manifest::NAME);
-    underload_disk::sync_files(std::slice::from_ref(&path)).map_err(failed(&path))?;
-    underload_disk::sync_directory(folder).map_err(failed(folder))
-}
-
-/// Returns [`StoreError::Broken`] if the hash of a file differs from that in the manifest.
-pub(super) fn verify(folder: &Path, part: &Part) -> Result<(), StoreError> {
-    let path = part.path(folder);
-    let mut file = File::open(&path).map_err(table::missing(&path))?;
+/// Returns the SHA-256 of a file.
+fn hash(path: &Path) -> Result<String> {
+    let mut file = File::open(path).map_err(table::missing(path))?;
     let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
     let mut buffer = vec![0; 1 << 16];
     loop {
-        let read = std::io::Read::read(&mut file, &mut buffer).map_err(failed(&path))?;
+        let read = std::io::Read::read(&mut file, &mut buffer).map_err(failed(path))?;
         if read == 0 {
-            break;
+            return Ok(data_encoding::HEXLOWER.encode(sum.finish().as_ref()));
         }
         sum.update(&buffer[..read]);
     }
-    let found = data_encoding::HEXLOWER.encode(sum.finish().as_ref());
-    if found == part.sha256 {
-        return Ok(());
-    }
-    Err(damaged(&path, "its hash differs from that in the manifest; restore it from a copy"))
 }
 
-/// Lists files that this program wrote below an archive and that the manifest does not name: left
-/// by a process that was killed, or replaced by others.
-pub(super) fn unnamed(folder: &Path, manifest: &Manifest) -> Result<Vec<PathBuf>, StoreError> {
-    let mut unnamed = Vec::new();
-    let own = entries(folder)?;
-    unnamed.extend(own.into_iter().filter(|path| is_unfinished(path)));
-    for plan in plans(folder)? {
-        for day in entries(&plan)?.into_iter().filter(|path| starts_with(path, "day=")) {
-            for file in entries(&day)? {
-                let below = file.strip_prefix(folder).unwrap_or(&file);
-                if is_unfinished(&file) || is_ours(&file) && !manifest.names(below) {
-                    unnamed.push(file);
-                }
-            }
-        }
-    }
-    Ok(unnamed)
-}
-
-fn plans(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    Ok(entries(folder)?.into_iter().filter(|path| starts_with(path, "plan=")).collect())
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let entries = std::fs::read_dir(folder).map_err(failed(folder))?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(failed(folder))?;
-    paths.sort();
-    Ok(paths)
-}
-
-fn starts_with(path: &Path, start: &str) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(start))
-}
-
-fn is_unfinished(path: &Path) -> bool {
-    starts_with(path, underload_disk::UNFINISHED)
-}
-
-fn is_ours(path: &Path) -> bool {
-    let is_parquet = path.extension().is_some_and(|extension| extension == "parquet");
-    is_parquet && ["runs-", "sums-", "ends-"].iter().any(|start| starts_with(path, start))
+/// Locks readers out, for deletions; `None` while there is a reader.
+pub(super) fn without_readers(folder: &Path) -> Result<Option<File>> {
+    let path = folder.join(READERS);
+    underload_disk::make_private(&path).map_err(failed(&path))?;
+    let file = File::open(&path).map_err(failed(&path))?;
+    Ok(file.try_lock().is_ok().then_some(file))
 }
 
 /// Decompressed batches that wait to be visited, some megabytes each.
 const BATCHES: usize = 2;
-/// The file whose lock readers hold.
+/// The file whose lock readers have.
 const READERS: &str = "readers.lock";

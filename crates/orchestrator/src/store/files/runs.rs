@@ -15,7 +15,8 @@ use underload_record::judgement::Grade;
 use underload_store::table::Table as _;
 use underload_store::{Column, table};
 
-use super::table::{Reader, Writer, Written, bins_of, counts_of, damaged, histogram, text};
+use super::catalogue::Part;
+use super::table::{Reader, Writer, bins_of, counts_of, damaged, histogram, text};
 
 /// A result with its number in the database, which rises in the order of arrival.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,43 +116,48 @@ const UNMEASURED: [&str; 16] = [
 /// A file to which results are added in the order of [`Numbered::order`].
 pub(crate) struct RunsWriter {
     writer: Writer,
-    results: u64,
-    last: i64,
+    part: Part,
 }
 
 impl RunsWriter {
-    pub(crate) fn new(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self { writer: Writer::new::<Runs<'_>>(path)?, results: 0, last: 0 })
+    pub(crate) fn new(folder: &Path, part: Part) -> Result<Self, StoreError> {
+        Ok(Self { writer: Writer::new::<Runs<'_>>(&part.in_folder(folder))?, part })
     }
 
     pub(crate) fn add(&mut self, kept: &Numbered) -> Result<(), StoreError> {
-        self.results += 1;
-        self.last = self.last.max(kept.number);
+        self.part.results += 1;
+        self.part.last = self.part.last.max(kept.number);
         let (step, series, dscp) = (None, None, None);
         let row = RunRow { number: kept.number, kept: &kept.result, step, series, dscp };
         let steps = &kept.result.result.steps;
         if steps.is_empty() {
-            return self.writer.row::<Runs<'_>>(&row);
+            return self.row(&row);
         }
         for step in steps.iter().enumerate() {
             let row = RunRow { step: Some(step), ..row };
             if step.1.series.is_empty() {
-                self.writer.row::<Runs<'_>>(&row)?;
+                self.row(&row)?;
             }
             for series in &step.1.series {
                 let (series, dscp) = (Some(series), Some(series.dscp));
-                self.writer.row::<Runs<'_>>(&RunRow { series, dscp, ..row })?;
+                self.row(&RunRow { series, dscp, ..row })?;
             }
             if let Some(inside) = &step.1.inside {
-                self.writer.row::<Runs<'_>>(&RunRow { series: Some(inside), ..row })?;
+                self.row(&RunRow { series: Some(inside), ..row })?;
             }
         }
         Ok(())
     }
 
-    /// Finishes the file. Also returns the number of its results and the highest of their numbers.
-    pub(crate) fn finish(self) -> Result<((u64, i64), Written), StoreError> {
-        Ok(((self.results, self.last), self.writer.finish()?))
+    fn row(&mut self, row: &RunRow<'_>) -> Result<(), StoreError> {
+        self.part.rows += 1;
+        self.writer.row::<Runs<'_>>(row)
+    }
+
+    /// Finishes the file, which is then on disk under its path.
+    pub(crate) fn finish(self) -> Result<Part, StoreError> {
+        let (bytes, sha256) = self.writer.finish()?;
+        Ok(Part { bytes, sha256, ..self.part })
     }
 }
 
@@ -347,14 +353,14 @@ impl Row<'_> {
 }
 
 /// Name of an outcome in files and messages.
-pub(super) fn name_of_outcome(outcome: Outcome) -> &'static str {
+fn name_of_outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::CrossTraffic => "cross-traffic",
         other => other.name(),
     }
 }
 
-pub(super) fn outcome_of(name: &str) -> Option<Outcome> {
+fn outcome_of(name: &str) -> Option<Outcome> {
     Outcome::ALL.into_iter().find(|outcome| name_of_outcome(*outcome) == name)
 }
 
@@ -376,7 +382,10 @@ mod tests {
     }
 
     fn write(path: &Path, results: &[Numbered]) {
-        let mut writer = RunsWriter::new(path).expect("it begins");
+        let (folder, name) = (path.parent().expect("a folder"), path.file_name().expect("a name"));
+        let path = name.to_str().expect("a text").to_owned();
+        let part = Part { path, ..Part::without_runs("trial", 1) };
+        let mut writer = RunsWriter::new(folder, part).expect("it begins");
         for kept in results {
             writer.add(kept).expect("it is added");
         }

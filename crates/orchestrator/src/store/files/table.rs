@@ -15,18 +15,10 @@ use underload_fleet::bins::Bins;
 use underload_fleet::store::{Result, StoreError};
 use underload_store::table::{Column, Lists, Table, TableReader, TableWriter};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Written {
-    pub(super) rows: u64,
-    pub(super) bytes: u64,
-    pub(super) sha256: String,
-}
-
 /// A file under construction, which appears under its path only when finished.
 pub(super) struct Writer {
     path: PathBuf,
     table: TableWriter<Summed>,
-    rows: u64,
 }
 
 impl Writer {
@@ -37,20 +29,19 @@ impl Writer {
         let file = NewFile::beside(path, Access::Owner).map_err(failed(path))?;
         let file = Summed { file, sum: Context::new(&SHA256), bytes: 0 };
         let table = TableWriter::new(file, T::LAYOUT).map_err(unwritten(path))?;
-        Ok(Self { path: path.to_owned(), table, rows: 0 })
+        Ok(Self { path: path.to_owned(), table })
     }
 
     pub(super) fn row<T: Table>(&mut self, row: &T::Row<'_>) -> Result<()> {
-        self.rows += 1;
         self.table.push(T::cells(row)).map_err(unwritten(&self.path))
     }
 
-    /// Syncs the file to disk and moves it to its path. Removes it after an error.
-    pub(super) fn finish(self) -> Result<Written> {
+    /// Syncs the file to disk and moves it to its path. Removes it after an error. Returns its bytes
+    /// and their hash.
+    pub(super) fn finish(self) -> Result<(u64, String)> {
         let Summed { file, sum, bytes } = self.table.finish().map_err(unwritten(&self.path))?;
         file.claim().map_err(failed(&self.path))?;
-        let sha256 = data_encoding::HEXLOWER.encode(sum.finish().as_ref());
-        Ok(Written { rows: self.rows, bytes, sha256 })
+        Ok((bytes, data_encoding::HEXLOWER.encode(sum.finish().as_ref())))
     }
 }
 

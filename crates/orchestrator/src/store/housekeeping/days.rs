@@ -1,44 +1,190 @@
-//! Days in files: merges small parts, and reduces old days to sums.
+//! Days in files: moves results to files, merges small files, and deletes the runs of old days.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::fs::read_dir;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use underload_fleet::retention::{Fold, Form, Retention};
-use underload_fleet::store::StoreError;
+use underload_fleet::retention::{Form, Retention};
+use underload_fleet::store::{Result, StoreError};
 
-use super::work::{Work, go_on};
-use crate::store::files::{
-    self, Manifest, Numbered, Order, Part, PlanDay, Rows, RunsReader, RunsWriter, Sums,
-};
+use super::temporary;
+use crate::store::database::values;
+use crate::store::encode::Encoded;
+use crate::store::files::{self, Numbered, Order, Part, RunsReader, RunsWriter};
+use crate::store::keeper::Keeper;
 
-/// Does the next piece of work on a day. Also returns the files that the manifest no longer names.
-pub(super) fn step(
-    folder: &Path,
-    manifest: &mut Manifest,
-    retention: Retention,
-    today: u32,
-    stop: &AtomicBool,
-) -> Result<(Work, Vec<PathBuf>), StoreError> {
-    let is_old = |day: &PlanDay| retention.form(day.day, today) == Form::Sums;
-    let has_runs = |day: &PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Runs);
-    let old = manifest.days.iter().find(|day| is_old(day) && has_runs(day)).cloned();
-    if let Some(day) = old {
-        return add_up(folder, manifest, &day, stop);
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Work {
+    /// No work was due, or another keeper is folding.
+    Nothing,
+    /// Another process is working on the archive.
+    Locked,
+    /// This many results were folded into the roll-up.
+    PutTogether(usize),
+    /// This many results were moved to files.
+    Moved(usize),
+    /// This many files were merged into one.
+    Merged(usize),
+    /// This many results of one day were deleted; its sums remain.
+    Expired(u64),
+    /// This many files that do not belong to the archive were deleted.
+    Removed(usize),
+}
+
+/// The work on the days of an archive, whose folder is locked.
+pub(super) struct Days<'a> {
+    pub(super) keeper: &'a mut Keeper,
+    pub(super) folder: &'a Path,
+    pub(super) retention: Retention,
+    /// Maximum number of results to move at once.
+    pub(super) part: usize,
+    pub(super) now_ms: u64,
+    /// Ends a step early, with an error.
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl Days<'_> {
+    /// Does the next piece of work.
+    pub(super) fn step(&mut self) -> Result<Work> {
+        let removed = self.remove_unused()?;
+        if removed > 0 {
+            return Ok(Work::Removed(removed));
+        }
+        let mut after = None;
+        while let Some((day, plan)) = self.keeper.day_after(after.as_ref())? {
+            let work = match self.form(day) {
+                Form::Raw => Work::Nothing,
+                Form::Bins => self.move_part(&plan, day)?,
+                Form::Sums => self.expire(&plan, day, &[])?,
+            };
+            if work != Work::Nothing {
+                return Ok(work);
+            }
+            after = Some((day, plan));
+        }
+        let parts = files::parts(&mut *self.keeper.database)?;
+        let mut days = parts.chunk_by(|a, b| (a.day, &a.plan) == (b.day, &b.plan));
+        let is_old = |part: &Part| self.form(part.day) == Form::Sums && part.has_runs();
+        if let Some(old) = days.clone().find(|day| day.iter().any(is_old)) {
+            return self.expire(&old[0].plan, old[0].day, old);
+        }
+        match days.find_map(small_parts) {
+            Some(small) => self.merge(&small),
+            None => Ok(Work::Nothing),
+        }
     }
-    let small = manifest.days.iter().find_map(|day| Some((day.clone(), small_parts(day)?)));
-    match small {
-        Some((day, parts)) => merge(folder, manifest, &day, &parts, stop),
-        None => Ok((Work::Nothing, Vec::new())),
+
+    fn form(&self, day: u32) -> Form {
+        let today = u32::try_from(self.now_ms / 86_400_000).unwrap_or(u32::MAX);
+        self.retention.form(day, today)
     }
+
+    /// Removes files that do not belong to the archive, and unfinished files beside them, unless
+    /// there are readers.
+    fn remove_unused(&mut self) -> Result<usize> {
+        let paths = files::unused(&mut *self.keeper.database, self.now_ms)?;
+        if paths.is_empty() {
+            return Ok(0);
+        }
+        let Some(_alone) = files::without_readers(self.folder)? else { return Ok(0) };
+        for path in &paths {
+            let path = self.folder.join(path);
+            let failed = |error| temporary(&path, error);
+            underload_disk::remove(&path).map_err(failed)?;
+            for entry in read_dir(underload_disk::directory_of(&path)).into_iter().flatten() {
+                let entry = entry.map_err(failed)?;
+                if entry.file_name().to_string_lossy().starts_with(underload_disk::UNFINISHED) {
+                    underload_disk::remove(&entry.path()).map_err(failed)?;
+                }
+            }
+        }
+        files::forget(&mut *self.keeper.database, &paths)?;
+        Ok(paths.len())
+    }
+
+    fn move_part(&mut self, plan: &str, day: u32) -> Result<Work> {
+        let rows = self.keeper.folded((plan, day), self.part)?;
+        if rows.is_empty() {
+            return Ok(Work::Nothing);
+        }
+        // Decoded twice, because encoded results take a tenth of the memory.
+        let decode = |row: &Encoded| {
+            let result = row.decode()?;
+            Ok(Numbered { number: row.number, result })
+        };
+        let order = |(place, row)| Ok((decode(row)?.order(), place));
+        let mut places = rows.iter().enumerate().map(order).collect::<Result<Vec<_>>>()?;
+        places.sort();
+        let stop = self.stop;
+        let part = self.write(plan, day, |writer| {
+            for (_, place) in places {
+                go_on(stop)?;
+                writer.add(&decode(&rows[place])?)?;
+            }
+            Ok(())
+        })?;
+        self.replace(&[], &[part], &rows)?;
+        Ok(Work::Moved(rows.len()))
+    }
+
+    fn merge(&mut self, parts: &[Part]) -> Result<Work> {
+        let (folder, stop) = (self.folder, self.stop);
+        let merged = self.write(&parts[0].plan, parts[0].day, |writer| {
+            in_order(folder, parts, &mut |kept| {
+                go_on(stop)?;
+                writer.add(kept)
+            })
+        })?;
+        self.replace(parts, &[merged], &[])?;
+        Ok(Work::Merged(parts.len()))
+    }
+
+    /// Deletes the results of a day, in the database or in files.
+    fn expire(&mut self, plan: &str, day: u32, parts: &[Part]) -> Result<Work> {
+        let rows = self.keeper.folded((plan, day), self.part)?;
+        let results = parts.iter().map(|part| part.results).sum::<u64>() + rows.len() as u64;
+        if results == 0 {
+            return Ok(Work::Nothing);
+        }
+        self.replace(parts, &[Part::without_runs(plan, day)], &rows)?;
+        Ok(Work::Expired(results))
+    }
+
+    /// Writes results to a new file, which does not belong to the archive yet.
+    fn write(
+        &mut self,
+        plan: &str,
+        day: u32,
+        add: impl FnOnce(&mut RunsWriter) -> Result<()>,
+    ) -> Result<Part> {
+        let part = Part::new(plan, day)?;
+        files::announce(&mut *self.keeper.database, &part, self.now_ms)?;
+        let mut writer = RunsWriter::new(self.folder, part)?;
+        add(&mut writer)?;
+        writer.finish()
+    }
+
+    fn replace(&mut self, old: &[Part], new: &[Part], moved: &[Encoded]) -> Result<()> {
+        let numbers: Vec<_> = moved.iter().map(|row| values![row.number]).collect();
+        files::replace(&mut *self.keeper.database, (old, new), &numbers, self.now_ms)
+    }
+}
+
+/// Returns an error if `stop` is set.
+fn go_on(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(StoreError::temporary("stopped"));
+    }
+    Ok(())
 }
 
 /// Returns parts of a day to merge: each has at most [`GROWTH`] times the rows of the smaller ones
 /// together, so that a row is rewritten only a few times.
-fn small_parts(day: &PlanDay) -> Option<Vec<Part>> {
-    let runs = day.parts.iter().filter(|part| part.rows_are == Rows::Runs);
-    let mut runs: Vec<&Part> = runs.collect();
+fn small_parts(day: &[Part]) -> Option<Vec<Part>> {
+    let mut runs: Vec<&Part> = day.iter().filter(|part| part.has_runs()).collect();
     runs.sort_by_key(|part| part.rows);
     let mut sum = 0;
     let mut count = 0;
@@ -53,96 +199,19 @@ fn small_parts(day: &PlanDay) -> Option<Vec<Part>> {
     (count > 1).then(|| runs[..count].iter().map(|part| (*part).clone()).collect())
 }
 
-fn merge(
-    folder: &Path,
-    manifest: &mut Manifest,
-    day: &PlanDay,
-    parts: &[Part],
-    stop: &AtomicBool,
-) -> Result<(Work, Vec<PathBuf>), StoreError> {
-    let file = manifest.name(&day.plan, day.day, Rows::Runs);
-    let mut writer = RunsWriter::new(&folder.join(&file))?;
-    in_order(folder, &day.plan, parts, &mut |kept| {
-        go_on(stop)?;
-        writer.add(kept)
-    })?;
-    let (of, written) = writer.finish()?;
-    let merged = Part::new(file, Rows::Runs, of, written);
-    replace(folder, manifest, day, parts, vec![merged])?;
-    let gone = parts.iter().map(|part| part.path(folder)).collect();
-    Ok((Work::Merged(parts.len()), gone))
-}
-
-fn add_up(
-    folder: &Path,
-    manifest: &mut Manifest,
-    day: &PlanDay,
-    stop: &AtomicBool,
-) -> Result<(Work, Vec<PathBuf>), StoreError> {
-    let of = (day.plan.as_str(), day.day);
-    let (runs, sums): (Vec<Part>, Vec<Part>) =
-        day.parts.iter().cloned().partition(|part| part.rows_are == Rows::Runs);
-    let mut total = Sums::default();
-    for part in &sums {
-        files::verify(folder, part)?;
-        match part.rows_are {
-            Rows::Sums => total.read_sums(&part.path(folder), of)?,
-            Rows::Ends => total.read_ends(&part.path(folder), of)?,
-            Rows::Runs => {}
-        }
-    }
-    let mut fold = Fold::default();
-    in_order(folder, &day.plan, &runs, &mut |kept| {
-        fold.add(&kept.result);
-        go_on(stop)
-    })?;
-    total.add(&fold);
-    let results = runs.iter().map(|part| part.results).sum();
-    let before = sums.iter().map(|part| part.results).max().unwrap_or(0);
-    let of_all = (before + results, day.up_to);
-    let mut new = Vec::new();
-    for rows_are in [Rows::Sums, Rows::Ends] {
-        let file = manifest.name(&day.plan, day.day, rows_are);
-        let path = folder.join(&file);
-        let written = match rows_are {
-            Rows::Sums => total.write_sums(&path)?,
-            _ => total.write_ends(&path)?,
-        };
-        new.push(Part::new(file, rows_are, of_all, written));
-    }
-    replace(folder, manifest, day, &day.parts, new)?;
-    let gone = day.parts.iter().map(|part| part.path(folder)).collect();
-    Ok((Work::AddedUp(results), gone))
-}
-
-/// Replaces files of a day in the manifest.
-fn replace(
-    folder: &Path,
-    manifest: &mut Manifest,
-    day: &PlanDay,
-    old: &[Part],
-    new: Vec<Part>,
-) -> Result<(), StoreError> {
-    let known = manifest.day_mut(&day.plan, day.day);
-    known.parts.retain(|part| !old.contains(part));
-    known.parts.extend(new);
-    manifest.write(folder)
-}
-
 /// Merges the results of all parts in their order. Verifies the parts first, so that damaged rows
 /// are not rewritten with a valid hash.
 fn in_order(
     folder: &Path,
-    plan: &str,
     parts: &[Part],
-    see: &mut dyn FnMut(&Numbered) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+    see: &mut dyn FnMut(&Numbered) -> Result<()>,
+) -> Result<()> {
     let mut readers = Vec::with_capacity(parts.len());
     let mut heads: BinaryHeap<Reverse<(Order, usize)>> = BinaryHeap::new();
     let mut next = Vec::with_capacity(parts.len());
     for (place, part) in parts.iter().enumerate() {
         files::verify(folder, part)?;
-        let mut reader = RunsReader::open(&part.path(folder), plan)?;
+        let mut reader = RunsReader::open(&part.in_folder(folder), &part.plan)?;
         let first = reader.next()?;
         heads.extend(first.as_ref().map(|kept| Reverse((kept.order(), place))));
         next.push(first);

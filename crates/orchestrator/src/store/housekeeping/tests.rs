@@ -1,5 +1,5 @@
-//! Days that are moved to files and reduced to sums: queries return the same answers throughout,
-//! and after any crash.
+//! Days that are moved to files, and whose runs are deleted: queries return the same answers
+//! throughout, and after any crash.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use underload_fleet::store::{Archive as _, Filter, Outcomes, StoredResult, Sum, 
 
 use super::*;
 use crate::store::database::{Access, Begin, Database, Row, Value};
-use crate::store::files::{PlanDay, Sums};
+use crate::store::files::Part;
 use crate::store::testing::{START_MS, append, ask, many, result};
 use crate::store::{SqlArchive, SqlStore};
 
@@ -51,10 +51,7 @@ pub(crate) fn answers(archive: &mut dyn underload_fleet::store::Archive) -> Answ
 fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
     let mut done = Vec::new();
     for _ in 0..10_000 {
-        let Did { what, next_ms } = match keeper.step(now_ms) {
-            Err(error) if is_left_over(&error) => return done,
-            did => did.expect("it steps"),
-        };
+        let Did { what, next_ms } = keeper.step(now_ms).expect("it steps");
         let is_over = next_ms > now_ms;
         done.push(what);
         if is_over {
@@ -62,14 +59,6 @@ fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
         }
     }
     panic!("it never ends: {:?}", done.last());
-}
-
-/// Whether the file of a step that failed is still there: it is removed once nobody reads the folder,
-/// which the programs of other tests seem to do (see [`run_down_until`]).
-fn is_left_over(error: &StoreError) -> bool {
-    let StoreError::Temporary { source: Some(cause), .. } = error else { return false };
-    let cause = cause.downcast_ref::<std::io::Error>();
-    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::AlreadyExists)
 }
 
 /// Runs rounds until `is_done` returns true, for some seconds at most. A round skips locked data,
@@ -140,6 +129,8 @@ fn answers_do_not_change_when_days_are_moved() {
     assert_eq!(moved.sum::<usize>(), 3 * 240);
     assert!(done.contains(&Work::Merged(3)), "parts of 100 became one: {done:?}");
     assert_eq!(answers(&mut archive), before);
+    let (live, all) = (parts(&store).len(), all_files(&folder.path().join("archive")).len());
+    assert_eq!((live, all), (3, 3), "parts that were merged are deleted");
     // Some results of a day that was already moved arrive late.
     let late: Vec<_> = (50..60).map(|device| result(device, 1)).collect();
     append(&mut store, &late);
@@ -155,20 +146,21 @@ fn answers_do_not_change_when_days_are_moved() {
     assert_eq!(answers(&mut again.expect("by another program")), with_late);
 }
 
-/// Returns the sums of the runs of one day.
-fn added_up(mut runs: Vec<StoredResult>) -> Sums {
-    let mut fold = underload_fleet::retention::Fold::default();
-    runs.sort_by_key(|kept| kept.pseudonym);
-    for kept in &runs {
-        fold.add(kept);
-    }
-    let mut sums = Sums::default();
-    sums.add(&fold);
-    sums
+/// The files of the archive, by the database.
+fn parts(store: &SqlStore) -> Vec<Part> {
+    let mut database = store.database.connect(Access::Read).expect("a connection");
+    files::parts(&mut *database).expect("it reads")
+}
+
+/// The paths of all files in the folder of an archive, by the disk.
+fn all_files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let tree = faults::tree(folder).into_iter();
+    let files = tree.filter_map(|(path, content)| content.map(|_| path));
+    files.filter(|path| !path.ends_with("readers.lock")).collect()
 }
 
 #[test]
-fn an_old_day_is_summed_and_its_runs_are_deleted() {
+fn the_runs_of_an_old_day_are_deleted_and_its_sums_remain() {
     let folder = faults::private_tempdir().expect("a folder");
     let all = many(40, 12);
     let mut store = sqlite(&folder, &all);
@@ -186,10 +178,13 @@ fn an_old_day_is_summed_and_its_runs_are_deleted() {
     assert_eq!(summed(&mut archive, None), Summed::default());
     let old = Retention { raw_days: 1, bins_days: 4 };
     let mut housekeeping = keeper(&store, old);
-    run_down(&mut housekeeping, after_days(4));
+    run_down(&mut housekeeping, after_days(3));
+    assert_eq!(parts(&store)[0].results, 240, "the premise: the day is in a file");
+    let done = run_down(&mut housekeeping, after_days(4));
+    assert!(done.contains(&Work::Expired(240)), "{done:?}");
     let late = result(50, 1);
     append(&mut store, std::slice::from_ref(&late));
-    let mut with_late = cohorts(&mut archive);
+    let with_late = cohorts(&mut archive);
     assert_ne!(with_late, before);
     run_down(&mut housekeeping, after_days(4) + ROUND_MS);
     assert_eq!(cohorts(&mut archive), with_late);
@@ -199,80 +194,75 @@ fn an_old_day_is_summed_and_its_runs_are_deleted() {
     let second_day = all[0].day() + 1;
     assert_eq!(summed(&mut archive, None), Summed { days: 1, until_day: second_day });
     assert_eq!(summed(&mut archive, Some(second_day)), Summed::default());
-    with_late.clear();
 
-    let manifest = files::manifest(&folder.path().join("archive")).expect("a manifest");
-    let day = manifest.day("trial", all[0].day()).expect("the day");
-    let path = |part: &Part| part.path(&folder.path().join("archive"));
-    let mut sums = Sums::default();
-    let of = ("trial", all[0].day());
-    for part in &day.parts {
-        files::verify(&folder.path().join("archive"), part).expect("it is whole");
-        match part.rows_are {
-            Rows::Sums => sums.read_sums(&path(part), of).expect("it reads"),
-            Rows::Ends => sums.read_ends(&path(part), of).expect("it reads"),
-            Rows::Runs => panic!("runs are gone"),
-        }
-    }
-    let first_day = all.iter().filter(|kept| kept.day() == all[0].day());
-    let right = added_up(first_day.chain([&late]).cloned().collect());
-    let unknown = sums.sums.values().filter(|sum| sum.devices.is_none()).count();
-    assert_eq!(unknown, 4, "where the late one was added it is not known of how many devices");
-    for (key, sum) in &mut sums.sums {
-        let devices = right.sums.get(key).expect("it is there").devices;
-        sum.devices = sum.devices.or(devices);
-    }
-    assert_eq!(sums, right);
+    assert!(done.contains(&Work::Removed(1)), "{done:?}");
+    let first = Part::without_runs("trial", all[0].day());
+    assert_eq!(parts(&store)[0], first);
+    let archive = folder.path().join("archive");
+    let of_first = |path: &std::path::PathBuf| path.starts_with(&first.path);
+    assert!(!all_files(&archive).iter().any(of_first), "{:?}", all_files(&archive));
 }
 
 #[test]
-fn files_are_not_deleted_while_a_study_reads_them() {
-    let folder = faults::private_tempdir().expect("a folder");
-    let store = sqlite(&folder, &many(20, 30));
-    let mut housekeeping = keeper(&store, HALF);
-    let mut archive = store.archive().expect("an archive");
-    let mut count = 0;
-    let mut done = Vec::new();
-    let mut see = |_: &StoredResult| {
-        count += 1;
-        if count == 50 {
-            done = run_down(&mut housekeeping, after_days(5));
-        }
-        true
-    };
-    archive.visit(&Filter::default(), &mut see).expect("it shows all");
-    assert_eq!(count, 600);
-    assert!(done.iter().any(|work| matches!(work, Work::Moved(_))), "{done:?}");
-    assert!(!done.iter().any(|work| matches!(work, Work::Deleted(_))), "{done:?}");
-    assert_eq!(in_database(&folder), 600);
-    let done = run_down(&mut housekeeping, after_days(5) + ROUND_MS);
-    assert!(done.iter().any(|work| matches!(work, Work::Deleted(_))), "{done:?}");
-    assert_eq!(in_database(&folder), 240);
+fn a_study_sees_each_result_once_although_days_are_moved_meanwhile() {
+    // Moves the days while results of the database, or of files, are read.
+    for (moved_at, days) in [(0, 5), (50, 5), (400, 5), (50, 4), (599, 5)] {
+        let folder = faults::private_tempdir().expect("a folder");
+        let store = sqlite(&folder, &many(20, 30));
+        let mut housekeeping = keeper(&store, HALF);
+        run_down(&mut housekeeping, after_days(days - 1));
+        let mut archive = store.archive().expect("an archive");
+        let mut seen = Vec::new();
+        let mut done = Vec::new();
+        let mut see = |kept: &StoredResult| {
+            if seen.len() == moved_at {
+                done = run_down(&mut housekeeping, after_days(days));
+            }
+            seen.push((kept.device, kept.sequence));
+            true
+        };
+        archive.visit(&Filter::default(), &mut see).expect("it shows all");
+        assert!(done.iter().any(|work| matches!(work, Work::Moved(_))), "{done:?}");
+        // No file is deleted after the first of them was opened.
+        let is_removed = done.iter().any(|work| matches!(work, Work::Removed(_)));
+        assert!(moved_at < 400 || !is_removed, "{done:?}");
+        assert_eq!(seen.len(), 600, "{moved_at}");
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 600, "{moved_at}");
+    }
 }
 
 #[test]
-fn an_archive_of_another_store_or_in_another_place_is_refused() {
+fn an_archive_in_another_place_is_reported_and_two_stores_may_share_a_folder() {
     let (one, other) =
         (faults::private_tempdir().expect("one"), faults::private_tempdir().expect("two"));
     let archive = faults::private_tempdir().expect("a folder");
     let store = sqlite(&one, &many(10, 10));
     let folder = archive.path().join("days");
+    let before = answers(&mut store.archive().expect("an archive"));
     let mut housekeeping = store.housekeeping(Some(&folder), HALF).expect("a keeper");
     run_down(&mut housekeeping, after_days(9));
     let stranger = sqlite(&other, &many(10, 10));
-    let error = stranger.housekeeping(Some(&folder), HALF).expect_err("it is another's");
-    assert!(error.to_string().contains("another store"), "{error}");
-    let error = store.housekeeping(None, HALF).expect_err("it is not there");
-    assert!(error.to_string().contains("or move the files"), "{error}");
+    let mut strangers = stranger.housekeeping(Some(&folder), HALF).expect("a keeper");
+    for days in [9, 12, 15] {
+        run_down(&mut strangers, after_days(days));
+        run_down(&mut housekeeping, after_days(days));
+    }
+    assert_eq!(all_files(&folder).len(), parts(&store).len() + parts(&stranger).len());
+    for store in [&store, &stranger] {
+        assert_eq!(answers(&mut store.archive().expect("an archive")), before);
+    }
+    let error = store.housekeeping(None, HALF).expect_err("it is not there").to_string();
+    let was = format!("its files were in {}", folder.display());
+    assert!(error.contains(&was) && error.contains("--archive"), "{error}");
+    assert!(!one.path().join("archive").exists(), "no folder is left behind");
     let moved = archive.path().join("moved");
     std::fs::rename(&folder, &moved).expect("it is moved");
     let mut archive = store.archive().expect("an archive");
     let error = archive.visit(&Filter::default(), &mut |_| true).expect_err("it is away");
-    assert!(error.to_string().contains("expected in"), "{error}");
-    let error = store.housekeeping(Some(&folder), HALF).expect_err("it is away");
-    let said = error.to_string();
-    let was = format!("is no longer in {}", folder.display());
-    assert!(said.contains(&was) && said.contains("restore it"), "{said}");
+    assert!(error.to_string().contains("it is missing; restore it"), "{error}");
+    store.housekeeping(Some(&folder), HALF).expect_err("it is away");
     store.housekeeping(Some(&moved), HALF).expect("it is found");
     archive.visit(&Filter::default(), &mut |_| true).expect("it is there again");
 }
@@ -284,8 +274,7 @@ fn a_damaged_file_is_reported_and_neither_read_nor_merged() {
     let mut housekeeping = keeper(&store, HALF);
     run_down(&mut housekeeping, after_days(9));
     let archive = folder.path().join("archive");
-    let manifest = files::manifest(&archive).expect("a manifest");
-    let path = manifest.days[0].parts[0].path(&archive);
+    let path = parts(&store)[0].in_folder(&archive);
     let mut bytes = std::fs::read(&path).expect("it reads");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;
@@ -314,39 +303,13 @@ fn a_damaged_file_is_reported_and_neither_read_nor_merged() {
     assert!(error.to_string().contains("restore it"), "{error}");
 }
 
-#[test]
-fn a_store_restored_from_a_backup_numbers_results_after_its_archive() {
-    let folder = faults::private_tempdir().expect("a folder");
-    let mut store = sqlite(&folder, &many(20, 10));
-    drop(keeper(&store, HALF));
-    let copy = |from: &str, to: &str| {
-        std::fs::copy(folder.path().join(from), folder.path().join(to)).expect("it is copied");
-    };
-    drop(store);
-    copy("fleet.sqlite", "copy");
-    store = SqlStore::sqlite(folder.path()).expect("it opens");
-    let more: Vec<_> = (20..40).map(|device| result(device, 1)).collect();
-    append(&mut store, &more);
-    run_down(&mut keeper(&store, HALF), after_days(9));
-    drop(store);
-    copy("copy", "fleet.sqlite");
-    store = SqlStore::sqlite(folder.path()).expect("it opens again");
-    let mut housekeeping = keeper(&store, HALF);
-    let late: Vec<_> = (50..60).map(|device| result(device, 1)).collect();
-    append(&mut store, &late);
-    run_down(&mut housekeeping, after_days(9));
-    let mut archive = store.archive().expect("an archive");
-    let results = answers(&mut archive).results;
-    assert_eq!(results.len(), 230, "also those that the copy did not have, and the late ones");
-}
-
 /// A store, a separate folder for its archive, and its answers before the work.
 struct World {
     folder: TempDir,
     before: Answers,
 }
 
-/// Moves a day in two parts, which are merged, and reduces it to sums.
+/// Moves a day in two parts, which are merged, and deletes its runs, and then the files.
 fn work_through(keeper: impl Fn(&SqlStore) -> Keeper, root: &Path, world: &World) {
     let store = SqlStore::sqlite(world.folder.path()).expect("it opens");
     let old = Retention { raw_days: 1, bins_days: 3 };
@@ -355,7 +318,7 @@ fn work_through(keeper: impl Fn(&SqlStore) -> Keeper, root: &Path, world: &World
         return;
     };
     let mut housekeeping = housekeeping.with_parts_of(8);
-    for (day, retention) in [(3, HALF), (4, old)] {
+    for (day, retention) in [(3, HALF), (4, old), (6, old)] {
         housekeeping.retention = retention;
         housekeeping.due_ms = 0;
         let mut failures = 0;
@@ -387,10 +350,8 @@ fn is_sound(world: &World, archive: &Path, why: &str) -> SqlStore {
     let folder = archive.join("archive");
     // In this test a power cut restores the archive into another folder.
     store.housekeeping(Some(&folder), HALF).unwrap_or_else(|error| panic!("{why}: {error}"));
-    let manifest = files::manifest(&folder).expect("a manifest");
-    let is_folded = |day: &PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
-    let expected =
-        if manifest.days.iter().any(is_folded) { &[][..] } else { &world.before.results };
+    let is_expired = parts(&store).iter().any(|part| !part.has_runs());
+    let expected = if is_expired { &[][..] } else { &world.before.results };
     let mut seen = Vec::new();
     let mut see = |kept: &StoredResult| {
         seen.push(kept.clone());
@@ -408,28 +369,26 @@ fn goes_on(world: &World, archive: &Path, why: &str) {
     let store = is_sound(world, archive, why);
     let folder = archive.join("archive");
     let housekeeping = store.housekeeping(Some(&folder), HALF).expect("a keeper");
-    run_down_until(&mut housekeeping.with_parts_of(8), after_days(4), &mut |_| {
-        let manifest = files::manifest(&folder).expect("a manifest");
-        let unnamed = files::unnamed(&folder, &manifest).expect("it reads");
-        in_database(&world.folder) == 0 && unnamed.is_empty()
+    let mut housekeeping = housekeeping.with_parts_of(8);
+    run_down_until(&mut housekeeping, after_days(4), &mut |_| in_database(&world.folder) == 0);
+    let of_store = |store: &SqlStore| {
+        let of_runs = parts(store).into_iter().filter(Part::has_runs);
+        of_runs.map(|part| part.path.into()).collect::<Vec<std::path::PathBuf>>()
+    };
+    // Files that were not finished disappear after a day.
+    run_down_until(&mut housekeeping, after_days(8), &mut |_| {
+        all_files(&folder).len() == of_store(&store).len()
     });
     drop(store);
     let store = is_sound(world, archive, &format!("{why}, and on"));
     let questions = ask(&mut store.archive().expect("an archive"));
     let pairs = questions.iter().zip(&world.before.questions).enumerate();
-    let is_folded = in_files(&folder, Rows::Sums) > 0;
+    let is_expired = of_store(&store).is_empty();
     for (place, (now, before)) in pairs {
-        assert!(now == before || is_folded && place == 7, "{why}: question {place}");
+        assert!(now == before || is_expired && place == 7, "{why}: question {place}");
     }
     assert_eq!(in_database(&world.folder), 0, "{why}");
-    let manifest = files::manifest(&folder).expect("a manifest");
-    assert!(files::unnamed(&folder, &manifest).expect("it reads").is_empty(), "{why}");
-}
-
-fn in_files(folder: &Path, rows_are: Rows) -> usize {
-    let manifest = files::manifest(folder).expect("a manifest");
-    let parts = manifest.days.iter().flat_map(|day| &day.parts);
-    parts.filter(|part| part.rows_are == rows_are).count()
+    assert_eq!(all_files(&folder), of_store(&store), "{why}");
 }
 
 #[test]
@@ -516,12 +475,6 @@ impl Database for Failing {
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
         self.pass(|database| database.change(sql, rows))
     }
-    fn settled(&mut self) -> Result<i64, StoreError> {
-        self.pass(|database| database.settled())
-    }
-    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
-        self.pass(|database| database.count_from(number))
-    }
     fn folder(&self) -> Option<&Path> {
         self.database.folder()
     }
@@ -606,12 +559,6 @@ impl Database for Killed {
     }
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
         self.0.change(sql, rows)
-    }
-    fn settled(&mut self) -> Result<i64, StoreError> {
-        self.0.settled()
-    }
-    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
-        self.0.count_from(number)
     }
     fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError> {
         self.0.connect(access)

@@ -20,8 +20,6 @@ mod scratch;
 mod tests;
 
 use std::collections::HashMap;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
@@ -133,15 +131,6 @@ impl Postgres {
         self.batch(MOVED)?;
         self.commit()
     }
-
-    /// Returns the open transactions that add results.
-    fn writers(&mut self) -> Result<Vec<String>, StoreError> {
-        let sql = "SELECT virtualtransaction FROM pg_locks
-            WHERE relation = 'results'::regclass AND mode = 'RowExclusiveLock' AND granted
-                AND pid <> pg_backend_pid()
-                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        self.query(sql, &[vec![]])?.into_iter().map(|mut row| row.text()).collect()
-    }
 }
 
 type Done = Result<(), postgres::Error>;
@@ -214,30 +203,6 @@ impl Database for Postgres {
         Ok(changed)
     }
 
-    fn settled(&mut self) -> Result<i64, StoreError> {
-        let last = self.number("SELECT coalesce(max(number), 0) FROM results", vec![])?;
-        // An open transaction may have allocated lower numbers. It locked the table before it did.
-        let start = Instant::now();
-        let open = self.writers()?;
-        while self.writers()?.iter().any(|writer| open.contains(writer)) {
-            if start.elapsed() > PATIENCE {
-                let step = "moving days: an open transaction on results takes too long";
-                return Err(StoreError::temporary(step));
-            }
-            sleep(Duration::from_millis(5));
-        }
-        let sql = "SELECT coalesce(min(number) - 1, $1) FROM results, progress
-            WHERE (change, number) > (last_change, last_number)";
-        Ok(last.min(self.number(sql, vec![last.into()])?))
-    }
-
-    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
-        let sql = "SELECT setval(pg_get_serial_sequence('results', 'number'), $1)
-            WHERE $1 > (SELECT last_value FROM pg_sequences
-                WHERE schemaname = current_schema() AND sequencename = 'results_number_seq')";
-        if number > 0 { self.query(sql, &[vec![number.into()]]).map(drop) } else { Ok(()) }
-    }
-
     fn connect(&self, _: Access) -> Result<Box<dyn Database>, StoreError> {
         Ok(Box::new(Self::new(self.address.clone())?))
     }
@@ -303,6 +268,7 @@ const WORDS: &[(&str, &str)] = &[
     ("{later than $3}", "(change, number) > ($1, $2) AND number > $3"),
     ("{change}", "change"),
     ("{order}", "change, number"),
+    ("{folded}", "(change, number) <= (SELECT last_change, last_number FROM progress)"),
     ("{over}", "change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"),
 ];
 /// Key of the advisory lock that the creation of the tables takes. Other programs that use this
@@ -319,5 +285,3 @@ const MOVED: &str = "DO $$ BEGIN
         UPDATE progress SET last_change = 0, last_number = 0;
     END IF;
 END $$";
-/// How long to wait for open transactions to end.
-const PATIENCE: Duration = Duration::from_secs(2);

@@ -108,3 +108,16 @@ ALTER TABLE sums ALTER COLUMN devices SET STORAGE EXTERNAL;
 -- The transaction and number of the last result that was folded; one row.
 CREATE TABLE progress (last_change bigint NOT NULL, last_number bigint NOT NULL);
 INSERT INTO progress VALUES (0, 0);
+
+-- The files of the archive, and files that are not used yet or any more; see `files/catalogue.rs`.
+CREATE TABLE files (
+    path text PRIMARY KEY,
+    plan text NOT NULL,
+    day bigint NOT NULL,
+    rows bigint NOT NULL,
+    results bigint NOT NULL,
+    last bigint NOT NULL,
+    bytes bigint NOT NULL,
+    sha256 text NOT NULL,
+    unused_since_ms bigint NOT NULL
+);

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use underload_fleet::bins::Bins;
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
 use underload_fleet::plan::Kind;
-use underload_fleet::retention::SumOf;
 use underload_fleet::store::StoreError;
 
 use crate::store::database::{Row, Value, values};
@@ -111,14 +110,33 @@ impl SumPlace {
     }
 }
 
-/// The sum of all series or runs with the same [`Place`], and the numbers of their devices. Runs only
-/// set `tests` and `devices`.
-pub(crate) type Cell = SumOf<RoaringBitmap>;
+/// The sum of all series or runs with the same [`Place`]. Runs only set `tests` and `devices`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) bins: Bins,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) tests: u64,
+    /// Numbers of the devices.
+    pub(crate) devices: RoaringBitmap,
+}
 
-/// Adds a cell of the same or of a finer [`Place`].
-pub(crate) fn merge(sum: &mut Cell, other: &Cell) {
-    sum.add_all_but_devices(other);
-    sum.devices |= &other.devices;
+impl Cell {
+    /// Adds the probes of a series.
+    pub(super) fn add_probes(&mut self, series: &SeriesResult) {
+        self.bins.merge(&series.bins);
+        self.sent = self.sent.saturating_add(series.sent);
+        self.lost = self.lost.saturating_add(series.lost);
+    }
+
+    /// Adds a cell of the same or of a finer [`Place`].
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.bins.merge(&other.bins);
+        self.sent = self.sent.saturating_add(other.sent);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.tests = self.tests.saturating_add(other.tests);
+        self.devices |= &other.devices;
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

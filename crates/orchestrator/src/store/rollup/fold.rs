@@ -7,7 +7,7 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::store::{StoreError, StoredResult};
 
 use super::batch::Batch;
-use super::cells::{Cell, Key, LINE, Level, Place, Subject, merge};
+use super::cells::{Cell, Key, LINE, Level, Place, Subject};
 use crate::store::encode::Encoded;
 
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Rollup {
                 Place { level: Level::Lines, day, hour: 0, key: key.clone() },
             ];
             for place in coarser {
-                merge(places.entry(place).or_default(), &cell);
+                places.entry(place).or_default().merge(&cell);
             }
             places.insert(Place { level: Level::Hours, day, hour, key: key.clone() }, cell);
         }

@@ -14,7 +14,7 @@ mod question;
 
 pub(super) use batch::Batch;
 pub use batch::RolledUp;
-pub(super) use cells::{Cell, CellBytes, Key, Level, Place, RUNS, SERIES, SumPlace, merge};
+pub(super) use cells::{Cell, CellBytes, Key, Level, Place, RUNS, SERIES, SumPlace};
 pub(super) use fold::Rollup;
 pub(super) use question::Question;
 pub(crate) use question::needs_results;

@@ -221,26 +221,6 @@ impl Database for Sqlite {
         Ok(changed)
     }
 
-    fn settled(&mut self) -> Result<i64> {
-        // SQLite allows one writer at a time, so results appear in the order of their numbers.
-        let row = self.query("SELECT last_number FROM progress", &[vec![]])?.pop();
-        row.map_or(Ok(0), |mut row| row.long())
-    }
-
-    fn count_from(&mut self, number: i64) -> Result<()> {
-        let stale = "DELETE FROM sqlite_sequence WHERE name = 'results' AND seq < $1";
-        let missing = "INSERT INTO sqlite_sequence (name, seq) SELECT 'results', $1
-            WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'results')";
-        self.begin(Begin::Change)?;
-        let values = [vec![Value::Number(number)]];
-        let done = self.change(stale, &values).and_then(|_| self.change(missing, &values));
-        let done = done.and_then(|_| self.commit());
-        if done.is_err() {
-            self.roll_back();
-        }
-        done
-    }
-
     fn checkpoint(&mut self) -> Result<()> {
         // Moves as much as possible now: writers do not wait for a page that reads.
         self.connection.busy_timeout(Duration::ZERO).map_err(failed)?;
@@ -289,7 +269,7 @@ fn is_empty(directory: &Path) -> bool {
 
 /// Refuses a folder whose database is missing or empty, beside other files of a store.
 fn check_whole(directory: &Path) -> Result<()> {
-    let others = [LOG, "archive/manifest.json", "admin.token"];
+    let others = [LOG, "archive", "admin.token"];
     let found = others.into_iter().find(|name| directory.join(name).exists());
     match found.filter(|_| is_empty(directory)) {
         None => Ok(()),
@@ -372,6 +352,7 @@ const WORDS: &[(&str, &str)] = &[
     ("{change}", "0"),
     ("{order}", "number"),
     ("{over}", "true"),
+    ("{folded}", "number <= (SELECT last_number FROM progress)"),
 ];
 /// `user_version` of a file without tables.
 const NEW: i64 = 0;

@@ -94,3 +94,16 @@ CREATE TABLE sums (
 -- The transaction (always 0) and number of the last result that was folded; one row.
 CREATE TABLE progress (last_change INTEGER NOT NULL, last_number INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (0, 0);
+
+-- The files of the archive, and files that are not used yet or any more; see `files/catalogue.rs`.
+CREATE TABLE files (
+    path TEXT PRIMARY KEY,
+    plan TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    results INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    unused_since_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
