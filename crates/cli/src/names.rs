@@ -59,12 +59,13 @@ mod tests {
     }
 
     /// Returns what a shell prints for a script; `None` if the shell is not installed.
+    #[expect(clippy::print_stderr, reason = "a test prints why it was skipped")]
     fn printed(shell: &str, script: &str) -> Option<String> {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("my.toml"), "").expect("a file");
         let output = Process::new(shell).args(["-c", script]).current_dir(folder.path()).output();
         let Ok(output) = output else {
-            println!("SKIPPED {shell}: it is not installed");
+            eprintln!("SKIPPED {shell}: it is not installed");
             return None;
         };
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -109,11 +110,10 @@ mod tests {
         let fish = script(Shell::Fish);
         for (typed, expected) in TYPED {
             let line = typed.replace('^', "");
-            let whole = line.rsplit([' ']).next().unwrap_or_default();
             let run = format!("{fish}\ncomplete -C '{line}'");
             let Some(printed) = printed("fish", &run) else { break };
             let is_found = printed.lines().any(|line| line.contains(expected));
-            assert!(is_found, "{typed} ({whole}): {printed}");
+            assert!(is_found, "{typed}: {printed}");
         }
         if let Some(printed) = printed("fish", &format!("{fish}\ncomplete -C 'underload run my'")) {
             assert!(printed.contains("my.toml"), "{printed}");

@@ -15,8 +15,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use underload_record::schema::{
-    Distribution, FORMAT_VERSION, FlowRecord, LatencySummary, Phase, PhaseWindow, RunRecord,
-    TrialRecord, VariantRecord, World,
+    Distribution, FORMAT_VERSION, FlowDirection, FlowRecord, LatencySummary, Phase, PhaseWindow,
+    RunRecord, TrialRecord, VariantRecord, World,
 };
 use underload_record::{LatencyPools, conclude};
 use underload_store::{RunData, RunDir};
@@ -158,7 +158,8 @@ fn write_measured(path: &Path, started: &str, p99_ms: f64) {
             ..LatencySummary::default()
         };
         let rate = Some(40_000_000);
-        let flow = FlowRecord { goodput_down_bit_per_s: rate, ..FlowRecord::default() };
+        let direction = FlowDirection::Down;
+        let flow = FlowRecord { direction, goodput_down_bit_per_s: rate, ..FlowRecord::default() };
         let variant = variant.to_owned();
         record.variants.push(VariantRecord { name: variant.clone(), ..VariantRecord::default() });
         let (latencies, flows) = (vec![latency], vec![flow]);
@@ -179,7 +180,7 @@ fn write_measured(path: &Path, started: &str, p99_ms: f64) {
 fn files(page: &str) -> impl Iterator<Item = (&str, &str)> {
     let blocks = page.split("```toml\n# ").skip(1);
     let blocks = blocks.filter_map(|block| block.split_once("\n```")?.0.split_once('\n'));
-    blocks.filter(|(name, _)| name.ends_with(".toml") && !name.contains(' '))
+    blocks.filter(|(name, _)| name.split_once('.').is_some_and(|(_, end)| end == "toml"))
 }
 
 fn prepare(folder: &Path) {
@@ -325,9 +326,11 @@ fn run_all(
             for of_system in ["etc", "var/lib/node_exporter", "root", "data"] {
                 fs::create_dir_all(folder.path().join(of_system)).expect("a folder");
             }
-            // An example that makes a run is the first to do it.
-            if example.contains("--out runs/first") {
-                let _ = fs::remove_dir_all(folder.path().join("runs/first"));
+            // An example that makes a run or a history is the first to do it.
+            for (part, made) in [("--out runs/first", "runs/first"), ("--every", "runs/history")] {
+                if example.contains(part) {
+                    let _ = fs::remove_dir_all(folder.path().join(made));
+                }
             }
             count += 1;
             judge(&example, &machine.run(&line(&example, folder.path()), folder.path()));

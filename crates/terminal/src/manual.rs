@@ -54,7 +54,7 @@ pub fn completions(shell: Shell, mut command: Command) -> Vec<u8> {
         // Clap completes no positional arguments in fish, and no files beside names in zsh.
         if shell == Shell::Fish && argument.is_positional() {
             let using = format!("__fish_{}_using_subcommand {below}", name.replace('-', "_"));
-            script += &format!("complete -c {name} -n \"{using}\" -a \"{names}\"\n");
+            script.extend([format!("complete -c {name} -n \"{using}\" -a \"{names}\"\n")]);
         } else if shell == Shell::Zsh && argument.get_value_hint() == ValueHint::FilePath {
             let or_file = format!(":{{compadd -- {names}; _files}}'");
             script = script.replace(&format!(":({names})'"), &or_file);

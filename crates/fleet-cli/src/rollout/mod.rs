@@ -343,7 +343,9 @@ impl Rollout {
             let file = self.plan.file_of(&line.attributes).map_or("", |file| &file.path);
             format!("model {}, tier {}, {file}", of("model"), of("tier"))
         };
-        lines.iter().for_each(|line| groups.entry(group(line)).or_default().0 += 1);
+        for line in &lines {
+            groups.entry(group(line)).or_default().0 += 1;
+        }
         for (line, p99) in days.values().flatten() {
             groups.entry(group(&lines[*line])).or_default().1.push(*p99);
         }

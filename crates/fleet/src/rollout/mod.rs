@@ -175,7 +175,9 @@ impl State {
     /// Returns the state that the log of a rollout leads to.
     pub fn of(plan: &RolloutPlan, log: &[Row]) -> Self {
         let mut state = Self::default();
-        log.iter().for_each(|row| state.apply(plan, row));
+        for row in log {
+            state.apply(plan, row);
+        }
         state
     }
 

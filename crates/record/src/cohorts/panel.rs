@@ -146,9 +146,9 @@ mod tests {
     /// Misses of the sequence, of single looks at 95 %, and of the sequence on the last day.
     #[derive(Debug, Default)]
     struct Misses {
-        of_any_day: u32,
-        of_single_looks: u32,
-        of_last_day: u32,
+        any_day: u32,
+        single_looks: u32,
+        last_day: u32,
     }
 
     /// Looks 60 times at lines of which an eighth is changed on the first day, and a half from the
@@ -187,9 +187,9 @@ mod tests {
                 let half = normal_quantile(1.0 - ALPHA / 2.0) * variance.sqrt();
                 is_missed_once |= (value - EFFECT).abs() > half;
             }
-            misses.of_any_day += u32::from(is_missed);
-            misses.of_single_looks += u32::from(is_missed_once);
-            misses.of_last_day += u32::from(is_last_missed);
+            misses.any_day += u32::from(is_missed);
+            misses.single_looks += u32::from(is_missed_once);
+            misses.last_day += u32::from(is_last_missed);
         }
         misses
     }
@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn the_sequence_holds_the_effect_at_all_of_60_looks() {
         let misses = looks(400, 100);
-        assert!(misses.of_any_day <= 5, "{misses:?}");
+        assert!(misses.any_day <= 5, "{misses:?}");
         // Single looks at 95 % would be wrong on some day more than twice as often.
-        assert!(misses.of_single_looks > 10, "{misses:?}");
+        assert!(misses.single_looks > 10, "{misses:?}");
     }
 
     /// `cargo test --release -p underload-record sequence_covers -- --ignored --nocapture`
@@ -210,7 +210,7 @@ mod tests {
         for lines in [400, 2_000] {
             let misses = looks(lines, 1_000);
             println!("{lines} lines, 1,000 seeds, 60 looks: {misses:?}");
-            assert!(misses.of_any_day <= 50 && misses.of_single_looks > 100, "{misses:?}");
+            assert!(misses.any_day <= 50 && misses.single_looks > 100, "{misses:?}");
         }
     }
 

@@ -150,7 +150,9 @@ from = "2027-01-17"
 fn update(external_id: &str, values: &[(&str, &str)]) -> LineUpdate {
     let mut update = LineUpdate::default();
     update.set("external_id", external_id).expect("it is valid");
-    values.iter().for_each(|(name, value)| update.set(name, value).expect("it is valid"));
+    for (name, value) in values {
+        update.set(name, value).expect("it is valid");
+    }
     update
 }
 
@@ -173,6 +175,20 @@ impl Fleet {
     ) -> Result<PutLinesAnswer, Rejection> {
         let put = PutLines { lines: lines.to_vec(), from_ms, is_import, is_check: false };
         self.change(|it, tx, now, rng| it.put_lines(tx, now, rng, "me", &put))
+    }
+
+    /// Makes a code of a line; the empty name for none.
+    pub(super) fn code_of(
+        &mut self,
+        line: &str,
+        makes: CodeFor,
+        secret: u8,
+        attributes: Attributes,
+    ) -> Result<String, Rejection> {
+        let (line, secret) = (line.to_owned(), [secret; 16]);
+        let new = [NewCode { makes, attributes, line, valid_ms: 60 * MINUTE, secret }];
+        let made = self.change(|it, tx, now, _| it.new_codes(tx, now, "me", &new));
+        made.map(|mut texts| texts.pop().expect("a text"))
     }
 
     /// A device that measures a line.

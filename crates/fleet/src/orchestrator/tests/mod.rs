@@ -105,19 +105,6 @@ impl Fleet {
         self.code_of("", makes, secret, attributes).expect("it is new")
     }
 
-    fn code_of(
-        &mut self,
-        line: &str,
-        makes: CodeFor,
-        secret: u8,
-        attributes: Attributes,
-    ) -> Result<String, Rejection> {
-        let (line, secret) = (line.to_owned(), [secret; 16]);
-        let new = NewCode { makes, attributes, line, valid_ms: 60 * MINUTE, secret };
-        let made = self.change(|it, tx, now, _| it.new_codes(tx, now, "me", &[new.clone()]));
-        made.map(|mut texts| texts.pop().expect("a text"))
-    }
-
     fn enrol_with(
         &mut self,
         seed: u8,
