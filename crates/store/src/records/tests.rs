@@ -191,7 +191,7 @@ fn a_damaged_table_is_refused_by_its_name() {
     assert!(refused(&root).contains(TRIALS));
     let trials: Vec<TrialRecord> = (0..3).map(|index| trial(index).0).collect();
     crate::trials::write(&table, &trials).unwrap();
-    assert!(refused(&root).contains("its columns are those of another"));
+    assert!(refused(&root).contains("it has no column `record`"));
     fs::remove_file(&table).unwrap();
     let others = trials.iter().map(|it| TrialRecord { variant: "codel".to_owned(), ..it.clone() });
     write(&table, &others.collect::<Vec<_>>()).unwrap();

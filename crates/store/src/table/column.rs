@@ -35,11 +35,16 @@ macro_rules! kinds {
                 match self { $(Self::$kind(values) => values.len(),)* }
             }
 
-            /// Reads the next `rows` rows.
-            pub(super) fn read(kind: Kind, from: &mut ColumnReader, rows: usize) -> Result<Self> {
+            /// Reads the next `rows` rows. `level` is the definition level of present values.
+            pub(super) fn read(
+                kind: Kind,
+                from: &mut ColumnReader,
+                rows: usize,
+                level: i16,
+            ) -> Result<Self> {
                 match (kind, from) {
                     $((Kind::$kind, ColumnReader::$reader(from)) => {
-                        $read(from, rows).map(Self::$kind)
+                        $read(from, rows, level).map(Self::$kind)
                     })*
                     _ => Err(ParquetError::General("a column of another type".to_owned())),
                 }
@@ -248,9 +253,19 @@ impl Lists {
 }
 
 /// Reads the next `rows` values of a column that has one in each row.
-fn required<T: DataType>(column: &mut ColumnReaderImpl<T>, rows: usize) -> Result<Vec<T::T>> {
-    let mut values = Vec::new();
-    read_records(rows, |left| Ok(column.read_records(left, None, None, &mut values)?.0))?;
+fn required<T: DataType>(
+    column: &mut ColumnReaderImpl<T>,
+    rows: usize,
+    level: i16,
+) -> Result<Vec<T::T>> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    read_records(rows, |left| {
+        let levels = (level > 0).then_some(&mut levels);
+        Ok(column.read_records(left, levels, None, &mut values)?.0)
+    })?;
+    if values.len() != rows {
+        return Err(ParquetError::General("a row has no value".to_owned()));
+    }
     Ok(values)
 }
 
@@ -258,7 +273,11 @@ fn required<T: DataType>(column: &mut ColumnReaderImpl<T>, rows: usize) -> Resul
 fn optional<T: DataType>(
     column: &mut ColumnReaderImpl<T>,
     rows: usize,
+    level: i16,
 ) -> Result<Vec<Option<T::T>>> {
+    if level == 0 {
+        return Ok(required(column, rows, level)?.into_iter().map(Some).collect());
+    }
     let (mut levels, mut present) = (Vec::new(), Vec::new());
     read_records(rows, |left| {
         Ok(column.read_records(left, Some(&mut levels), None, &mut present)?.0)
@@ -274,8 +293,8 @@ fn optional<T: DataType>(
     filled.collect()
 }
 
-/// Reads the next `rows` lists.
-fn lists(column: &mut ColumnReaderImpl<Int64Type>, rows: usize) -> Result<Lists> {
+/// Reads the next `rows` lists. An absent list is empty.
+fn lists(column: &mut ColumnReaderImpl<Int64Type>, rows: usize, level: i16) -> Result<Lists> {
     let (mut defined, mut repeated, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     read_records(rows, |left| {
         let (defined, repeated) = (Some(&mut defined), Some(&mut repeated));
@@ -286,7 +305,7 @@ fn lists(column: &mut ColumnReaderImpl<Int64Type>, rows: usize) -> Result<Lists>
         if *repeated == 0 {
             ends.push(end);
         }
-        end += usize::from(*defined == 1);
+        end += usize::from(*defined == level);
         if let Some(last) = ends.last_mut() {
             *last = end;
         }

@@ -11,13 +11,13 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::reader::ColumnReader;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::record::Field;
-use parquet::schema::types::{Type, TypePtr};
+use parquet::schema::types::{ColumnDescriptor, ColumnPath, SchemaDescriptor, Type, TypePtr};
 
 use super::{Cell, Column, Kind, Layout, empty, push};
 
@@ -127,8 +127,8 @@ impl<W: Write + Send> TableWriter<W> {
 /// Reads columns of a file in batches of rows.
 pub struct TableReader<R: ChunkReader + 'static = File> {
     file: SerializedFileReader<R>,
-    /// Kinds of all columns, and whether to read them.
-    columns: Vec<(Kind, bool)>,
+    /// Kinds of all columns, and their positions in the file; `None` for columns that are not read.
+    columns: Vec<(Kind, Option<usize>)>,
     /// Positions of the row groups to read, last one first.
     groups: Vec<usize>,
     /// The columns of the current row group; `None` for a column that is not read.
@@ -138,22 +138,26 @@ pub struct TableReader<R: ChunkReader + 'static = File> {
 }
 
 impl<R: ChunkReader + 'static> TableReader<R> {
-    /// Opens a file. Columns whose names `is_read` rejects are not read: their numbers are 0 or
-    /// `None`, and their texts are empty.
+    /// Opens a file, which any program may have written: its columns are found by their names, in
+    /// any order and beside others. Columns whose names `is_read` rejects are not read: their
+    /// numbers are 0 or `None`, and their texts are empty; a missing optional column is `None`, too.
     ///
     /// # Errors
-    /// Returns an error if the file is damaged or has other columns than `layout`.
+    /// Returns an error if the file is damaged, or if a column is missing or has another type.
     pub fn new<S: AsRef<str>>(
         file: R,
         layout: &Layout<S>,
         is_read: impl Fn(&str) -> bool,
     ) -> Result<Self> {
         let file = guarded(|| SerializedFileReader::new(file))?;
-        if *file.metadata().file_metadata().schema() != *schema(layout)? {
-            let problem = "its columns are those of another version or of another kind of table";
-            return Err(ParquetError::General(problem.to_owned()));
-        }
-        let columns = layout.iter().map(|(name, kind)| (*kind, is_read(name.as_ref()))).collect();
+        let found = file.metadata().file_metadata().schema_descr();
+        let expected = SchemaDescriptor::new(schema(layout)?);
+        // Each column of a layout is one column of a file.
+        let columns = layout.iter().zip(expected.columns()).map(|((name, kind), column)| {
+            let position = position(found, name.as_ref(), column)?;
+            Ok((*kind, position.filter(|_| is_read(name.as_ref()))))
+        });
+        let columns = columns.collect::<Result<_>>()?;
         let groups = (0..file.num_row_groups()).rev().collect();
         Ok(Self { file, columns, groups, open: Vec::new(), rows_left: 0 })
     }
@@ -161,7 +165,9 @@ impl<R: ChunkReader + 'static> TableReader<R> {
     /// Skips row groups that have one number in the first column, which `is_wanted` rejects.
     pub fn skip_groups(&mut self, is_wanted: impl Fn(i64) -> bool) {
         let metadata = self.file.metadata();
-        self.groups.retain(|group| only_number(metadata.row_group(*group)).is_none_or(&is_wanted));
+        let Some((_, Some(first))) = self.columns.first() else { return };
+        let only = |group: &usize| only_number(metadata.row_group(*group).column(*first));
+        self.groups.retain(|group| only(group).is_none_or(&is_wanted));
     }
 
     /// Returns the number of unread rows.
@@ -181,11 +187,16 @@ impl<R: ChunkReader + 'static> TableReader<R> {
             let rows = self.rows_left.min(most);
             self.rows_left -= rows;
             let columns = self.open.iter_mut().zip(&self.columns);
-            let read = |(open, (kind, _)): (&mut Option<ColumnReader>, &(Kind, bool))| match open {
-                Some(open) => Column::read(*kind, open, rows),
-                None => Ok(Column::absent(*kind, rows)),
-            };
-            columns.map(read).collect::<Result<_>>().map(Some)
+            let schema = self.file.metadata().file_metadata().schema_descr();
+            let columns = columns.map(|(open, (kind, position))| match (open, position) {
+                (Some(open), Some(position)) => {
+                    let column = schema.column(*position);
+                    let named = |error| named(column.path(), error);
+                    Column::read(*kind, open, rows, column.max_def_level()).map_err(named)
+                }
+                _ => Ok(Column::absent(*kind, rows)),
+            });
+            columns.collect::<Result<_>>().map(Some)
         })
     }
 
@@ -195,16 +206,56 @@ impl<R: ChunkReader + 'static> TableReader<R> {
         self.rows_left =
             rows.map_err(|_| ParquetError::General("a row group of an invalid size".to_owned()))?;
         self.open.clear();
-        for (position, (_, is_read)) in self.columns.iter().enumerate() {
-            let column = is_read.then(|| group.get_column_reader(position));
+        for (_, position) in &self.columns {
+            let column = position.map(|position| group.get_column_reader(position));
             self.open.push(column.transpose()?);
         }
         Ok(())
     }
 }
 
-fn only_number(group: &RowGroupMetaData) -> Option<i64> {
-    let Some(Statistics::Int64(statistics)) = group.column(0).statistics() else { return None };
+/// Returns the position of a column in a file; `None` if it is missing and optional. Whether a
+/// column of the file may lack values does not matter.
+fn position(
+    found: &SchemaDescriptor,
+    name: &str,
+    expected: &ColumnDescriptor,
+) -> Result<Option<usize>> {
+    let is_list = expected.max_rep_level() > 0;
+    let has_name = |position: &usize| {
+        found.column(*position).path().parts().first().is_some_and(|own| own == name)
+    };
+    let mut of_name = (0..found.num_columns()).filter(has_name);
+    let (Some(position), None) = (of_name.next(), of_name.next()) else {
+        if !is_list && expected.max_def_level() > 0 {
+            return Ok(None);
+        }
+        return Err(ParquetError::General(format!("it has no column `{name}`")));
+    };
+    let column = found.column(position);
+    let is_as_expected = column.physical_type() == expected.physical_type()
+        && column.max_rep_level() == expected.max_rep_level()
+        && (is_list || column.path().parts().len() == 1);
+    if is_as_expected {
+        return Ok(Some(position));
+    }
+    let (list, kind) = (if is_list { "a list of " } else { "" }, expected.physical_type());
+    let problem = format!("its column `{name}` has another type; expected {list}{kind}");
+    Err(ParquetError::General(problem))
+}
+
+/// Adds the name of a column to an error.
+fn named(path: &ColumnPath, error: ParquetError) -> ParquetError {
+    match error {
+        ParquetError::General(problem) => {
+            ParquetError::General(format!("its column `{}`: {problem}", path.string()))
+        }
+        other => other,
+    }
+}
+
+fn only_number(column: &ColumnChunkMetaData) -> Option<i64> {
+    let Some(Statistics::Int64(statistics)) = column.statistics() else { return None };
     let (min, max) = (statistics.min_opt()?, statistics.max_opt()?);
     (min == max).then_some(*min)
 }
@@ -293,7 +344,91 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use parquet::column::writer::ColumnWriter;
+
     use super::*;
+    use crate::table::Table as _;
+
+    struct Sample<'a>(&'a str, Vec<i64>);
+
+    crate::table! {
+        struct Own of row: Sample {
+            at: Long = 7_i64;
+            note: OptionalText = row.0;
+            bins: Longs = row.1.clone();
+        }
+    }
+
+    /// Reads a file of three rows as another program writes it: its root has another name, and all
+    /// columns may lack values. Numbers are present where `present` is 1.
+    fn read_foreign(columns: &[&str], present: [i16; 3]) -> Result<Vec<Column>> {
+        let schema = format!("message schema {{ {} }}", columns.join(" "));
+        let schema = Arc::new(parquet::schema::parser::parse_message_type(&schema)?);
+        let file = tempfile::tempfile()?;
+        let mut writer = SerializedFileWriter::new(file.try_clone()?, schema, Arc::default())?;
+        let mut group = writer.next_row_group()?;
+        while let Some(mut column) = group.next_column()? {
+            match column.untyped() {
+                // The lists [1, 2], none and [].
+                ColumnWriter::Int64ColumnWriter(it) if it.get_descriptor().max_rep_level() > 0 => {
+                    it.write_batch(&[1, 2], Some(&[3, 3, 0, 1]), Some(&[0, 1, 0, 0]))?;
+                }
+                ColumnWriter::Int64ColumnWriter(it) => {
+                    it.write_batch(&[5, 6, 7], Some(&present), None)?;
+                }
+                ColumnWriter::ByteArrayColumnWriter(it) => {
+                    it.write_batch(&["a".into(), "b".into()], Some(&[1, 0, 1]), None)?;
+                }
+                _ => panic!("a type that this test does not write"),
+            }
+            column.close()?;
+        }
+        group.close()?;
+        writer.into_inner()?;
+        let mut reader = TableReader::new(file, Own::LAYOUT, |_| true)?;
+        reader.next(9).map(|columns| columns.expect("three rows"))
+    }
+
+    const AT: &str = "optional int64 at;";
+    const NOTE: &str = "optional binary note (UTF8);";
+    const BINS: &str =
+        "optional group bins (LIST) { repeated group list { optional int64 item; } }";
+
+    #[test]
+    fn columns_of_other_programs_are_found_by_name() {
+        let more = "optional int64 other; optional group more { optional int64 at; }";
+        let columns = read_foreign(&[BINS, more, NOTE, AT], [1; 3]).expect("it reads");
+        let read = Own::view(&columns).expect("they are as declared");
+        assert_eq!(read.at, [5, 6, 7]);
+        let notes: Vec<_> = (0..3).map(|row| columns[1].text(row)).collect();
+        assert_eq!(notes, [Some("a"), None, Some("b")]);
+        assert_eq!(
+            [0, 1, 2].map(|row| read.bins.get(row)),
+            [Some(&[1, 2][..]), Some(&[]), Some(&[])]
+        );
+        let columns = read_foreign(&[AT, BINS], [1; 3]).expect("it reads");
+        assert_eq!(Own::view(&columns).expect("they are as declared").note, [None, None, None]);
+    }
+
+    #[test]
+    fn missing_columns_and_values_and_other_types_are_errors_with_the_column() {
+        let number = "optional int64 note;";
+        for (columns, present, expected) in [
+            (&[BINS, NOTE][..], [1; 3], "no column `at`"),
+            (&[AT, NOTE], [1; 3], "no column `bins`"),
+            (&[AT, BINS, NOTE], [1, 0, 1], "its column `at`: a row has no value"),
+            (&[AT, BINS, number], [1; 3], "`note` has another type; expected BYTE_ARRAY"),
+            (
+                &[AT, "optional int64 bins;"],
+                [1; 3],
+                "`bins` has another type; expected a list of INT64",
+            ),
+            (&["required group at { optional int64 at; }", BINS], [1; 3], "`at` has another type"),
+        ] {
+            let said = read_foreign(columns, present).expect_err("it is refused").to_string();
+            assert!(said.contains(expected), "{said}");
+        }
+    }
 
     #[test]
     fn a_check_of_the_library_that_fails_is_an_error_and_prints_nothing() {
