@@ -86,8 +86,9 @@ impl Fleet {
         tx.commit().expect("memory");
         for (makes, secret) in [(CodeFor::Device, 1), (CodeFor::Server, 2)] {
             let (attributes, valid_ms) = (Attributes::default(), 3_600_000);
-            let new = NewCode { makes, attributes, valid_ms, secret: [secret; 16] };
-            fleet.change(|it, tx, now, _| it.new_code(tx, now, "me", &new));
+            let line = String::new();
+            let new = NewCode { makes, attributes, line, valid_ms, secret: [secret; 16] };
+            fleet.change(|it, tx, now, _| it.new_codes(tx, now, "me", &[new]));
         }
         fleet
     }

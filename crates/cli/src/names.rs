@@ -59,7 +59,6 @@ mod tests {
     }
 
     /// Returns what a shell prints for a script; `None` if the shell is not installed.
-    #[expect(clippy::print_stderr, reason = "a test prints why it was skipped")]
     fn printed(shell: &str, script: &str) -> Option<String> {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("my.toml"), "").expect("a file");

@@ -145,7 +145,7 @@ fn write_measured(path: &Path, started: &str, p99_ms: f64) {
         complete: true,
         ..RunRecord::default()
     };
-    record.scenario.name = "measure/quick".to_owned();
+    "measure/quick".clone_into(&mut record.scenario.name);
     started.clone_into(&mut record.host.started);
     for (index, variant) in (0..).zip(["down", "up"]) {
         let distribution =

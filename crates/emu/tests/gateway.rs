@@ -155,7 +155,7 @@ fn phases_are_counted_apart_and_curves_cover_the_trial() {
     assert!(bottlenecks.iter().all(|b| b.window.phase != Phase::Whole), "{bottlenecks:?}");
     let whole = report.lane(Direction::Up).expect("the lane").recording.whole.link.counts.sent;
     assert_eq!(packets(whole), sent(Phase::Load));
-    assert!(live.sent.bytes > 500_000 && live.sent.bytes <= whole.bytes);
+    assert!(live.sent_bytes > 500_000 && live.sent_bytes <= whole.bytes);
     let series = report.series(0);
     let name = SeriesKind::Throughput.name(Direction::Up);
     let curve = series.iter().find(|curve| curve.name == name).expect("throughput");

@@ -200,12 +200,12 @@ fn row(state: &LineState) -> String {
         let value = attributes.get(name).filter(|value| !value.is_empty() && value != "0/0");
         let _ = value.map(|value| write!(text, "  {name}={}", one_line(&value)));
     }
-    match seen_ms {
-        Some(_) if *is_retired => text += "  retired",
-        Some(seen_ms) => text += &format!("  last request {}", date(*seen_ms)),
-        None => text += "  no device",
-    }
-    text + "\n"
+    let state = match seen_ms {
+        _ if *is_retired => "retired".to_owned(),
+        Some(seen_ms) => format!("last request {}", date(*seen_ms)),
+        None => "no device".to_owned(),
+    };
+    format!("{text}  {state}\n")
 }
 
 fn history(state: &LineState) -> String {

@@ -46,6 +46,7 @@ fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines
         bins: BINS,
         moved: 0,
         planned: Vec::new(),
+        change: None,
         rows: Rows::default(),
     };
     let mut tests = [Vec::new(), Vec::new()];

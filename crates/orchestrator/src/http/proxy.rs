@@ -71,18 +71,23 @@ pub(super) async fn client_of_header(
     }
     let mut fields = vec![0; length];
     stream.read_exact(&mut fields).await?;
-    let (address, ports) = match (kind & 0xf, family) {
-        (0, _) => return Ok(peer),
-        (1, 0x11) => fields
-            .split_first_chunk::<4>()
-            .map(|(it, rest)| (Ipv4Addr::from(*it).into(), rest.get(4..))),
-        (1, 0x21) => fields
-            .split_first_chunk::<16>()
-            .map(|(it, rest)| (Ipv6Addr::from(*it).into(), rest.get(16..))),
-        (1, _) => return Ok(peer),
-        _ => None,
+    let is_tcp4 = family == 0x11;
+    match kind & 0xf {
+        1 if is_tcp4 || family == 0x21 => {}
+        0 | 1 => return Ok(peer),
+        _ => return Err(ErrorKind::InvalidData.into()),
     }
-    .ok_or(ErrorKind::InvalidData)?;
+    // The client's address, the balancer's, the client's port and the balancer's.
+    let named = if is_tcp4 {
+        fields
+            .split_first_chunk()
+            .map(|(it, rest)| (Ipv4Addr::from_octets(*it).into(), rest.get(4..)))
+    } else {
+        fields
+            .split_first_chunk()
+            .map(|(it, rest)| (Ipv6Addr::from_octets(*it).into(), rest.get(16..)))
+    };
+    let (address, ports) = named.ok_or(ErrorKind::InvalidData)?;
     let port = ports.and_then(|ports| ports.first_chunk()).ok_or(ErrorKind::InvalidData)?;
     Ok(SocketAddr::new(address, u16::from_be_bytes(*port)))
 }

@@ -16,9 +16,7 @@ use super::encode::Encoded;
 use super::files::{Files, Numbered};
 use super::rollup::{CellBytes, Key, Level, Question, RUNS, SERIES};
 use super::sqlite::Sqlite;
-use super::tables::{
-    DEVICES, attribute_column, device_of, encoded, lines_after, raw_setting,
-};
+use super::tables::{DEVICES, attribute_column, device_of, encoded, lines_after, raw_setting};
 use super::transaction::plans;
 
 /// A read-only connection to a store, which another process may use.
@@ -223,7 +221,8 @@ fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
     if let Some(since_ms) = filter.silent_since_ms {
         values.push(since_ms.into());
         let place = values.len();
-        condition += &format!("seen_ms < ${place} AND NOT is_removed AND NOT is_retired AND ");
+        condition =
+            format!("{condition}seen_ms < ${place} AND NOT is_removed AND NOT is_retired AND ");
     }
     Some((condition, values))
 }

@@ -93,7 +93,7 @@ impl Changes {
     }
 
     fn drawn(&self, lot: u64) -> u64 {
-        let place = u128::from(lot) * self.changed_ms.len() as u128 >> 64;
+        let place = (u128::from(lot) * self.changed_ms.len() as u128) >> 64;
         self.changed_ms[place as usize]
     }
 

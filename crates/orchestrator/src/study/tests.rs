@@ -482,17 +482,22 @@ fn record_lines(store: &mut Memory, changes: impl Iterator<Item = (u8, Vec<(u64,
     tx.commit().expect("memory");
 }
 
+/// Number of lines that change; another 40 do not, and three change twice.
+const CHANGED: u8 = 20;
+
+fn change_day(line: u8) -> u64 {
+    [8, 10, 12][usize::from(line) % 3]
+}
+
 /// In everybody a season adds 20 % from the tenth day on; 20 of 60 lines change on one of three
-/// days, which takes 30 % off. The expected numbers are computed from the delays that the test made.
-#[test]
-fn a_change_is_compared_with_lines_that_did_not_change_on_the_same_days() {
-    const CHANGED: u8 = 20;
-    let change_day = |line: u8| [8, 10, 12][usize::from(line) % 3];
-    let season = |day: u64| if day < 10 { 1.0 } else { 1.2 };
-    let delay_ms = |line: u8, day: u64| {
-        let is_changed = line < CHANGED && day >= change_day(line);
-        (40.0 + f64::from(line)) * season(day) * if is_changed { 0.7 } else { 1.0 }
-    };
+/// days, which takes 30 % off.
+fn delay_ms(line: u8, day: u64) -> f64 {
+    let season = if day < 10 { 1.0 } else { 1.2 };
+    let is_changed = line < CHANGED && day >= change_day(line);
+    (40.0 + f64::from(line)) * season * if is_changed { 0.7 } else { 1.0 }
+}
+
+fn changed_lines() -> Memory {
     let mut results = Vec::new();
     for line in 0..60_u8 {
         for day in 0..20 {
@@ -515,11 +520,22 @@ fn a_change_is_compared_with_lines_that_did_not_change_on_the_same_days() {
         }
     });
     record_lines(&mut store, lines);
-    let mut ask = |attribute: &str, between_ms| {
-        let change = Some(ChangeQuestion { attribute: attribute.to_owned(), between_ms });
-        super::study(&mut store, "trial", &Question { change, ..Question::default() })
-    };
-    let study = ask("configured", None).expect("a study");
+    store
+}
+
+fn study_of_change(
+    store: &mut Memory,
+    attribute: &str,
+    between_ms: Option<(u64, u64)>,
+) -> Result<CohortStudy, StudyError> {
+    let change = Some(ChangeQuestion { attribute: attribute.to_owned(), between_ms });
+    super::study(store, "trial", &Question { change, ..Question::default() })
+}
+
+/// The expected numbers are computed from the delays of the lines.
+#[test]
+fn a_change_is_compared_with_lines_that_did_not_change_on_the_same_days() {
+    let study = study_of_change(&mut changed_lines(), "configured", None).expect("a study");
     let found = study.change.as_ref().expect("a change");
     assert_eq!((found.excluded, found.attribute.as_str()), (3, "configured"));
     let up = found.series.iter().find(|it| it.load == "upload" && it.dscp == 0).expect("uploads");
@@ -544,16 +560,22 @@ fn a_change_is_compared_with_lines_that_did_not_change_on_the_same_days() {
         assert_eq!(found.verdict, Verdict::Lower);
     }
     assert!(study.unhealthy.is_empty() && study.reference.is_empty(), "{study:?}");
-    // Between fixed days: the same for all lines, so exactly the effect.
+}
+
+/// The days are the same for all lines, so the numbers are exactly the effect.
+#[test]
+fn a_change_is_compared_between_fixed_days() {
+    let mut store = changed_lines();
     let between = Some((8 * DAY_MS, 12 * DAY_MS));
-    let study = ask("configured", between).expect("a study");
+    let study = study_of_change(&mut store, "configured", between).expect("a study");
     let up = &study.change.as_ref().expect("a change").series[2].mean;
     assert!((up.medians[0] - 0.84).abs() < 1e-3 && (up.medians[1] - 1.2).abs() < 1e-3, "{up:?}");
     assert!((up.effect.and_then(|it| it.middle).expect("enough") - 0.7).abs() < 1e-3, "{up:?}");
     let (before, after) = ("changed, before", "changed, after");
     assert!([before, after].iter().all(|side| study.cohorts.iter().any(|it| it.name == *side)));
     for (attribute, between) in [("region", None), ("configured", Some((0, DAY_MS)))] {
-        let told = ask(attribute, between).expect_err("no line changed then").to_string();
+        let told = study_of_change(&mut store, attribute, between);
+        let told = told.expect_err("no line changed then").to_string();
         assert!(told.starts_with("no line has a single change of"), "{told}");
     }
 }

@@ -128,13 +128,9 @@ fn a_device_enrols_polls_measures_and_uploads() {
     assert_eq!(handed_in, 1, "{kept:?}");
 }
 
-#[test]
-fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
-    let fleet = Fleet::new(Limits::default());
-    let server = with_plan(&fleet);
-    let chief = fleet.token("chief", Role::Operator);
-    let device = DeviceId([0; 16]).to_string();
-    let requests = [
+/// A path and a body of each request of an operator.
+fn operator_requests(device: &str) -> [(&'static str, String); 7] {
+    [
         ("/v1/operator/codes", r#"{"makes":"device","attributes":[{}],"valid_days":1}"#.to_owned()),
         ("/v1/operator/plans", serde_json::json!({ "text": PLAN }).to_string()),
         ("/v1/operator/plans/stop", r#"{"name":"always"}"#.to_owned()),
@@ -147,7 +143,16 @@ fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
                 .to_owned(),
         ),
         ("/v1/operator/lines/list", r#"{"external_id":"ACC-1"}"#.to_owned()),
-    ];
+    ]
+}
+
+#[test]
+fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
+    let fleet = Fleet::new(Limits::default());
+    let server = with_plan(&fleet);
+    let chief = fleet.token("chief", Role::Operator);
+    let device = DeviceId([0; 16]).to_string();
+    let requests = operator_requests(&device);
     let viewer = fleet.token("viewer", Role::Viewer);
     let lapsed = fleet.token("lapsed", Role::Operator);
     for (path, body) in &requests {
@@ -158,8 +163,8 @@ fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
         }
         assert_eq!(with(&format!("Bearer {viewer}")), (403, "viewer".to_owned()));
     }
-    let body = requests[0].1.replace("[{}]", r#"[{"model":"A"},{"model":"B"}]"#);
-    let body: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+    let body = serde_json::json!({
+        "makes": "device", "attributes": [{ "model": "A" }, { "model": "B" }], "valid_days": 1 });
     let codes: Codes = fleet.operator(&chief, requests[0].0, &body).good();
     assert_eq!(codes.codes.len(), 2);
     let enrolled = fleet.ask("/v1/enrol", &enrol(&codes.codes[1], &key(9), None));
@@ -179,8 +184,12 @@ fn operators_create_codes_apply_and_stop_plans_and_remove_devices() {
     assert_eq!(over.problem(), (409, "over-budget".to_owned()));
     let none = fleet.operator(&chief, requests[3].0, &serde_json::json!({ "device": device }));
     assert_eq!(none.problem().0, 404);
-    let address = serde_json::json!({ "name": "east", "address": "a.example:1" });
-    assert_eq!(fleet.operator(&chief, requests[4].0, &address).status, 200);
+    assert_eq!(
+        fleet
+            .post(requests[4].0, &[("authorization", &format!("Bearer {chief}"))], &requests[4].1)
+            .status,
+        200
+    );
     let remove = serde_json::json!({ "device": server.id });
     assert_eq!(fleet.operator(&chief, requests[3].0, &remove).status, 200);
     let late = fleet.signed(&server, "/v1/heartbeat", &heartbeat("east"));

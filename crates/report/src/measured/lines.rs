@@ -641,8 +641,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_foreign_server_is_graded_by_what_it_measures_and_the_rest_is_named() {
+    /// A download from a foreign server with three readings.
+    fn foreign_download() -> Finding {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
             smallest_ns: Some(20_000_000),
@@ -653,7 +653,7 @@ mod tests {
             }],
             told: vec!["1.2 % of the bytes were sent again".to_owned()],
         };
-        let mut down = Finding {
+        Finding {
             latencies: Vec::new(),
             goodput_up_mbit_s: None,
             goodput_down_mbit_s: Some(38.0),
@@ -662,7 +662,12 @@ mod tests {
             foreign: Some(Box::new(foreign)),
             cannot_tell: Some("lost packets".to_owned()),
             ..up(20.0)
-        };
+        }
+    }
+
+    #[test]
+    fn a_foreign_server_is_graded_by_what_it_measures_and_the_rest_is_named() {
+        let mut down = foreign_download();
         assert_eq!(
             finding_lines(&[down.clone()]),
             [

@@ -32,6 +32,7 @@ pub(crate) fn record() -> RunRecord {
         summaries: Vec::new(),
         comparisons: Vec::new(),
         modes: Vec::new(),
+        overloads: Vec::new(),
         study: None,
         expectations: Vec::new(),
         judgement: None,

@@ -50,8 +50,8 @@ impl Files {
         let folder = folder(database)?.unwrap_or_default();
         // Before the catalogue is read. A restored copy may lack the file until its first deletion.
         let lock = File::open(folder.join(READERS)).ok();
-        let _lock = lock.filter(|lock| lock.lock_shared().is_ok());
-        Ok(Self { folder, parts: parts(database)?, _lock })
+        let lock = lock.filter(|lock| lock.lock_shared().is_ok());
+        Ok(Self { folder, parts: parts(database)?, _lock: lock })
     }
 
     /// Calls `see` with each result that meets the filter, day by day, except for those with the
