@@ -708,16 +708,15 @@ fn added_ms(out: &str) -> Vec<u32> {
 #[test]
 fn a_bloated_modem_is_cured() {
     let Some(kernel) = guest::kernel("a_bloated_modem_is_cured") else { return };
-    let shaped = ["cake", "fq-codel"].map(|queue| {
+    let cures = ["cake", "fq-codel"].map(|queue| {
         format!(
             "echo {queue}\nunderload shape apply --dev v0 --up 9500kbit --down 19mbit --queue \
              {queue} --yes > /run/said || cat /run/said\nmeasure\nunderload shape off > /run/said\n"
         )
     });
-    let shaped = shaped.concat();
-    let script = format!("program={PROGRAM_PATH}\n{BLOATED_MODEM}echo before\nmeasure\n{shaped}");
+    let cures = cures.concat();
+    let script = format!("program={PROGRAM_PATH}\n{BLOATED_MODEM}echo before\nmeasure\n{cures}");
     let out = in_guest(&kernel, &script);
-    eprintln!("{out}");
     let added = added_ms(&out);
     let [before_down, before_up, after @ ..] = added.as_slice() else { panic!("{out}") };
     assert!(*before_down > 150 && *before_up > 150, "the premise: full buffers: {out}");
@@ -790,7 +789,6 @@ fn a_line_that_becomes_slower_is_followed() {
          echo slower\nmeasure\ntc qdisc show dev v0\nunderload shape off\ncat /run/followed\n"
     );
     let out = in_guest(&kernel, &script);
-    eprintln!("{out}");
     let added = added_ms(&out);
     assert_eq!(added.len(), 4, "{out}");
     // Without `shape auto`, the modem's buffers would add 200 ms at the first rates and 500 ms at

@@ -1,3 +1,5 @@
+//! Lines before and after a change, with their numbers computed by hand.
+
 use std::fs;
 
 use underload_record::LatencyPools;

@@ -79,13 +79,9 @@ pub(super) async fn client_of_header(
     }
     // The client's address, the balancer's, the client's port and the balancer's.
     let named = if is_tcp4 {
-        fields
-            .split_first_chunk()
-            .map(|(it, rest)| (Ipv4Addr::from_octets(*it).into(), rest.get(4..)))
+        fields.split_first_chunk::<4>().map(|(it, rest)| (IpAddr::from(*it), rest.get(4..)))
     } else {
-        fields
-            .split_first_chunk()
-            .map(|(it, rest)| (Ipv6Addr::from_octets(*it).into(), rest.get(16..)))
+        fields.split_first_chunk::<16>().map(|(it, rest)| (IpAddr::from(*it), rest.get(16..)))
     };
     let (address, ports) = named.ok_or(ErrorKind::InvalidData)?;
     let port = ports.and_then(|ports| ports.first_chunk()).ok_or(ErrorKind::InvalidData)?;
@@ -153,7 +149,12 @@ mod tests {
         let v4 = [192, 0, 2, 7, 10, 0, 0, 1, 0x0f, 0xa0, 1, 0xbb, 3, 0, 1, 0];
         let ports = [0x0f, 0xa0, 1, 0xbb];
         let client: Ipv6Addr = "2001:db8::7".parse().expect("an address");
-        let v6 = [&client.octets()[..], &Ipv6Addr::LOCALHOST.octets()[..], &ports].concat();
+        let v6 = [
+            &client.to_bits().to_be_bytes()[..],
+            &Ipv6Addr::LOCALHOST.to_bits().to_be_bytes()[..],
+            &ports,
+        ]
+        .concat();
         assert_eq!(header(&of(0x21, 0x11, &v4)).expect("TCP"), ("192.0.2.7:4000".into(), 5));
         assert_eq!(header(&of(0x21, 0x21, &v6)).expect("TCP"), ("[2001:db8::7]:4000".into(), 5));
         // A balancer's own check of health, and a socket of the Unix kind.

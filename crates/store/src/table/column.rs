@@ -157,6 +157,22 @@ impl Column {
         }
     }
 
+    /// Returns the value of a row; absent behind the last row, and if a text is no valid UTF-8.
+    pub fn cell(&self, row: usize) -> Cell<'_> {
+        match self {
+            Self::Long(values) => values.get(row).copied().into(),
+            Self::OptionalLong(values) => values.get(row).copied().flatten().into(),
+            Self::Double(values) => values.get(row).copied().into(),
+            Self::OptionalDouble(values) => values.get(row).copied().flatten().into(),
+            Self::Boolean(values) => values.get(row).copied().into(),
+            Self::Bytes(values) => {
+                values.get(row).map_or(Cell::Absent, |bytes| Cell::Bytes(bytes.data().into()))
+            }
+            Self::Text(_) | Self::OptionalText(_) => self.text(row).into(),
+            Self::Longs(lists) | Self::Counts(lists) => lists.get(row).map(<[i64]>::to_vec).into(),
+        }
+    }
+
     /// Returns a text; `None` for another kind of column, an absent value, or invalid UTF-8.
     pub fn text(&self, row: usize) -> Option<&str> {
         let bytes = match self {

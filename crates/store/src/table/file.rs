@@ -16,7 +16,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
-use parquet::record::Field;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, SchemaDescriptor, Type, TypePtr};
 
 use super::{Cell, Column, Kind, Layout, empty, push};
@@ -268,46 +267,6 @@ fn schema<S: AsRef<str>>(layout: &Layout<S>) -> Result<TypePtr> {
 thread_local! {
     /// Whether this thread is in [`guarded`].
     static IS_GUARDED: ThreadCell<bool> = const { ThreadCell::new(false) };
-}
-
-/// Reads the columns `names` of a file that may be from another program, in which columns may have any
-/// order, and passes the cells of each row to `add`. A cell is [`Cell::Absent`] if the file has no such
-/// column.
-///
-/// # Errors
-/// Returns an error if the file is damaged, or has more than `rows_max` rows.
-pub fn rows_by_name(
-    file: File,
-    names: &[&str],
-    rows_max: i64,
-    mut add: impl FnMut(&[Cell<'static>]),
-) -> Result<()> {
-    guarded(|| {
-        let file = SerializedFileReader::new(file)?;
-        let metadata = file.metadata().file_metadata();
-        if metadata.num_rows() > rows_max {
-            return Err(ParquetError::General(format!("it has more than {rows_max} rows")));
-        }
-        let is_read = |field: &&TypePtr| field.is_primitive() && names.contains(&field.name());
-        let fields = metadata.schema().get_fields().iter().filter(is_read).cloned().collect();
-        let read =
-            Type::group_type_builder(metadata.schema().name()).with_fields(fields).build()?;
-        for row in file.get_row_iter(Some(read))? {
-            let mut cells = vec![Cell::Absent; names.len()];
-            for (name, field) in row?.into_columns() {
-                let place = names.iter().position(|known| *known == name).unwrap_or_default();
-                cells[place] = match field {
-                    Field::Int(number) => Cell::Long(number.into()),
-                    Field::Long(number) => Cell::Long(number),
-                    Field::Str(text) => Cell::Text(text.into()),
-                    Field::Bytes(bytes) => Cell::Bytes(bytes.data().to_vec().into()),
-                    _ => Cell::Absent,
-                };
-            }
-            add(&cells);
-        }
-        Ok(())
-    })
 }
 
 /// Runs a step of the Parquet library. Some of its checks panic on damaged files: such a panic

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 
 pub use cell::Cell;
 pub use column::{Column, Kind, Lists, Values};
-pub use file::{TableReader, TableWriter, rows_by_name};
+pub use file::{TableReader, TableWriter};
 
 /// Names and kinds of a table's columns, in order.
 pub type Layout<S = &'static str> = [(S, Kind)];
