@@ -41,12 +41,11 @@ const CANNOT: &[(&str, &str, &str)] = &[
     ("--world live", "no trial is valid", "an idle machine"),
     ("--resume runs/first", "the run is complete", "an interrupted run"),
     ("HOST", "", "a name to replace"),
-    ("--meter", "terminal", "a terminal"),
     ("kernel install", "target/kernel/linux", "a kernel that is built for an hour"),
     ("kernel status", "underload kernel install", "a kernel that is built for an hour"),
 ];
 /// The number of these examples, which may not grow.
-const CANNOT_MAX: usize = 35;
+const CANNOT_MAX: usize = 34;
 
 /// Examples that run until Ctrl-C, or for minutes: a part of them.
 const ENDLESS: &[&str] = &[
@@ -395,7 +394,7 @@ fn an_example_without_its_files_and_devices_names_what_is_missing() {
     // What a machine without a device, network, kernel, terminal or history says.
     let others = [
         "this kernel ", "no kernel at", "default route", "nothing to undo", "--accept-terms",
-        "asking locate", "--meter needs a terminal", "runs/history",
+        "asking locate", "runs/history",
     ];
     let mut wrong = String::new();
     run_all(Machine { devices: "" }, None, is_tried, |example, output| {

@@ -2,7 +2,7 @@
 //! PROXY protocol (HAProxy's doc/proxy-protocol.txt), which a balancer of connections sends.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use axum::http::HeaderMap;
@@ -105,6 +105,8 @@ pub(super) fn client(peer: SocketAddr, headers: &HeaderMap, trusted: &[Cidr]) ->
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
     #[test]
