@@ -576,3 +576,40 @@ fn a_metered_connection_is_measured_only_with_consent() {
     assert!(said.contains("Measure? [y/N]") && said.contains("not measured: lo"), "{said}");
     assert!(!home.path().join("never").exists());
 }
+
+/// Beside a router in a namespace of its own, which answers for itself and forwards the rest.
+#[test]
+fn the_router_alone_is_measured() {
+    const HOME: &str = r#"
+        ip link set lo up || exit 77
+        unshare --net sleep 1000 & far=$!
+        own=$(readlink /proc/self/ns/net)
+        until [ "$(readlink /proc/$far/ns/net)" != "$own" ]; do sleep 0.05; done
+        there() { nsenter --net=/proc/$far/ns/net -- "$@"; }
+        ip link add wifi type veth peer name lan netns $far || exit 77
+        ip addr add 192.168.7.2/24 dev wifi && ip link set wifi up || exit 77
+        there ip addr add 192.168.7.1/24 dev lan && there ip link set lan up || exit 77
+        there sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward' || exit 77
+        there ip route add default via 192.168.7.2 && ip route add default via 192.168.7.1 || exit 77
+        "$1" measure router --up --preset quick && exit 1
+        exec "$1" measure gateway --dev wifi --duration 2s --out run
+    "#;
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["bash", "-c", HOME, "bash", PROGRAM])
+        .env("XDG_DATA_HOME", home.path())
+        .current_dir(home.path())
+        .output()
+        .expect("unshare of util-linux");
+    let (told, said) = (words(&output.stdout), words(&output.stderr));
+    if output.status.code() == Some(77) || said.contains("unshare") {
+        eprintln!("SKIPPED the_router_alone_is_measured: no network namespace: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("--preset: only accepted for `underload serve`"), "{said}");
+    assert!(said.contains("probing the router 192.168.7.1 for 2 s"), "{said}");
+    assert!(told.contains("router: idle latency p50 "), "{told}");
+    assert!(home.path().join("run/report.html").is_file());
+}

@@ -38,6 +38,11 @@ pub enum LineError {
     Service(#[from] ServiceError),
     #[error("finding the hops on the path")]
     Hops(#[from] RouteError),
+    #[error(
+        "no router of a private network answered: this machine is connected to the provider itself, or \
+         its router is silent"
+    )]
+    NoRouter,
     #[error("sending echoes to the hops")]
     Echoes(#[source] io::Error),
     #[error("opening a UDP socket")]

@@ -83,7 +83,7 @@ pub(crate) fn peer_address(host: &str) -> Result<SocketAddr, LineError> {
 }
 
 /// The record shows a provider's address without its last part, as it does the server's.
-fn target(request: &Request, hop: RouteHop) -> EchoTarget {
+pub(crate) fn target(request: &Request, hop: RouteHop) -> EchoTarget {
     let shown = hop.address.map(|address| address.ip().to_string()).unwrap_or_default();
     let is_shortened = hop.hop == PathHop::Provider && !request.keep_address;
     EchoTarget {

@@ -112,7 +112,7 @@ impl Step {
     }
 
     /// Adds the finding to the trial's record.
-    pub(crate) fn new(mut outcome: Outcome, finding: Finding) -> Self {
+    pub fn new(mut outcome: Outcome, finding: Finding) -> Self {
         outcome.trial.flows.push(line_record(&finding));
         outcome.trial.finding = Some(Box::new(finding.clone()));
         Self { outcome, finding }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use underload_line::series::{Courtesy, Hours, Keep, Limits, SHORTEST_AGE, covers_day};
 use underload_line::target::Family;
-use underload_line::{Locate, Request, UDP_PACKET_BYTES, class, label, preset};
+use underload_line::{Locate, Request, RouterTest, UDP_PACKET_BYTES, class, label, preset};
 use underload_measure::Tier;
 use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
@@ -42,7 +42,8 @@ pub struct Arguments {
     /// The server: a name or an address, with :PORT unless it is 4862. Other servers: `ndt7` (the
     /// nearest of M-Lab's), `apple`, `cloudflare`, `ndt7://HOST[:PORT]` and the responsiveness server
     /// `https://HOST[:PORT][/PATH]`, for which --up, --down, --duration and --congestion-control (of
-    /// uploads) are the only options for load and probes.
+    /// uploads) are the only options for load and probes. `router` sends echoes to the router alone:
+    /// the delay of a Wi-Fi, whatever loads it meanwhile.
     #[arg(value_parser = host)]
     pub host: String,
     /// What to measure; --help-all describes the presets [default: quick].
@@ -271,7 +272,7 @@ impl Arguments {
             ("--tier", self.tier.is_some()),
             ("--token-file", self.server.token_file.is_some()),
             ("--wait", self.wait.is_some()),
-            ("--dev", self.dev.is_some()),
+            ("--dev", self.dev.is_some() && !RouterTest::is_wanted(&self.host)),
             ("--where", self.where_delayed),
             ("--ipv4", self.server.family.ipv4),
             ("--ipv6", self.server.family.ipv6),

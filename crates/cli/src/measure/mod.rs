@@ -25,7 +25,7 @@ use anyhow::{Context as _, anyhow};
 use jiff::tz::TimeZone;
 use underload_line::series::{Keeper, Notice, local_zone as zone};
 use underload_line::{
-    BadSetting, LineError, Measured, NO_VERDICT, Place, Request, Session, measure,
+    BadSetting, LineError, Measured, NO_VERDICT, Place, Request, RouterTest, Session, Test, measure,
 };
 use underload_record::judgement::{Limit, judge_findings};
 use underload_report::{plain_text, table};
@@ -49,6 +49,9 @@ use view::View;
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if foreign::is_wanted(&arguments.host) {
         foreign::check(arguments)?;
+    } else if RouterTest::is_wanted(&arguments.host) {
+        arguments.check_foreign().or_bad_input()?;
+        arguments.request().check().map_err(|error| worded(error.into()))?;
     } else {
         arguments.check().or_bad_input()?;
     }
@@ -98,8 +101,10 @@ fn once(
     place.check_vacant().bad_input_if(StoreError::is_occupied)?;
     let request = Request { bytes_max, ..arguments.request() };
     let (mut view, moved, stop) = (View::new(), Cell::new(0), interrupt.shared());
-    let test = if foreign::is_wanted(&arguments.host) {
+    let test: Box<dyn Test + '_> = if foreign::is_wanted(&arguments.host) {
         foreign::open(&request, arguments, &moved, &mut view)?
+    } else if RouterTest::is_wanted(&arguments.host) {
+        Box::new(RouterTest::open(&request, &mut view).map_err(worded)?)
     } else {
         Box::new(Session::open(&request, &mut view, &stop).map_err(worded)?)
     };
