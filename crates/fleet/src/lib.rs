@@ -9,7 +9,7 @@
 //! - [`plan`]: what to measure, parsed from a file, and the load that it causes.
 //! - [`schedule`]: when a line runs next, so that lines do not synchronise.
 //! - [`device`], [`store`]: devices and their attributes, and the state of a fleet.
-//! - [`line`]: lines as the operator records them.
+//! - [`mod@line`]: lines as the operator records them.
 //! - [`message`], [`request`], [`lease`], [`removal`]: messages and their authentication.
 //! - [`operator`]: messages of operators.
 //! - [`outcome`], [`bins`]: outcomes of runs, and delays in bins.
