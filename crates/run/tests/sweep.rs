@@ -366,7 +366,7 @@ fn mistakes_of_a_sweep_name_their_place() {
         ("scenario", Some(1), ""),
         ("samples = 3", Some(1), "samples: is not a key of a grid"),
         ("design = \"random\"", None, "samples: is missing"),
-        ("design = \"round\"", Some(1), "expected grid, random or"),
+        ("design = \"round\"", Some(1), "expected grid or random"),
         (&format!("{axis}values = [\"5ms\", \"fast\"]"), Some(3), "with `fast`: path.rtt"),
         (&format!("{axis}values = [5]"), Some(3), "path.rtt"),
         (&format!("{axis}from = \"1ms\"\nto = \"2ms\""), Some(1), "steps: is missing"),

@@ -39,11 +39,10 @@ Examples:
   underload measure ndt7 --accept-terms
   underload measure apple --fail-if 'goodput-down < 20mbit'")]
 pub struct Arguments {
-    /// The server: a name or an address, with :PORT unless it is 4862. Other servers: `ndt7` (the
-    /// nearest of M-Lab's), `apple`, `cloudflare`, `ndt7://HOST[:PORT]` and the responsiveness server
-    /// `https://HOST[:PORT][/PATH]`, for which --up, --down, --duration and --congestion-control (of
-    /// uploads) are the only options for load and probes. `router` sends echoes to the router alone:
-    /// the delay of a Wi-Fi, whatever loads it meanwhile.
+    /// The server: a name or an address, with :PORT if not 4862. Other servers: `router` (the Wi-Fi
+    /// alone), `ndt7` (of M-Lab), `apple`, `cloudflare`, `ndt7://HOST[:PORT]` and the
+    /// responsiveness server `https://HOST[:PORT][/PATH]`, for which --up, --down, --duration and
+    /// --congestion-control (of uploads) are the only options for load and probes.
     #[arg(value_parser = host)]
     pub host: String,
     /// What to measure; --help-all describes the presets [default: quick].
