@@ -20,7 +20,7 @@ use crate::cargo::{cargo, succeed};
 use crate::skips;
 
 /// Programs that mostly wait, which take half of the time of all tests.
-const WAITING: [&str; 5] = ["browser", "demo", "kill", "measure_foreign", "web"];
+const WAITING: [&str; 6] = ["browser", "demo", "examples", "kill", "measure_foreign", "web"];
 
 /// Programs that drive a browser. It aborts its requests when the machine gets or loses a network
 /// device, as by the tests beside it, so these run in a network of their own where that is allowed.

@@ -314,7 +314,7 @@ fn run_all(
                 continue;
             }
             if let Some(program) = missing(&example) {
-                eprintln!("SKIPPED {example}: {program} is not installed");
+                eprintln!("SKIPPED examples that call {program}: not installed: {example}");
                 continue;
             }
             if let Some(prepared) = prepared.filter(|_| !is_ready) {
@@ -364,7 +364,7 @@ fn every_example_works_where_its_files_and_devices_are() {
                 _ if output.status.success() || is_stopped(output) => true,
                 // The error names the module of a queue that the kernel lacks.
                 _ if errors.contains("this kernel ") => {
-                    eprintln!("SKIPPED {example}: {errors}");
+                    eprintln!("SKIPPED examples that need another kernel: {example}: {errors}");
                     true
                 }
                 Some((_, named, _)) => errors.contains(named),
