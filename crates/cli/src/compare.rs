@@ -36,9 +36,9 @@ pub struct Arguments {
     /// Whether both sides have the same lines, which are then paired, or different ones.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = By::Line)]
     by: By,
-    /// The number to compare: load-p99, load-p50, inside-p99, idle-p50, qoo, goodput-up or
-    /// goodput-down [default: load-p99, or the first of idle-p50, inside-p99, goodput-down and
-    /// goodput-up that both sides have].
+    /// The number to compare: load-p99, load-p50, stated-load, inside-p99, idle-p50, qoo, goodput-up
+    /// or goodput-down [default: load-p99, or the first of stated-load, idle-p50, inside-p99,
+    /// goodput-down and goodput-up that both sides have].
     #[arg(long, value_name = "NAME", value_parser = followed)]
     metric: Option<Followed>,
     /// The step of measured runs, or the variant of simulated ones [default: each step, or the first

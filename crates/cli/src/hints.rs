@@ -1,6 +1,7 @@
 //! Tips for the words of other tools and of people: the commands and options that replace them.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
@@ -59,6 +60,10 @@ pub fn with_tip(
         {
             of_command(wrong(ContextKind::InvalidSubcommand), program)
         }
+        ErrorKind::InvalidSubcommand if command == "shape" => {
+            let device = wrong(ContextKind::InvalidSubcommand);
+            Some(format!("`underload shape apply --dev {device} --down 90mbit --up 18mbit`"))
+        }
         ErrorKind::UnknownArgument => {
             let word = wrong(ContextKind::InvalidArg);
             // Clap also suggests options that share some letters.
@@ -110,6 +115,9 @@ fn of_command(word: &str, program: &Command) -> Option<String> {
     if word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('/') {
         return Some(format!("`underload try {word}` simulates such a line"));
     }
+    if Path::new(word).exists() {
+        return Some(format!("`underload report {word}` shows a run or the file of another tool"));
+    }
     let command = replacement("-", word)?;
     let name = command.split(' ').next()?;
     program.find_subcommand(name)?;
@@ -146,6 +154,8 @@ mod tests {
             ("underload speedtest", "measure ndt7"),
             ("underload 192.0.2.7", "`underload measure 192.0.2.7`"),
             ("underload 100/20", "`underload try 100/20`"),
+            ("underload Cargo.toml", "`underload report Cargo.toml`"),
+            ("underload shape eth0 90/18", "shape apply --dev eth0"),
             ("underload game", "here that is `underload try`"),
             ("underload measure", "measure ndt7"),
             ("underload list scenarios", "`underload scenarios`"),

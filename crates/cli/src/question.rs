@@ -43,7 +43,7 @@ pub struct Arguments {
     /// The round trip of the line when nothing else is sent [default: 30ms].
     #[arg(long, value_name = "TIME")]
     rtt: Option<String>,
-    /// The queue of the line up, as in a modem [default: fifo].
+    /// The line's queue up, or a buffer's time [default: fifo].
     #[arg(long, visible_alias = "modem", value_name = "SPEC")]
     up_queue: Option<String>,
     /// The queue of the line down, at the provider [default: fifo].

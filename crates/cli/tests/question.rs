@@ -80,7 +80,10 @@ fn a_home_is_described_by_its_devices() {
     let (title, _) = ask("40/10 --upload=0");
     assert!(title.contains("away: only probes; CAKE"), "{title}");
     let (title, table) = ask("cable --router cake --router fq_codel@90/9 --upload --call");
-    assert!(title.contains("cable, 20ms away: upload, call; the router shapes"), "{title}");
+    assert!(
+        title.contains("cable, 10mbit up, 100mbit down, 20ms away: upload, call; the router"),
+        "{title}"
+    );
     for sentence in ["With router-cake ", "With router-fq_codel-90-9 ", " with no-router"] {
         assert!(table.contains(sentence), "{sentence}: {table}");
     }

@@ -7,7 +7,7 @@ use underload_record::judgement::LoadedStep;
 use underload_record::schema::{
     BottleneckSummary, Direction, Finding, FlowDirection, FlowRecord, HostFacts, InsideLatency,
     LatencyMeasure, Metric, Phase, PhaseWindow, RunRecord, Sample, ScenarioRecord, Series,
-    TrialRecord, VariantRecord, World,
+    TrialRecord, Unmeasured, VariantRecord, World,
 };
 use underload_record::text::one_line;
 use underload_record::{LatencyPools, conclude, trial_latencies};
@@ -250,7 +250,6 @@ fn finding(trial: &TrialRecord) -> Option<Finding> {
         goodputs.reduce(u64::saturating_add).map(|bit_s| bit_s as f64 / 1e6)
     };
     let has_one_way = trial.latencies.iter().any(|it| it.measure != LatencyMeasure::RoundTrip);
-    let one_way = if has_one_way { "" } else { "one-way delays, " };
     let finding = Finding {
         step: trial.variant.clone(),
         valid: true,
@@ -258,7 +257,11 @@ fn finding(trial: &TrialRecord) -> Option<Finding> {
         inside: trial.inside.clone(),
         goodput_up_mbit_s: mbit_s(|flow| flow.goodput_up_bit_per_s),
         goodput_down_mbit_s: mbit_s(|flow| flow.goodput_down_bit_per_s),
-        cannot_tell: Some(format!("{one_way}markings, and whether the measuring machine was late")),
+        cannot_tell: (!has_one_way)
+            .then_some(Unmeasured::OneWay)
+            .into_iter()
+            .chain([Unmeasured::Markings, Unmeasured::Timeliness])
+            .collect(),
         ..Finding::default()
     };
     LoadedStep::from(&finding).judge().grade.map(|_| finding)

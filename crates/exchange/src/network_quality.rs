@@ -87,6 +87,7 @@ mod tests {
     use underload_record::judgement::LoadedStep;
 
     use super::*;
+    use underload_record::schema::Unmeasured;
 
     #[test]
     fn directions_tested_together_are_one_variant_and_separately_two() {
@@ -124,8 +125,8 @@ mod tests {
             );
             let run = crate::import(text.as_bytes()).unwrap();
             let finding = run.record.trials[0].finding.as_deref()?;
-            let unknown = finding.cannot_tell.as_deref().unwrap_or_default();
-            assert!(unknown.starts_with("one-way delays, markings, and whether"), "{unknown}");
+            let unknown = [Unmeasured::OneWay, Unmeasured::Markings, Unmeasured::Timeliness];
+            assert_eq!(finding.cannot_tell, unknown);
             let added = LoadedStep::from(finding).judge().beside?;
             Some((added.quantile.name(), added.added_ns?, added.grade.name()))
         };

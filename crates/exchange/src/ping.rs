@@ -32,7 +32,8 @@ fn is_timeout(line: &str) -> bool {
 }
 
 /// Returns how many probes the summary counts as sent: the first number of `4 packets transmitted, 3
-/// received, 25% packet loss` or `Sent = 4, Received = 3, Lost = 1 (25% loss)`.
+/// received, 25% packet loss` or `Sent = 4, Received = 3, Lost = 1 (25% loss)`. Windows in German
+/// has the share on the next line: `Gesendet = 4, Empfangen = 3, Verloren = 1`.
 fn sent(line: &str) -> Option<u64> {
     let numbers = || line.split(|c: char| !c.is_ascii_digit()).filter(|it| !it.is_empty());
     // Not `fe80::1%eth0`.
@@ -41,7 +42,10 @@ fn sent(line: &str) -> Option<u64> {
         is_number && !line[at + 1..].starts_with(char::is_alphanumeric)
     };
     let is_summary = line.match_indices('%').any(is_share) && numbers().count() >= 3;
-    is_summary.then(|| numbers().next()?.parse().ok())?
+    let counts: Vec<u64> = numbers().take(4).map_while(|it| it.parse().ok()).collect();
+    let is_sum = matches!(*counts, [sent, got, lost] if got.checked_add(lost) == Some(sent));
+    let is_counted = is_sum && line.matches(" = ").count() == 3 && !line.contains("ms");
+    counts.first().copied().filter(|_| is_summary || is_counted)
 }
 
 /// An answer: the round trip, and when it came.
@@ -194,6 +198,10 @@ mod tests {
         let german = "Antwort von 192.0.2.1: Bytes=32 Zeit=12ms TTL=57\r\n\
             Pakete: Gesendet = 2, Empfangen = 1, Verloren = 1 (50% Verlust),\r\n";
         assert_eq!(read(german), [(0, Some(120)), (1_000, None)]);
+        let two_lines =
+            german.replace(" (50% Verlust)", "").replace("1,\r", "1\r\n (50% Verlust)\r");
+        let average = format!("{two_lines}    Minimum = 0ms, Maximum = 0ms, Mittelwert = 0ms\r\n");
+        assert_eq!(read(&average), [(0, Some(120)), (1_000, None)]);
         let german = "64 Bytes von x: icmp_seq=1 ttl=57 Zeit=22,1 ms\n";
         assert_eq!(read(german), [(0, Some(221))]);
         assert_eq!(read("Request timed out.\nRequest timed out.\n"), [(0, None), (1_000, None)]);

@@ -265,7 +265,7 @@ impl List {
         };
         let unknown = columns.iter().filter(|column| !is_known(column));
         let mut faults: Vec<String> =
-            unknown.map(|column| format!("line 1: unknown column `{column}`")).collect();
+            unknown.map(|it| format!("line 1: {it}: expected {}", Attributes::COLUMNS)).collect();
         let has_ids = columns.iter().any(|column| column == "external_id");
         if is_import && !has_ids {
             faults.push("line 1: the column external_id is missing".to_owned());
@@ -362,8 +362,11 @@ mod tests {
             assert!(line.contains(expected), "{line}: {expected}");
         }
         for (text, expected) in [
-            ("model,measured\nXB7,PIE\n", "line 1: unknown column `measured`"),
-            ("external_id,mac\nA,00:11\n", "unknown column `mac`"),
+            (
+                "model,measured\nXB7,PIE\n",
+                "line 1: measured: expected one of the columns external_id, name",
+            ),
+            ("external_id,mac\nA,00:11\n", "line 1: mac: expected one of the columns"),
             ("model\nXB7\n", "line 1: the column external_id is missing"),
             ("external_id\n", "the file has no lines"),
             ("", "the file has no lines"),

@@ -59,7 +59,7 @@ impl Attributes {
     ];
 
     /// The error message for an unknown column.
-    const COLUMNS: &str = "one of the columns external_id, name, device, model, firmware, segment, \
+    pub const COLUMNS: &str = "one of the columns external_id, name, device, model, firmware, segment, \
                            region, configured, tier_up_bit_per_s, tier_down_bit_per_s";
 
     /// Sets one of the attributes [`Self::RECORDED`]; an empty value is unknown.

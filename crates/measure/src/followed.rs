@@ -21,6 +21,7 @@ pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
     let found = [
         (Followed::LoadP99, ms(load, Quantile::P99)),
         (Followed::LoadP50, ms(load, Quantile::P50).or_else(|| of_foreign(trial))),
+        (Followed::StatedLoad, stated(trial)),
         (Followed::InsideP99, inside_p99_ms(trial)),
         (Followed::IdleP50, ms(idle, Quantile::P50)),
         (
@@ -34,6 +35,12 @@ pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
         (Followed::GoodputDown, sum(down)),
     ];
     found.into_iter().filter_map(|(followed, value)| Some((followed, value?))).collect()
+}
+
+/// Returns the latency under load that a file of another tool states, ms.
+fn stated(trial: &TrialRecord) -> Option<f64> {
+    let mut metrics = trial.flows.iter().flat_map(|flow| &flow.metrics);
+    metrics.find(|metric| metric.name == "latency_under_load")?.value
 }
 
 /// Returns the p99 of the round trips inside the load in the worse direction.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use underload_record::schema::{
     Direction, Finding, FlowDirection, FlowRecord, ForeignTest, InsideLatency, Metric, Phase,
-    PhaseWindow, Rpm, Series, SeriesPoint, Timeliness, TrialRecord, Validity, ValidityLimits,
+    PhaseWindow, Rpm, Series, SeriesPoint, Timeliness, TrialRecord, Unmeasured, Validity,
+    ValidityLimits,
 };
 
 use crate::finding::{Step, wire_bytes};
@@ -33,8 +34,8 @@ pub struct ForeignLoad {
     pub inside: Option<InsideLatency>,
     /// Reasons why the step is invalid; empty if it is valid.
     pub incomplete: Vec<String>,
-    /// The quantities that the test does not measure, as the end of a sentence.
-    pub cannot_tell: &'static str,
+    /// The quantities that the test does not measure.
+    pub cannot_tell: &'static [Unmeasured],
     /// Name and latency readings of the test, recorded instead of probe results.
     pub foreign: ForeignTest,
 }
@@ -78,7 +79,7 @@ impl ForeignLoad {
             moved_bytes,
             inside: self.inside.into_iter().collect(),
             foreign: Some(Box::new(self.foreign)),
-            cannot_tell: Some(self.cannot_tell.to_owned()),
+            cannot_tell: self.cannot_tell.to_vec(),
             ..Finding::default()
         };
         let trial = TrialRecord {
@@ -159,7 +160,7 @@ mod tests {
             metrics: Vec::new(),
             inside: None,
             incomplete: Vec::new(),
-            cannot_tell: "much",
+            cannot_tell: &[Unmeasured::Losses],
             foreign,
         };
         let Step { outcome: kept, finding } = told.step(0);

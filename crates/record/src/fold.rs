@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::link::merge_sanction;
+use crate::quality::experience;
 use crate::schema::{
     BottleneckSummary, Distribution, FlowRecord, InsideLatency, Interval, LatencyHistogram,
     LatencyMeasure, LatencySummary, Metric, Phase, Quantile, TrialRecord, VariantBottleneck,
@@ -317,7 +318,9 @@ impl MetricFold {
     fn summary(&self) -> Option<VariantMetric> {
         let value = self.value.interval(CONFIDENCE)?;
         let (flow, name, unit) = (self.flow.clone(), self.name.clone(), self.unit.clone());
-        Some(VariantMetric { flow, name, unit, value, largest: self.largest })
+        let found =
+            VariantMetric { flow, name, unit, value, largest: self.largest, experience: None };
+        Some(VariantMetric { experience: experience(&found), ..found })
     }
 }
 

@@ -31,6 +31,8 @@ underload_aqm::named! {
     pub enum Followed {
         LoadP99 = "load-p99",
         LoadP50 = "load-p50",
+        /// What the test of another tool states without its single round trips.
+        StatedLoad = "stated-load",
         InsideP99 = "inside-p99",
         IdleP50 = "idle-p50",
         Qoo = "qoo",
@@ -45,6 +47,7 @@ impl Followed {
         match self {
             Self::LoadP99 => ("p99 of latency under load", "ms"),
             Self::LoadP50 => ("median latency under load", "ms"),
+            Self::StatedLoad => ("latency under load that the tool states", "ms"),
             Self::InsideP99 => ("p99 of round trips inside the load", "ms"),
             Self::IdleP50 => ("median idle latency", "ms"),
             Self::Qoo => ("lowest Quality of Outcome", "%"),

@@ -1,10 +1,12 @@
 //! The result in plain words, for readers who skip the table: the comparisons of the variants first,
 //! then what their applications got.
 
-use underload_record::comparison::Verdict;
+use std::collections::BTreeMap;
+
+use underload_record::comparison::{Comparison, Verdict};
 use underload_record::schema::{
-    Direction, Judged, Phase, Quantile, RunRecord, TrialRecord, Validity, VariantLatency,
-    VariantMetric, World,
+    Direction, Experience, Judged, Phase, Quantile, RunRecord, TrialRecord, Validity,
+    VariantLatency, VariantMetric, World,
 };
 
 use crate::claims::{self, LOSS_PERCENT, Sentence};
@@ -19,11 +21,14 @@ use crate::{across, alarms, clocks, inside, overload, probe_share, unfilled};
 use underload_store::RunData;
 
 /// Maximum number of lines of applications; the table has the rest.
-const MOST_LINES: usize = 4;
+const MOST_LINES: usize = 6;
 
 /// Maximum number of variants whose numbers of an application are listed; of more, the lowest and
 /// the highest.
 const MOST_VALUES: usize = 6;
+
+/// Maximum number of sentences on applications that become worse.
+const MOST_WORSENED: usize = 3;
 
 /// Maximum number of damaged parts of a run in the list.
 const MOST_LEFT_OUT: usize = 5;
@@ -70,7 +75,9 @@ fn all_sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Sentence> {
         all = claims::sentences(&own);
     }
     let is_compared = !all.is_empty();
-    if !is_compared {
+    if is_compared {
+        all.extend(plain(worsened(&own)));
+    } else {
         all.extend(plain(apart(&loaded)));
         all.extend(plain(own.iter().filter_map(|subject| all_lost(subject))));
     }
@@ -286,6 +293,8 @@ fn applications(own: &[&Subject<'_>]) -> Vec<String> {
             flows.push(metric);
         }
     }
+    let more = flows.len().saturating_sub(MOST_LINES);
+    let more = (more > 0).then(|| format!("The table has {}.", count(more, "more application")));
     let flows = flows.into_iter().take(MOST_LINES).map(|metric| bad_moments(metric, own));
     let flows: Vec<&VariantMetric> = flows.filter(|metric| !is_compared(metric)).collect();
     let is_mean = |metric: &&VariantMetric| {
@@ -298,7 +307,7 @@ fn applications(own: &[&Subject<'_>]) -> Vec<String> {
         .copied()
         .any(|metric| is_mean(&metric))
         .then(|| "Percentiles of applications are means of those of the trials.".to_owned());
-    flows.into_iter().map(|metric| application(metric, own)).chain(means).collect()
+    flows.into_iter().map(|metric| application(metric, own)).chain(more).chain(means).collect()
 }
 
 fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
@@ -322,7 +331,7 @@ fn application(metric: &VariantMetric, own: &[&Subject<'_>]) -> String {
         format!("{flow}: {first}.")
     } else if values.len() == own.len() && others.iter().all(|(_, words, _)| words == first) {
         format!("{flow}: {first} in every variant.")
-    } else if is_shown && numbers.len() == own.len() && are_alike {
+    } else if is_shown && own.len() > 2 && numbers.len() == own.len() && are_alike {
         format!("{flow}: {first} with {name}; every other variant is within 10 % of that.")
     } else {
         let has_value =
@@ -396,12 +405,48 @@ fn with_most(subject: &Subject<'_>, metric: &VariantMetric) -> String {
         return "no picture".to_owned();
     }
     let words = named_metric(metric, &spoken_name(metric));
-    match statistic_of(subject, metric, "max") {
-        Some(most) if without_name(most) != without_name(metric) => {
-            format!("{words} (longest {})", without_name(most))
+    let most = statistic_of(subject, metric, "max");
+    let most = most.filter(|most| without_name(most) != without_name(metric));
+    let most = most.map(|most| format!("longest {}", without_name(most)));
+    let means = metric.experience.map(|it| it.name().to_owned());
+    let brackets: Vec<String> = means.into_iter().chain(most).collect();
+    if brackets.is_empty() { words } else { format!("{words} ({})", brackets.join(", ")) }
+}
+
+/// Says which applications a variant makes worse for their users although its latency is lower.
+fn worsened(own: &[&Subject<'_>]) -> Vec<String> {
+    let Some(first) = own.first() else { return Vec::new() };
+    let of_one = |it: &Comparison| {
+        let named = |name: &str| own.iter().find(|subject| subject.variant.name == name);
+        let is_better = it.verdict == Verdict::Lower && it.unit == "ms";
+        let (Some(before), Some(after), true) =
+            (named(&it.baseline), named(&it.variant), is_better)
+        else {
+            return Vec::new();
+        };
+        let mut flows: BTreeMap<(Experience, Experience), Vec<String>> = BTreeMap::new();
+        for old in &before.summary.metrics {
+            let new = number_of(after, old).and_then(|new| new.experience);
+            if let (Some(old_means), Some(new)) = (old.experience, new)
+                && new < old_means
+            {
+                flows.entry((new, old_means)).or_default().push(old.flow.clone());
+            }
         }
-        _ => words,
-    }
+        let worse = |((new, old), flows): ((Experience, Experience), Vec<String>)| {
+            let verb = if flows.len() == 1 { "is" } else { "are" };
+            let (after, before) = (after.called(), before.called());
+            let names = crate::words::list(&flows);
+            format!(
+                "But with {after} {names} {verb} {}, and {} with {before}.",
+                new.name(),
+                old.name()
+            )
+        };
+        flows.into_iter().map(worse).collect::<Vec<String>>()
+    };
+    let comparisons = &first.run.record.comparisons;
+    comparisons.iter().flat_map(of_one).take(MOST_WORSENED).collect()
 }
 
 /// Whether a delay of pictures belongs to an application that showed none. Each of its pictures

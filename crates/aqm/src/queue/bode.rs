@@ -39,7 +39,7 @@ use crate::time::{Span, Time};
 /// The BoDe algorithm, which has no state.
 #[derive(Clone, Copy, Debug)]
 pub struct Bode {
-    /// Which of the two published algorithms: the paper's text, or the authors' patch.
+    /// The published algorithm: that of the paper's text, or of the authors' patch.
     pub profile: BodeProfile,
     /// The longest sojourn that is served.
     pub bound: Span,

@@ -40,8 +40,8 @@ pub struct Arguments {
     /// The directory of runs that `underload measure --every` writes.
     #[arg(value_name = "DIR", default_value = RUNS)]
     pub directory: PathBuf,
-    /// The number to judge: load-p99, load-p50, inside-p99, idle-p50, qoo, goodput-up or
-    /// goodput-down.
+    /// The number to judge: load-p99, load-p50, stated-load, inside-p99, idle-p50, qoo, goodput-up
+    /// or goodput-down.
     #[arg(long, value_name = "NAME", value_parser = followed, default_value = "load-p99")]
     pub metric: Followed,
     /// Length of the baseline, from the first run on.

@@ -12,6 +12,7 @@ pub type Found = Vec<(&'static str, String)>;
 
 pub fn contradictions(run: &Value, told: &[Told]) -> Found {
     let mut found = of_text(run, told);
+    found.extend(told.iter().flat_map(|(_, text)| of_experiences(text)));
     for comparison in list(run, "comparisons") {
         found.extend(of_comparison(run, comparison, told));
     }
@@ -347,6 +348,37 @@ fn of_words(all: &[Value], it: &Value, (text, unit): (&str, &str), pairs: &[(f64
     let is_one =
         words(text).windows(2).any(|pair| pair[1] == "times" && pair[0].parse() == Ok(1.0));
     note(is_one && has_ratio, "a ratio of 1");
+    found
+}
+
+/// Compares what a sentence says of an application, `344 ms (fair)`, with the limits of `run-json.md`.
+fn of_experiences(text: &str) -> Found {
+    let limits = [
+        ("camera-to-screen delay p99", [150.0, 400.0]),
+        ("page load", [2.0, 4.0]),
+        ("round trip p99", [100.0, 400.0]),
+        ("MOS", [4.03, 3.6]),
+    ];
+    let Some((name, [good, fair])) = limits.into_iter().find(|it| text.contains(it.0)) else {
+        return Found::new();
+    };
+    let mut found = Found::new();
+    for said in ["good", "fair", "poor"] {
+        for (at, _) in text.match_indices(&format!(" ({said}")) {
+            let value = words(&text[..at]).into_iter().rev().find_map(|it| it.parse::<f64>().ok());
+            let value = value.unwrap_or(f64::NAN);
+            let is_rounded = [good, fair].iter().any(|limit| (value / limit - 1.0).abs() < 0.01);
+            let reaches = |limit: f64| if name == "MOS" { value >= limit } else { value <= limit };
+            let expected = match (reaches(good), reaches(fair)) {
+                (true, _) => "good",
+                (_, true) => "fair",
+                _ => "poor",
+            };
+            if said != expected && !is_rounded {
+                found.push(("an experience that the number does not have", text.to_owned()));
+            }
+        }
+    }
     found
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -59,9 +59,12 @@ fn run(command: &[String], document: &str) -> anyhow::Result<()> {
     process.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = process.spawn().with_context(|| program.clone())?;
     if let Some(mut pipe) = child.stdin.take() {
-        // A document fits into a pipe, so that a command that does not read blocks nobody. The exit
+        let document = document.to_owned();
+        // A command that does not read blocks only this thread, which ends with the command. The exit
         // status decides, also of a command that closes its input.
-        let _ = pipe.write_all(document.as_bytes());
+        thread::spawn(move || {
+            let _ = pipe.write_all(document.as_bytes());
+        });
     }
     let deadline = Instant::now() + TIMEOUT;
     loop {

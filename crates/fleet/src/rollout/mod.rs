@@ -56,7 +56,7 @@ pub enum Event {
         stage: usize,
         is_former: bool,
         devices: Vec<DeviceId>,
-        /// Those of `devices` that the connector did not confirm.
+        /// The `devices` that the connector did not confirm.
         failed: Vec<DeviceId>,
         /// Whether no further line is due.
         is_last: bool,
@@ -73,7 +73,7 @@ pub enum Event {
     Stopped,
 }
 
-/// What follows from a day.
+/// The decision about a rollout at the end of a day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
@@ -101,7 +101,7 @@ underload_aqm::named! {
 }
 
 underload_aqm::named! {
-    /// What is compared between changed and untouched lines.
+    /// The number that changed and untouched lines are compared by.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Measure {

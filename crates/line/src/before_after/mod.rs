@@ -57,6 +57,7 @@ pub struct Choice {
 /// The numbers that are compared by default.
 pub const USUAL: &[Followed] = &[
     Followed::LoadP99,
+    Followed::StatedLoad,
     Followed::IdleP50,
     Followed::InsideP99,
     Followed::GoodputDown,
@@ -112,7 +113,9 @@ pub enum BeforeAfterError {
     NoPair { before: String, after: String },
     #[error("--step {step}: no line has it on both sides; there are {known}")]
     Step { step: String, known: String },
-    #[error("--by group compares latencies; expected load-p99, load-p50, inside-p99 or idle-p50")]
+    #[error(
+        "--by group compares latencies; expected load-p99, load-p50, stated-load, inside-p99 or idle-p50"
+    )]
     NoLatency,
     #[error("{line}: {problem}")]
     Run { line: String, problem: &'static str },
@@ -169,7 +172,8 @@ fn file_name(path: &Path) -> String {
     stem.unwrap_or(&name).to_owned()
 }
 
-/// Compares the runs after a change with those before it: of measured lines each step.
+/// Compares the runs after a change with those before it: of measured lines each step, of others one
+/// variant, and says which it leaves out.
 ///
 /// # Errors
 /// Returns an error if no line has values on both sides.
@@ -181,10 +185,20 @@ pub fn compare(
     let mut found = compare_step(before, after, choice)?;
     let lines = || before.values().chain(after.values());
     let is_measured = |(_, run): &(PathBuf, RunData)| run.record.world == World::Measured;
-    if choice.step.is_none() && lines().all(|line| line.runs.iter().all(is_measured)) {
+    if choice.step.is_none() {
         let mut seen = BTreeSet::from([found.step.clone()]);
         let mut steps: Vec<String> = lines().flat_map(|line| line.steps(found.metric)).collect();
         steps.retain(|step| seen.insert(step.clone()));
+        if !lines().all(|line| line.runs.iter().all(is_measured)) {
+            // Runs with one variant each are compared whatever these are called.
+            let several = lines().map(|line| line.steps(found.metric)).filter(|it| it.len() > 1);
+            let several: BTreeSet<String> = several.flatten().collect();
+            steps.retain(|step| several.contains(step));
+            let (step, others) = (&found.step, steps.join(", "));
+            let left_out = format!("variants besides {step}: {others} (--step names another)");
+            found.left_out.extend((!steps.is_empty()).then_some(left_out));
+            return Ok(found);
+        }
         let of_step = |step: String| {
             let choice = Choice { metric: Some(found.metric), step: Some(step), ..choice.clone() };
             compare_step(before, after, &choice).ok()
@@ -512,6 +526,7 @@ fn run_metric(metric: Followed) -> Option<&'static str> {
     Some(match metric {
         Followed::LoadP99 => "load.rtt.p99",
         Followed::LoadP50 => "load.rtt.p50",
+        Followed::StatedLoad => "speedtest/latency_under_load",
         Followed::IdleP50 => "idle.rtt.p50",
         Followed::GoodputUp => "goodput.up",
         Followed::GoodputDown => "goodput.down",

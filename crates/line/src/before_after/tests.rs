@@ -35,6 +35,24 @@ fn write_ping(folder: &Path, name: &str, ms: f64) {
     fs::write(path, (1..=20).map(line).collect::<String>()).unwrap();
 }
 
+#[test]
+fn speedtests_are_compared_by_the_latency_that_they_state() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rate, loaded) in [("old.json", 12_500_000, 413.0), ("new.json", 11_900_000, 48.0)] {
+        let text = format!(
+            r#"{{"type":"result","timestamp":"2026-11-29T21:00:00Z","ping":{{"latency":18}},
+                "download":{{"bandwidth":{rate},"latency":{{"iqm":{loaded}}}}}}}"#
+        );
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let [found, _] = both_ways(folder.path(), [&["old.json"], &["new.json"]], &ANY).unwrap();
+    let comparison = &found.comparison;
+    assert_eq!(found.metric, Followed::StatedLoad);
+    assert_eq!((comparison.baseline_value, comparison.value), (Some(413.0), Some(48.0)));
+    assert!(found.sentences[0].contains("48.0 ms"), "{}", found.sentences[0]);
+    assert!(found.sentences[0].contains("413 ms"), "{}", found.sentences[0]);
+}
+
 /// Adds runs to a history: at `hour` of consecutive days, from `day` on.
 fn write_history(folder: &Path, name: &str, (day, hour): (i64, i64), values: &[f64]) {
     fs::create_dir_all(folder.join(name)).unwrap();

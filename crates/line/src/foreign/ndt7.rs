@@ -13,7 +13,7 @@ use underload_compat::nq::NqTrust;
 use underload_measure::ForeignLoad;
 use underload_probe::control::in_full;
 use underload_record::schema::{
-    Direction, Distribution, ForeignTest, InsideLatency, Metric, Readings, Vantage,
+    Direction, Distribution, ForeignTest, InsideLatency, Metric, Readings, Unmeasured, Vantage,
 };
 use underload_record::stats::distribution;
 use underload_record::text::plain_text;
@@ -25,8 +25,13 @@ use crate::{BadSetting, LineError, Problem, Progress, Request, Setting};
 const INSIDE: &str = "smoothed readings of the loading connection";
 
 /// Numbers that such a test does not have.
-const CANNOT_TELL: &str = "the delay of other traffic, lost packets, one-way delays, markings, and what \
-another sender would add: the server chooses how it sends down";
+const CANNOT_TELL: &[Unmeasured] = &[
+    Unmeasured::OtherTraffic,
+    Unmeasured::Losses,
+    Unmeasured::OneWay,
+    Unmeasured::Markings,
+    Unmeasured::OtherSenders,
+];
 
 /// The domains of M-Lab's servers.
 const PUBLIC: [&str; 2] = ["measurement-lab.org", "measurementlab.net"];

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use underload_compat::nq::{INTERVALS, NqClient, NqError, NqOptions, NqResult, NqTarget};
 use underload_measure::ForeignLoad;
 use underload_record::schema::{
-    Direction, ForeignTest, InsideLatency, Metric, Readings, Rpm, Vantage,
+    Direction, ForeignTest, InsideLatency, Metric, Readings, Rpm, Unmeasured, Vantage,
 };
 use underload_record::stats::distribution;
 
@@ -20,8 +20,13 @@ use crate::{LineError, Progress, Request};
 const INSIDE: &str = "exchanges on the loading connections";
 
 /// Numbers that such a test does not have.
-const CANNOT_TELL: &str = "the delay of the load's own packets, lost packets, one-way delays, markings, \
-and what another sender would add: the server chooses how it sends down";
+const CANNOT_TELL: &[Unmeasured] = &[
+    Unmeasured::OwnPackets,
+    Unmeasured::Losses,
+    Unmeasured::OneWay,
+    Unmeasured::Markings,
+    Unmeasured::OtherSenders,
+];
 
 /// A server whose configuration is known.
 pub struct Responsiveness {

@@ -41,7 +41,8 @@ const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// How long answers in flight may take when the server stops.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(10);
-/// For this time after a request, no new connection of the same network replaces its connection.
+/// For this time after a request, new connections of the same network do not replace the one of the
+/// request.
 const GRACE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept: no descriptors, or the connection died before it was accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -59,7 +59,7 @@ impl Changes {
         }
         found.changed_ms.sort_unstable();
         if found.changed_ms.is_empty() {
-            let when = if found.question.between_ms.is_some() { "between these days" } else { "" };
+            let when = if found.question.between_ms.is_some() { " between these days" } else { "" };
             let attribute = found.question.attribute.clone();
             return Err(StudyError::NoChange { attribute, when, excluded: found.excluded });
         }

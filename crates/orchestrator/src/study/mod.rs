@@ -73,11 +73,11 @@ pub enum StudyError {
     #[error("no results of plan `{plan}` are of the lines that --where selects")]
     NoneOfThose { plan: String },
     #[error(
-        "no line has a single change of `{attribute}` {when}; {excluded} have several, or at another time"
+        "no line has a single change of `{attribute}`{when}; {excluded} have several, or at another time"
     )]
     NoChange {
         attribute: String,
-        /// Where a change is looked for, as text.
+        /// When a change is looked for, as the end of a phrase; empty for any time.
         when: &'static str,
         /// Number of lines with other changes.
         excluded: u64,
@@ -99,7 +99,7 @@ pub fn study(
 ) -> Result<CohortStudy, StudyError> {
     let rows = archive.plans()?;
     let Some(row) = rows.iter().find(|row| row.name == plan) else {
-        let known = rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", ");
+        let known = listed(rows.iter().map(|row| row.name.as_str()));
         return Err(StudyError::NoPlan { plan: plan.to_owned(), known });
     };
     let parsed = Plan::parse(&row.text)
@@ -179,12 +179,18 @@ fn check_dimensions(by: &[String]) -> Result<(), StudyError> {
     })
 }
 
+/// Returns names, separated by commas, or that there are none.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names = names.collect::<Vec<_>>().join(", ");
+    if names.is_empty() { "none".to_owned() } else { names }
+}
+
 fn reference(cohorts: &[String], wanted: Option<&str>) -> Result<Option<usize>, StudyError> {
     let place = |name: &str| cohorts.iter().position(|cohort| cohort == name);
     let Some(wanted) = wanted else {
         return Ok((cohorts.len() > 1).then(|| place("control").unwrap_or(cohorts.len() - 1)));
     };
-    let known = || cohorts.join(", ");
+    let known = || listed(cohorts.iter().map(String::as_str));
     let missing = || StudyError::NoCohort { cohort: wanted.to_owned(), known: known() };
     place(wanted).ok_or_else(missing).map(Some)
 }

@@ -43,7 +43,7 @@ struct Contribution {
     /// Days on which it was changed and compared, and the sum of its differences on them.
     days: f64,
     differences: f64,
-    /// What it adds to the differences of all lines, as a changed and as an untouched line.
+    /// The line's part in the differences of all lines, as a changed and as an untouched line.
     influence: f64,
 }
 
@@ -194,7 +194,7 @@ mod tests {
         misses
     }
 
-    /// With few lines, which is the hardest case.
+    /// The lines are few, which is the hardest case.
     #[test]
     fn the_sequence_holds_the_effect_at_all_of_60_looks() {
         let misses = looks(400, 100);

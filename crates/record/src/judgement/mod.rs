@@ -159,7 +159,7 @@ impl From<&Finding> for LoadedStep {
     /// few values, so its median counts, too; without idle probes, its smallest round trip is idle.
     fn from(finding: &Finding) -> Self {
         let load = finding.headline(Phase::Load);
-        let (foreign, has_few) = (finding.foreign.as_deref(), finding.cannot_tell.is_some());
+        let (foreign, has_few) = (finding.foreign.as_deref(), !finding.cannot_tell.is_empty());
         let is_enough = |count: u64| has_few && count >= Quantile::GRADED_MIN;
         let highest = |it: Distribution| {
             let median = is_enough(it.count).then_some((Quantile::P50, it.p50_ns));

@@ -76,10 +76,25 @@ pub struct Finding {
     /// Results of a test against a foreign server without probes; `None` for `underload serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Box<ForeignTest>>,
-    /// The quantities that a test of another tool does not measure, as the end of a sentence. `None`
-    /// for a test of our own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cannot_tell: Option<String>,
+    /// The quantities that a test of another tool does not measure. Empty for a test of our own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cannot_tell: Vec<Unmeasured>,
+}
+
+underload_aqm::named! {
+    /// A quantity that a test of another tool does not measure.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Unmeasured {
+        OtherTraffic = "the delay of other traffic",
+        OwnPackets = "the delay of the load's own packets",
+        Losses = "lost packets",
+        OneWay = "one-way delays",
+        Markings = "markings",
+        /// The server chooses how it sends.
+        OtherSenders = "what another sender would add down",
+        Timeliness = "whether the measuring machine was late",
+    }
 }
 
 /// How long probes are late after the end of the load.

@@ -42,7 +42,9 @@ pub use cohorts::{
 };
 pub use direction::{Direction, PerDirection};
 pub use expectation::{Curve, Expectation, Extreme, Shape, Verdict, names_variant};
-pub use finding::{Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Recovery, Rpm};
+pub use finding::{
+    Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Recovery, Rpm, Unmeasured,
+};
 pub use headline::Headline;
 pub use inside::{InsideLatency, Vantage};
 pub use location::{HopReadings, Location, PathHop, PathSegment, SegmentDelay};
@@ -59,7 +61,7 @@ pub use trial::{
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};
 pub use variant::{
-    Interval, Judged, VariantBottleneck, VariantInside, VariantLatency, VariantMetric,
+    Experience, Interval, Judged, VariantBottleneck, VariantInside, VariantLatency, VariantMetric,
     VariantRatio, VariantSummary, VariantThroughput,
 };
 

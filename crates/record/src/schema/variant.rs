@@ -222,6 +222,23 @@ pub struct VariantMetric {
     pub value: Interval,
     /// The largest value of a trial.
     pub largest: f64,
+    /// What the value means to the user, by the limits of [`crate::quality::experience`]; `None` for
+    /// numbers without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experience: Option<Experience>,
+}
+
+underload_aqm::named! {
+    /// How good an application is to its user.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Experience {
+        /// Beyond the limit of the standard.
+        Poor = "poor",
+        /// Between what the standard prefers and its limit.
+        Fair = "fair",
+        Good = "good",
+    }
 }
 
 impl VariantMetric {

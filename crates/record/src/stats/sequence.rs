@@ -7,10 +7,9 @@
 //! central limit theory and asymptotic confidence sequences" (Annals of Statistics 2024) show that
 //! it holds for means of any distribution with an estimated variance, if the values are many.
 //!
-//! Its clock is the information, which is 1 over the variance of the estimate. Days of one line
-//! resemble each other, so that the number of days says little about the information. But the score
-//! of an efficient estimate, which is the estimate times its information, has independent
-//! increments in information, whatever the days of a line have in common (Scharfstein, Tsiatis and
+//! Time in the sequence is information: 1 over the variance of the estimate. Days of one line
+//! resemble each other, so the number of days says little about the information. But the score of an
+//! efficient estimate (the estimate times its information) has independent increments, whatever the days of a line have in common (Scharfstein, Tsiatis and
 //! Robins, "Semiparametric efficiency and its implication on the design and analysis of
 //! group-sequential studies", JASA 1997). The mean over equally measured lines is efficient, if
 //! each line differs from the others by a constant and by noise of the day.

@@ -9,7 +9,7 @@ use underload_store::RunData;
 
 use super::location;
 use super::words::{self, added_words, late, ms};
-use crate::words::count;
+use crate::words::{count, list};
 
 /// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
@@ -60,7 +60,7 @@ pub(crate) fn step_lines(findings: &[Finding], judgement: &Judgement) -> Vec<Str
 pub(crate) fn opening(findings: &[Finding], judgement: &Judgement) -> Option<String> {
     let Some(opening) = words::opening(judgement) else {
         let mut believed = findings.iter().filter(|finding| finding.valid);
-        let unknown = believed.find_map(|finding| finding.cannot_tell.as_ref())?;
+        let unknown = believed.find_map(unknown)?;
         return Some(format!(
             "No grade: the test has fewer than {} round trips under load, or none without it; not \
              known: {unknown}.",
@@ -73,9 +73,16 @@ pub(crate) fn opening(findings: &[Finding], judgement: &Judgement) -> Option<Str
     Some(opening + &basis.unwrap_or_default())
 }
 
+/// Returns what a test of another tool does not measure, as the end of a sentence.
+fn unknown(finding: &Finding) -> Option<String> {
+    let unmeasured: Vec<String> =
+        finding.cannot_tell.iter().map(|it| it.name().to_owned()).collect();
+    (!unmeasured.is_empty()).then(|| list(&unmeasured))
+}
+
 /// Returns what the grade of another tool's test rests on, and what the test cannot tell.
 fn basis(finding: &Finding, judged: &StepJudgement) -> Option<String> {
-    let unknown = finding.cannot_tell.as_ref()?;
+    let unknown = unknown(finding)?;
     let (load, inside) = (finding.headline(Phase::Load), finding.worst_inside());
     let readings = finding.foreign.as_ref().and_then(|it| it.loaded.first());
     let values = match (readings, judged.vantage?) {
@@ -372,7 +379,7 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::{CeAlarm, CeRule, Distribution, PhaseWindow};
+    use underload_record::schema::{CeAlarm, CeRule, Distribution, PhaseWindow, Unmeasured};
 
     use super::*;
 
@@ -660,7 +667,7 @@ mod tests {
             tier_up_percent: None,
             step: "down".to_owned(),
             foreign: Some(Box::new(foreign)),
-            cannot_tell: Some("lost packets".to_owned()),
+            cannot_tell: vec![Unmeasured::Losses],
             ..up(20.0)
         }
     }

@@ -73,7 +73,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         }
         "\n"
         (table("Grade, delay and rate of each step", &step_heads(), &rows))
-        @if findings.iter().any(|finding| finding.cannot_tell.is_some()) {
+        @if findings.iter().any(|finding| !finding.cannot_tell.is_empty()) {
             p.note {
                 "A dash is what this test cannot tell, not zero. The p50 under load is that of "
                 "the readings named below, if it names some."

@@ -113,7 +113,7 @@ fn a_file_of_another_tool_begins_with_its_grade() {
     let run = underload_exchange::import(text.as_bytes()).expect("a file of networkQuality");
     let lines = summary_lines(std::slice::from_ref(&run));
     let expected = "Grade C: while you download, everything is 0.2 s late. Calls and games lag now and \
-                    then. Graded by the p95 of 100 probes; not known: one-way delays, markings, and \
+                    then. Graded by the p95 of 100 probes; not known: one-way delays, markings and \
                     whether the measuring machine was late.";
     assert_eq!(lines[0], expected);
     assert!(lines.iter().any(|line| line.starts_with("What to change: ")), "{lines:?}");

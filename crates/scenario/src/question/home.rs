@@ -18,6 +18,13 @@ const UNLIMITED: &str = "unlimited";
 /// The longest delay of a plain queue, and the size of its usual 1,000 packets.
 const PLAIN_SECONDS: Span = Span::from_secs(1);
 const PLAIN_BYTES: u64 = 1_500_000;
+/// The usual interval of probes, the size of a probe with its headers, and the largest part of a
+/// direction's rate that probes take.
+const PROBE_MS: u64 = 10;
+const PROBE_BITS: u64 = 640;
+const PROBE_PERCENT: u64 = 5;
+/// A larger number without a unit was typed in kbit/s.
+const MOST_MBIT: f64 = 10_000.0;
 /// Maximum number of simultaneous calls, games, pages or films of each kind.
 const MOST_USES: u64 = 100;
 /// The variant without a shaper in the router.
@@ -148,7 +155,7 @@ impl Question {
             }
             if let Some(queue) = asked.last(&format!("{direction}-queue"), "") {
                 check_installed(&format!("--{direction}-queue"), &queue, &asked.all("queue"))?;
-                self.installed[direction] = queue;
+                self.installed[direction] = self.buffer(&queue, direction).unwrap_or(queue);
             }
         }
         if let Some(rtt) = asked.last("rtt", "ms") {
@@ -163,6 +170,24 @@ impl Question {
         (self.wifi, self.backup) = (asked.last("wifi", "mbit"), asked.last("backup", "mbit"));
         self.policer = asked.last("policer", "").map(|rates| down_and_up(&rates));
         Ok(())
+    }
+
+    /// Returns the plain queue that delays by a time when it is full, such as `250ms`.
+    fn buffer(&self, text: &str, direction: Direction) -> Option<String> {
+        let rate = rate_of(&self.links[direction])?;
+        match Kind::Span.read(text)? {
+            config::Value::Span(span) => Some(format!("{PLAIN}:limit={}B", rate.bytes_in(span))),
+            _ => None,
+        }
+    }
+
+    /// Returns the interval of probes that take at most [`PROBE_PERCENT`] of the slowest direction.
+    pub(super) fn probe_interval(&self) -> String {
+        let rates = [Direction::Up, Direction::Down].map(|it| self.carried(it));
+        let slowest = rates.into_iter().flatten().map(Rate::bits_per_second).min();
+        let ms = slowest
+            .map(|rate| (PROBE_BITS * 100_000).div_ceil(rate.max(1).saturating_mul(PROBE_PERCENT)));
+        format!("{}ms", ms.unwrap_or_default().max(PROBE_MS))
     }
 
     /// Sets what is sent; without any of it, it is the default.
@@ -347,8 +372,23 @@ pub(super) fn rate_of(link: &str) -> Option<Rate> {
     LinkSetup::parse(link).ok()?.facts().rate
 }
 
+/// Refuses numbers without a unit that only are rates of a home in kbit/s.
+pub(super) fn check_rate(text: &str) -> Result<(), QuestionFault> {
+    let is_too_large = |part: &&str| part.parse().is_ok_and(|rate: f64| rate > MOST_MBIT);
+    match text.split(['/', '@']).find(is_too_large) {
+        Some(rate) => {
+            let expected = "expected Mbit/s, such as 16/1, or a unit";
+            Err(fault(text, format!("is {rate} Mbit/s; {expected}: {text}kbit")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses words without the number or the queue that belongs to them.
 fn check_numbers(options: &[(&str, String)]) -> Result<(), QuestionFault> {
+    let (up, down) = (Direction::Up.name(), Direction::Down.name());
+    let rates = [up, down, "wifi", "backup", "policer", "router"];
+    options.iter().filter(|(name, _)| rates.contains(name)).try_for_each(|it| check_rate(&it.1))?;
     for (name, expected) in [
         ("policer", "rates in Mbit/s, such as policer 50/10"),
         ("backup", "a rate in Mbit/s, such as backup 5"),
@@ -482,6 +522,21 @@ mod tests {
             let error = asked(line, words).expect_err(words).to_string();
             assert!(error.starts_with(said), "{error}");
         }
+    }
+
+    #[test]
+    fn a_buffer_may_be_a_time_and_slow_lines_have_fewer_probes() {
+        let asked = |line: &str, options: &[(&str, String)]| {
+            Question::asked(&[line.to_owned()], options, false).expect("a question")
+        };
+        // By hand: 10 Mbit/s for 250 ms are 312,500 bytes.
+        let bloated = asked("40/10", &[("up-queue", "250ms".to_owned())]);
+        assert_eq!(bloated.installed.up, "fifo:limit=312500B");
+        assert_eq!(bloated.probe_interval(), "10ms");
+        // By hand: 5 % of 64 kbit/s are 3,200 bit/s, 5 probes of 640 bits.
+        assert_eq!(asked("1mbit/64kbit", &[]).probe_interval(), "200ms");
+        let text = asked("1mbit/64kbit", &[]).scenario("try").expect("a scenario").text;
+        assert!(text.contains("interval = \"200ms\""), "{text}");
     }
 
     #[test]

@@ -221,7 +221,6 @@ impl fmt::Display for QuestionFault {
 
 /// Starts of transfers are spread over this time, so that repeats differ.
 const START_JITTER: &str = "1s";
-const PROBE_INTERVAL: &str = "10ms";
 /// Longest name of a variant.
 const NAME_CHARS: usize = 80;
 
@@ -320,7 +319,8 @@ impl Question {
             };
             builder = builder.flow(name, kind, keys);
         }
-        builder = builder.flow("probe", "probe", Keys::new().set("interval", PROBE_INTERVAL));
+        builder =
+            builder.flow("probe", "probe", Keys::new().set("interval", self.probe_interval()));
         for (name, overrides) in variants {
             match self.congestion_controls.as_slice() {
                 [] | [_] => builder = builder.variant(&variant_name(&name), overrides),
@@ -480,8 +480,12 @@ impl Question {
         if uses.is_empty() {
             uses.push("only probes".to_owned());
         }
-        let Self { line, links: PerDirection { up, down }, rtt, .. } = self;
-        let line = line.clone().unwrap_or_else(|| format!("{up} up, {down} down"));
+        let PerDirection { up, down } = &self.links;
+        let rates = match (&self.line, home::rate_of(up).zip(home::rate_of(down))) {
+            (None, _) => format!("{up} up, {down} down"),
+            (Some(name), Some((up, down))) => format!("{name}, {up} up, {down} down"),
+            (Some(name), None) => format!("{name}, rates that vary"),
+        };
         let policed = self
             .policer
             .as_ref()
@@ -494,7 +498,8 @@ impl Question {
             true => "; the router shapes to 95 %",
         };
         let too_fast = self.too_fast().map(|words| format!("; {words}")).unwrap_or_default();
-        format!("{line}{policed}, {rtt} away{wifi}: {}{shaped}{too_fast}", uses.join(", "))
+        let rtt = &self.rtt;
+        format!("{rates}{policed}, {rtt} away{wifi}: {}{shaped}{too_fast}", uses.join(", "))
     }
 }
 

@@ -5,7 +5,7 @@ use underload_aqm::rate::Rate;
 use underload_aqm::registry::{QueueEntry, our_form};
 use underload_record::schema::{Direction, PerDirection};
 
-use super::home::{self, rate_of};
+use super::home::{self, check_rate, rate_of};
 use super::{Question, QuestionFault, Use, fault};
 use crate::keys::did_you_mean;
 use crate::simulated_controls;
@@ -23,7 +23,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("netflix", "video"),
     ("ping", "rtt"),
     ("policed", "policer"),
-    ("satellite", "low-orbit"),
     ("shaper", "cake"),
     ("sqm", "cake"),
     ("starlink", "low-orbit"),
@@ -35,6 +34,24 @@ const ALIASES: &[(&str, &str)] = &[
     ("wlan", "wifi"),
     ("youtube", "video"),
     ("zoom", "call"),
+];
+
+/// Words that are no part of a question, and what a person who types them may want.
+const MEANT: &[(&str, &str)] = &[
+    (
+        "asus eero fritzbox mikrotik openwrt speedport unifi",
+        "expected the queue of the router, such as cake, fq-codel or fifo",
+    ),
+    ("l4s nqb low-latency", "expected the queue and the senders, such as `docsis-lld prague`"),
+    (
+        "bufferbloat delay jitter lag latency loss slow",
+        "every answer shows it; expected the line and what is sent, such as `cable upload game`",
+    ),
+    (
+        "satellite geostationary viasat hughesnet",
+        "low-orbit is a line; expected of others the rates and the round trip: `50/5 rtt 600`",
+    ),
+    ("file folder run", "`underload report FILE` shows a result"),
 ];
 
 /// Words between the others.
@@ -61,22 +78,39 @@ impl Question {
     /// # Errors
     /// Returns the word that is unknown, and what is accepted.
     pub fn of_words(&mut self, words: &[String]) -> Result<Said, QuestionFault> {
-        let words: Vec<String> = words.iter().map(|words| with_points(words)).collect();
-        let words = words.iter().flat_map(|word| word.split([' ', '+', ',']));
-        let mut words = words.filter(|word| !word.is_empty()).peekable();
-        let (mut said, mut rates) = (Said::new(), None);
-        while let Some(typed) = words.next() {
+        let words = words.iter().map(|words| with_points(words)).collect::<Vec<_>>();
+        let words = words.iter().flat_map(|words| words.split([' ', '+', ',']));
+        let is_filler = |word: &str| FILLERS.contains(&word.to_lowercase().as_str());
+        let words: Vec<&str> = words.filter(|word| !word.is_empty() && !is_filler(word)).collect();
+        let (mut said, mut rates, mut at) = (Said::new(), None, 0);
+        while let Some(typed) = words.get(at) {
             let lower = typed.to_lowercase();
             let word = known(&lower);
-            // `4 downloads`, but `40 download`.
-            let counted = words.next_if(|next| is_number(word) && next.ends_with('s'));
-            let Some(counted) = counted else {
+            if let Some(rate) = with_slash(&words[at..]) {
+                said_number(&mut said, &mut rates, &rate)?;
+                at += 3;
+            } else if is_number(word) && words.get(at + 1) == Some(&"ms") {
+                said_number(&mut said, &mut rates, &format!("{word}ms"))?;
+                at += 1;
+            } else if !is_number(word) {
                 self.of_word(typed, word, &mut said, &mut rates)?;
-                continue;
-            };
-            let lower = counted.to_lowercase();
-            let name = sent().find(|it| *it == known(&lower)).ok_or_else(|| unknown(counted))?;
-            add(&mut said, name, word);
+            } else {
+                let is_named = self.line.is_some() || rates.is_some() || names_a_line(&words);
+                match counted(&words, at, is_named)? {
+                    Some((name, true)) => {
+                        add(&mut said, name, word);
+                        at += 1;
+                    }
+                    Some((name, false)) => match said.last_mut() {
+                        Some((last, count)) if *last == name && count.is_empty() => {
+                            word.clone_into(count);
+                        }
+                        _ => add(&mut said, name, word),
+                    },
+                    None => said_number(&mut said, &mut rates, word)?,
+                }
+            }
+            at += 1;
         }
         self.set_rates(rates.iter().flat_map(PerDirection::iter))?;
         Ok(said)
@@ -120,7 +154,7 @@ impl Question {
             }
         } else if simulated_controls().iter().any(|it| it == word) {
             said.push(("congestion-control", word.to_owned()));
-        } else if !FILLERS.contains(&word) {
+        } else {
             return Err(unknown(typed));
         }
         Ok(())
@@ -152,8 +186,7 @@ impl Question {
     /// whether it is such a line, and its rate does not vary.
     pub(super) fn set_rate(&mut self, direction: Direction, rate: &str) -> bool {
         let scaled = scaled(&self.links[direction], &self.installed[direction], rate);
-        let (Some(name), Some((link, queue))) = (&self.line, scaled) else { return false };
-        self.line = Some(format!("{name}, {rate} {direction}"));
+        let (Some(_), Some((link, queue))) = (&self.line, scaled) else { return false };
         (self.links[direction], self.installed[direction]) = (link, queue);
         true
     }
@@ -204,6 +237,72 @@ fn is_number(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_digit())
 }
 
+/// Returns `100/20` for `100 down 20 up` and for the other orders of these words.
+fn with_slash(words: &[&str]) -> Option<String> {
+    let [first, second, third, fourth, ..] = words else { return None };
+    let is_rate = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let (numbers, names) = match (is_rate(first), is_rate(second)) {
+        (true, false) => ([first, third], [second, fourth]),
+        (false, true) => ([second, fourth], [first, third]),
+        _ => return None,
+    };
+    let direction = |name: &&str| {
+        let name = name.to_lowercase();
+        [Direction::Up, Direction::Down].into_iter().find(|it| it.name() == name)
+    };
+    let [one, other] = numbers;
+    match (direction(names[0])?, direction(names[1])?) {
+        (Direction::Down, Direction::Up) if is_rate(other) => Some(format!("{one}/{other}")),
+        (Direction::Up, Direction::Down) if is_rate(other) => Some(format!("{other}/{one}")),
+        _ => None,
+    }
+}
+
+/// Whether a word is a line or its rates, and cannot be a count.
+fn names_a_line(words: &[&str]) -> bool {
+    words.iter().enumerate().any(|(at, word)| {
+        let lower = word.to_lowercase();
+        let takes_it = |before: &str| NUMBERED.contains(&known(before)) || is_queue(before);
+        let is_taken = at.checked_sub(1).is_some_and(|at| takes_it(&words[at].to_lowercase()));
+        let is_rate = lower.starts_with(|c: char| c.is_ascii_digit())
+            && !is_number(&lower)
+            && !lower.ends_with("ms");
+        home::lines().any(|line| line == known(&lower)) || is_rate && !is_taken
+    })
+}
+
+/// Returns what the whole number at `at` counts: the word for what is sent before or after it, and
+/// whether it is the one after; `None` if it is a rate. Where the line has a rate otherwise, such a
+/// number is a count; else it is one only before a plural: `4 downloads`, but `40 download`.
+fn counted(
+    words: &[&str],
+    at: usize,
+    is_named: bool,
+) -> Result<Option<(&'static str, bool)>, QuestionFault> {
+    let word = |at: Option<usize>| at.and_then(|at| words.get(at)).copied().unwrap_or_default();
+    let name = |word: &str| sent().find(|it| *it == known(&word.to_lowercase()));
+    let (number, before, next) = (words[at], word(at.checked_sub(1)), word(Some(at + 1)));
+    let is_several = next.ends_with('s') && next != "ms" && !next.starts_with("docsis");
+    match (name(before), name(next)) {
+        _ if NUMBERED.contains(&known(&before.to_lowercase())) => Ok(None),
+        (_, Some(name)) if is_several => Ok(Some((name, true))),
+        (None, None) if is_several => Err(unknown(next)),
+        (None, Some(name)) if is_queue(before) => {
+            Err(fault(number, format!("expected {before}@{number} or {name}={number}")))
+        }
+        (Some(before), Some(name)) => {
+            Err(fault(number, format!("expected {before}={number} or {name}={number}")))
+        }
+        (None, Some(name)) => Ok(is_named.then_some((name, true))),
+        (Some(name), None) if is_named => Ok(Some((name, false))),
+        (Some(name), None) => {
+            let line = format!("a line of {number} Mbit/s before it: {number} {name}");
+            Err(fault(number, format!("expected {name}={number}, or {line}")))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 /// Adds transfers, calls and the like; without a number it is one.
 fn add(said: &mut Said, name: &'static str, count: &str) {
     let number = |count: &str| if count.is_empty() { Ok(1) } else { count.parse::<u32>() };
@@ -224,9 +323,13 @@ fn said_number(
     rates: &mut Option<PerDirection<String>>,
     word: &str,
 ) -> Result<(), QuestionFault> {
+    check_rate(word)?;
     match (said.last_mut(), &rates) {
         (Some((name, value)), _) if NUMBERED.contains(name) && value.is_empty() => {
             word.clone_into(value);
+        }
+        (Some((MODEM, queue)), _) if queue.is_empty() && word.ends_with("ms") => {
+            word.clone_into(queue);
         }
         _ if word.ends_with("ms") => said.push(("rtt", word.to_owned())),
         (_, None) => *rates = Some(home::down_and_up(word)),
@@ -272,10 +375,21 @@ fn unknown(word: &str) -> QuestionFault {
     let expected = "a queue of the router, such as cake@90/18, or what is sent: upload, download, call, \
                     game, page, video or backup 5; wifi 60, policer 50/10, modem docsis-pie, \
                     rtt 20 or bbr";
+    let shown: String = word.chars().take(WORD_CHARS).collect();
+    let lower = word.to_lowercase();
+    let hint = MEANT.iter().find(|(words, _)| words.split(' ').any(|known| known == lower));
+    if let Some((_, hint)) = hint {
+        return fault(&shown, (*hint).to_owned());
+    }
+    if lower.contains(['.', '/', '\\']) {
+        let files =
+            "recorded rates are `--up trace:FILE`, and `underload report FILE` shows a result";
+        return fault(&shown, format!("a file is no word of a question; {files}"));
+    }
     let meant = did_you_mean(word, all());
     let problem =
         format!("expected DOWN/UP in Mbit/s, such as 100/20, a line ({lines}), {expected}{meant}");
-    fault(&word.chars().take(WORD_CHARS).collect::<String>(), problem)
+    fault(&shown, problem)
 }
 
 #[cfg(test)]
@@ -298,7 +412,8 @@ mod tests {
         assert!(question.links.up.starts_with("docsis:rate=20mbit,burst=40KiB,peak=24mbit"));
         assert_eq!(question.installed.down, "fifo:limit=2MiB", "the same 84 ms");
         assert_eq!(question.installed.up, "fifo:limit=610KiB", "the same 250 ms");
-        assert_eq!(question.line.as_deref(), Some("cable, 20mbit up, 200mbit down"));
+        assert_eq!(question.line.as_deref(), Some("cable"));
+        assert!(question.title().starts_with("cable, 20mbit up, 200mbit down, "));
         let (_, said) = asked("100/20 policed to 50/10 with cake").expect("known words");
         assert_eq!(said, [("policer", "50/10".to_owned()), ("router", "cake".to_owned())]);
         let (question, said) = asked("40 download 3 Calls 2 films backup=5").expect("known words");
@@ -325,6 +440,30 @@ mod tests {
     }
 
     #[test]
+    fn a_number_beside_what_is_sent_counts_it_if_the_line_is_named() {
+        for (words, expected) in [
+            ("cable call 5", "call 5"),
+            ("cable 5 call", "call 5"),
+            ("call 5 25/5", "call 5"),
+            ("25/5 upload 2 and 3 calls", "upload 2, call 3"),
+            ("40 upload 2", "upload 2"),
+            ("40 download", "download "),
+            ("cable wifi 60 call", "wifi 60, call "),
+            ("100/20 CAKE 90/18 call 2", "router cake@90/18, call 2"),
+            ("100 down 20 up game", "game "),
+            ("40/10 modem 250ms upload", "up-queue 250ms, upload "),
+            ("DOWN 100 UP 20 game rtt 20 ms", "game , rtt 20ms"),
+        ] {
+            let (_, said) = asked(words).expect(words);
+            let said: Vec<String> =
+                said.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            assert_eq!(said.join(", "), expected, "{words}");
+        }
+        let (question, _) = asked("20 up 100 down").expect("rates");
+        assert_eq!(question.links, PerDirection::new("20mbit", "100mbit").map(str::to_owned));
+    }
+
+    #[test]
     fn unknown_words_are_named_with_what_is_accepted() {
         for (words, said) in [
             ("100/20 calbe", "calbe: expected DOWN/UP in Mbit/s"),
@@ -339,6 +478,14 @@ mod tests {
             ("far-room", "far-room: expected"),
             ("policer 50/10 policed", "policer: a second one"),
             ("100/20 4 peoples", "peoples: expected"),
+            ("100/20 FritzBox", "FritzBox: expected the queue of the router"),
+            ("cable l4s", "l4s: expected the queue and the senders"),
+            ("lte.up", "lte.up: a file is no word"),
+            ("cable video 2 call", "2: expected video=2 or call=2"),
+            ("cable cake 5 call", "5: expected cake@5 or call=5"),
+            ("call 5", "5: expected call=5, or a line of 5 Mbit/s before it: 5 call"),
+            ("16000/1000", "16000/1000: is 16000 Mbit/s; expected Mbit/s, such as 16/1"),
+            ("cable 20 up", "up: expected"),
         ] {
             let error = asked(words).expect_err(words).to_string();
             assert!(error.contains(said), "{words}: {error}");

@@ -19,7 +19,7 @@ use crate::remark::{Change, NewDscp, Rule, Rules, Share};
 
 /// A named change that networks are known to make.
 pub struct RemarkProfile {
-    /// The word that stands for the rules in a SPEC.
+    /// The word for the rules in a SPEC.
     pub name: &'static str,
     /// The rules, as a user would write them.
     pub rules: &'static str,

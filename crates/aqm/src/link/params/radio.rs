@@ -43,7 +43,7 @@ choices!(Scheduler {
     "none" => None,
 });
 
-/// Which host of a packet is the user of the radio: the source (`true`) or the destination.
+/// Whether the source of a packet is the user of the radio, or its destination.
 enum IsSource {}
 
 choices!(IsSource => bool { "destination" => false, "source" => true, });

@@ -18,7 +18,7 @@ use crate::time::Span;
 /// DualPI2, ready to build.
 #[derive(Clone, Debug)]
 pub struct DualPi2Config {
-    /// Which PI controller, with its gains and targets.
+    /// The PI controller with its gains and targets.
     pub profile: DualPi2Profile,
     /// The classic queue's share while both queues are backlogged, in ten-thousandths.
     pub classic_share: u32,

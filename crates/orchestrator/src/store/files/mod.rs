@@ -1,7 +1,7 @@
 //! The archive: Parquet files of results beside the database, which has their catalogue.
 //!
-//! Who reads all results reads those in the database first and the catalogue afterwards, and leaves
-//! out results in files that were in the database: a result that is moved meanwhile is seen once.
+//! A reader of all results reads those in the database first, then the catalogue. It leaves out
+//! results in files that it read in the database: a result that is moved meanwhile is read once.
 //! Readers of files share a lock, and while one has it no file is deleted.
 
 mod catalogue;
