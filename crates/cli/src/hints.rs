@@ -61,8 +61,13 @@ pub fn with_tip(
             of_command(wrong(ContextKind::InvalidSubcommand), program)
         }
         ErrorKind::InvalidSubcommand if command == "shape" => {
-            let device = wrong(ContextKind::InvalidSubcommand);
-            Some(format!("`underload shape apply --dev {device} --down 90mbit --up 18mbit`"))
+            let word = wrong(ContextKind::InvalidSubcommand);
+            let is_device = word.ends_with(|c: char| c.is_ascii_digit());
+            Some(if is_device {
+                format!("`underload shape apply --dev {word} --down 90mbit --up 18mbit`")
+            } else {
+                "`underload shape show` shows the queues of this machine".to_owned()
+            })
         }
         ErrorKind::UnknownArgument => {
             let word = wrong(ContextKind::InvalidArg);
@@ -156,6 +161,7 @@ mod tests {
             ("underload 100/20", "`underload try 100/20`"),
             ("underload Cargo.toml", "`underload report Cargo.toml`"),
             ("underload shape eth0 90/18", "shape apply --dev eth0"),
+            ("underload shape status", "`underload shape show`"),
             ("underload game", "here that is `underload try`"),
             ("underload measure", "measure ndt7"),
             ("underload list scenarios", "`underload scenarios`"),

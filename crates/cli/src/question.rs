@@ -133,6 +133,9 @@ impl Arguments {
         if let Some(words) = question.assumed() {
             note!("{words} --up-queue fifo:limit=SIZE sets another.");
         }
+        for remark in question.remarks() {
+            note!("{remark}");
+        }
         match &self.save {
             Some(file) => {
                 let world = if self.live { "live" } else { "sim" };

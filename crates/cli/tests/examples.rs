@@ -272,7 +272,7 @@ fn line(example: &str, folder: &Path) -> String {
         return format!("fish -c '{line}'");
     }
     if ENDLESS.iter().any(|part| format!("{example} ").contains(part)) {
-        line = line.replacen("underload ", "timeout --signal INT 5 underload ", 1);
+        line = line.replacen("underload ", "timeout --signal INT 2 underload ", 1);
     }
     line
 }

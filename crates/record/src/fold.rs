@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::judgement::suitability;
 use crate::link::merge_sanction;
-use crate::quality::experience;
 use crate::schema::{
     BottleneckSummary, Distribution, FlowRecord, InsideLatency, Interval, LatencyHistogram,
     LatencyMeasure, LatencySummary, Metric, Phase, Quantile, TrialRecord, VariantBottleneck,
@@ -318,9 +318,8 @@ impl MetricFold {
     fn summary(&self) -> Option<VariantMetric> {
         let value = self.value.interval(CONFIDENCE)?;
         let (flow, name, unit) = (self.flow.clone(), self.name.clone(), self.unit.clone());
-        let found =
-            VariantMetric { flow, name, unit, value, largest: self.largest, experience: None };
-        Some(VariantMetric { experience: experience(&found), ..found })
+        let found = VariantMetric { flow, name, unit, value, largest: self.largest, suits: None };
+        Some(VariantMetric { suits: suitability(&found), ..found })
     }
 }
 

@@ -4,7 +4,7 @@
 //! (`docs/measure.md`), as round trips at p99; the verdict of a use has its own scale. A call and a
 //! game are judged by the probes beside the load, a page by the round trips inside it.
 
-use crate::schema::{Experience, QualityOfOutcome, Quantile, Vantage, VariantMetric};
+use crate::schema::{QualityOfOutcome, Quantile, Vantage};
 use crate::stats::{Conditions, LatencyBound, Requirements, quality_of_outcome};
 
 /// The conditions of a step under load.
@@ -50,33 +50,6 @@ const fn requirements(latency: &'static [LatencyBound], least_mbit_s: f64) -> Re
     Requirements { latency, loss_percent: LOSS_PERCENT, least_mbit_s: Some(least_mbit_s) }
 }
 
-/// Numbers of simulated applications, with the values up to which they are good, and fair: the one-way
-/// delay of a video call and the load of a page by ITU-T G.1010, the round trip of a game as above.
-const EXPERIENCES: [(&str, f64, f64); 3] = [
-    ("glass_to_glass_p99", 150.0, 400.0),
-    ("page_load", 2.0, 4.0),
-    ("round_trip_p99", 100.0, 400.0),
-];
-
-/// The ratings of ITU-T G.107, Annex B, as MOS: 80 satisfies users, 70 does not satisfy some.
-const MOS: (f64, f64) = (4.03, 3.60);
-
-/// Returns what the number of an application means to its user.
-pub fn experience(metric: &VariantMetric) -> Option<Experience> {
-    let value = metric.of_variant();
-    let (is_good, is_fair) = if metric.name == "mos" {
-        (value >= MOS.0, value >= MOS.1)
-    } else {
-        let (_, good, fair) = EXPERIENCES.iter().find(|it| it.0 == metric.name)?;
-        (value <= *good, value <= *fair)
-    };
-    Some(match (is_good, is_fair) {
-        (true, _) => Experience::Good,
-        (_, true) => Experience::Fair,
-        _ => Experience::Poor,
-    })
-}
-
 /// Returns the score of each application whose conditions the step measured.
 pub fn application_scores(found: &StepConditions) -> Vec<QualityOfOutcome> {
     APPLICATIONS.iter().filter_map(|application| score(found, application)).collect()
@@ -105,29 +78,4 @@ fn score(found: &StepConditions, application: &Application) -> Option<QualityOfO
         loss: found.loss,
         throughput: found.throughput,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::schema::Interval;
-
-    #[test]
-    fn numbers_of_applications_are_good_up_to_what_standards_prefer() {
-        let found = |name: &str, mean: f64| {
-            let value = Interval { mean, ..Interval::default() };
-            experience(&VariantMetric { name: name.to_owned(), value, ..VariantMetric::default() })
-        };
-        for (name, good, fair, poor) in [
-            ("glass_to_glass_p99", 150.0, 400.0, 401.0),
-            ("page_load", 2.0, 4.0, 4.1),
-            ("round_trip_p99", 100.0, 400.0, 401.0),
-            ("mos", 4.03, 3.6, 3.59),
-        ] {
-            assert_eq!(found(name, good), Some(Experience::Good), "{name}");
-            assert_eq!(found(name, fair), Some(Experience::Fair), "{name}");
-            assert_eq!(found(name, poor), Some(Experience::Poor), "{name}");
-        }
-        assert_eq!(found("bit_rate", 1.0), None);
-    }
 }

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use underload_record::comparison::{Comparison, Verdict};
+use underload_record::judgement::Suitability;
 use underload_record::schema::{
-    Direction, Experience, Judged, Phase, Quantile, RunRecord, TrialRecord, Validity,
-    VariantLatency, VariantMetric, World,
+    Direction, Judged, Phase, Quantile, RunRecord, TrialRecord, Validity, VariantLatency,
+    VariantMetric, World,
 };
 
 use crate::claims::{self, LOSS_PERCENT, Sentence};
@@ -408,7 +409,7 @@ fn with_most(subject: &Subject<'_>, metric: &VariantMetric) -> String {
     let most = statistic_of(subject, metric, "max");
     let most = most.filter(|most| without_name(most) != without_name(metric));
     let most = most.map(|most| format!("longest {}", without_name(most)));
-    let means = metric.experience.map(|it| it.name().to_owned());
+    let means = metric.suits.map(|it| it.name().to_owned());
     let brackets: Vec<String> = means.into_iter().chain(most).collect();
     if brackets.is_empty() { words } else { format!("{words} ({})", brackets.join(", ")) }
 }
@@ -424,16 +425,16 @@ fn worsened(own: &[&Subject<'_>]) -> Vec<String> {
         else {
             return Vec::new();
         };
-        let mut flows: BTreeMap<(Experience, Experience), Vec<String>> = BTreeMap::new();
+        let mut flows: BTreeMap<(Suitability, Suitability), Vec<String>> = BTreeMap::new();
         for old in &before.summary.metrics {
-            let new = number_of(after, old).and_then(|new| new.experience);
-            if let (Some(old_means), Some(new)) = (old.experience, new)
-                && new < old_means
+            let new = number_of(after, old).and_then(|new| new.suits);
+            if let (Some(old_means), Some(new)) = (old.suits, new)
+                && new > old_means
             {
                 flows.entry((new, old_means)).or_default().push(old.flow.clone());
             }
         }
-        let worse = |((new, old), flows): ((Experience, Experience), Vec<String>)| {
+        let worse = |((new, old), flows): ((Suitability, Suitability), Vec<String>)| {
             let verb = if flows.len() == 1 { "is" } else { "are" };
             let (after, before) = (after.called(), before.called());
             let names = crate::words::list(&flows);

@@ -12,7 +12,7 @@ pub type Found = Vec<(&'static str, String)>;
 
 pub fn contradictions(run: &Value, told: &[Told]) -> Found {
     let mut found = of_text(run, told);
-    found.extend(told.iter().flat_map(|(_, text)| of_experiences(text)));
+    found.extend(told.iter().flat_map(|(_, text)| of_suitability(text)));
     for comparison in list(run, "comparisons") {
         found.extend(of_comparison(run, comparison, told));
     }
@@ -352,11 +352,11 @@ fn of_words(all: &[Value], it: &Value, (text, unit): (&str, &str), pairs: &[(f64
 }
 
 /// Compares what a sentence says of an application, `344 ms (fair)`, with the limits of `run-json.md`.
-fn of_experiences(text: &str) -> Found {
+fn of_suitability(text: &str) -> Found {
     let limits = [
-        ("camera-to-screen delay p99", [150.0, 400.0]),
+        ("camera-to-screen delay p99", [110.0, 250.0]),
         ("page load", [2.0, 4.0]),
-        ("round trip p99", [100.0, 400.0]),
+        ("round trip p99", [60.0, 200.0]),
         ("MOS", [4.03, 3.6]),
     ];
     let Some((name, [good, fair])) = limits.into_iter().find(|it| text.contains(it.0)) else {
@@ -368,14 +368,14 @@ fn of_experiences(text: &str) -> Found {
             let value = words(&text[..at]).into_iter().rev().find_map(|it| it.parse::<f64>().ok());
             let value = value.unwrap_or(f64::NAN);
             let is_rounded = [good, fair].iter().any(|limit| (value / limit - 1.0).abs() < 0.01);
-            let reaches = |limit: f64| if name == "MOS" { value >= limit } else { value <= limit };
+            let reaches = |limit: f64| if name == "MOS" { value >= limit } else { value < limit };
             let expected = match (reaches(good), reaches(fair)) {
                 (true, _) => "good",
                 (_, true) => "fair",
                 _ => "poor",
             };
             if said != expected && !is_rounded {
-                found.push(("an experience that the number does not have", text.to_owned()));
+                found.push(("a suitability that the number does not have", text.to_owned()));
             }
         }
     }

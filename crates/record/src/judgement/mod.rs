@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use grade::{ADVICE_FROM_MS, Band, Grade, SCALE, SHORT_MS};
 pub use limit::{Limit, Limited};
-pub use uses::{Stream, Suitability, Use, UseJudgement};
+pub use uses::{Stream, Suitability, Use, UseJudgement, suitability};
 
 use crate::quality::{StepConditions, application_scores};
 use crate::schema::{

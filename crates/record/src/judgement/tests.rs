@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::schema::{Interval, VariantMetric};
 
 const MS: i64 = 1_000_000;
 
@@ -201,4 +202,24 @@ proptest! {
         };
         prop_assert_eq!(judgement.cure.is_some(), steps.iter().any(|step| needs_cure(&step)));
     }
+}
+
+/// By hand: 60 and 200 ms of [`SCALE`], with 50 ms in the devices of a call; 2 and 4 s of a page.
+#[test]
+fn numbers_of_simulated_applications_suit_their_use_by_the_one_scale() {
+    let found = |name: &str, mean: f64| {
+        let value = Interval { mean, ..Interval::default() };
+        suitability(&VariantMetric { name: name.to_owned(), value, ..VariantMetric::default() })
+    };
+    for (name, good, fair, poor) in [
+        ("glass_to_glass_p99", 109.9, 249.9, 250.0),
+        ("page_load", 1.99, 3.99, 4.0),
+        ("round_trip_p99", 59.9, 199.9, 200.0),
+        ("mos", 4.03, 3.6, 3.59),
+    ] {
+        assert_eq!(found(name, good), Some(Suitability::Good), "{name}");
+        assert_eq!(found(name, fair), Some(Suitability::Fair), "{name}");
+        assert_eq!(found(name, poor), Some(Suitability::Poor), "{name}");
+    }
+    assert_eq!(found("bit_rate", 1.0), None);
 }

@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Band, LoadedStep, StepJudgement, ms};
+use crate::schema::VariantMetric;
 
 /// Delay in the devices at both ends of a call: capture, packets of 20 ms, receive buffer.
 const DEVICES_NS: i64 = 50_000_000;
@@ -114,6 +115,24 @@ fn page((step, _): Step<'_>) -> Option<UseJudgement> {
         idle_ns: step.idle_p50_ns.map(whole),
         lost_percent: None,
         ..interactive(step, Use::WebPage, inside_ns)
+    })
+}
+
+/// The ratings of ITU-T G.107, Annex B, as MOS: 80 satisfies users, 70 does not satisfy some.
+const MOS: (f64, f64) = (4.03, 3.60);
+
+/// Returns how well the number of a simulated application suits its use: the delay of a video call
+/// from camera to screen, the round trip of a game, the load of a page, and the quality of a call.
+pub fn suitability(metric: &VariantMetric) -> Option<Suitability> {
+    let value = metric.of_variant();
+    Some(match metric.name.as_str() {
+        "glass_to_glass_p99" => Band::of_delay(value - ms(Some(DEVICES_NS))).interactive,
+        "round_trip_p99" => Band::of_delay(value).interactive,
+        "page_load" => Band::of_delay(value * 1_000.0 / PAGE_ROUND_TRIPS as f64).page,
+        "mos" if value >= MOS.0 => Suitability::Good,
+        "mos" if value >= MOS.1 => Suitability::Fair,
+        "mos" => Suitability::Poor,
+        _ => return None,
     })
 }
 

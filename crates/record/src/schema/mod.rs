@@ -61,7 +61,7 @@ pub use trial::{
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};
 pub use variant::{
-    Experience, Interval, Judged, VariantBottleneck, VariantInside, VariantLatency, VariantMetric,
+    Interval, Judged, VariantBottleneck, VariantInside, VariantLatency, VariantMetric,
     VariantRatio, VariantSummary, VariantThroughput,
 };
 

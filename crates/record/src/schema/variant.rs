@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::judgement::Suitability;
 use crate::stats;
 
 use super::{
@@ -222,23 +223,10 @@ pub struct VariantMetric {
     pub value: Interval,
     /// The largest value of a trial.
     pub largest: f64,
-    /// What the value means to the user, by the limits of [`crate::quality::experience`]; `None` for
+    /// How well the value suits the use, by [`suitability`](crate::judgement::suitability); `None` for
     /// numbers without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experience: Option<Experience>,
-}
-
-underload_aqm::named! {
-    /// How good an application is to its user.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    pub enum Experience {
-        /// Beyond the limit of the standard.
-        Poor = "poor",
-        /// Between what the standard prefers and its limit.
-        Fair = "fair",
-        Good = "good",
-    }
+    pub suits: Option<Suitability>,
 }
 
 impl VariantMetric {

@@ -77,7 +77,7 @@ fn a_call_without_frames_has_no_delay() {
                     metric.value.mean = 0.0;
                 }
                 (metric.name, metric.unit) = (name.to_owned(), unit.to_owned());
-                metric.experience = None;
+                metric.suits = None;
             }
         }
         let lines = summary_lines(&[data]);

@@ -312,6 +312,22 @@ impl Question {
         Some(policed.map_or(line, |policed| policed.min(line)))
     }
 
+    /// Returns what a person may not expect of this question: what it assumes, and what it lacks.
+    pub fn remarks(&self) -> Vec<String> {
+        let PerDirection { up, down } = &self.links;
+        let both = (self.line.is_none() && up == down).then(|| {
+            format!("{up} is the rate of both directions; DOWN/UP, such as 50/10, names two")
+        });
+        let wifi = self.wifi.as_ref().map(|_| {
+            "the Wi-Fi is assumed to queue fairly (FQ-CoDel), as the drivers of Linux do".to_owned()
+        });
+        let fills = |it: &Use| matches!(it, Use::Page | Use::Video);
+        let is_loaded = self.uploads.max(self.downloads) > 0 || self.backup.is_some();
+        let idle = (!is_loaded && !self.uses.iter().any(fills))
+            .then(|| "nothing that is sent fills the line; `upload` or `download` does".to_owned());
+        [both, wifi, idle].into_iter().flatten().collect()
+    }
+
     /// Says how long a plain buffer of this question delays, which is assumed; `None` without one.
     pub fn assumed(&self) -> Option<String> {
         let is_installed = !self.routers.is_empty() || self.queues.iter().any(|it| it == INSTALLED);
@@ -378,7 +394,12 @@ pub(super) fn check_rate(text: &str) -> Result<(), QuestionFault> {
     match text.split(['/', '@']).find(is_too_large) {
         Some(rate) => {
             let expected = "expected Mbit/s, such as 16/1, or a unit";
-            Err(fault(text, format!("is {rate} Mbit/s; {expected}: {text}kbit")))
+            let in_kbit = text.replace(rate, &format!("{rate}kbit"));
+            Err(fault(text, format!("is {rate} Mbit/s; {expected}: {in_kbit}")))
+        }
+        None if text.contains("MB") => {
+            let problem = "MB are bytes, of 8 bits each; expected Mbit/s, such as 100/20";
+            Err(fault(text, problem.to_owned()))
         }
         None => Ok(()),
     }
@@ -533,6 +554,11 @@ mod tests {
         let bloated = asked("40/10", &[("up-queue", "250ms".to_owned())]);
         assert_eq!(bloated.installed.up, "fifo:limit=312500B");
         assert_eq!(bloated.probe_interval(), "10ms");
+        assert!(asked("40/10", &[("upload", String::new())]).remarks().is_empty());
+        let remarks = asked("50 wifi 60 game", &[]).remarks().join("\n");
+        for part in ["50mbit is the rate of both", "FQ-CoDel", "`upload` or `download` does"] {
+            assert!(remarks.contains(part), "{remarks}");
+        }
         // By hand: 5 % of 64 kbit/s are 3,200 bit/s, 5 probes of 640 bits.
         assert_eq!(asked("1mbit/64kbit", &[]).probe_interval(), "200ms");
         let text = asked("1mbit/64kbit", &[]).scenario("try").expect("a scenario").text;

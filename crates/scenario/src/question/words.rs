@@ -18,6 +18,14 @@ const ALIASES: &[(&str, &str)] = &[
     ("dsl", "adsl"),
     ("fiber", "fibre"),
     ("film", "video"),
+    ("ftth", "fibre"),
+    ("glasfaser", "fibre"),
+    ("homeoffice", "call"),
+    ("kabel", "cable"),
+    ("playstation", "game"),
+    ("ps5", "game"),
+    ("twitch", "video"),
+    ("xbox", "game"),
     ("gaming", "game"),
     ("meeting", "call"),
     ("netflix", "video"),
@@ -52,6 +60,8 @@ const MEANT: &[(&str, &str)] = &[
         "low-orbit is a line; expected of others the rates and the round trip: `50/5 rtt 600`",
     ),
     ("file folder run", "`underload report FILE` shows a result"),
+    ("torrent seeding", "expected `upload=20 download=20`: transfers beside each other"),
+    ("powerline hotspot repeater mesh", "expected its rate, as `wifi 60`"),
 ];
 
 /// Words between the others.
@@ -64,6 +74,9 @@ const FILLERS: &[&str] = &[
 const NUMBERED: &[&str] = &["policer", "backup", "wifi", "rtt"];
 /// The queue that follows the word `modem`.
 const MODEM: &str = "up-queue";
+
+/// A larger number beside `upload` and `download` is a rate in Mbit/s.
+const MOST_COUNTED: u32 = 5;
 
 /// Characters of an unknown word that its fault shows.
 const WORD_CHARS: usize = 40;
@@ -86,16 +99,19 @@ impl Question {
         while let Some(typed) = words.get(at) {
             let lower = typed.to_lowercase();
             let word = known(&lower);
-            if let Some(rate) = with_slash(&words[at..]) {
+            let is_named = self.line.is_some() || rates.is_some() || names_a_line(&words);
+            if let Some(rate) = with_slash(&words[at..], is_named) {
                 said_number(&mut said, &mut rates, &rate)?;
                 at += 3;
+            } else if let [_, "/", up, ..] = words[at..] {
+                said_number(&mut said, &mut rates, &format!("{word}/{up}"))?;
+                at += 2;
             } else if is_number(word) && words.get(at + 1) == Some(&"ms") {
                 said_number(&mut said, &mut rates, &format!("{word}ms"))?;
                 at += 1;
             } else if !is_number(word) {
                 self.of_word(typed, word, &mut said, &mut rates)?;
             } else {
-                let is_named = self.line.is_some() || rates.is_some() || names_a_line(&words);
                 match counted(&words, at, is_named)? {
                     Some((name, true)) => {
                         add(&mut said, name, word);
@@ -139,6 +155,7 @@ impl Question {
             }
             self.of_line(word);
         } else if word.starts_with(|c: char| c.is_ascii_digit()) {
+            check_rate(typed)?;
             return said_number(said, rates, word);
         } else if let Some(numbered) = NUMBERED.iter().find(|it| **it == name) {
             if said.iter().any(|(name, _)| name == numbered) {
@@ -237,8 +254,9 @@ fn is_number(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Returns `100/20` for `100 down 20 up` and for the other orders of these words.
-fn with_slash(words: &[&str]) -> Option<String> {
+/// Returns `100/20` for `100 down 20 up` and for the other orders of these words, also with `download`
+/// and `upload` if no word names the line and a number is too large for a count.
+fn with_slash(words: &[&str], is_named: bool) -> Option<String> {
     let [first, second, third, fourth, ..] = words else { return None };
     let is_rate = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let (numbers, names) = match (is_rate(first), is_rate(second)) {
@@ -246,11 +264,14 @@ fn with_slash(words: &[&str]) -> Option<String> {
         (false, true) => ([second, fourth], [first, third]),
         _ => return None,
     };
+    let [one, other] = numbers;
+    let is_count = |number: &str| number.parse::<u32>().is_ok_and(|it| it <= MOST_COUNTED);
+    let may_load = !is_named && !(is_count(one) && is_count(other));
     let direction = |name: &&str| {
         let name = name.to_lowercase();
+        let name = name.strip_suffix("load").filter(|_| may_load).unwrap_or(&name);
         [Direction::Up, Direction::Down].into_iter().find(|it| it.name() == name)
     };
-    let [one, other] = numbers;
     match (direction(names[0])?, direction(names[1])?) {
         (Direction::Down, Direction::Up) if is_rate(other) => Some(format!("{one}/{other}")),
         (Direction::Up, Direction::Down) if is_rate(other) => Some(format!("{other}/{one}")),
@@ -335,7 +356,10 @@ fn said_number(
         (_, None) => *rates = Some(home::down_and_up(word)),
         (Some(("router", queue)), _) if !queue.contains('@') => *queue = format!("{queue}@{word}"),
         (_, Some(PerDirection { up, down })) => {
-            let problem = format!("a second rate beside {down}/{up}; expected one, as in 100/20");
+            let problem = format!(
+                "a second rate beside {down}/{up}; expected one, as in 100/20; two lines are two runs \
+                 with --out, and `underload compare --before RUN --after RUN`"
+            );
             return Err(fault(word, problem));
         }
     }
@@ -452,6 +476,9 @@ mod tests {
             ("100/20 CAKE 90/18 call 2", "router cake@90/18, call 2"),
             ("100 down 20 up game", "game "),
             ("40/10 modem 250ms upload", "up-queue 250ms, upload "),
+            ("upload 20 download 100 game", "game "),
+            ("100 Mbit/s Download, 20 Mbit/s Upload", ""),
+            ("16.000 / 1.000 game", "game "),
             ("DOWN 100 UP 20 game rtt 20 ms", "game , rtt 20ms"),
         ] {
             let (_, said) = asked(words).expect(words);
@@ -483,8 +510,10 @@ mod tests {
             ("lte.up", "lte.up: a file is no word"),
             ("cable video 2 call", "2: expected video=2 or call=2"),
             ("cable cake 5 call", "5: expected cake@5 or call=5"),
+            ("upload 2 download 3", "2: expected upload=2 or download=2"),
+            ("100/20 12.5MB/s", "12.5MB/s: MB are bytes"),
             ("call 5", "5: expected call=5, or a line of 5 Mbit/s before it: 5 call"),
-            ("16000/1000", "16000/1000: is 16000 Mbit/s; expected Mbit/s, such as 16/1"),
+            ("16000/1000", "expected Mbit/s, such as 16/1, or a unit: 16000kbit/1000"),
             ("cable 20 up", "up: expected"),
         ] {
             let error = asked(words).expect_err(words).to_string();
