@@ -306,6 +306,23 @@ fn vegas_keeps_two_to_four_packets_in_a_deep_queue_and_yields_to_cubic() {
 }
 
 #[test]
+fn ledbat_alone_waits_its_target_and_yields_to_cubic() {
+    // 100 ms above the 40 ms of the empty path; CUBIC fills the 400 ms of the queue.
+    let ledbat = || flow("ledbat", Algorithm::Ledbat);
+    let alone = simulate("fifo:limit=1000000B", "20mbit:delay=20ms", vec![ledbat()], 40);
+    let (p50, p99) = latency(&alone);
+    assert!((130.0..=140.0).contains(&p50) && p99 < 141.0, "ledbat: {p50} {p99}");
+    assert!(goodput(&alone, 1) > 18.8, "{}", goodput(&alone, 1));
+    let cubic = || flow("cubic", Algorithm::Cubic);
+    let both = simulate("fifo:limit=1000000B", "20mbit:delay=20ms", vec![ledbat(), cubic()], 40);
+    assert!(goodput(&both, 1) < goodput(&both, 2) / 20.0, "{}", goodput(&both, 1));
+    let two = vec![flow("first", Algorithm::Cubic), cubic()];
+    let two = simulate("fifo:limit=1000000B", "20mbit:delay=20ms", two, 40);
+    let share = goodput(&two, 1) / goodput(&two, 2);
+    assert!((0.3..3.0).contains(&share), "the premise: {share}");
+}
+
+#[test]
 fn vivace_tolerates_three_percent_of_loss_and_bounds_its_queue() {
     let run =
         |algorithm, link| simulate("fifo:limit=1000000B", link, vec![flow("f", algorithm)], 40);

@@ -5,8 +5,8 @@
 use underload_aqm::time::{Span, Time};
 
 use super::{
-    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, EcnUse, Loss, OwnControl, PacketRate, Prague,
-    Reno, Setup, SlowStartExit, Steered, Vegas, Vivace, Westwood, Window,
+    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, EcnUse, Ledbat, Loss, OwnControl, PacketRate,
+    Prague, Reno, Setup, SlowStartExit, Steered, Vegas, Vivace, Westwood, Window,
 };
 
 /// Declares [`Algorithm`] and [`Controller`] from the table.
@@ -164,6 +164,13 @@ algorithms! { $
         slow_start_exit: Loss,
         ecn: None,
         new: |_setup| Vegas::default(),
+    }
+    Ledbat {
+        name: "ledbat",
+        source: "RFC 6817, with round trips",
+        slow_start_exit: Loss,
+        ecn: None,
+        new: |_setup| Ledbat::default(),
     }
 }
 
