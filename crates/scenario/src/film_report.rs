@@ -58,6 +58,7 @@ impl FilmReport {
         let span = |millis: f64| Span::from_nanos((millis * 1e6) as u64);
         let viewing = Viewing {
             rates: last.values().map(rate).collect(),
+            highest: LADDER.last().copied().unwrap_or_default(),
             startup: self.startup.map(span),
             stalled: span(self.stalled),
         };

@@ -187,7 +187,7 @@ fn tcp_config(flow: &str, tcp: &TcpFlow, own: &Own, label: &TrialLabel) -> Resul
     let default = TcpConfig::default();
     let receive_window_bytes =
         tcp.receive_window_bytes.map_or(default.receive_window_bytes, |window| window.0 as u32);
-    let notes_delivery = tcp.delivery;
+    let (notes_delivery, max_rate) = (tcp.delivery, tcp.max_rate);
     if tcp.is_own() {
         let name = tcp.congestion_control.clone();
         let Some(provided) = own.controls.get(&name).cloned() else {
@@ -196,7 +196,14 @@ fn tcp_config(flow: &str, tcp: &TcpFlow, own: &Own, label: &TrialLabel) -> Resul
         let (ecn, label) = (provided.ecn.unwrap_or(wish), label.clone());
         let make: Arc<MakeControl> = Arc::new(move |setup| (provided.make)(&label, setup));
         let own = Some(OwnControl { name, make });
-        return Ok(TcpConfig { own, ecn, receive_window_bytes, notes_delivery, ..default });
+        return Ok(TcpConfig {
+            own,
+            ecn,
+            receive_window_bytes,
+            max_rate,
+            notes_delivery,
+            ..default
+        });
     }
     let algorithm = Algorithm::from_name(&tcp.congestion_control).ok_or_else(|| {
         let name = tcp.congestion_control.clone();
@@ -212,7 +219,7 @@ fn tcp_config(flow: &str, tcp: &TcpFlow, own: &Own, label: &TrialLabel) -> Resul
         rtt_transition: tcp.rtt_transition.unwrap_or(linux.rtt_transition),
     };
     let of_algorithm = TcpConfig::of(algorithm);
-    Ok(TcpConfig { ecn, receive_window_bytes, notes_delivery, prague, ..of_algorithm })
+    Ok(TcpConfig { ecn, receive_window_bytes, max_rate, notes_delivery, prague, ..of_algorithm })
 }
 
 fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, ramp: (&Phases, u64)) {

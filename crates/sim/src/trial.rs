@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underload_aqm::packet::Ecn;
+use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::ce_excess;
@@ -215,6 +216,7 @@ fn check_flow(flow: &FlowConfig) -> Result<(), SimError> {
         FlowKind::Tcp(tcp) if tcp.receive_window_bytes < u32::from(tcp.segment_bytes) => {
             "the receive window holds at least one segment"
         }
+        FlowKind::Tcp(tcp) if tcp.max_rate.is_some_and(Rate::is_zero) => "max_rate is above 0",
         FlowKind::Udp(udp) if udp.rate.is_zero() => "the rate is above 0",
         FlowKind::Probe(ProbeConfig { schedule: ProbeSchedule::Open { interval }, .. })
             if *interval < MIN_PROBE_INTERVAL =>

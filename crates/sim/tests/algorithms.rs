@@ -2,6 +2,7 @@
 
 mod support;
 
+use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 use underload_record::schema::{BottleneckSummary, LatencyMeasure, Phase};
 use underload_sim::congestion::{Algorithm, SlowStartExit};
@@ -320,6 +321,21 @@ fn ledbat_alone_waits_its_target_and_yields_to_cubic() {
     let two = simulate("fifo:limit=1000000B", "20mbit:delay=20ms", two, 40);
     let share = goodput(&two, 1) / goodput(&two, 2);
     assert!((0.3..3.0).contains(&share), "the premise: {share}");
+}
+
+#[test]
+fn a_flow_with_a_highest_rate_is_paced_at_it() {
+    for algorithm in [Algorithm::Ledbat, Algorithm::Cubic, Algorithm::Bbr] {
+        let mut paced = flow("paced", algorithm);
+        if let FlowKind::Tcp(tcp) = &mut paced.kind {
+            tcp.max_rate = Some(Rate::from_megabits_per_second(5));
+        }
+        let outcome = simulate("fifo:limit=1000000B", "20mbit:delay=20ms", vec![paced], 40);
+        // 1,448 of 1,500 bytes are payload. BBR sends less than its rate while it drains.
+        let goodput = goodput(&outcome, 1);
+        assert!((4.5..4.83).contains(&goodput), "{algorithm:?}: {goodput}");
+        assert!(latency(&outcome).1 < 42.0, "{algorithm:?}: {:?}", latency(&outcome));
+    }
 }
 
 #[test]

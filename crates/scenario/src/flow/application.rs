@@ -232,6 +232,8 @@ keys! {
         /// How the player chooses the rate of the next chunk: `bb` (reservoir 5 s, cushion 10 s),
         /// `festive`, `bola` (BOLA-BASIC, gp 5), `robust-mpc` (horizon 5).
         player: Player = Player::Bb,
+        /// Bit rates of the film, ascending, at most 10.
+        rates: Option<Vec<Rate>> where default = "0.3, 0.75, 1.2, 1.85, 2.85 and 4.3 Mbit/s",
         /// Longest video that the player buffers.
         buffer: Span = VideoConfig::default().buffer => VIDEO_BUFFERS,
         /// The congestion control of the server.
@@ -243,11 +245,27 @@ impl Application for VideoKeys {
     const NAME: &str = "video";
 
     fn config(self) -> Result<ApplicationConfig, Fault> {
-        let Self { player, buffer, congestion_control } = self;
+        let Self { player, rates, buffer, congestion_control } = self;
+        let rates = rates.unwrap_or_else(|| VideoConfig::default().rates);
+        let is_ascending = rates.is_sorted_by(|lower, higher| lower < higher);
+        let is_possible = rates.iter().all(|rate| FILM_RATES.contains(rate));
+        if !is_ascending || !is_possible || !(1..=MOST_RATES).contains(&rates.len()) {
+            let problem = format!(
+                "expected 1 to {MOST_RATES} rates, ascending, from {} to {}",
+                FILM_RATES.start(),
+                FILM_RATES.end()
+            );
+            return Err(Fault::new("rates", problem));
+        }
         let algorithm = algorithm(congestion_control.as_deref())?;
-        Ok(ApplicationConfig::Video(VideoConfig { player, buffer, algorithm }))
+        Ok(ApplicationConfig::Video(VideoConfig { player, rates, buffer, algorithm }))
     }
 }
+
+/// `robust-mpc` tries all plans of five chunks.
+const MOST_RATES: usize = 10;
+const FILM_RATES: RangeInclusive<Rate> =
+    Rate::from_bits_per_second(10_000)..=Rate::from_bits_per_second(1_000_000_000);
 
 pub(super) const VIDEO_BUFFERS: RangeInclusive<Span> = Span::from_secs(10)..=Span::from_secs(600);
 

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 use underload_record::schema::{FlowDirection, Metric};
 use underload_sim::congestion::{Algorithm, PragueConfig};
@@ -30,6 +31,9 @@ keys! {
         /// Most bytes in flight that the receiver accepts; sim only.
         pub receive_window_bytes: Option<Bytes> as "receive_window"
             where default = "2.5 MB, which Linux's send buffer of 4 MiB holds" => RECEIVE_WINDOWS,
+        /// Highest rate of each flow, with IP headers: an application that paces its transfer; sim
+        /// only.
+        pub max_rate: Option<Rate> where default = "that of the congestion control" => MAX_RATES,
         /// Reports `delivery_p50`, `_p90`, `_p99` and `_max` in ms, from the first transmission of
         /// a segment to its first arrival, and `retransmitted` in %; sim only.
         pub delivery: bool = false,
@@ -64,6 +68,9 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_OWN_BYTES: usize = 512;
 /// A smaller window has no room for a segment.
 const RECEIVE_WINDOWS: RangeInclusive<Bytes> = Bytes(1_500)..=Bytes(1 << 30);
+
+const MAX_RATES: RangeInclusive<Rate> =
+    Rate::from_bits_per_second(1_000)..=Rate::from_megabits_per_second(1_000_000);
 
 impl Kind for (TcpFlow, Activity) {
     const NAME: &str = "tcp";
@@ -109,6 +116,7 @@ impl Properties for TcpFlow {
     fn sim_only_key(&self) -> Option<&'static str> {
         let keys = [
             ("receive_window", self.receive_window_bytes.is_some()),
+            ("max_rate", self.max_rate.is_some()),
             ("delivery", self.delivery),
             ("rtt_target", self.rtt_target.is_some()),
             ("rtt_transition", self.rtt_transition.is_some()),

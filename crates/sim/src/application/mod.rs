@@ -79,7 +79,7 @@ impl ApplicationConfig {
             Self::CloudGame(config) => {
                 (0, config.least_rate.unwrap_or(config.rate).bits_per_second())
             }
-            Self::Video(_) => (0, (video::LADDER[0] * 1e6) as u64),
+            Self::Video(config) => (0, config.rates.first().map_or(0, |it| it.bits_per_second())),
             Self::InteractiveVideo(config) => {
                 let [forwards, backwards] = interactive_video::LEAST_BIT_PER_S.map(u64::from);
                 match config.direction {

@@ -1,5 +1,7 @@
 //! The configuration of a connection.
 
+use underload_aqm::rate::Rate;
+
 use crate::congestion::{Algorithm, EcnUse, OwnControl, PragueConfig, SlowStartExit};
 
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct TcpConfig {
     /// Limit of the payload bytes in flight besides the congestion window: the receive window or
     /// the send buffer, whichever is smaller.
     pub receive_window_bytes: u32,
+    /// Highest rate of packets, which are then paced, as by an application that limits its transfer.
+    pub max_rate: Option<Rate>,
     /// Payload bytes to transfer; `None`: until the flow is stopped.
     pub transfer_bytes: Option<u64>,
     /// Whether to record the delivery delay of each segment, including retransmissions.
@@ -48,6 +52,7 @@ impl Default for TcpConfig {
             header_bytes: 52,
             initial_window: 10,
             receive_window_bytes: SEND_BUFFER_BYTES,
+            max_rate: None,
             transfer_bytes: None,
             notes_delivery: false,
             prague: PragueConfig::default(),

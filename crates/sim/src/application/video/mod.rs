@@ -1,17 +1,18 @@
-//! Adaptive video over HTTP: 48 chunks of 193 s in total at six bit rates, as in section VII-B of
-//! the BoDe paper.
+//! Adaptive video over HTTP: 48 chunks of 193 s in total, at six bit rates as in section VII-B of
+//! the BoDe paper, or at others.
 //!
 //! The player requests one chunk after the other on one connection, and pauses while its buffer is
 //! full. Playback starts with the first chunk and stalls whenever the buffer is empty. The size of
 //! a chunk is its bit rate times its length.
 //!
 //! Quality of experience is that of Yin et al. (2015) with the paper's penalty: the sum of the
-//! chunks' bit rates in Mbit/s, minus 4.3 per second of rebuffering and of start-up, minus the sum
-//! of the changes of bit rate.
+//! chunks' bit rates in Mbit/s, minus the highest bit rate, which is the paper's 4.3, per second of
+//! rebuffering and of start-up, minus the sum of the changes of bit rate.
 
 mod adaptation;
 
 use underload_aqm::packet::Packet;
+use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
@@ -24,12 +25,14 @@ use crate::congestion::Algorithm;
 use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::TcpConfig;
-use adaptation::{Adaptation, REBUFFERING_PENALTY, View};
+use adaptation::{Adaptation, View};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VideoConfig {
     /// Algorithm that chooses the bit rate.
     pub player: Player,
+    /// Bit rates of the film, ascending; at least one.
+    pub rates: Vec<Rate>,
     /// Capacity of the player's buffer.
     pub buffer: Span,
     /// Congestion control of both ends.
@@ -37,9 +40,15 @@ pub struct VideoConfig {
 }
 
 impl Default for VideoConfig {
-    /// Returns a player with BB, a buffer of one minute, and CUBIC.
+    /// Returns a player with BB, the rates of [`LADDER`], a buffer of one minute, and CUBIC.
     fn default() -> Self {
-        Self { player: Player::Bb, buffer: Span::from_secs(60), algorithm: Algorithm::Cubic }
+        let rate = |mbit: f64| Rate::from_bits_per_second(libm::round(mbit * 1e6) as u64);
+        Self {
+            player: Player::Bb,
+            rates: LADDER.map(rate).to_vec(),
+            buffer: Span::from_secs(60),
+            algorithm: Algorithm::Cubic,
+        }
     }
 }
 
@@ -48,6 +57,8 @@ pub(super) struct Video {
     stop: Time,
     rng: Rng,
     adaptation: Adaptation,
+    /// Bit rates in Mbit/s, ascending.
+    ladder: Vec<f64>,
     connection: Option<Connection>,
     started: Time,
     /// When the next chunk is requested.
@@ -88,6 +99,7 @@ impl Video {
             stop,
             rng,
             adaptation: Adaptation::new(config.player),
+            ladder: config.rates.iter().map(|rate| rate.bits_per_second() as f64 / 1e6).collect(),
             connection: None,
             started: Time::ZERO,
             alarm: Time::MAX,
@@ -103,7 +115,7 @@ impl Video {
     /// Chooses the next chunk and when to request it.
     fn plan(&mut self, now: Time) {
         let choice = self.adaptation.choose(&View {
-            ladder: &LADDER,
+            ladder: &self.ladder,
             chunk_s: CHUNK.as_secs_f64(),
             buffer_s: self.playback.buffer.as_secs_f64(),
             buffer_max_s: self.config.buffer.as_secs_f64(),
@@ -119,14 +131,14 @@ impl Video {
     fn request(&mut self, port: &mut Port<'_>) {
         self.alarm = Time::MAX;
         self.requested = port.now;
-        let bytes = chunk_bytes(self.next_rung) + RESPONSE_HEADER_BYTES;
+        let bytes = bytes_at(self.ladder[self.next_rung]) + RESPONSE_HEADER_BYTES;
         if let Some(connection) = &mut self.connection {
             connection.fetch(port, REQUEST_BYTES, bytes);
         }
     }
 
     fn on_chunk(&mut self, now: Time) {
-        let bits = chunk_bytes(self.next_rung) as f64 * 8.0;
+        let bits = bytes_at(self.ladder[self.next_rung]) as f64 * 8.0;
         let download = now.since(self.requested).as_secs_f64().max(1e-9);
         self.throughputs.push(bits / download / 1e6);
         self.rungs.push(self.next_rung);
@@ -193,9 +205,10 @@ impl Endpoint for Video {
     fn metrics(&self) -> Vec<Metric> {
         let playback =
             if self.is_complete() { self.playback } else { self.playback.advanced_to(self.stop) };
-        let rates = self.rungs.iter().map(|&rung| LADDER[rung]).collect();
+        let rates = self.rungs.iter().map(|&rung| self.ladder[rung]).collect();
+        let highest = self.ladder.last().copied().unwrap_or_default();
         let Playback { startup, stalled, .. } = playback;
-        Viewing { rates, startup, stalled }.metrics()
+        Viewing { rates, highest, startup, stalled }.metrics()
     }
 }
 
@@ -204,6 +217,8 @@ impl Endpoint for Video {
 pub struct Viewing {
     /// Bit rates of the loaded chunks in Mbit/s, in the order of the film.
     pub rates: Vec<f64>,
+    /// The highest bit rate of the film in Mbit/s: the penalty of a second without a picture.
+    pub highest: f64,
     /// Time from the start to the first picture; `None` before it.
     pub startup: Option<Span>,
     /// Time in which playback stood still after the first picture.
@@ -219,9 +234,9 @@ impl Viewing {
         let stalled = self.stalled.as_secs_f64();
         let startup = self.startup.map(Span::as_secs_f64);
         let is_complete = rates.len() == CHUNKS;
-        let experience = startup.filter(|_| is_complete).map(|startup| {
-            total - REBUFFERING_PENALTY * (stalled + startup) - changes().sum::<f64>()
-        });
+        let experience = startup
+            .filter(|_| is_complete)
+            .map(|startup| total - self.highest * (stalled + startup) - changes().sum::<f64>());
         let mean = (!rates.is_empty()).then(|| total / rates.len() as f64);
         vec![
             metric("qoe", "", experience),
@@ -236,10 +251,14 @@ impl Viewing {
 
 /// Returns the size of a chunk of the bit rate `LADDER[rung]`.
 pub fn chunk_bytes(rung: usize) -> u64 {
-    (LADDER[rung] * 1e6 / 8.0 * CHUNK.as_secs_f64()) as u64
+    bytes_at(LADDER[rung])
 }
 
-/// 240p to 1440p, Mbit/s.
+fn bytes_at(mbit_per_s: f64) -> u64 {
+    (mbit_per_s * 1e6 / 8.0 * CHUNK.as_secs_f64()) as u64
+}
+
+/// Bit rates of the paper's film, 240p to 1440p, Mbit/s.
 pub const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];
 /// Chunks of the film.
 pub const CHUNKS: usize = 48;

@@ -63,6 +63,7 @@ pub(super) struct Sender {
     rate: RateSampler,
     timer: LossTimer,
     pacer: Pacer,
+    max_rate: Option<PacketRate>,
     /// Bytes not segmented yet; `u64::MAX`: unlimited.
     backlog: u64,
     peer_window: u64,
@@ -125,6 +126,9 @@ impl Sender {
             peer_marks: MarkReader::default(),
             announce_reduction: false,
             pacer: Pacer::default(),
+            max_rate: config
+                .max_rate
+                .map(|rate| PacketRate::from_bytes_per_s(rate.bits_per_second() / 8)),
             window_limited: false,
             last_sent: Time::ZERO,
             stats: TcpStats::default(),
@@ -183,7 +187,7 @@ impl Sender {
         TcpStats {
             window: self.window.size,
             in_flight: self.board.in_flight(),
-            pacing: self.control.pacing(),
+            pacing: self.pacing(),
             smoothed_rtt_ns: self.rtt.smoothed.map_or(0, Span::as_nanos),
             smallest_rtt_ns: self.rtt.smoothed.map_or(0, |_| self.rtt.min.as_nanos()),
             ..self.stats
@@ -429,6 +433,15 @@ impl Sender {
         self.backlog > 0
     }
 
+    /// Returns the rate of the congestion control or the highest one, whichever is lower.
+    #[inline]
+    fn pacing(&self) -> Option<PacketRate> {
+        match (self.control.pacing(), self.max_rate) {
+            (Some(rate), Some(max)) => Some(rate.min(max)),
+            (rate, max) => rate.or(max),
+        }
+    }
+
     fn fits_peer(&self) -> bool {
         self.board.bytes + u64::from(self.segment_bytes) <= self.peer_window
     }
@@ -445,7 +458,7 @@ impl Sender {
             if lost.is_none() && !(self.has_new() && self.fits_peer()) {
                 break;
             }
-            if self.pacer.holds_back(port.now, self.control.pacing()) {
+            if self.pacer.holds_back(port.now, self.pacing()) {
                 break;
             }
             match lost {
@@ -511,7 +524,7 @@ impl Sender {
         let ecn = if data.retransmission && !self.accurate { Ecn::NotEct } else { self.ecn };
         self.reduction.on_sent();
         self.last_sent = port.now;
-        self.pacer.on_sent(port.now, bytes, self.control.pacing());
+        self.pacer.on_sent(port.now, bytes, self.pacing());
         port.send(self.direction, bytes, ecn, Body::Data(data));
     }
 }

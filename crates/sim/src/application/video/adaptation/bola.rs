@@ -12,9 +12,8 @@ use super::view::{Choice, View};
 pub(super) fn choose(view: &View<'_>) -> Choice {
     let lowest = view.ladder[0];
     let utility = |rate: f64| libm::log(rate / lowest);
-    let highest = view.ladder.last().copied().unwrap_or(lowest);
     let capacity = view.buffer_max_s / view.chunk_s;
-    let v = (capacity - 1.0) / (utility(highest) + GP);
+    let v = (capacity - 1.0) / (utility(view.highest()) + GP);
     let buffer = view.buffer_s / view.chunk_s;
     let mut best = (0, f64::NEG_INFINITY);
     for (rung, &rate) in view.ladder.iter().enumerate() {

@@ -10,7 +10,7 @@ use robust_mpc::RobustMpc;
 use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
 use view::Choice;
-pub(super) use view::{REBUFFERING_PENALTY, View};
+pub(super) use view::View;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

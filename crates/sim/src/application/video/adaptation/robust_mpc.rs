@@ -3,7 +3,7 @@
 //! mean of 5 chunks divided by one plus the largest error of the last 5 predictions. Among equal
 //! plans the last in order is chosen.
 
-use super::view::{REBUFFERING_PENALTY, View, harmonic_mean};
+use super::view::{View, harmonic_mean};
 
 #[derive(Debug, Default)]
 pub(in crate::application::video) struct RobustMpc {
@@ -50,8 +50,7 @@ fn value(view: &View<'_>, throughput: f64, plan: usize, plans: usize) -> f64 {
     while weight > 0 {
         let rate = view.ladder[plan / weight % rungs];
         let download = rate * view.chunk_s / throughput;
-        value +=
-            rate - libm::fabs(rate - last) - REBUFFERING_PENALTY * (download - buffer).max(0.0);
+        value += rate - libm::fabs(rate - last) - view.highest() * (download - buffer).max(0.0);
         buffer = (buffer - download).max(0.0) + view.chunk_s;
         last = rate;
         weight /= rungs;

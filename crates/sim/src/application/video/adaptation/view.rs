@@ -20,6 +20,13 @@ pub(in crate::application::video) struct View<'a> {
     pub(in crate::application::video) chunks_left: usize,
 }
 
+impl View<'_> {
+    /// Returns the highest bit rate, which is the penalty of a second of rebuffering.
+    pub(super) fn highest(&self) -> f64 {
+        self.ladder.last().copied().unwrap_or_default()
+    }
+}
+
 /// A player's decision about the next chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::application::video) struct Choice {
@@ -37,6 +44,3 @@ pub(super) fn harmonic_mean(values: &[f64], count: usize) -> f64 {
     }
     recent.len() as f64 / recent.iter().map(|value| 1.0 / value).sum::<f64>()
 }
-
-/// Penalty per second of rebuffering, in Mbit/s of a chunk.
-pub(in crate::application::video) const REBUFFERING_PENALTY: f64 = 4.3;
