@@ -68,7 +68,7 @@ pub struct Arguments {
     /// Bulk downloads [default: none].
     #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     download: Option<u32>,
-    /// A backup: packets up at this rate, at equal intervals.
+    /// A backup: packets up at equal intervals, or `ledbat`, which yields, or both, as 5:ledbat.
     #[arg(long, value_name = "RATE")]
     backup: Option<String>,
     /// The congestion control of uploads and downloads; several are compared [default: cubic].
@@ -83,9 +83,9 @@ pub struct Arguments {
     /// Browsers that load pages.
     #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     page: Option<u32>,
-    /// Videos that players stream.
-    #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
-    video: Option<u32>,
+    /// Videos that players stream; 1:4k is one in 4K.
+    #[arg(long, value_name = "N[:4k]", num_args(0..=1), require_equals(true), default_missing_value("1"))]
+    video: Option<String>,
     /// The time under load.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     load: String,
@@ -193,11 +193,11 @@ impl Arguments {
             ("call", self.call),
             ("game", self.game),
             ("page", self.page),
-            ("video", self.video),
             ("repeat", self.repeat.or(self.live.then_some(1))),
         ] {
             options.extend(value.map(|value| (name, value.to_string())));
         }
+        options.extend(self.video.iter().map(|films| ("video", films.clone())));
         options.extend([("load", self.load.clone()), ("seed", self.seed.to_string())]);
         let question = Question::asked(&self.words, &options, self.live)
             .map_err(|fault| bad_input(anyhow!("{fault}")))?;

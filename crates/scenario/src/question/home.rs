@@ -9,7 +9,7 @@ use underload_record::schema::{Direction, PerDirection};
 
 use super::{INSTALLED, PLAIN, Part, Question, QuestionFault, Use, each, fault};
 use crate::keys::{alternatives, did_you_mean};
-use crate::{Keys, builtin};
+use crate::{Keys, builtin, simulated_controls};
 
 /// The link of a router that does not shape.
 const UNSHAPED: &str = "1gbit";
@@ -80,7 +80,7 @@ fn line_of(text: &str) -> Option<(String, Table)> {
 
 /// The options of `underload try` that a question has.
 const OPTIONS: &str = "up down rtt up-queue down-queue queue router policer wifi upload download backup \
-                       congestion-control call game page video load repeat seed";
+                       congestion-control call game page video video:4k load repeat seed";
 
 /// Options with their values, in the order in which they were asked.
 struct Asked<'a>(Vec<(&'a str, String)>);
@@ -124,7 +124,10 @@ impl Question {
     ) -> Result<Self, QuestionFault> {
         let mut question = Self { is_live, ..Self::default() };
         let mut said: Vec<(&str, String)> = question.of_words(words)?;
-        said.extend_from_slice(options);
+        said.extend(options.iter().map(|(name, value)| match films_4k(name, value) {
+            Some(count) => (Use::Video4k.name(), count),
+            None => (*name, value.clone()),
+        }));
         check_names(&said)?;
         check_numbers(&said)?;
         let asked = Asked(said);
@@ -167,7 +170,11 @@ impl Question {
         if Kind::Span.read(&self.load) == Some(config::Value::Span(Span::ZERO)) {
             return Err(fault("--load", "0s is no time; expected more".to_owned()));
         }
-        (self.wifi, self.backup) = (asked.last("wifi", "mbit"), asked.last("backup", "mbit"));
+        self.wifi = asked.last("wifi", "mbit");
+        self.backup = asked.last("backup", "mbit").map(|text| match text.split_once(':') {
+            Some((rate, control)) => format!("{}:{control}", with_unit(rate, "mbit")),
+            None => text,
+        });
         self.policer = asked.last("policer", "").map(|rates| down_and_up(&rates));
         Ok(())
     }
@@ -405,6 +412,22 @@ pub(super) fn check_rate(text: &str) -> Result<(), QuestionFault> {
     }
 }
 
+/// Returns the number of films in 4K if an option means some: `video` with `4k` or `2:4k`.
+pub(super) fn films_4k(name: &str, value: &str) -> Option<String> {
+    let value = value.to_lowercase();
+    let count = if value == "4k" { "" } else { value.strip_suffix(":4k")? };
+    (name == Use::Video.name()).then(|| count.to_owned())
+}
+
+/// Returns the rate and the congestion control of a backup: `5mbit`, `ledbat` or `5mbit:ledbat`.
+pub(super) fn backup_parts(text: &str) -> (Option<&str>, Option<&str>) {
+    match text.split_once(':') {
+        Some((rate, control)) => (Some(rate), Some(control)),
+        None if simulated_controls().iter().any(|control| control == text) => (None, Some(text)),
+        None => (Some(text), None),
+    }
+}
+
 /// Refuses words without the number or the queue that belongs to them.
 fn check_numbers(options: &[(&str, String)]) -> Result<(), QuestionFault> {
     let (up, down) = (Direction::Up.name(), Direction::Down.name());
@@ -412,7 +435,7 @@ fn check_numbers(options: &[(&str, String)]) -> Result<(), QuestionFault> {
     options.iter().filter(|(name, _)| rates.contains(name)).try_for_each(|it| check_rate(&it.1))?;
     for (name, expected) in [
         ("policer", "rates in Mbit/s, such as policer 50/10"),
-        ("backup", "a rate in Mbit/s, such as backup 5"),
+        ("backup", "a rate in Mbit/s or ledbat, such as backup 5"),
         ("wifi", "a rate in Mbit/s, such as wifi 60"),
         ("rtt", "a time in ms, such as rtt 20"),
         ("up-queue", "a queue, such as modem docsis-pie"),

@@ -47,7 +47,8 @@ pub struct Question {
     pub uploads: u32,
     /// Bulk transfers to the client.
     pub downloads: u32,
-    /// The rate of a backup: packets from the client at equal intervals.
+    /// A backup, from the client: its rate, its congestion control, or `RATE:CONTROL`. Without a
+    /// congestion control it is packets at equal intervals.
     pub backup: Option<String>,
     /// Congestion controls of the transfers. If there are several, each is a variant of each queue.
     pub congestion_controls: Vec<String>,
@@ -93,6 +94,9 @@ const CURE: &str = "cake";
 /// The queues that the line has, in place of one for both directions.
 pub const INSTALLED: &str = "as-installed";
 const DEFAULT_CONTROL: &str = "cubic";
+/// Bit rates of a film in 4K, Mbit/s: those of `video`, then about what services recommend for 1440p
+/// and 4K.
+const RATES_4K: [f64; 9] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3, 8.0, 15.0, 25.0];
 
 /// An application beside the transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,23 +109,26 @@ pub enum Use {
     Page,
     /// A video that is streamed.
     Video,
+    /// A video that is streamed at up to 25 Mbit/s.
+    Video4k,
 }
 
 impl Use {
-    pub const ALL: [Self; 4] = [Self::Call, Self::Game, Self::Page, Self::Video];
+    pub const ALL: [Self; 5] = [Self::Call, Self::Game, Self::Page, Self::Video, Self::Video4k];
 
-    /// Returns the word for the use: `call`, `game`, `page` or `video`.
+    /// Returns the word for the use: `call`, `game`, `page`, `video` or `video:4k`.
     pub const fn name(self) -> &'static str {
         self.flow().0
     }
 
-    /// Returns the name of its flow and the kind.
+    /// Returns the word and the kind of its flow.
     const fn flow(self) -> (&'static str, &'static str) {
         match self {
             Self::Call => ("call", "interactive-video"),
             Self::Game => ("game", "game"),
             Self::Page => ("page", "web"),
             Self::Video => ("video", "video"),
+            Self::Video4k => ("video:4k", "video"),
         }
     }
 }
@@ -198,12 +205,6 @@ pub struct QuestionFault {
     problem: String,
 }
 
-impl QuestionFault {
-    fn of_controls(problem: String) -> Vec<Self> {
-        vec![Self { part: Some(Part::CongestionControl), key: String::new(), problem }]
-    }
-}
-
 impl fmt::Display for QuestionFault {
     /// Names the parts of the question by the options of `underload try`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,7 +234,8 @@ impl Question {
         let mut controls = BTreeSet::new();
         if let Some(twice) = self.congestion_controls.iter().find(|name| !controls.insert(*name)) {
             let problem = format!("`{twice}` is given twice; expected different ones");
-            return Err(QuestionFault::of_controls(problem));
+            let part = Some(Part::CongestionControl);
+            return Err(vec![QuestionFault { part, key: String::new(), problem }]);
         }
         let load = &mut |file: &str| load_file("", file);
         let builder = self.builder(name).map_err(|fault| vec![fault])?;
@@ -241,12 +243,16 @@ impl Question {
             errors.0.into_iter().map(|error| self.fault(error)).collect::<Vec<_>>()
         })?;
         let known = simulated_controls();
-        match self.congestion_controls.iter().find(|name| !known.contains(name)) {
-            Some(name) if !self.is_live => {
+        let backup = self.backup.as_deref().and_then(|text| home::backup_parts(text).1);
+        let controls =
+            self.congestion_controls.iter().map(|name| (Part::CongestionControl, &**name));
+        let mut controls = controls.chain(backup.map(|name| (Part::Backup, name)));
+        match controls.find(|(_, name)| !known.iter().any(|it| it == name)) {
+            Some((part, name)) if !self.is_live => {
                 let known = || known.iter().map(String::as_str);
                 let (listed, meant) = (alternatives(known()), did_you_mean(name, known()));
                 let problem = format!("`{name}` is not simulated; expected {listed}{meant}");
-                Err(QuestionFault::of_controls(problem))
+                Err(vec![QuestionFault { part: Some(part), key: String::new(), problem }])
             }
             _ => Ok(scenario),
         }
@@ -302,18 +308,21 @@ impl Question {
                 builder = builder.flow(name, "tcp", self.transfers(direction, count));
             }
         }
-        if let Some(rate) = &self.backup {
-            self.check_backup(rate)?;
-            let keys = Keys::new().set("direction", "up").set("rate", rate.as_str());
-            builder = builder.flow("backup", "udp", keys);
+        if let Some(text) = &self.backup {
+            let (kind, keys) = self.backup(text)?;
+            builder = builder.flow("backup", kind, keys);
         }
         for (number, it) in self.uses.iter().enumerate() {
             let (name, kind) = it.flow();
+            let name = &name.replace(':', "-");
             let earlier = self.uses[..number].iter().filter(|other| *other == it).count();
             let name = if earlier == 0 { name } else { &format!("{name}-{}", earlier + 1) };
             let keys = match it {
                 Use::Game if self.has_low_latency_queue() => {
                     Keys::new().set("dscp", i64::from(Marking::NQB))
+                }
+                Use::Video4k => {
+                    Keys::new().set("rates", RATES_4K.map(|mbit| format!("{mbit}mbit")).to_vec())
                 }
                 _ => Keys::new(),
             };
@@ -336,18 +345,28 @@ impl Question {
         Ok(builder)
     }
 
-    /// Refuses a backup that the line cannot carry: its packets would drop others in step with it.
-    fn check_backup(&self, rate: &str) -> Result<(), QuestionFault> {
+    /// Returns the kind and the keys of a backup.
+    ///
+    /// # Errors
+    /// Returns a rate that the line cannot carry: packets without a congestion control would drop
+    /// others in step with them.
+    fn backup(&self, text: &str) -> Result<(&'static str, Keys), QuestionFault> {
+        let keys = Keys::new().set("direction", "up");
+        let (rate, control) = home::backup_parts(text);
+        if let Some(control) = control {
+            let keys = keys.set("congestion_control", control).set("start_jitter", START_JITTER);
+            return Ok(("tcp", rate.map_or(keys.clone(), |rate| keys.set("max_rate", rate))));
+        }
         let line = &self.links.up;
-        let is_below = |known: Rate| home::rate_of(rate).is_none_or(|backup| backup < known);
+        let is_below = |known: Rate| home::rate_of(text).is_none_or(|backup| backup < known);
         if home::rate_of(line).is_none_or(is_below) {
-            return Ok(());
+            return Ok(("udp", keys.set("rate", text)));
         }
         Err(QuestionFault {
             part: Some(Part::Backup),
             key: String::new(),
             problem: format!(
-                "{rate} is not below the line's {line}; a backup as fast as it can is --upload"
+                "{text} is not below the line's {line}; a backup as fast as it can is --upload"
             ),
         })
     }
@@ -464,9 +483,13 @@ impl Question {
                 count => format!("{count} {name}s"),
             })
             .collect();
-        uses.extend(self.backup.iter().map(|rate| format!("backup of {rate}")));
+        uses.extend(self.backup.iter().map(|text| match home::backup_parts(text) {
+            (Some(rate), Some(control)) => format!("{control} backup of {rate}"),
+            (None, Some(control)) => format!("{control} backup"),
+            (_, None) => format!("backup of {text}"),
+        }));
         uses.extend(Use::ALL.into_iter().filter_map(|it| {
-            let name = it.name();
+            let name = if it == Use::Video4k { "4K video" } else { it.name() };
             let marked = match it {
                 Use::Game if self.has_low_latency_queue() => " marked NQB",
                 _ => "",
@@ -609,6 +632,32 @@ mod tests {
     }
 
     #[test]
+    fn a_backup_has_a_rate_a_congestion_control_or_both() {
+        for (backup, title, keys) in [
+            ("5", "backup of 5mbit", ["kind = \"udp\"", "rate = \"5mbit\""]),
+            ("ledbat", "ledbat backup", ["kind = \"tcp\"", "congestion_control = \"ledbat\""]),
+            ("5:ledbat", "ledbat backup of 5mbit", ["max_rate = \"5mbit\"", "= \"ledbat\""]),
+            // It yields, so it may be as fast as the line.
+            ("50:bbr", "bbr backup of 50mbit", ["max_rate = \"50mbit\"", "= \"bbr\""]),
+        ] {
+            let (question, text) = asked(&[("backup", backup)]);
+            assert!(question.title().contains(&format!(": {title};")), "{}", question.title());
+            for key in keys {
+                assert!(text.contains(key), "{backup}: {key} is not in\n{text}");
+            }
+        }
+        let fault = |backup: &str| {
+            let asked = Question::asked(&[], &[("backup", backup.to_owned())], false);
+            asked.expect("a question").scenario("try").expect_err(backup)[0].to_string()
+        };
+        let said = fault("5:ledbad");
+        assert!(said.starts_with("--backup: `ledbad` is not simulated"), "{said}");
+        assert!(said.ends_with("did you mean `ledbat`?"), "{said}");
+        assert!(fault("fast").starts_with("--backup: "), "{}", fault("fast"));
+        assert!(fault("0:ledbat").starts_with("--backup: "), "{}", fault("0:ledbat"));
+    }
+
+    #[test]
     fn several_calls_are_a_flow_each() {
         let (question, text) = asked(&[("call", "2"), ("game", ""), ("upload", "")]);
         assert!(question.title().ends_with(": upload, 2 calls, game; CAKE shapes to 95 %"));
@@ -616,6 +665,15 @@ mod tests {
             assert!(text.contains(&format!("name = \"{name}\"")), "{name} is not in\n{text}");
         }
         assert!(!text.contains("call-3"), "{text}");
+        let (films, text) = asked(&[("video", "2:4K"), ("video", "")]);
+        let expected = ": video, 2 4K videos; CAKE shapes to 95 %";
+        assert!(films.title().ends_with(expected), "{}", films.title());
+        assert!(text.contains("name = \"video-4k-2\"") && text.contains("\"25mbit\"]"), "{text}");
+        assert_eq!(asked(&[("video", "4k")]).0.uses, [Use::Video4k]);
+        for wrong in ["24k", "x:4k", "hd"] {
+            let question = Question::asked(&[], &[("video", wrong.to_owned())], false);
+            question.expect_err(wrong);
+        }
         let (none, _) = asked(&[("call", "0")]);
         assert!(none.title().ends_with(": only probes; CAKE shapes to 95 %"), "{}", none.title());
         let many = Question::asked(&[], &[("video", "101".to_owned())], false);

@@ -94,7 +94,8 @@ impl Question {
         let words = words.iter().map(|words| with_points(words)).collect::<Vec<_>>();
         let words = words.iter().flat_map(|words| words.split([' ', '+', ',']));
         let is_filler = |word: &str| FILLERS.contains(&word.to_lowercase().as_str());
-        let words: Vec<&str> = words.filter(|word| !word.is_empty() && !is_filler(word)).collect();
+        let words = words.filter(|word| !word.is_empty() && !is_filler(word));
+        let words = with_films(words);
         let (mut said, mut rates, mut at) = (Said::new(), None, 0);
         while let Some(typed) = words.get(at) {
             let lower = typed.to_lowercase();
@@ -141,7 +142,9 @@ impl Question {
         rates: &mut Option<PerDirection<String>>,
     ) -> Result<(), QuestionFault> {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
-        if let Some(name) = sent().find(|it| *it == name) {
+        if let Some(count) = home::films_4k(name, value) {
+            add(said, Use::Video4k.name(), &count);
+        } else if let Some(name) = sent().find(|it| *it == name) {
             add(said, name, value);
         } else if home::lines().any(|line| line == word) {
             // `5g` is a line, and no rate.
@@ -170,7 +173,10 @@ impl Question {
                 _ => said.push(("router", word.to_owned())),
             }
         } else if simulated_controls().iter().any(|it| it == word) {
-            said.push(("congestion-control", word.to_owned()));
+            match said.last_mut() {
+                Some(("backup", control)) if control.is_empty() => word.clone_into(control),
+                _ => said.push(("congestion-control", word.to_owned())),
+            }
         } else {
             return Err(unknown(typed));
         }
@@ -252,6 +258,25 @@ fn sent() -> impl Iterator<Item = &'static str> {
 
 fn is_number(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_digit())
+}
+
+/// Returns the words with one for `netflix 4k` and `4k film`.
+fn with_films<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let (mut words, mut all) = (words.peekable(), Vec::new());
+    while let Some(word) = words.next() {
+        let mut is_next =
+            |one: &str| words.next_if(|next| known(&next.to_lowercase()) == one).is_some();
+        let is_film = match known(&word.to_lowercase()) {
+            "video" => is_next("4k"),
+            "4k" => {
+                is_next("video");
+                true
+            }
+            _ => false,
+        };
+        all.push(if is_film { Use::Video4k.name() } else { word });
+    }
+    all
 }
 
 /// Returns `100/20` for `100 down 20 up` and for the other orders of these words, also with `download`
@@ -397,7 +422,7 @@ fn unknown(word: &str) -> QuestionFault {
     };
     let lines = home::lines().collect::<Vec<_>>().join(", ");
     let expected = "a queue of the router, such as cake@90/18, or what is sent: upload, download, call, \
-                    game, page, video or backup 5; wifi 60, policer 50/10, modem docsis-pie, \
+                    game, page, video, video:4k or backup 5; wifi 60, policer 50/10, modem docsis-pie, \
                     rtt 20 or bbr";
     let shown: String = word.chars().take(WORD_CHARS).collect();
     let lower = word.to_lowercase();
@@ -454,6 +479,12 @@ mod tests {
         let expected = "game 2, call 2, congestion-control bbr, congestion-control cubic, wifi 60, \
                         rtt 20, up-queue docsis-pie";
         assert_eq!(said.join(", "), expected);
+        for (words, films) in
+            [("netflix 4K video:4k game", "2"), ("5g 4k film", ""), ("4k video=2:4k", "3")]
+        {
+            let (_, said) = asked(words).expect("known words");
+            assert_eq!(said[0], ("video:4k", films.to_owned()), "{words}");
+        }
         let (question, said) = asked("50:10 30ms").expect("known words");
         assert_eq!((&*question.links.down, &*said[0].1), ("50mbit", "30ms"));
         for words in ["16/1 cake@14/0.8", "16/1 with CAKE at 14/0.8"] {
@@ -523,7 +554,7 @@ mod tests {
 
     #[test]
     fn a_wrong_rate_of_a_named_line_is_a_fault_of_the_rate() {
-        for (words, said) in [("cable 0/0", "--up: `0mbit`: "), ("5g 4K", "--up: `4k`: ")] {
+        for (words, said) in [("cable 0/0", "--up: `0mbit`: "), ("5g 4Q", "--up: `4q`: ")] {
             let error = asked(words).expect_err(words).to_string();
             assert!(error.starts_with(said), "{words}: {error}");
         }
