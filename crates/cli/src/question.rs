@@ -29,6 +29,7 @@ Examples:
   underload try cable --router cake --router fq_codel@90/9 --upload --download --call
   underload try 40/10 --up-queue docsis-pie --wifi 60 --router cake --backup 5 --video
   underload try --queue codel --congestion-control cubic --congestion-control bbr
+  underload try --follow 3..60 --download
   underload try --call --save mine.toml")]
 pub struct Arguments {
     /// DOWN/UP in Mbit/s, a line by name, the router's queue, what is sent [default: 100/20].
@@ -52,6 +53,10 @@ pub struct Arguments {
     /// A shaper in the router, SPEC or SPEC@DOWN/UP (else 95 % of the line), compared with none.
     #[arg(long = "router", value_name = "SPEC", conflicts_with = "queues")]
     routers: Vec<String>,
+    /// Rates between which the line varies and `shape auto` follows it, as 3..60 or 3..60/1..10 down
+    /// and up; compared with the best fixed rate and with an oracle that knows the rate.
+    #[arg(long, value_name = "MIN..MAX", hide_short_help = true)]
+    follow: Option<String>,
     /// Rates beyond which the provider drops packets.
     #[arg(long, value_name = "DOWN/UP")]
     policer: Option<String>,
@@ -68,7 +73,7 @@ pub struct Arguments {
     /// Bulk downloads [default: none].
     #[arg(long, value_name = "N", num_args(0..=1), require_equals(true), default_missing_value("1"))]
     download: Option<u32>,
-    /// A backup: packets up at equal intervals, or `ledbat`, which yields, or both, as 5:ledbat.
+    /// A backup: packets at this rate, ledbat, or 5:ledbat.
     #[arg(long, value_name = "RATE")]
     backup: Option<String>,
     /// The congestion control of uploads and downloads; several are compared [default: cubic].
@@ -181,6 +186,7 @@ impl Arguments {
             ("wifi", self.wifi.as_slice()),
             ("backup", self.backup.as_slice()),
             ("policer", self.policer.as_slice()),
+            ("follow", self.follow.as_slice()),
             ("router", &self.routers),
             ("queue", &self.queues),
             ("congestion-control", &self.congestion_controls),
@@ -201,9 +207,7 @@ impl Arguments {
         options.extend([("load", self.load.clone()), ("seed", self.seed.to_string())]);
         let question = Question::asked(&self.words, &options, self.live)
             .map_err(|fault| bad_input(anyhow!("{fault}")))?;
-        let has_boxes =
-            question.wifi.is_some() || question.policer.is_some() || !question.routers.is_empty();
-        if self.live && (has_boxes || !question.uses.is_empty()) {
+        if self.live && (!question.hops().is_empty() || !question.uses.is_empty()) {
             refuse!(
                 "--live: only the simulator has calls, games, pages and films, and boxes before the \
                  line; leave out one of both"

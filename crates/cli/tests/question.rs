@@ -65,6 +65,27 @@ fn without_options_a_plain_buffer_is_compared_with_cake() {
 }
 
 #[test]
+fn a_followed_line_is_compared_with_a_fixed_rate_and_drawn() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let asked = ["try", "--follow", "4..40", "--repeat", "2", "--load", "20", "--out", "asked"];
+    let output = underload(&[&asked[..], &["--save", "mine.toml"]].concat(), folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let follow = "\nWith follow (down rule at router: follow instead of its default) the latency under \
+                  load ";
+    assert!(printed.contains(follow) && printed.contains(" with fixed-"), "{printed}");
+    assert!(
+        printed.contains("\nWith oracle (") && printed.contains("\nWith no-router ("),
+        "{printed}"
+    );
+    let page = std::fs::read_to_string(folder.path().join("asked/report.html")).expect("a page");
+    let panels = page.matches(">rate of the down shaper, Mbit/s<").count();
+    assert_eq!(panels, 2, "of the follower and of the oracle");
+    let again = ["run", "mine.toml", "--world", "sim", "--no-cache", "--out", "again"];
+    assert_eq!(text(&underload(&again, folder.path()).stdout), printed);
+}
+
+#[test]
 fn a_home_is_described_by_its_devices() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let ask = |words: &str| {

@@ -160,5 +160,5 @@ impl Settings {
 fn hop(queue: &str, link: &str, delay: Span) -> Result<HopConfig, ConfigError> {
     let link = LinkSetup::from_spec(&Spec::parse(link)?.with("delay", &delay.to_string()))?;
     let queue = QueueSetup::parse(queue, &link.facts())?;
-    Ok(HopConfig { name: String::new(), queue, link })
+    Ok(HopConfig { name: String::new(), queue, link, rule: None })
 }

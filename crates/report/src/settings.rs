@@ -55,7 +55,8 @@ pub(crate) fn is_mixed(settings: &[SettingChange]) -> bool {
 
 fn is_link(setting: &SettingChange) -> bool {
     let last = setting.key.rsplit('.').next();
-    setting.key.starts_with("path.") && matches!(last, Some("up" | "down"))
+    setting.key.starts_with("path.")
+        && matches!(last, Some("up" | "down" | "up_rule" | "down_rule"))
 }
 
 /// Returns both values without their common parts.

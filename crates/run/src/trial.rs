@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use underload_aqm::rng::Rng;
 use underload_record::schema::{Sample, Series, TrialRecord};
 use underload_scenario::own::Own;
 use underload_scenario::{Path, Variant};
@@ -67,10 +66,4 @@ impl TrialData {
             self.record.bottlenecks.retain(|queue| queue.direction != direction);
         }
     }
-}
-
-/// Returns the seed of a repeat, a child stream of the run's. All variants share it, so that they do
-/// not differ in the luck of a random link.
-pub(crate) fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
-    Rng::new(run_seed).child("repeat").child(&repeat.to_string()).next_u64()
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use underload_record::text::in_full;
+use underload_scenario::simulation::repeat_seed;
 use underload_scenario::source;
 use underload_scenario::{Conditions, Scenario, Variant};
 use underload_store::RunDir;
@@ -14,7 +15,7 @@ use crate::error::{Doing as _, RunError};
 use crate::progress::Progress;
 use crate::results::Results;
 use crate::settings::Settings;
-use crate::trial::{Output, Setting, Trial, TrialData, repeat_seed};
+use crate::trial::{Output, Setting, Trial, TrialData};
 use crate::world::World;
 
 pub(crate) enum End {

@@ -84,6 +84,7 @@ mod plots;
 mod published;
 pub mod question;
 mod resolve;
+mod rule;
 pub mod simulation;
 pub mod source;
 mod statement;
@@ -117,6 +118,7 @@ pub use flow::{
 pub use path::{Lane, LaneQueue, Path};
 pub use phases::{Phases, Ramp};
 pub use resolve::json_schema;
+pub use rule::LinkRule;
 pub use tables::Conditions;
 pub use variant::Variant;
 

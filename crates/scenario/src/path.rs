@@ -12,6 +12,7 @@ use crate::keys::{
     Bytes, Fault, Faults, LinkText, Listed, QueueText, Refusal, Value, keys, listed, read_table,
 };
 use crate::modem_file;
+use crate::rule::LinkRule;
 
 /// The links of both directions of a path, seen from the client.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub struct Lane {
     /// The link, with its delay, loss and overhead.
     pub link: LinkSetup,
     pub queue: LaneQueue,
+    /// Changes the rate of the link, which is constant without it.
+    pub rule: Option<LinkRule>,
     /// True if the scenario names no link in this direction: it is wide, and no bottleneck.
     pub is_wide: bool,
 }
@@ -134,6 +137,19 @@ keys! {
 }
 
 keys! {
+    /// The links, queues and rules of a hop.
+    pub(crate) struct HopKeys [lenient] {
+        links: LinkKeys [flat],
+        /// Changes the rate of the link from the client ten times a second: `follow` as `underload
+        /// shape auto` does, by the answers of the first probe; `oracle` knows the rate of the next
+        /// hop.
+        up_rule: Option<LinkRule> where default = "a constant rate",
+        /// Changes the rate of the link to the client, as `up_rule`.
+        down_rule: Option<LinkRule> where default = "a constant rate",
+    }
+}
+
+keys! {
     /// The keys of `[path]`. Delay, loss and overhead may be in the link's SPEC instead.
     pub(crate) struct PathKeys [lenient] {
         links: LinkKeys [flat],
@@ -159,7 +175,7 @@ keys! {
     struct NamedHop {
         /// The name, required and unique; variants override keys as `path.hop.NAME.KEY`.
         _name: Option<String> as "name",
-        _links: LinkKeys [flat],
+        _links: HopKeys [flat],
     }
 }
 
@@ -196,7 +212,7 @@ pub(super) fn path_settings(table: &Table, has_hops: bool) -> Vec<Listed> {
 
 /// Returns the keys of a hop besides its name.
 pub(super) fn hop_settings(table: &Table) -> Vec<Listed> {
-    let mut settings = listed::<LinkKeys>(table);
+    let mut settings = listed::<HopKeys>(table);
     set_unnamed_links(&mut settings, None);
     settings
 }
@@ -223,6 +239,7 @@ struct LaneKeys {
     direction: &'static str,
     link: Option<LinkText>,
     queue: Option<QueueText>,
+    rule: Option<LinkRule>,
     delay: Delay,
     loss: Option<String>,
     overhead: Option<u64>,
@@ -230,7 +247,7 @@ struct LaneKeys {
 
 impl LaneKeys {
     fn new(direction: &'static str, link: Option<LinkText>, queue: Option<QueueText>) -> Self {
-        Self { direction, link, queue, delay: None, loss: None, overhead: None }
+        Self { direction, link, queue, rule: None, delay: None, loss: None, overhead: None }
     }
 
     /// Whether the table has a link or a queue, valid or not.
@@ -238,6 +255,7 @@ impl LaneKeys {
         let is_wrong = |key: &str| faults.concern(key);
         self.link.is_some()
             || self.queue.is_some()
+            || self.rule.is_some()
             || is_wrong(self.direction)
             || is_wrong(&self.queue_key())
     }
@@ -274,8 +292,12 @@ impl PathKeys {
         let mut is_whole = true;
         for (name, table) in hops.iter().rev() {
             let mut own = Faults::default();
-            let keys = read_table::<LinkKeys>(table, &mut own);
-            let lanes = keys.and_then(|keys| keys.lanes(&mut own));
+            let keys = read_table::<HopKeys>(table, &mut own);
+            let lanes = keys.and_then(|keys| {
+                let (up, down) = keys.links.lanes(&mut own)?;
+                let up = LaneKeys { rule: keys.up_rule, ..up };
+                Some((up, LaneKeys { rule: keys.down_rule, ..down }))
+            });
             if lanes.is_none() {
                 // The delays may belong to its links.
                 (delay_up, delay_down, is_whole) = (None, None, false);
@@ -387,12 +409,25 @@ impl LaneKeys {
             Some(link) => link.facts(),
             None => modem_file::link(&wide?, load).ok()?.facts(),
         };
+        let is_constant = !is_wide && link.as_ref().is_some_and(has_constant_rate);
+        if self.rule.is_some() && !is_constant {
+            let problem = "needs a link of a constant rate, such as 20mbit";
+            faults.add(Fault::new(format!("{}_rule", self.direction), problem));
+            return None;
+        }
         let queue = queue?;
         let mut read = |spec: &Spec| LaneQueue::read(spec, &facts, load);
         let setup = read(&queue);
         let setup = setup.map_err(|error| report(&queue, &error, &queue_key, &mut read, faults));
-        Some(Lane { name: String::new(), link: link?, queue: setup.ok()?, is_wide })
+        let (name, rule) = (String::new(), self.rule);
+        Some(Lane { name, link: link?, queue: setup.ok()?, rule, is_wide })
     }
+}
+
+/// Whether a rule may change the rate of a link.
+fn has_constant_rate(link: &LinkSetup) -> bool {
+    let facts = link.facts();
+    !link.rate.varies() && facts.rate.is_some() && facts.request_loop.is_none()
 }
 
 /// Adds to a link's SPEC the values of other keys, `more`: each key, its name in the SPEC and its

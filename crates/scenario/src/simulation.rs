@@ -8,8 +8,9 @@ use std::sync::Arc;
 use underload_aqm::packet::Dscp;
 use underload_aqm::queue::own::{MakeJudge, OwnQueue, OwnSpec};
 use underload_aqm::registry::QueueSetup;
+use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::Marking;
+use underload_record::schema::{Direction, Marking};
 use underload_sim::congestion::{Algorithm, MakeControl, OwnControl, PragueConfig};
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig,
@@ -52,6 +53,12 @@ pub enum PlanError {
     Trial(#[from] SimError),
 }
 
+/// Returns the seed of a repeat, a child stream of the run's. All variants share it, so that they do
+/// not differ in the luck of a random link.
+pub fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
+    Rng::new(run_seed).child("repeat").child(&repeat.to_string()).next_u64()
+}
+
 /// Returns the trial of a variant. Its outcome depends on the variant and the seed alone.
 pub fn configure(variant: &Variant, seed: u64, label: TrialLabel) -> Result<SimConfig> {
     configure_with(variant, seed, label, &Own::default())
@@ -64,9 +71,11 @@ pub fn configure_with(
     label: TrialLabel,
     own: &Own,
 ) -> Result<SimConfig> {
-    let hop = |lane: &Lane| hop(lane, own, &label);
-    let up = variant.path.up.iter().map(hop).collect::<Result<_, _>>()?;
-    let down = variant.path.down.iter().map(hop).collect::<Result<_, _>>()?;
+    let hops = |lanes: &[Lane], direction| {
+        lanes.iter().map(|lane| hop(lane, direction, own, &label)).collect::<Result<_, _>>()
+    };
+    let up = hops(&variant.path.up, Direction::Up)?;
+    let down = hops(&variant.path.down, Direction::Down)?;
     let phases = phases(&variant.phases);
     let mut flows = Vec::new();
     for flow in &variant.flows {
@@ -115,12 +124,13 @@ fn halves(extra_rtt: Span) -> ExtraDelay {
     ExtraDelay { up, down: extra_rtt.saturating_sub(up) }
 }
 
-fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig> {
+fn hop(lane: &Lane, direction: Direction, own: &Own, label: &TrialLabel) -> Result<HopConfig> {
     let queue = match &lane.queue {
         LaneQueue::Known(setup) => QueueSetup::clone(setup),
         LaneQueue::Own(spec) => own_queue(spec, own, label)?,
     };
-    Ok(HopConfig { name: lane.name.clone(), queue, link: lane.link.clone() })
+    let rule = lane.rule.map(|rule| rule.make(direction));
+    Ok(HopConfig { name: lane.name.clone(), queue, link: lane.link.clone(), rule })
 }
 
 /// Returns a queue of the caller, which is created with the label of the trial.

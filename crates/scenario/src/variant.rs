@@ -109,8 +109,8 @@ pub(super) fn read_variant(
     let wording = wording.map_err(|error| Fault::new("", format!("not a JSON value: {error}")));
     let wording = faults.accept(wording)?;
     let lane = |(direction, lane): (Direction, &Lane)| {
-        let Lane { name, link, queue, is_wide } = lane;
-        format!("{:?}", (direction, name, link.meaning(), queue.meaning(), is_wide))
+        let Lane { name, link, queue, rule, is_wide } = lane;
+        format!("{:?}", (direction, name, link.meaning(), queue.meaning(), rule, is_wide))
     };
     let lanes: Vec<String> = path.lanes().map(lane).collect();
     let identity = format!("{:?}", (lanes, &phases, &flows, &files));

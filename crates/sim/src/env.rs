@@ -50,6 +50,8 @@ pub enum EnvironmentError {
     NoWindow,
     #[error("no link up; expected one, whose queue is observed")]
     NoLink,
+    #[error("up_rule and down_rule are for whole trials; expected links of constant rates")]
+    Rule,
     #[error("a step of {0}; expected 100us to 10s")]
     Step(Span),
     #[error("limit_packets: expected at least 1")]
@@ -114,6 +116,9 @@ impl Environment {
             return Err(EnvironmentError::Step(step));
         }
         let SimConfig { up, down, flows, phases, seed, .. } = trial;
+        if up.iter().chain(&down).any(|hop| hop.rule.is_some()) {
+            return Err(EnvironmentError::Rule);
+        }
         let is_observed = |flow: &FlowConfig| {
             matches!(flow.kind, FlowKind::Tcp(_)) && flow.direction == Direction::Up
         };

@@ -17,6 +17,7 @@
 //! | [`shaped`] | a line behind a shaper whose rates a caller changes as time passes |
 //! | [`runner`] | trials spread over cores |
 //! | `inside`, `ce_watch`, `flow_curves` | what a trial reads of a running simulation |
+//! | `shapers` | rates of links that follow rules |
 //! | `simulation` | the event loop |
 //! | [`flow`] | the configuration of flows: transports, datagrams, probes, applications |
 //! | [`application`] | calls, web pages, games and video with their users' quality metrics |
@@ -38,6 +39,7 @@ mod inside;
 pub mod net;
 pub mod runner;
 pub mod shaped;
+mod shapers;
 mod simulation;
 pub mod sprout;
 mod sys;

@@ -8,10 +8,10 @@
 use underload_aqm::rate::Rate;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::Sample;
 
-use crate::flow::{FlowConfig, FlowKind, Lifetime};
+use crate::flow::{FlowConfig, Lifetime};
 use crate::net::HopConfig;
+use crate::shapers::Reflector;
 use crate::simulation::Simulation;
 
 /// A line, its shaper, and what loads it. Pairs are up, then down.
@@ -46,16 +46,12 @@ pub struct Step {
 pub struct ShapedLine {
     simulation: Simulation,
     now: Time,
-    reflector: Option<usize>,
-    /// All probes before this one are answered or too old.
-    first_open: usize,
+    reflector: Reflector,
 }
 
 /// Positions of shapers and line among the hops: up is shaper, line; down is line, shaper.
 const SHAPERS: [usize; 2] = [0, 3];
 const LINE: [usize; 2] = [1, 2];
-/// Probes without an answer for this time are given up.
-const LOST_AFTER: Span = Span::from_secs(10);
 
 impl ShapedLine {
     /// Sets up the line at time 0.
@@ -69,8 +65,7 @@ impl ShapedLine {
         Self {
             simulation: Simulation::new(up, down, &flows, &lifetimes, &Rng::new(seed)),
             now: Time::ZERO,
-            reflector: flows.iter().position(|flow| matches!(flow.kind, FlowKind::Probe(_))),
-            first_open: 0,
+            reflector: Reflector::new(&flows),
         }
     }
 
@@ -86,7 +81,7 @@ impl ShapedLine {
         let start = self.now;
         self.now = start + step;
         self.simulation.run_until(self.now);
-        let answers = self.answers(start);
+        let answers = self.reflector.answers(&self.simulation, self.now);
         let hops = &mut self.simulation.network.hops;
         let sent = |hop: usize| hops[hop].recorder.tally.total().sent.bytes;
         let sent_bytes = SHAPERS.map(sent);
@@ -95,25 +90,5 @@ impl ShapedLine {
         let offered_bytes = LINE.map(offered);
         let received = self.simulation.agents().map(|agent| agent.endpoint().received_bytes());
         Step { end, answers, sent_bytes, received_bytes: received.sum(), offered_bytes }
-    }
-
-    /// Returns the probes whose answers arrived since `start`.
-    fn answers(&mut self, start: Time) -> Vec<(Time, Span)> {
-        let reflector = self.reflector.and_then(|position| self.simulation.agent(position));
-        let samples = reflector.map_or(&[][..], |agent| agent.endpoint().samples());
-        let open = &samples[self.first_open..];
-        let answered = open.iter().filter_map(|sample| {
-            let sent = Time::from_nanos(sample.sent_ns);
-            let round_trip = Span::from_nanos(sample.rtt_ns?);
-            let arrived = sent + round_trip;
-            (start <= arrived && arrived < self.now).then_some((sent, round_trip))
-        });
-        let answered = answered.collect();
-        let is_closed = |sample: &&Sample| {
-            let sent = Time::from_nanos(sample.sent_ns);
-            sample.rtt_ns.is_some() || self.now.since(sent) > LOST_AFTER
-        };
-        self.first_open += open.iter().take_while(is_closed).count();
-        answered
     }
 }

@@ -18,6 +18,7 @@ use crate::flow::{Agent, FlowConfig, FlowKind, Lifetime, ProbeConfig, ProbeSched
 use crate::flow_curves::FlowCurves;
 use crate::inside::InsideWatch;
 use crate::net::{HopConfig, SharedWatcher};
+use crate::shapers::Shapers;
 use crate::simulation::Simulation;
 use crate::sprout;
 use crate::tcp::{Tcp, TcpStats};
@@ -188,6 +189,8 @@ pub fn run_attended(
     if let Some(watcher) = &attendance.watcher {
         simulation.network.watch(watcher);
     }
+    let mut shapers = Shapers::new(&simulation.network.hops, &flows);
+    shapers.decide(&mut simulation, Time::ZERO);
     let windows = phases.windows();
     let curves = sample_interval.map(|_| FlowCurves::new(&flows, &simulation, label.index));
     let mut trial = Trial {
@@ -195,6 +198,7 @@ pub fn run_attended(
         sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
         flow_curves: curves.unwrap_or_default(),
         inside: InsideWatch::new(&flows, &windows),
+        shapers,
         ce_watch: CeWatch::new(&flows, &lifetimes, &windows, &simulation.network.hops),
         bottlenecks: Vec::new(),
         goodput: vec![None; flows.len()],
@@ -244,6 +248,7 @@ struct Trial {
     sample_interval: Option<Span>,
     flow_curves: FlowCurves,
     inside: InsideWatch,
+    shapers: Shapers,
     ce_watch: CeWatch,
     bottlenecks: Vec<BottleneckSummary>,
     /// Per flow, payload delivered in the load phase.
@@ -304,9 +309,10 @@ impl Trial {
             let next_window = self.ce_watch.next_end();
             let next_reading = self.inside.next(self.now);
             let until = end.min(next_stop).min(next_sample).min(next_window).min(next_reading);
-            let until = until.min(self.now + BETWEEN_CHECKS);
+            let until = until.min(self.now + BETWEEN_CHECKS).min(self.shapers.next());
             self.simulation.run_until(until);
             self.now = until;
+            self.shapers.decide(&mut self.simulation, until);
             if until == next_stop {
                 for (agent, lifetime) in self.simulation.agents_mut().zip(lifetimes) {
                     if lifetime.stop == until {
@@ -368,6 +374,7 @@ impl Trial {
             ..TrialOutcome::default()
         };
         outcome.series.extend(self.flow_curves.into_series());
+        outcome.series.extend(self.shapers.into_series(hops, label.index));
         let agents = self.simulation.into_agents().zip(self.goodput);
         for (position, (flow, (mut agent, goodput))) in flows.iter().zip(agents).enumerate() {
             let stats = tcp_stats(&agent);

@@ -45,6 +45,8 @@ enum Kind {
     Sojourn(Direction),
     Backlog(Direction),
     Throughput(Direction),
+    /// The rate of a shaper that follows the line.
+    ShapedRate(Direction),
     /// Sum over the load flows, shown if no link was recorded.
     Goodput(Direction),
     DropsAndMarks(Direction),
@@ -57,6 +59,7 @@ impl Kind {
             kinds.push(Kind::Sojourn(direction));
             kinds.push(Kind::Backlog(direction));
             kinds.push(Kind::Throughput(direction));
+            kinds.push(Kind::ShapedRate(direction));
             kinds.push(Kind::Goodput(direction));
             kinds.push(Kind::DropsAndMarks(direction));
         }
@@ -69,6 +72,7 @@ impl Kind {
             Kind::Sojourn(direction) => format!("sojourn in the {direction} queue, ms"),
             Kind::Backlog(direction) => format!("backlog of the {direction} queue, KiB"),
             Kind::Throughput(direction) => format!("throughput of the {direction} link, Mbit/s"),
+            Kind::ShapedRate(direction) => format!("rate of the {direction} shaper, Mbit/s"),
             Kind::Goodput(direction) => format!("goodput {direction}, Mbit/s"),
             Kind::DropsAndMarks(direction) => {
                 format!("packets dropped (red) and marked in the {direction} queue")
@@ -83,6 +87,7 @@ impl Kind {
             Kind::Sojourn(direction) => Some((SeriesKind::Sojourn.name(direction), 1e6)),
             Kind::Backlog(direction) => Some((SeriesKind::Backlog.name(direction), 1024.0)),
             Kind::Throughput(direction) => Some((SeriesKind::Throughput.name(direction), 1e6)),
+            Kind::ShapedRate(direction) => Some((format!("{direction}.shaped_rate"), 1e6)),
         }
     }
 }
@@ -200,7 +205,7 @@ impl<'a> Timeline<'a> {
     fn plot(&self, shown: &[(Kind, f64)]) -> Plot {
         // A step that loads one direction has no goodput in the other.
         let is_own = |(kind, _): &&(Kind, f64)| match kind {
-            Kind::Goodput(_) => self.has(*kind),
+            Kind::Goodput(_) | Kind::ShapedRate(_) => self.has(*kind),
             _ => true,
         };
         let shown: Vec<(Kind, f64)> = shown.iter().filter(is_own).copied().collect();
@@ -244,7 +249,7 @@ impl<'a> Timeline<'a> {
         for (kind, _) in shown {
             let part = match kind {
                 Kind::RoundTrip => "round-trip time",
-                Kind::Throughput(_) | Kind::Goodput(_) => "rate",
+                Kind::Throughput(_) | Kind::ShapedRate(_) | Kind::Goodput(_) => "rate",
                 Kind::Sojourn(_) | Kind::Backlog(_) | Kind::DropsAndMarks(_) => "queue",
             };
             if parts.iter().all(|it| it != part) {

@@ -15,6 +15,7 @@ use underload_record::text::in_full;
 use underload_record::{CONFIDENCE, metrics_of_trial};
 use underload_scenario::keys::Fault;
 use underload_scenario::own::Own;
+use underload_scenario::simulation::repeat_seed;
 use underload_scenario::source;
 use underload_scenario::vary::Varied;
 use underload_scenario::{Conditions, Variant};
@@ -22,7 +23,7 @@ use underload_store::sweep::{AxisValue, SweepRow, SweepUnit};
 
 use super::{StopKeys, Sweep};
 use crate::cache::digest_text;
-use crate::trial::{Setting, Trial, repeat_seed};
+use crate::trial::{Setting, Trial};
 use crate::world::sim::simulate;
 
 /// Increased with every change of the meaning of a row.

@@ -79,7 +79,7 @@ fn line_of(text: &str) -> Option<(String, Table)> {
 }
 
 /// The options of `underload try` that a question has.
-const OPTIONS: &str = "up down rtt up-queue down-queue queue router policer wifi upload download backup \
+const OPTIONS: &str = "up down rtt up-queue down-queue queue router follow policer wifi upload download backup \
                        congestion-control call game page video video:4k load repeat seed";
 
 /// Options with their values, in the order in which they were asked.
@@ -136,6 +136,13 @@ impl Question {
         if !question.routers.is_empty() && asked.has("queue") {
             let problem = "a router keeps the line's queues; expected one of --router and --queue";
             return Err(fault("--queue", problem.to_owned()));
+        }
+        if let Some(rates) = asked.last("follow", "") {
+            if let Some(other) = ["router", "queue"].into_iter().find(|name| asked.has(name)) {
+                let problem = "the router follows the line with cake";
+                return Err(fault("--follow", format!("{problem}; expected no --{other}")));
+            }
+            question.set_follow(&rates)?;
         }
         let controls = asked.all("congestion-control");
         if !controls.is_empty() {
@@ -213,6 +220,9 @@ impl Question {
             self.uploads = clamped(asked.number("upload", 0)?);
             self.downloads = clamped(asked.number("download", 0)?);
             self.uses = uses;
+        } else if self.is_followed() {
+            let is_up = self.follow.up.is_some();
+            (self.uploads, self.downloads) = (is_up.into(), 1);
         } else if self.is_live {
             // Only the simulator has the call of a question without anything that is sent.
             self.uses.clear();
@@ -236,7 +246,7 @@ impl Question {
 
     /// Returns the hops of the path, from the client to the line; empty if the line is the first
     /// hop.
-    pub(super) fn hops(&self) -> Vec<Value> {
+    pub fn hops(&self) -> Vec<Value> {
         let hop = |name: &str, links: &PerDirection<String>, queues: &PerDirection<String>| {
             let keys = Keys::new().set("name", name).then(each("", "", links));
             Value::from(keys.then(each("", "_queue", queues)))
@@ -246,7 +256,7 @@ impl Question {
         if let Some(rate) = &self.wifi {
             hops.push(hop("wifi", &both(&format!("{rate}:jitter=4ms")), &both("fq-codel")));
         }
-        if !self.routers.is_empty() {
+        if !self.routers.is_empty() || self.is_followed() {
             hops.push(hop("router", &both(self.unshaped()), &both(PLAIN)));
         }
         if !hops.is_empty() || self.policer.is_some() {
@@ -437,6 +447,7 @@ fn check_numbers(options: &[(&str, String)]) -> Result<(), QuestionFault> {
         ("policer", "rates in Mbit/s, such as policer 50/10"),
         ("backup", "a rate in Mbit/s or ledbat, such as backup 5"),
         ("wifi", "a rate in Mbit/s, such as wifi 60"),
+        ("follow", "rates in Mbit/s, such as follow 3..60"),
         ("rtt", "a time in ms, such as rtt 20"),
         ("up-queue", "a queue, such as modem docsis-pie"),
     ] {

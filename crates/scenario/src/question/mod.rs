@@ -4,6 +4,7 @@
 //! out, so that its text is a file to begin with. Faults name the [`Part`] of the question that
 //! causes them.
 
+mod follow;
 pub mod home;
 mod words;
 
@@ -40,6 +41,9 @@ pub struct Question {
     /// Shapers in a router between the client and the line, `SPEC` or `SPEC@DOWN/UP`. Each is a
     /// variant, beside one without a shaper, and the line keeps its own queues.
     pub routers: Vec<String>,
+    /// The rates between which the router follows the line, as `underload shape auto`. A variant, beside
+    /// the best fixed rate, an oracle that knows the rate, and no shaper.
+    pub follow: PerDirection<Option<follow::Range>>,
     /// SPECs of queues, or [`INSTALLED`]. Without routers, each is a variant, and before the links of
     /// both directions.
     pub queues: Vec<String>,
@@ -73,6 +77,7 @@ impl Default for Question {
             policer: None,
             wifi: None,
             routers: Vec::new(),
+            follow: PerDirection::default(),
             queues: [PLAIN, CURE].map(str::to_owned).to_vec(),
             uploads: 1,
             downloads: 0,
@@ -373,6 +378,9 @@ impl Question {
 
     /// Returns the name and the overrides of each variant.
     fn variants(&self) -> Result<Vec<(String, Keys)>, QuestionFault> {
+        if self.is_followed() {
+            return Ok(self.followed());
+        }
         if self.routers.is_empty() {
             let line = if self.hops().is_empty() { "path." } else { "path.hop.line." };
             let queues = self.queues.iter().map(|queue| our_form(queue));
@@ -432,6 +440,9 @@ impl Question {
 
     /// Whether a queue or a router gets its rate from a link.
     fn is_shaped(&self) -> bool {
+        if self.is_followed() {
+            return false;
+        }
         if !self.routers.is_empty() {
             return self.routers.iter().any(|router| !router.contains('@'));
         }
@@ -444,7 +455,11 @@ impl Question {
 
     fn description(&self) -> String {
         let shaped = if self.is_shaped() { SHAPED } else { "" };
-        let compared = if self.routers.is_empty() {
+        let compared = if self.is_followed() {
+            "CAKE in the router at the best fixed rate, at a rate that follows the line as `underload \
+             shape auto` does, and at the rate that the line will have"
+                .to_owned()
+        } else if self.routers.is_empty() {
             format!("{}, each in both directions", self.queues.join(", "))
         } else {
             format!("{} in the router, before the line's own queues", self.routers.join(", "))
@@ -516,6 +531,7 @@ impl Question {
         let policed = policed.unwrap_or_default();
         let wifi = self.wifi.as_ref().map(|rate| format!(", Wi-Fi of {rate}")).unwrap_or_default();
         let shaped = match self.is_shaped() {
+            false if self.is_followed() => "; CAKE in the router follows the rate",
             false => "",
             true if self.routers.is_empty() => "; CAKE shapes to 95 %",
             true => "; the router shapes to 95 %",

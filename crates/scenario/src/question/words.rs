@@ -71,7 +71,7 @@ const FILLERS: &[&str] = &[
 ];
 
 /// Words that a number follows: `wifi 60`.
-const NUMBERED: &[&str] = &["policer", "backup", "wifi", "rtt"];
+const NUMBERED: &[&str] = &["policer", "backup", "follow", "wifi", "rtt"];
 /// The queue that follows the word `modem`.
 const MODEM: &str = "up-queue";
 

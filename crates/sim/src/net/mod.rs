@@ -2,6 +2,7 @@
 
 mod pipe;
 mod recorder;
+mod rule;
 mod segment;
 mod tournament;
 mod watch;
@@ -17,6 +18,7 @@ use underload_record::link::LinkName;
 use underload_record::schema::{BottleneckSummary, Direction, PhaseWindow, Series};
 
 pub(crate) use recorder::Recorder;
+pub use rule::{MakeRule, RateRule, Seen};
 pub use segment::{
     Acknowledgement, Body, Data, Datagram, Flight, Forecast, Message, Report, SackBlock, Segment,
     Stamp,
@@ -34,6 +36,8 @@ pub struct HopConfig {
     pub name: String,
     pub queue: QueueSetup,
     pub link: LinkSetup,
+    /// Changes the rate of the link, which is constant without it.
+    pub rule: Option<MakeRule>,
 }
 
 impl HopConfig {
@@ -42,7 +46,7 @@ impl HopConfig {
     pub fn parse(queue: &str, link: &str) -> Result<Self, ConfigError> {
         let link = LinkSetup::parse(link)?;
         let queue = QueueSetup::parse(queue, &link.facts())?;
-        Ok(Self { name: String::new(), queue, link })
+        Ok(Self { name: String::new(), queue, link, rule: None })
     }
 }
 

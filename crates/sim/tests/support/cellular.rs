@@ -61,7 +61,7 @@ fn simulate(link: &str, kind: Option<FlowKind>, seed: u64) -> (TrialOutcome, Del
     let link = LinkSetup::parse_with(&link, &mut load).unwrap();
     let queue = QueueSetup::parse("fifo:limit=100000p", &link.facts()).unwrap();
     let config = SimConfig {
-        up: vec![HopConfig { name: String::new(), queue, link }],
+        up: vec![HopConfig { name: String::new(), queue, link, rule: None }],
         down: vec![HopConfig::parse("fifo:limit=1000p", "100mbit:delay=20ms").unwrap()],
         flows,
         phases: Phases {

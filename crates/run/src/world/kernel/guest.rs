@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use underload_emu::guest::init;
 use underload_record::text::in_full;
+use underload_scenario::simulation::repeat_seed;
 use underload_scenario::source::load_file;
 use underload_scenario::{Origin, Scenario};
 
 use crate::error::{Doing as _, RunError};
-use crate::trial::{Trial, TrialData, repeat_seed};
+use crate::trial::{Trial, TrialData};
 use crate::world::live::check;
 use crate::world::live::plan::{Clockwork, Queues};
 use crate::world::live::trial::run_trial;
