@@ -471,6 +471,12 @@ const TWO_UPLINKS: &str = r#"
             --idle 1s --duration 1s --interval 5ms --class 0 --out line/$uplink || exit 1
         grep $uplink: /proc/self/net/dev > $uplink.counters
     done
+    "$1" measure 203.0.113.9:5001 --dev wan1 --dev wan2 --udp 2mbit --flows 1 --up --idle 1s \
+        --duration 1s --interval 5ms --class 0 --out both > both.table 2> both.notes || exit 1
+    # A line that is down does not keep the others from being measured.
+    ip link add wan3 type veth peer name far3 || exit 77
+    "$1" measure 203.0.113.9:5001 --dev wan3 --dev wan1 --udp 2mbit --flows 1 --up --idle 1s \
+        --duration 1s --interval 5ms --class 0 --out half --json > half.json 2> half.notes && exit 1
     # Without IPv4, over a line with the MTU of PPPoE.
     ip link set wan2 mtu 1492 && there ip link set far2 mtu 1492
     ip -6 addr add 2001:db8:2::1/64 dev wan2 nodad
@@ -518,6 +524,20 @@ fn two_uplinks_are_measured_each_by_itself_and_also_without_ipv4() {
         let answers = |hop: &serde_json::Value| hop["answered"].as_u64().unwrap();
         assert!(answers(&hops[2]) > 0, "{hops:?}");
     }
+    let read = |file: &str| std::fs::read_to_string(home.path().join(file)).unwrap();
+    let (table, notes) = (read("both.table"), read("both.notes"));
+    for uplink in ["wan1", "wan2"] {
+        assert!(table.contains(&format!(" ({uplink})")), "one table has both lines: {table}");
+        assert!(table.contains(&format!("\n{uplink}: ")), "each has a verdict: {table}");
+        assert!(notes.contains(&format!("report: both/{uplink}/report.html")), "{notes}");
+    }
+    let (half, notes) = (read("half.json"), read("half.notes"));
+    let half: serde_json::Value = serde_json::from_str(&half).expect("a list of one line");
+    assert_eq!(half[0]["run"]["host"]["device"], "wan1");
+    assert!(
+        notes.contains("wan3: ") && notes.contains("1 of 2 lines were not measured"),
+        "{notes}"
+    );
     let six = std::fs::read_to_string(home.path().join("six/findings.json")).unwrap();
     let six: serde_json::Value = serde_json::from_str(&six).unwrap();
     assert!(six["findings"][0]["goodput_down_mbit_s"].as_f64().unwrap() > 1.0, "{six}");

@@ -118,9 +118,10 @@ pub struct Arguments {
     #[arg(long, hide_short_help = true)]
     pub keep_address: bool,
     /// Measures through this network interface alone, such as a second line; --when-quiet then
-    /// watches this interface.
+    /// watches this interface. Several lines are measured one after another and compared in one
+    /// table, each in a directory of its name below --out.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
-    pub dev: Option<String>,
+    pub dev: Vec<String>,
     /// Also finds where the load adds delay: in the local network, on the access line, or beyond.
     /// Sends ICMP echoes to the hops.
     #[arg(long = "where")]
@@ -271,7 +272,7 @@ impl Arguments {
             ("--tier", self.tier.is_some()),
             ("--token-file", self.server.token_file.is_some()),
             ("--wait", self.wait.is_some()),
-            ("--dev", self.dev.is_some() && !RouterTest::is_wanted(&self.host)),
+            ("--dev", !self.dev.is_empty() && !RouterTest::is_wanted(&self.host)),
             ("--where", self.where_delayed),
             ("--ipv4", self.server.family.ipv4),
             ("--ipv6", self.server.family.ipv6),
@@ -289,6 +290,13 @@ impl Arguments {
         }
         if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
             bail!("--every: expected at least 1min");
+        }
+        if self.every.is_some() && self.dev.len() > 1 {
+            bail!("--every: expected one --dev; each line has a series of its own");
+        }
+        if let Some(twice) = self.dev.iter().enumerate().find(|it| self.dev[..it.0].contains(it.1))
+        {
+            bail!("--dev: {} is given twice; expected different interfaces", twice.1);
         }
         self.courtesy.check()
     }
@@ -319,11 +327,27 @@ impl Arguments {
         Request {
             tier: self.tier,
             keep_address: self.keep_address,
-            interface: self.dev.clone(),
+            interface: self.dev.first().cloned(),
             wait: self.wait,
             locate: self.where_delayed.then(|| Locate { peer: self.peer.clone() }),
             label: self.label.clone().unwrap_or_default(),
             ..self.server.request(&self.host, self.preset.unwrap_or(Preset::Quick), knobs)
+        }
+    }
+}
+
+impl Arguments {
+    /// Returns a request for each interface; several are labelled with their names, by which reports
+    /// and `compare` tell lines apart.
+    pub fn requests(&self) -> Vec<Request> {
+        let request = self.request();
+        let line = |name: &String| {
+            let label = format!("{} {name}", request.label).trim().to_owned();
+            Request { interface: Some(name.clone()), label, ..request.clone() }
+        };
+        match self.dev.as_slice() {
+            [] | [_] => vec![request],
+            several => several.iter().map(line).collect(),
         }
     }
 }

@@ -20,13 +20,13 @@ const CARRIES: &str = "a measurement moves all that a line carries, 125 MB in 10
 /// # Errors
 /// Returns an error if the user declines, or without a terminal if `--every` is given.
 pub fn ask(arguments: &Arguments) -> anyhow::Result<Line> {
-    let line = match &arguments.dev {
+    let line = match arguments.dev.as_slice() {
         _ if arguments.yes => Line::Ignored,
-        Some(name) => Line::Named(vec![name.clone()]),
-        None => Line::OfDefaultRoutes,
+        [] => Line::OfDefaultRoutes,
+        names => Line::Named(names.to_vec()),
     };
     let Some(metered) = metered(&line) else { return Ok(line) };
-    if arguments.dev.is_none() && is_local(&arguments.host) {
+    if arguments.dev.is_empty() && is_local(&arguments.host) {
         return Ok(Line::Ignored);
     }
     if io::stdin().is_terminal() && io::stderr().is_terminal() {

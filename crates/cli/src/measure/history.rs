@@ -52,7 +52,7 @@ pub fn run(
     }
     let (mut done, mut failed) = (0, 0);
     let is_complete = |done| arguments.times.is_some_and(|times| done >= times);
-    let mut courtesy = arguments.courtesy.courtesy(arguments.dev.as_deref());
+    let mut courtesy = arguments.courtesy.courtesy(arguments.dev.first().map(String::as_str));
     courtesy.unless_metered = unless_metered;
     courtesy.is_load_fixed = foreign::is_wanted(&arguments.host);
     while let Some(grant) = courtesy.wait(&directory, interrupt.flag(), &|| false)? {

@@ -19,9 +19,10 @@ mod history;
 pub mod view;
 
 use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, bail, ensure};
 use jiff::tz::TimeZone;
 use underload_line::series::{Keeper, Notice, local_zone as zone};
 use underload_line::{
@@ -83,8 +84,8 @@ fn judge(limits: &[Limit], measured: &Measured) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Measures once: into a new directory of `series`, else into the directory that the command line
-/// names, else into a new one in `runs`. The load to `underload serve` ends when `bytes_max` are
+/// Measures each line once, one after another: at the same time they would share the server's
+/// capacity and this machine's processor. The load to `underload serve` ends when `bytes_max` are
 /// moved. Returns the exit status that `--fail-if` sets.
 fn once(
     arguments: &Arguments,
@@ -92,40 +93,88 @@ fn once(
     bytes_max: Option<u64>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<ExitCode> {
-    let place = match (series, &arguments.out) {
-        (Some(series), _) => Place::In(series.path()),
-        (None, Some(out)) => Place::Directory(out),
-        (None, None) => Place::Default,
+    let requests = arguments.requests();
+    let is_several = requests.len() > 1;
+    let folder = |request: &Request| match (&arguments.out, &request.interface) {
+        (Some(out), Some(name)) if is_several => Some(out.join(name)),
+        (out, _) => out.clone(),
     };
+    let folders: Vec<Option<PathBuf>> = requests.iter().map(folder).collect();
     // Before anything is sent.
-    place.check_vacant().bad_input_if(StoreError::is_occupied)?;
-    let request = Request { bytes_max, ..arguments.request() };
+    for folder in &folders {
+        place(series, folder.as_deref()).check_vacant().bad_input_if(StoreError::is_occupied)?;
+    }
+    let (mut lines, mut failed) = (Vec::new(), 0);
+    for (request, folder) in requests.into_iter().zip(&folders) {
+        let name = request.interface.clone().unwrap_or_default();
+        if is_several {
+            note!("line {name}");
+        }
+        let request = Request { bytes_max, ..request };
+        match line_once(arguments, &request, (series, folder.as_deref()), interrupt) {
+            Ok(measured) => lines.push(measured),
+            Err(error) if is_several && !interrupt.is_requested() => {
+                warning!("{name}: {error:#}");
+                failed += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let shown = if lines.is_empty() { Ok(()) } else { show(&lines, is_several, arguments.show) };
+    for measured in &lines {
+        if let Some(series) = series {
+            series.adopt(&measured.directory, &measured.run.host.started);
+        }
+    }
+    shown?;
+    let mut code = ExitCode::SUCCESS;
+    for measured in lines {
+        // An uncertain result is an answer, too: its verdict says that this machine was too busy.
+        let is_answered = measured.has_verdict() || measured.is_uncertain();
+        let judged = judge(&arguments.fail_if, &measured);
+        measured.into_result(interrupt.flag())?;
+        match if is_answered { judged? } else { bail!(NO_VERDICT) } {
+            ExitCode::SUCCESS => {}
+            worse => code = worse,
+        }
+    }
+    ensure!(failed == 0, "{failed} of {} lines were not measured", folders.len());
+    Ok(code)
+}
+
+/// Returns a new directory of `series`, else the directory that the command line names, else a new one
+/// in `runs`.
+fn place<'a>(series: Option<&'a Keeper>, folder: Option<&'a Path>) -> Place<'a> {
+    match (series, folder) {
+        (Some(series), _) => Place::In(series.path()),
+        (None, Some(folder)) => Place::Directory(folder),
+        (None, None) => Place::Default,
+    }
+}
+
+/// Measures a line, and stores the run.
+fn line_once(
+    arguments: &Arguments,
+    request: &Request,
+    (series, folder): (Option<&Keeper>, Option<&Path>),
+    interrupt: &Interrupt,
+) -> anyhow::Result<Measured> {
     let (mut view, moved, stop) = (View::new(), Cell::new(0), interrupt.shared());
     let test: Box<dyn Test + '_> = if foreign::is_wanted(&arguments.host) {
-        foreign::open(&request, arguments, &moved, &mut view)?
+        foreign::open(request, arguments, &moved, &mut view)?
     } else if RouterTest::is_wanted(&arguments.host) {
-        Box::new(RouterTest::open(&request, &mut view).map_err(worded)?)
+        Box::new(RouterTest::open(request, &mut view).map_err(worded)?)
     } else {
-        Box::new(Session::open(&request, &mut view, &stop).map_err(worded)?)
+        Box::new(Session::open(request, &mut view, &stop).map_err(worded)?)
     };
-    let measured = measure(test, &request, place, COMMIT, &stop);
+    let measured = measure(test, request, place(series, folder), COMMIT, &stop);
     if let Some(series) = series {
         let findings = measured.iter().flat_map(|it| &it.findings);
         let in_steps: u64 = findings.map(|finding| finding.moved_bytes).sum();
         // A step that failed has no finding, and may have loaded the line.
         series.add_moved(in_steps.max(moved.get()));
     }
-    let measured = measured.map_err(worded)?;
-    let shown = show(&measured, arguments.show);
-    if let Some(series) = series {
-        series.adopt(&measured.directory, &measured.run.host.started);
-    }
-    shown?;
-    // An uncertain result is an answer, too: its verdict says that this machine was too busy.
-    let is_answered = measured.has_verdict() || measured.is_uncertain();
-    let judged = judge(&arguments.fail_if, &measured);
-    measured.into_result(interrupt.flag())?;
-    if is_answered { judged } else { Err(anyhow!(NO_VERDICT)) }
+    measured.map_err(worded)
 }
 
 /// Measures a line through a session at `underload serve`, and stores the run.
@@ -164,15 +213,30 @@ pub fn local_zone() -> TimeZone {
     zone(show_notice)
 }
 
-/// Writes `findings.json` and the report; prints table and verdict, or one JSON document.
-fn show(measured: &Measured, show: Show) -> anyhow::Result<()> {
-    let (runs, page) = measured.write_files()?;
-    let verdict = measured.verdict.iter().map(|line| plain_text(line) + "\n");
-    let text = || format!("{}\n{}", table(&runs), verdict.collect::<String>());
-    console::print_as(show.json, measured, text)?;
-    note!("report: {}", page.display());
-    if show.open {
-        open_in_desktop(&page);
+/// Writes `findings.json` and the report of each line; prints one table and the verdicts, or one JSON
+/// document, which is a list for several lines.
+fn show(lines: &[Measured], is_several: bool, show: Show) -> anyhow::Result<()> {
+    let (mut runs, mut pages, mut verdicts) = (Vec::new(), Vec::new(), String::new());
+    for measured in lines {
+        let (own, page) = measured.write_files()?;
+        let device = &measured.run.host.device;
+        let name = if is_several { format!("{device}: ") } else { String::new() };
+        let worded =
+            measured.verdict.iter().map(|line| plain_text(&format!("{name}{line}")) + "\n");
+        verdicts.extend(worded);
+        runs.extend(own);
+        pages.push(page);
+    }
+    let text = || format!("{}\n{verdicts}", table(&runs));
+    match lines {
+        [one] if !is_several => console::print_as(show.json, one, text)?,
+        all => console::print_as(show.json, all, text)?,
+    }
+    for page in pages {
+        note!("report: {}", page.display());
+        if show.open {
+            open_in_desktop(&page);
+        }
     }
     Ok(())
 }
