@@ -138,7 +138,9 @@ impl Question {
             return Err(fault("--queue", problem.to_owned()));
         }
         if let Some(rates) = asked.last("follow", "") {
-            if let Some(other) = ["router", "queue"].into_iter().find(|name| asked.has(name)) {
+            if let Some(other) =
+                ["router", "queue", "policer"].into_iter().find(|name| asked.has(name))
+            {
                 let problem = "the router follows the line with cake";
                 return Err(fault("--follow", format!("{problem}; expected no --{other}")));
             }

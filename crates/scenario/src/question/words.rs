@@ -377,6 +377,7 @@ fn said_number(
         (Some((MODEM, queue)), _) if queue.is_empty() && word.ends_with("ms") => {
             word.clone_into(queue);
         }
+        _ if word.contains("..") => said.push(("follow", word.to_owned())),
         _ if word.ends_with("ms") => said.push(("rtt", word.to_owned())),
         (_, None) => *rates = Some(home::down_and_up(word)),
         (Some(("router", queue)), _) if !queue.contains('@') => *queue = format!("{queue}@{word}"),
@@ -485,6 +486,11 @@ mod tests {
             let (_, said) = asked(words).expect("known words");
             assert_eq!(said[0], ("video:4k", films.to_owned()), "{words}");
         }
+        for words in ["3..60 call", "follow 3..60", "follow=3..60"] {
+            assert_eq!(asked(words).expect(words).1[0], ("follow", "3..60".to_owned()));
+        }
+        let (_, said) = asked("backup ledbat bbr").expect("known words");
+        assert_eq!(said[0], ("backup", "ledbat".to_owned()));
         let (question, said) = asked("50:10 30ms").expect("known words");
         assert_eq!((&*question.links.down, &*said[0].1), ("50mbit", "30ms"));
         for words in ["16/1 cake@14/0.8", "16/1 with CAKE at 14/0.8"] {
