@@ -570,8 +570,13 @@ fn a_metered_connection_is_measured_only_with_consent() {
     let (status, said) = measured(&["--every", "1min", "--times", "1"]);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains(metered) && said.contains("expected --yes"), "{said}");
-    let (status, said) = measured(&["--every", "1min", "--times", "1", "--yes"]);
+    let (status, said) = measured(&["--every", "1min", "--times", "1", "--yes", "--watch"]);
     assert!(status == Some(0) && !said.contains(metered), "{said}");
+    let page = std::fs::read_to_string(home.path().join("runs/history/history.html")).unwrap();
+    assert!(
+        page.contains("<head>\n<meta http-equiv=\"refresh\" content=\"60\">"),
+        "--watch: {page}"
+    );
     // A single measurement warns; on a terminal it would also ask.
     let (status, said) = measured(&["--out", "once"]);
     assert!(status == Some(0) && said.contains(metered), "{said}");

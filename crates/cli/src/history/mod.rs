@@ -2,7 +2,7 @@
 //!
 //! `underload_line::history` reads and compares them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -174,14 +174,35 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
-    let History { collected, trends, marks, labels, sentences } = history;
-    let skipped = &collected.skipped;
-    let content = HistoryPage { sentences, trends, marks, labels, skipped };
-    let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join("history.html"));
-    replace_page(&page, &history_page("A line over time", content))?;
+    let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join(PAGE));
+    replace_page(&page, &page_of(history))?;
     note!("page: {}", page.display());
     Ok(())
 }
+
+fn page_of(history: &History) -> String {
+    let History { collected, trends, marks, labels, sentences } = history;
+    let skipped = &collected.skipped;
+    history_page("A line over time", HistoryPage { sentences, trends, marks, labels, skipped })
+}
+
+/// Writes the page of a series that continues, which a browser loads again every minute. Returns its
+/// path; `None` without a run that can be used.
+pub fn watch(directory: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let collected = collect(directory, Timestamp::now().as_second())?;
+    if collected.runs.is_empty() {
+        return Ok(None);
+    }
+    let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
+    let page = page_of(&History::new(collected, Followed::LoadP99, windows));
+    let path = directory.join(PAGE);
+    let again = "<head>\n<meta http-equiv=\"refresh\" content=\"60\">";
+    replace_page(&path, &page.replacen("<head>", again, 1))?;
+    Ok(Some(path))
+}
+
+/// The page in the directory of a series.
+const PAGE: &str = "history.html";
 
 fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
     let Some(percent) = arguments.alert else { return Ok(ExitCode::SUCCESS) };

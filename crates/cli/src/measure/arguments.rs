@@ -95,8 +95,12 @@ pub struct Arguments {
     /// Repeats the measurement, with this time between two starts; --out is the directory of all
     /// runs [default: runs/history]. To M-Lab's servers, TIME is the mean of random pauses, as
     /// M-Lab requires, and at least 6h.
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "open")]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
+    /// Writes the page of `underload history` after each measurement; in a browser (--open) it loads
+    /// itself again every minute.
+    #[arg(long, requires = "every", hide_short_help = true)]
+    pub watch: bool,
     /// Shortens or lengthens each --every by up to a quarter, at random.
     #[arg(long, requires = "every", hide_short_help = true)]
     pub jitter: bool,
@@ -291,6 +295,9 @@ impl Arguments {
         if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
             bail!("--every: expected at least 1min");
         }
+        if self.every.is_some() && self.show.open && !self.watch {
+            bail!("--open: expected --watch with --every");
+        }
         if self.every.is_some() && self.dev.len() > 1 {
             bail!("--every: expected one --dev; each line has a series of its own");
         }
@@ -334,9 +341,7 @@ impl Arguments {
             ..self.server.request(&self.host, self.preset.unwrap_or(Preset::Quick), knobs)
         }
     }
-}
 
-impl Arguments {
     /// Returns a request for each interface; several are labelled with their names, by which reports
     /// and `compare` tell lines apart.
     pub fn requests(&self) -> Vec<Request> {

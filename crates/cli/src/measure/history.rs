@@ -1,6 +1,6 @@
 //! `--every`: repeats a measurement; one directory contains all runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
@@ -16,6 +16,8 @@ use underload_terminal::interrupt::Interrupt;
 
 use super::arguments::Arguments;
 use super::{foreign, once, show_notice};
+use crate::history::watch;
+use crate::present::open_in_desktop;
 
 /// Measures until interrupted or `--times` is reached. A failed measurement is reported and does
 /// not end the series: the server may be reachable again at the next one. An interruption is an
@@ -50,7 +52,7 @@ pub fn run(
             return interrupt.explain(Err(anyhow!("interrupted before the first measurement")));
         }
     }
-    let (mut done, mut failed) = (0, 0);
+    let (mut done, mut failed, mut is_open) = (0, 0, false);
     let is_complete = |done| arguments.times.is_some_and(|times| done >= times);
     let mut courtesy = arguments.courtesy.courtesy(arguments.dev.first().map(String::as_str));
     courtesy.unless_metered = unless_metered;
@@ -70,6 +72,7 @@ pub fn run(
             warning!("{}", one_line(&format!("{now}: {error:#}")));
         }
         series.prune();
+        is_open |= arguments.watch && draw(&directory, arguments.show.open && !is_open);
         if !was_interrupted && is_complete(done) {
             return judge(done, failed);
         }
@@ -84,6 +87,15 @@ pub fn run(
         None => Ok(()),
     };
     interrupt.explain(judge(done, failed).and(ended))
+}
+
+/// Writes the page of the series. Returns whether it was also opened, which `opens` asks for.
+fn draw(directory: &Path, opens: bool) -> bool {
+    let page = watch(directory).unwrap_or_else(|error| {
+        warning!("{}", one_line(&format!("{error:#}")));
+        None
+    });
+    page.filter(|_| opens).as_deref().map(open_in_desktop).is_some()
 }
 
 fn wait_until(next: Instant, interrupt: &Interrupt) {

@@ -120,7 +120,9 @@ fn once(
             Err(error) => return Err(error),
         }
     }
-    let shown = if lines.is_empty() { Ok(()) } else { show(&lines, is_several, arguments.show) };
+    // A series opens its own page.
+    let wanted = Show { open: arguments.show.open && series.is_none(), ..arguments.show };
+    let shown = if lines.is_empty() { Ok(()) } else { show(&lines, is_several, wanted) };
     for measured in &lines {
         if let Some(series) = series {
             series.adopt(&measured.directory, &measured.run.host.started);
