@@ -2,6 +2,7 @@
 //!
 //! A library, so that the test of the documentation can read its command line.
 
+mod certificate;
 #[cfg(target_os = "linux")]
 mod demo;
 #[cfg(not(target_os = "linux"))]

@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_fleet::retention::Retention;
-use underload_orchestrator::http::certificate::{ServerConfig, server_config};
 use underload_orchestrator::http::{Cidr, Limits, StartError};
 use underload_orchestrator::service::{Service, Setup, first_token};
 use underload_orchestrator::store::Place;
@@ -19,6 +18,8 @@ use underload_terminal::console::{note, warning};
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
+
+use super::certificate::{ServerConfig, server_config};
 
 pub(super) const PORT: u16 = 4870;
 /// Name of the default store's directory, in the program's data directory.

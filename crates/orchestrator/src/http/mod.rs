@@ -1,7 +1,6 @@
 //! The HTTPS server of an orchestrator, and its defences against overload.
 //!
 //! - [`batch`]: many requests in one transaction, answered once it is on disk.
-//! - [`certificate`]: TLS with a certificate in files.
 //! - `connection`, `read`, `frequency`: limits on each step of a request; `proxy`: the client behind
 //!   a proxy, to whose address limits apply.
 //! - `metrics`: counts of requests, for programs that watch the server.
@@ -11,7 +10,6 @@
 
 mod api;
 pub mod batch;
-pub mod certificate;
 mod connection;
 mod core;
 mod frequency;

@@ -9,7 +9,6 @@ mod change;
 mod collect;
 mod daily;
 mod days;
-mod published;
 mod quality;
 mod sort;
 
@@ -151,7 +150,7 @@ pub fn study(
     study.first_ms = collected.first_ms;
     study.last_ms = collected.last_ms;
     if study.change.is_none() {
-        study.published = published::numbers(&study);
+        study.published = cohorts::published(&study);
     }
     Ok(study)
 }

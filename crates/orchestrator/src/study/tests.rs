@@ -385,7 +385,7 @@ fn published_numbers_are_shown_beside_the_plan_that_repeats_their_study() {
     let mut found = study_of(&results);
     assert!(found.published.is_empty(), "the plan repeats no published study");
     found.plan = "comcast-study".to_owned();
-    let numbers = published::numbers(&found);
+    let numbers = cohorts::published(&found);
     let measured: Vec<f64> = numbers.iter().filter_map(|number| number.measured).collect();
     let want = [252.0, 0.0, 100.0, 100.0, 22.0, 252.0 / 22.0];
     assert_eq!(measured.len(), want.len());
@@ -397,7 +397,7 @@ fn published_numbers_are_shown_beside_the_plan_that_repeats_their_study() {
     };
     assert_eq!(numbers.iter().filter(is_met).count(), 5, "a share of 100 % misses 77: {numbers:?}");
     found.plan = "low-latency-trial".to_owned();
-    assert_eq!(published::numbers(&found).len(), 2, "both cohorts have DSCP 45");
+    assert_eq!(cohorts::published(&found).len(), 2, "both cohorts have DSCP 45");
 }
 
 #[test]

@@ -3,10 +3,10 @@
 //! The bands are the same as in the scenarios that simulate these studies, `comcast/study` and
 //! `low-latency/ull`.
 
-use underload_record::schema::{CohortSeries, CohortStudy, Expectation};
+use crate::schema::{CohortSeries, CohortStudy, Expectation};
 
 /// Returns the published numbers with the measured ones; empty if the plan repeats no study.
-pub(super) fn numbers(study: &CohortStudy) -> Vec<Expectation> {
+pub fn published(study: &CohortStudy) -> Vec<Expectation> {
     match study.plan.as_str() {
         "comcast-study" => aqm_study(study).unwrap_or_default(),
         "low-latency-trial" => trial(study),
@@ -97,7 +97,7 @@ fn aqm_study(study: &CohortStudy) -> Option<Vec<Expectation>> {
 
 fn trial(study: &CohortStudy) -> Vec<Expectation> {
     let classes = study.classes.iter().filter(|class| class.dscp == 45);
-    let number = |class: &underload_record::schema::ClassStudy| {
+    let number = |class: &crate::schema::ClassStudy| {
         let published = Published {
             metric: "cut of lag, DSCP 45",
             value: None,

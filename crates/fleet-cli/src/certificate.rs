@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::{Context as _, ensure};
 use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -14,22 +15,16 @@ use rustls::sign::CertifiedKey;
 use rustls::version;
 use underload_disk::{Others, open_private};
 
-pub use rustls::ServerConfig;
-
-#[derive(Debug, thiserror::Error)]
-pub enum CertificateError {
-    /// A file cannot be read, or has no certificate or key.
-    #[error("{}: {what}", path.display())]
-    File { path: PathBuf, what: String },
-    /// The certificate and the key do not match, or cannot be used.
-    #[error("the certificate and its key")]
-    Tls(#[from] rustls::Error),
-}
+pub(super) use rustls::ServerConfig;
 
 /// Configures TLS with a certificate and its chain in one file and the key in another, both PEM.
 /// Files that are replaced later are read again; while they cannot be used, the old ones stay in
 /// use.
-pub fn server_config(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
+///
+/// # Errors
+/// Returns an error that names the file which cannot be read or has no certificate or key, or if
+/// the certificate and the key do not match.
+pub(super) fn server_config(chain: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
     let resolver = Reloaded::new(chain, key)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&resolver.provider));
     let versions = [&version::TLS13, &version::TLS12];
@@ -55,7 +50,7 @@ struct LoadedCertificate {
 const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Reloaded {
-    fn new(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
+    fn new(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
         let provider = Arc::new(provider::default_provider());
         let files = [certificate.to_owned(), key.to_owned()];
         let stamps = files.each_ref().map(|path| Stamp::read(path));
@@ -90,18 +85,15 @@ impl ResolvesServerCert for Reloaded {
 fn read(
     [certificate, key]: &[PathBuf; 2],
     provider: &CryptoProvider,
-) -> Result<Arc<CertifiedKey>, CertificateError> {
-    let failed = |path: &Path, what: String| CertificateError::File { path: path.to_owned(), what };
+) -> anyhow::Result<Arc<CertifiedKey>> {
+    let at = |path: &Path| path.display().to_string();
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-    let chain: Vec<_> = chain.map_err(|error| failed(certificate, error.to_string()))?;
-    if chain.is_empty() {
-        return Err(failed(certificate, "the file has no certificate".to_owned()));
-    }
-    let file = open_private(key, Others::GroupReads);
-    let secret =
-        PrivateKeyDer::from_pem_reader(file.map_err(|error| failed(key, error.to_string()))?);
-    let secret = secret.map_err(|error| failed(key, error.to_string()))?;
-    Ok(Arc::new(CertifiedKey::from_der(chain, secret, provider)?))
+    let chain: Vec<_> = chain.with_context(|| at(certificate))?;
+    ensure!(!chain.is_empty(), "{}: the file has no certificate", at(certificate));
+    let file = open_private(key, Others::GroupReads).with_context(|| at(key))?;
+    let secret = PrivateKeyDer::from_pem_reader(file).with_context(|| at(key))?;
+    let certified = CertifiedKey::from_der(chain, secret, provider);
+    Ok(Arc::new(certified.context("the certificate and its key")?))
 }
 
 /// Changes when a file is replaced.
@@ -161,7 +153,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let (certificate, key) = put(directory.path());
         let told = |certificate: &Path, key: &Path| {
-            server_config(certificate, key).expect_err("it cannot be used").to_string()
+            format!("{:#}", server_config(certificate, key).expect_err("it cannot be used"))
         };
         assert!(told(&key, &key).contains("key.pem"), "{}", told(&key, &key));
         assert!(told(&directory.path().join("none"), &key).contains("none"));
