@@ -125,7 +125,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
         Self { kind, code, message: message.into(), retry_after_s: None, removed: None }
     }
 

@@ -8,14 +8,13 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{MethodRouter, post};
 use axum::{Json, Router};
-use underload_fleet::device::Attributes;
 use underload_fleet::operator::{
     AppliedPlan, ApplyPlan, Codes, ListLines, Message, NewCodes, PutLines, RemoveDevice,
     SetServerAddress, StopPlan,
 };
-use underload_fleet::orchestrator::{Answer, NewCode, Orchestrator};
+use underload_fleet::orchestrator::{Answer, Kind, NewCode, Orchestrator, Rejection};
 use underload_fleet::plan::{BYTES_MAX, Load, Plan};
-use underload_fleet::store::Needs;
+use underload_fleet::store::{Needs, StoreError};
 
 use super::batch::Turn;
 use super::host::{Host, rejected};
@@ -45,8 +44,8 @@ pub(super) fn router() -> Router<Arc<Host>> {
     let list_lines =
         acts(|rules, turn, who, it: &ListLines| rules.list_lines(turn.tx, turn.now_ms, who, it));
     Router::new()
-        .route(NewCodes::PATH, post(new_codes))
-        .route(ApplyPlan::PATH, post(apply_plan))
+        .route(NewCodes::PATH, acts(new_codes))
+        .route(ApplyPlan::PATH, acts(apply_plan))
         .route(StopPlan::PATH, stop_plan)
         .route(RemoveDevice::PATH, remove_device)
         .route(SetServerAddress::PATH, set_server_address)
@@ -54,50 +53,43 @@ pub(super) fn router() -> Router<Arc<Host>> {
         .route(ListLines::PATH, list_lines)
 }
 
-type Answered<A> = Result<Json<A>, Failure>;
 type From = ConnectInfo<SocketAddr>;
 
-async fn new_codes(host: State<Arc<Host>>, from: From, request: Request) -> Answered<Codes> {
-    let (token, it): (_, NewCodes) = host.shown(&from, request).await?;
-    let wrong = |message: &str| Failure::new(StatusCode::BAD_REQUEST, "bad-codes", message);
-    if !(1..=CODES_MAX).contains(&it.attributes.len()) {
-        return Err(wrong("1 to 1000 codes at once"));
+fn new_codes(rules: &Orchestrator, turn: &mut Turn<'_>, who: &str, it: &NewCodes) -> Answer<Codes> {
+    let checks = [
+        ((1..=CODES_MAX).contains(&it.attributes.len()), "1 to 1000 codes at once"),
+        ((1..=VALID_DAYS_MAX).contains(&it.valid_days), "codes are valid for 1 to 366 days"),
+        (
+            it.lines.is_empty() || it.lines.len() == it.attributes.len(),
+            "as many lines as attributes, or none",
+        ),
+    ];
+    if let Some((_, wrong)) = checks.into_iter().find(|(is_good, _)| !is_good) {
+        return Ok(Err(Rejection::new(Kind::BadRequest, "bad-codes", wrong)));
     }
-    if !(1..=VALID_DAYS_MAX).contains(&it.valid_days) {
-        return Err(wrong("codes are valid for 1 to 366 days"));
+    let mut codes = Vec::with_capacity(it.attributes.len());
+    for (place, attributes) in it.attributes.iter().cloned().enumerate() {
+        let line = it.lines.get(place).cloned().unwrap_or_default();
+        let (valid_ms, secret) = (u64::from(it.valid_days) * DAY_MS, random::bytes()?);
+        codes.push(NewCode { makes: it.makes, attributes, line, valid_ms, secret });
     }
-    if !it.attributes.iter().all(Attributes::is_acceptable) {
-        return Err(wrong(Attributes::LIMITS));
-    }
-    if !it.lines.is_empty() && it.lines.len() != it.attributes.len() {
-        return Err(wrong("as many lines as attributes, or none"));
-    }
-    let core = Arc::clone(&host.core);
-    host.act(token, move |operator, turn| {
-        let mut codes = Vec::with_capacity(it.attributes.len());
-        for (place, attributes) in it.attributes.iter().cloned().enumerate() {
-            let line = it.lines.get(place).cloned().unwrap_or_default();
-            let (valid_ms, secret) = (u64::from(it.valid_days) * DAY_MS, random::bytes()?);
-            codes.push(NewCode { makes: it.makes, attributes, line, valid_ms, secret });
-        }
-        let made = core.rules.new_codes(turn.tx, turn.now_ms, &operator.name, &codes)?;
-        Ok(made.map(|codes| Codes { codes }))
-    })
-    .await
+    let made = rules.new_codes(turn.tx, turn.now_ms, who, &codes)?;
+    Ok(made.map(|codes| Codes { codes }))
 }
 
-async fn apply_plan(host: State<Arc<Host>>, from: From, request: Request) -> Answered<AppliedPlan> {
-    let (token, it): (_, ApplyPlan) = host.shown(&from, request).await?;
-    let load = Plan::parse(&it.text).ok().map(|plan| Load::of(&plan));
-    let core = Arc::clone(&host.core);
-    let row = host.act(token, move |operator, turn| {
-        let who = &operator.name;
-        core.rules.apply_plan(turn.tx, turn.now_ms, who, &it.text, &random::bytes()?)
-    });
-    let row = row.await?;
-    // The rule has rejected an invalid plan.
-    let load = load.ok_or_else(|| Failure::busy("try again"))?;
-    Ok(Json(AppliedPlan { name: row.0.name, load }))
+fn apply_plan(
+    rules: &Orchestrator,
+    turn: &mut Turn<'_>,
+    who: &str,
+    it: &ApplyPlan,
+) -> Answer<AppliedPlan> {
+    let secret = random::bytes()?;
+    let row = match rules.apply_plan(turn.tx, turn.now_ms, who, &it.text, &secret)? {
+        Ok(row) => row,
+        Err(rejection) => return Ok(Err(rejection)),
+    };
+    let plan = Plan::parse(&row.text).map_err(|error| StoreError::broken("plan").because(error))?;
+    Ok(Ok(AppliedPlan { name: row.name, load: Load::of(&plan) }))
 }
 
 /// A rule for messages of operators, with the sender's name.
@@ -110,10 +102,10 @@ where
     post(move |host: State<Arc<Host>>, from: From, request: Request| async move {
         let (token, it): (_, M) = host.shown(&from, request).await?;
         let core = Arc::clone(&host.core);
-        host.act(token, move |operator, turn| {
+        let act = move |operator: &Operator, turn: &mut Turn<'_>| {
             Ok(rule(&core.rules, turn, &operator.name, &it)?.map(Into::into))
-        })
-        .await
+        };
+        host.transact(token, Role::Operator, act).await.map(Json::<M::Answer>)
     })
 }
 
@@ -129,15 +121,6 @@ impl Host {
         // Checks the token first, so that only operators can send large bodies.
         self.transact(token.clone(), Role::Operator, |_, _| Ok(Ok(()))).await?;
         Ok((token, self.read(from.0, request, MAX).await?))
-    }
-
-    /// Executes `act` for the owner of the token.
-    async fn act<A: Send + 'static>(
-        &self,
-        token: String,
-        act: impl FnMut(&Operator, &mut Turn<'_>) -> Answer<A> + Send + 'static,
-    ) -> Answered<A> {
-        self.transact(token, Role::Operator, act).await.map(Json)
     }
 
     /// Executes `act` for the owner of the token, who needs at least the role `least`.
