@@ -13,6 +13,7 @@ mod operate;
 mod orchestrator;
 mod print;
 mod rollout;
+mod service;
 mod study;
 mod token;
 

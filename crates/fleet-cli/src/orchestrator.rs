@@ -10,7 +10,6 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use underload_fleet::retention::Retention;
 use underload_orchestrator::http::{Cidr, Limits, StartError};
-use underload_orchestrator::service::{Service, Setup, first_token};
 use underload_orchestrator::store::Place;
 use underload_probe::control::Fingerprint;
 use underload_service::Identity;
@@ -20,6 +19,7 @@ use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
 use super::certificate::{ServerConfig, server_config};
+use super::service::{Service, Setup, first_token};
 
 pub(super) const PORT: u16 = 4870;
 /// Name of the default store's directory, in the program's data directory.

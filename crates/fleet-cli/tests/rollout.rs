@@ -11,9 +11,8 @@ use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::{Kind, Plan};
-use underload_fleet::rollout::{Event, LOTS, Phase, RolloutPlan, Row, State, lot};
+use underload_fleet::rollout::{Event, LOTS, Phase, RolloutPlan, Row, State, append, load, lot};
 use underload_fleet::store::{Device, Needs, PlanRow, Store as _, StoredResult};
-use underload_orchestrator::rollout::{append, load};
 use underload_orchestrator::store::SqlStore;
 
 const DAY_MS: u64 = 86_400_000;
@@ -151,7 +150,9 @@ impl Folder {
         let mut store = SqlStore::beside(&self.store()).expect("the store");
         let mut tx = store.begin(&Needs::default()).expect("a transaction");
         for (known, event) in [Event::Started { is_dry_run: false }, sent].into_iter().enumerate() {
-            assert!(append(&mut *tx, "pie", &self.text, known, &row(event)).expect("appended"));
+            assert!(
+                append(&mut *tx, "pie", &self.text, known, (&row(event), "")).expect("appended")
+            );
         }
         let mut results = Vec::new();
         for day in today - 12..=today {

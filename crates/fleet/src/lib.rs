@@ -11,7 +11,7 @@
 //! - [`device`], [`store`]: devices and their attributes, and the state of a fleet.
 //! - [`mod@line`]: lines as the operator records them.
 //! - [`message`], [`request`], [`lease`], [`removal`]: messages and their authentication.
-//! - [`operator`]: messages of operators.
+//! - [`operator`], [`token`]: messages of operators, and their tokens.
 //! - [`outcome`], [`bins`]: outcomes of runs, and delays in bins.
 //! - [`agent`]: what a device does next.
 //! - [`orchestrator`]: the answers to requests, as changes of a store.
@@ -43,3 +43,4 @@ pub mod rollout;
 pub mod schedule;
 pub mod simulate;
 pub mod store;
+pub mod token;

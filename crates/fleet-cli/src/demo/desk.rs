@@ -4,13 +4,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::service::first_token;
 use anyhow::Context;
 use underload_agent::Trust;
 use underload_agent::client::Client;
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::operator::{ApplyPlan, Message, NewCodes, RemoveDevice, StopPlan};
 use underload_fleet::store::CodeFor;
-use underload_orchestrator::service::first_token;
 use underload_terminal::home;
 
 pub(super) struct Desk {

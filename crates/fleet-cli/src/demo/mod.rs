@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::service::{Service, Setup};
 use access::{Internet, Line, ORCHESTRATOR, host_address};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -33,7 +34,6 @@ use underload_fleet::plan::Plan;
 use underload_fleet::retention::Retention;
 use underload_fleet::store::CodeFor;
 use underload_orchestrator::http::{Config, Limits, Running, serve};
-use underload_orchestrator::service::{Service, Setup};
 use underload_orchestrator::store::Place;
 use underload_service::Identity;
 use underload_terminal::console::{note, warning};

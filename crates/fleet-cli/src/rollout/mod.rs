@@ -5,6 +5,7 @@
 //! the connector again for at most one batch.
 
 mod connector;
+mod daily;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,13 +17,13 @@ use data_encoding::BASE64;
 use underload_disk as disk;
 use underload_fleet::plan::{BYTES_MAX, Plan};
 use underload_fleet::rollout::{
-    Event, Exposure, Pause, Phase, RolloutPlan, Row, State, Watch, WatchedLine, judge, lot,
+    Event, Exposure, Pause, Phase, RolloutPlan, Row, State, Watch, WatchedLine, append, judge,
+    load, lot,
 };
 use underload_fleet::store::{Archive, Device, Filter, Needs};
 use underload_orchestrator::http::system_ms;
-use underload_orchestrator::rollout::{append, event_words, load, state_words};
+use underload_orchestrator::rollout::{event_words, state_words};
 use underload_orchestrator::store::Place;
-use underload_orchestrator::study::{Day, p99s_by_day};
 use underload_record::stats::median;
 use underload_record::text::one_line;
 use underload_report::{significant, thousands};
@@ -31,6 +32,7 @@ use underload_terminal::exit::{OrBadInput, bad_input};
 
 use super::orchestrator::existing_store;
 use connector::Connector;
+use daily::{Day, p99s_by_day};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -182,7 +184,8 @@ impl Rollout {
         let store = || {
             let mut store = self.place.beside()?;
             let mut tx = store.begin(&Needs { admits: true, ..Needs::default() })?;
-            let is_stored = append(&mut *tx, &self.plan.name, &self.text, self.log.len(), &row)?;
+            let row = (&row, &*event_words(&row.event));
+            let is_stored = append(&mut *tx, &self.plan.name, &self.text, self.log.len(), row)?;
             tx.commit().map(|()| is_stored)
         };
         if !store().with_context(|| self.place.to_string())? {

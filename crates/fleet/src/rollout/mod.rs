@@ -14,6 +14,7 @@
 //! ```
 
 mod plan;
+mod stored;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use crate::device::DeviceId;
 use crate::plan::drawn;
 
 pub use plan::{ConfigurationFile, RolloutPlan};
+pub use stored::{PREFIX, Settings, StoredRollout, append, load, names};
 pub use watch::{Watch, WatchedLine};
 
 /// Lots are below this number.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ring::hmac;
 use underload_fleet::orchestrator::Orchestrator;
 use underload_fleet::store::{Store, StoreError};
 
@@ -138,6 +139,14 @@ impl Core {
         let writers = Writers::start(stores, limits.waiting, &clock, tell);
         let writers = writers.map_err(StartError::Threads)?;
         Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
+    }
+
+    /// Derives the secret of pages, from which the fleet's secret cannot be computed.
+    pub fn pages_secret(&self) -> [u8; 32] {
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.fleet_secret), b"pages");
+        let mut secret = [0; 32];
+        secret.copy_from_slice(tag.as_ref());
+        secret
     }
 
     /// Returns the current time, in milliseconds since the Unix epoch.

@@ -13,25 +13,21 @@ const ATTEMPTS_PER_FORM: u32 = 10;
 /// other requests without a session; tokens are too long to be guessed.
 const ATTEMPTS_PER_NETWORK: u32 = 600;
 
-pub(super) struct Attempts {
-    of_form: Frequency,
-    of_network: Frequency,
-}
+/// Attempts by form, and by network.
+pub(super) struct Attempts(Frequency, Frequency);
 
 impl Default for Attempts {
     fn default() -> Self {
-        let (of_form, of_network) =
-            (Frequency::new(ATTEMPTS_PER_FORM), Frequency::new(ATTEMPTS_PER_NETWORK));
-        Self { of_form, of_network }
+        Self(Frequency::new(ATTEMPTS_PER_FORM), Frequency::new(ATTEMPTS_PER_NETWORK))
     }
 }
 
 impl Attempts {
     /// Counts an attempt with an authentic form.
     pub(super) fn admit(&self, form: &str, from: Option<IpAddr>, now_ms: u64) -> Result<()> {
-        let network = from.map(CustomerNetwork::of_host);
-        let admitted = self.of_form.admit(form, now_ms);
-        let admitted = admitted.and_then(|()| self.of_network.admit(network, now_ms));
+        let (Self(of_form, of_network), network) = (self, from.map(CustomerNetwork::of_host));
+        let admitted = of_form.admit(form, now_ms);
+        let admitted = admitted.and_then(|()| of_network.admit(network, now_ms));
         admitted
             .map_err(|wait_s| Problem::Busy("Too many attempts to log in: wait a minute.", wait_s))
     }

@@ -56,16 +56,16 @@ use visitor::Visitor;
 
 pub(crate) use question::date_text;
 pub use state::{Action, LEAST_DEVICES, Operate, Settings};
-pub(crate) use summary::quantile_ms;
+pub use summary::quantile_ms;
 
 /// Maximum number of bytes of a form: a plan, of which each byte may be encoded as three.
 const FORM_MAX: usize = 3 * plan::BYTES_MAX + 4_096;
 
 pub fn router(settings: Settings) -> Router {
     let mut router = Router::new().route("/", get(show));
-    for place in ["overview", "study", "devices", "servers", "plans", "rollouts"] {
+    for (_, path, _) in Page::ALL {
         for ending in ["", ".json", ".csv"] {
-            router = router.route(&format!("/{place}{ending}"), get(show));
+            router = router.route(&format!("{path}{ending}"), get(show));
         }
     }
     router

@@ -23,37 +23,38 @@ pub(super) enum Page {
 }
 
 impl Page {
+    /// The pages that the bar of every page names, with their paths and names.
+    pub(super) const ALL: [(Self, &'static str, &'static str); 6] = [
+        (Self::Overview, "/overview", "Overview"),
+        (Self::Study, "/study", "Study"),
+        (Self::Devices, "/devices", "Devices"),
+        (Self::Servers, "/servers", "Servers"),
+        (Self::Plans, "/plans", "Plans"),
+        (Self::Rollouts, "/rollouts", "Rollouts"),
+    ];
+
     /// Parses the path of `uri` into a page and the format of its suffix, `.json` or `.csv`. The
     /// format is `None` without such a suffix. Returns `None` if no page has this path.
     pub(super) fn from_uri(uri: &Uri) -> Option<(Self, Option<Format>)> {
-        let path = uri.path().strip_prefix('/')?;
+        let path = if uri.path() == "/" { Self::ALL[0].1 } else { uri.path() };
         let endings = [(".json", Format::Json), (".csv", Format::Csv)];
         let ended = endings.into_iter().find_map(|(ending, format)| {
             path.strip_suffix(ending).map(|path| (path, Some(format)))
         });
         let (path, format) = ended.unwrap_or((path, None));
-        let page = match path {
-            "" | "overview" => Self::Overview,
-            "study" => Self::Study,
-            "devices" => Self::Devices,
-            "servers" => Self::Servers,
-            "plans" => Self::Plans,
-            "rollouts" => Self::Rollouts,
-            _ => Self::Device(path.strip_prefix("devices/")?.parse().ok()?),
+        let page = match Self::ALL.iter().find(|(_, known, _)| *known == path) {
+            Some((page, ..)) => *page,
+            None => Self::Device(path.strip_prefix("/devices/")?.parse().ok()?),
         };
         Some((page, format))
     }
 
     pub(super) fn path(self) -> String {
-        match self {
-            Self::Overview => "/overview".to_owned(),
-            Self::Study => "/study".to_owned(),
-            Self::Devices => "/devices".to_owned(),
-            Self::Device(id) => format!("/devices/{id}"),
-            Self::Servers => "/servers".to_owned(),
-            Self::Plans => "/plans".to_owned(),
-            Self::Rollouts => "/rollouts".to_owned(),
+        if let Self::Device(id) = self {
+            return format!("/devices/{id}");
         }
+        let found = Self::ALL.iter().find(|(page, ..)| *page == self);
+        found.map_or("/", |(_, path, _)| path).to_owned()
     }
 
     /// Returns whether the page shows individual homes, which only operators may see.

@@ -34,7 +34,8 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     };
     let mut sections = vec![section];
     if ask.visitor.is_operator() {
-        sections.push(Section::new("Log of the operators", log(archive)?));
+        let log = archive.log(LOG)?.into_iter().map(|it| (it.at_ms, it.who, it.what));
+        sections.push(Section::new("Log of the operators", Table::log(log)));
     }
     Ok(Sheet { title: "Plans".to_owned(), sentences: vec![sentence], sections })
 }
@@ -178,16 +179,4 @@ fn load(plan: &Plan) -> Markup {
         p.verdict { "The plan has no mistake. It is not applied yet." }
         (table.html("Load of the plan"))
     }
-}
-
-fn log(archive: &mut dyn Archive) -> Result<Table, Problem> {
-    let entries = archive.log(LOG)?;
-    let rows = entries
-        .into_iter()
-        .map(|entry| vec![Cell::When(entry.at_ms), Cell::Text(entry.who), Cell::Text(entry.what)]);
-    Ok(Table {
-        name: "log",
-        columns: vec![words("at", "When, UTC"), words("who", "Who"), words("what", "What")],
-        rows: rows.collect(),
-    })
 }

@@ -1,6 +1,8 @@
 //! Rollouts: their stages, the effect day by day with its confidence sequence, and their logs.
 
-use underload_fleet::rollout::{Event, Look, Measure, RolloutPlan, Row, State};
+use underload_fleet::rollout::{
+    Event, Look, Measure, RolloutPlan, Row, State, StoredRollout, load, names,
+};
 use underload_fleet::store::{Archive, StoreError};
 use underload_report::diagram::{Curve, Diagram, Mark, Panel, Scale};
 
@@ -8,8 +10,8 @@ use super::problem::Problem;
 use super::question::Ask;
 use super::sheet::{Figure, Section, Sheet};
 use super::summary::extent;
-use super::table::{Cell, Table, words};
-use crate::rollout::{StoredRollout, event_words, load, names, state_words};
+use super::table::Table;
+use crate::rollout::{event_words, state_words};
 
 pub(super) fn sheet(archive: &mut dyn Archive, _: &Ask) -> Result<Sheet, Problem> {
     let names = names(&mut |name| archive.setting(name))?;
@@ -21,7 +23,8 @@ pub(super) fn sheet(archive: &mut dyn Archive, _: &Ask) -> Result<Sheet, Problem
         let plan = RolloutPlan::parse(&text)
             .map_err(|error| StoreError::broken(format!("rollout `{name}`")).because(error))?;
         sheet.sentences.push(state_words(&plan, &State::of(&plan, &rows)));
-        let mut section = Section::new(format!("Rollout {name}"), log(&rows));
+        let log = rows.iter().rev().map(|it| (it.at_ms, it.who.clone(), event_words(&it.event)));
+        let mut section = Section::new(format!("Rollout {name}"), Table::log(log));
         section.figure = figure(&plan, &rows);
         sheet.sections.push(section);
     }
@@ -29,17 +32,6 @@ pub(super) fn sheet(archive: &mut dyn Archive, _: &Ask) -> Result<Sheet, Problem
         sheet.sentences.push("No rollout has been started.".to_owned());
     }
     Ok(sheet)
-}
-
-fn log(log: &[Row]) -> Table {
-    let row = |row: &Row| {
-        vec![Cell::When(row.at_ms), Cell::text(&row.who), Cell::Text(event_words(&row.event))]
-    };
-    Table {
-        name: "log",
-        columns: vec![words("at", "When, UTC"), words("who", "Who"), words("what", "What")],
-        rows: log.iter().rev().map(row).collect(),
-    }
 }
 
 /// Draws the effects on all lines, in percent. `None` before the first judged day.

@@ -9,16 +9,8 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use ring::digest::{SHA256, digest};
 
+use super::page::Page;
 use super::visitor::Visitor;
-
-const PLACES: [(&str, &str, bool); 6] = [
-    ("/", "Overview", false),
-    ("/study", "Study", false),
-    ("/devices", "Devices", true),
-    ("/servers", "Servers", false),
-    ("/plans", "Plans", false),
-    ("/rollouts", "Rollouts", false),
-];
 
 /// The visitor and the address of a page.
 #[derive(Debug, Clone, Copy)]
@@ -55,13 +47,15 @@ pub(super) fn document(title: &str, around: Option<Around<'_>>, content: &Markup
 fn bar(around: Around<'_>) -> Markup {
     let Around { visitor, path } = around;
     let is_operator = visitor.is_operator();
+    let address = |page: Page, path: &'static str| if page == Page::Overview { "/" } else { path };
     let here = |place: &str| if place == "/" { path == "/" } else { path.starts_with(place) };
     html! {
         header.bar {
             nav aria-label="Pages" {
                 strong { "underload" }
-                @for (place, name, for_operators) in PLACES {
-                    @if is_operator || !for_operators {
+                @for (page, path, name) in Page::ALL {
+                    @if is_operator || !page.is_for_operators() {
+                        @let place = address(page, path);
                         a href=(place) aria-current=[here(place).then_some("page")] { (name) }
                     }
                 }

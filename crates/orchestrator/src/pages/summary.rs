@@ -16,7 +16,7 @@ use crate::store;
 
 /// The quantile of the probes sent, milliseconds, as in a study: a lost probe is longer than every
 /// answer. `None` if the quantile is a lost probe.
-pub(crate) fn quantile_ms(bins: &Bins, lost: u64, share: f64) -> Option<f64> {
+pub fn quantile_ms(bins: &Bins, lost: u64, share: f64) -> Option<f64> {
     let counts = bins.iter().map(|(bin, count)| (i64::from(bin), count));
     binned_quantile(GAMMA, counts, bins.count().saturating_add(lost), share).map(|us| us / 1e3)
 }

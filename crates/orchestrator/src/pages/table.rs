@@ -125,6 +125,16 @@ impl Table {
         Self { name, columns: columns.iter().map(|(column, _)| column.clone()).collect(), rows }
     }
 
+    /// A table of entries of a log: when, who, what.
+    pub(super) fn log(entries: impl Iterator<Item = (u64, String, String)>) -> Self {
+        let row = |(at_ms, who, what)| vec![Cell::When(at_ms), Cell::Text(who), Cell::Text(what)];
+        Self {
+            name: "log",
+            columns: vec![words("at", "When, UTC"), words("who", "Who"), words("what", "What")],
+            rows: entries.map(row).collect(),
+        }
+    }
+
     /// A table wider than the page scrolls by itself.
     pub(super) fn html(&self, caption: &str) -> Markup {
         if self.rows.is_empty() {

@@ -73,10 +73,7 @@ impl Place {
 
     /// The directory; `None` for a database.
     pub fn directory(&self) -> Option<&Path> {
-        match self {
-            Self::Sqlite(directory) => Some(directory),
-            Self::Postgres(_) => None,
-        }
+        if let Self::Sqlite(directory) = self { Some(directory) } else { None }
     }
 }
 

@@ -18,7 +18,7 @@ use super::sort::Sorter;
 /// `2020-10`, in which a test began, UTC.
 pub(super) const TIMES: [&str; 2] = ["hour", "month"];
 /// Bytes of results that are sorted in memory.
-pub(super) const SORTED_IN_MEMORY: usize = 1 << 25;
+pub const SORTED_IN_MEMORY: usize = 1 << 25;
 /// Maximum number of values of an attribute; further values are one group.
 const VALUES_MOST: usize = 4_096;
 

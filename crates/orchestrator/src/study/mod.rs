@@ -7,7 +7,6 @@
 
 mod change;
 mod collect;
-mod daily;
 mod days;
 mod quality;
 mod sort;
@@ -19,8 +18,9 @@ use underload_record::cohorts;
 use underload_record::schema::CohortStudy;
 
 pub use change::ChangeQuestion;
-pub use daily::{Day, p99s_by_day};
+pub use collect::SORTED_IN_MEMORY;
 pub(crate) use quality::lowest_score;
+pub use sort::Sorter;
 
 use change::Changes;
 use collect::{Collector, TIMES};

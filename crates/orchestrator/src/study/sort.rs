@@ -9,7 +9,7 @@ use underload_fleet::store::{StoreError, StoredResult};
 use crate::store::{Encoded, encode};
 
 /// Results by the first byte of their pseudonyms, which are random.
-pub(super) struct Sorter {
+pub struct Sorter {
     ranges: Vec<Range>,
     /// Bytes in memory, and the number of them from which they are moved to the file.
     waiting: usize,
@@ -27,14 +27,14 @@ struct Range {
 }
 
 impl Sorter {
-    pub(super) const RANGES: u8 = u8::MAX;
+    pub const RANGES: u8 = u8::MAX;
 
-    pub(super) fn new(waiting_max: usize) -> Self {
+    pub fn new(waiting_max: usize) -> Self {
         let ranges = (0..=Self::RANGES).map(|_| Range::default()).collect();
         Self { ranges, waiting: 0, waiting_max, file: None }
     }
 
-    pub(super) fn add(&mut self, kept: &StoredResult) -> std::result::Result<(), StoreError> {
+    pub fn add(&mut self, kept: &StoredResult) -> std::result::Result<(), StoreError> {
         let body = encode(kept);
         let buffer = &mut self.ranges[usize::from(kept.pseudonym.0[0])].buffer;
         let before = buffer.len();
@@ -61,7 +61,7 @@ impl Sorter {
 
     /// Calls `see` with the results whose pseudonyms begin with `first`, in the order in which they
     /// were added, and forgets them.
-    pub(super) fn visit(
+    pub fn visit(
         &mut self,
         first: u8,
         mut see: impl FnMut(&StoredResult),

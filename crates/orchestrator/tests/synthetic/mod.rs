@@ -8,12 +8,12 @@ use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::message::ServerAddress;
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::{Kind, Plan};
-use underload_fleet::rollout::{Decision, Event, Look, Measure, Pause, Row};
+use underload_fleet::rollout::{Decision, Event, Look, Measure, Pause, Row, append};
 use underload_fleet::store::{
     Device, LogEntry, Needs, PlanRow, Schedule, Server, Store, StoreError, StoredResult,
     Transaction,
 };
-use underload_orchestrator::rollout::append;
+use underload_orchestrator::rollout::event_words;
 use underload_record::cohorts::Effect;
 
 /// 2026-11-22 12:00 UTC.
@@ -98,7 +98,7 @@ fn rollout(tx: &mut dyn Transaction) -> Result<(), StoreError> {
     for (known, event) in events.into_iter().enumerate() {
         let at_ms = NOW_MS - 86_400_000 * 9_u64.saturating_sub(known as u64);
         let row = Row { at_ms, who: "ana".to_owned(), event };
-        assert!(append(tx, "pie", &text, known, &row)?, "row {known}");
+        assert!(append(tx, "pie", &text, known, (&row, &event_words(&row.event)))?, "row {known}");
     }
     Ok(())
 }

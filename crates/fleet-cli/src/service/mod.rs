@@ -1,26 +1,25 @@
 //! A whole orchestrator: its store, API, pages and background work.
 
 mod background;
-mod desk;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ring::hmac;
 use rustls::ServerConfig;
 use underload_disk::{self as disk, Access};
 use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Result, Store, StoreError};
+use underload_orchestrator::desk::Desk;
+use underload_orchestrator::http::{
+    self, Config, Core, Limits, Running, StartError, Tell, system_clock, system_ms,
+};
+use underload_orchestrator::operator::{self, Role, TokenName};
+use underload_orchestrator::pages::{self, LEAST_DEVICES};
+use underload_orchestrator::store::{Connections, Place};
 use underload_probe::network::raise_descriptor_limit;
 
-use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, system_clock, system_ms};
-use crate::operator::{self, Role, TokenName};
-use crate::pages::{self, LEAST_DEVICES};
-use crate::random;
-use crate::store::{Connections, Place};
 use background::Background;
-use desk::Desk;
 
 pub struct Setup {
     pub store: Place,
@@ -67,7 +66,7 @@ impl Service {
         let pages = pages::router(pages::Settings {
             archives,
             operate: Arc::new(Desk::new(Arc::clone(&core))),
-            secret: for_pages(&core.fleet_secret),
+            secret: core.pages_secret(),
             is_tls: setup.tls.is_some() || setup.is_public_tls,
             least_devices: LEAST_DEVICES,
             clock: system_ms,
@@ -108,7 +107,8 @@ fn first_operator(store: &mut dyn Store, now_ms: u64, state: &Path, tell: &Tell)
         return Ok(());
     }
     let until_ms = now_ms + FIRST_TOKEN_DAYS * DAY_MS;
-    let token = operator::new_token(&mut *tx, &name, Role::Operator, until_ms, random::bytes()?)?;
+    let token =
+        operator::new_token(&mut *tx, &name, Role::Operator, until_ms, operator::new_secret()?)?;
     let path = first_token(state);
     let written = disk::private_directory(state)
         .and_then(|()| disk::write_whole(&path, format!("{token}\n").as_bytes(), Access::Owner));
@@ -118,12 +118,4 @@ fn first_operator(store: &mut dyn Store, now_ms: u64, state: &Path, tell: &Tell)
     tx.commit()?;
     tell(&format!("a token for the operator `{name}`, good for a year: {}", path.display()));
     Ok(())
-}
-
-/// Derives the secret of pages, from which the fleet's secret cannot be computed.
-fn for_pages(fleet_secret: &[u8; 32]) -> [u8; 32] {
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, fleet_secret), b"pages");
-    let mut secret = [0; 32];
-    secret.copy_from_slice(tag.as_ref());
-    secret
 }

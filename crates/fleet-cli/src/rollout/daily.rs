@@ -7,17 +7,16 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::rollout::RolloutPlan;
 use underload_fleet::store::{Archive, Filter, Result};
 
-use super::collect::SORTED_IN_MEMORY;
-use super::sort::Sorter;
-use crate::pages::quantile_ms;
+use underload_orchestrator::pages::quantile_ms;
+use underload_orchestrator::study::{SORTED_IN_MEMORY, Sorter};
 
 /// Lines with their p99 of a day, ms; `f64::INFINITY` if it is a lost probe.
-pub type Day = Vec<(usize, f64)>;
+pub(super) type Day = Vec<(usize, f64)>;
 
 /// Returns the days from `from_day` to before `until_day`, days since 1970, with the lines that
 /// were measured on them. A line's runs of a day are pooled; as in a study, only scheduled runs
 /// count.
-pub fn p99s_by_day(
+pub(super) fn p99s_by_day(
     archive: &mut dyn Archive,
     rollout: &RolloutPlan,
     (from_day, until_day): (u32, u32),

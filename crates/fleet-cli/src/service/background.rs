@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::http::{Clock, Tell};
-use crate::store::{Housekeeping, Work};
+use underload_orchestrator::http::{Clock, Tell};
+use underload_orchestrator::store::{Housekeeping, Work};
 
 /// A thread, which dropping this stops.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::pages::{Action, Operate};
 use crate::random;
 
 /// Executes actions in the queue of the devices' requests.
-pub(super) struct Desk {
+pub struct Desk {
     core: Arc<Core>,
 }
 
