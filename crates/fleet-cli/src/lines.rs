@@ -6,17 +6,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
+use data_encoding::HEXLOWER;
 use jiff::civil::Date;
 use jiff::{Timestamp, tz::TimeZone};
 use underload_fleet::device::Attributes;
 use underload_fleet::line::LineUpdate;
 use underload_fleet::operator::{LineState, ListLines, PutLines, PutLinesAnswer};
 use underload_fleet::orchestrator::LINES_MAX;
+use underload_orchestrator::http::system_ms;
+use underload_orchestrator::operator::new_secret;
+use underload_orchestrator::store::{Forgetting, Forgotten, Place};
 use underload_record::text::{count, one_line};
 use underload_terminal::console::{self, note};
-use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::exit::{OrBadInput, bad_input, refuse};
 
 use super::operate::Reach;
+use super::orchestrator::existing_store;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Lines {
@@ -34,6 +39,30 @@ pub(super) enum Lines {
     #[command(after_help = "Examples:
   underload fleet lines retire ACC-1001")]
     Retire(Named),
+    /// Deletes lines, their devices and all that they measured, for good.
+    Forget(Forget),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Changes the store itself, also while orchestrators run, and writes each file of the archive again
+that has results of the lines. Their agents stop at their next request. Prints a receipt: only who
+knows it can tell by the log which lines were forgotten.
+
+Examples:
+  underload fleet lines forget ACC-1001
+  underload fleet lines forget ACC-1001 ACC-1002 --yes")]
+pub(super) struct Forget {
+    /// External identifiers of lines, or the 32 digits of devices.
+    #[arg(value_name = "LINE", required = true)]
+    lines: Vec<String>,
+    /// Does not ask.
+    #[arg(long)]
+    yes: bool,
+    /// The orchestrator's store: sqlite:DIR or postgres://USER@HOST/DATABASE [default:
+    /// sqlite:~/.local/share/underload/fleet].
+    #[arg(long, value_name = "STORE")]
+    store: Option<Place>,
 }
 
 #[derive(Debug, Args)]
@@ -130,7 +159,54 @@ impl Lines {
                 update.set("external_id", external_id).or_bad_input()?;
                 put(reach, &[update], None, false).map(drop)
             }
+            Self::Forget(forget) => forget.run(),
         }
+    }
+}
+
+impl Forget {
+    fn run(&self) -> anyhow::Result<()> {
+        let place = existing_store(self.store.as_ref())?;
+        let at = || place.to_string();
+        let mut forgetting = Forgetting::open(&place).with_context(at)?;
+        if forgetting.has_finished {
+            note!("what an earlier command deleted is no longer on the disk either");
+        }
+        let mut unknown = Vec::new();
+        for line in &self.lines {
+            if !forgetting.add(line).with_context(at)? {
+                unknown.push(format!("no line or device `{}`", one_line(line)));
+            }
+        }
+        if !unknown.is_empty() {
+            return Err(bad_input(anyhow!(unknown.join("\n"))));
+        }
+        let what = format!(
+            "{} with {} and all results",
+            count(self.lines.len(), "line"),
+            count(forgetting.devices(), "device")
+        );
+        if !self.yes {
+            match console::consent(&format!("{what} will be deleted for good. Delete?"))? {
+                Some(true) => {}
+                Some(false) => refuse!("nothing was deleted"),
+                None => return Err(bad_input(anyhow!("{what} would be deleted: expected --yes"))),
+            }
+        }
+        let secret = new_secret().context("making a receipt")?;
+        let receipt = HEXLOWER.encode(&secret[..16]);
+        console::print(&format!("receipt {receipt}\n"))?;
+        let forgotten = forgetting.run(&receipt, system_ms()).with_context(at)?;
+        let Forgotten { results, files } = forgotten;
+        let results = count(usize::try_from(results).unwrap_or(usize::MAX), "result");
+        note!("{what} were deleted: {results}; {} written again", count(files, "file"));
+        if place.directory().is_none() {
+            note!(
+                "PostgreSQL has deleted rows in its files until `VACUUM FULL`, and in its \
+                 write-ahead log and backups until they expire"
+            );
+        }
+        Ok(())
     }
 }
 

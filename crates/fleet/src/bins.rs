@@ -69,6 +69,15 @@ impl Bins {
         self.counts = merged;
     }
 
+    /// Removes counts that were added before.
+    pub fn subtract(&mut self, other: &Self) {
+        for (bin, count) in &mut self.counts {
+            let place = other.counts.binary_search_by_key(bin, |(bin, _)| *bin);
+            *count = count.saturating_sub(place.map_or(0, |place| other.counts[place].1));
+        }
+        self.counts.retain(|(_, count)| *count > 0);
+    }
+
     /// Returns the bins and their counts in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         self.counts.iter().copied()

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
+use std::io::{self, BufRead, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -120,10 +120,21 @@ pub fn say_warning(text: fmt::Arguments<'_>) {
     let _ = writeln!(stderr, "{}", paint(&text, on_stderr()));
 }
 
-/// Prints a question to stderr, after which the answer is typed on the same line.
-pub fn ask(question: &str) {
+/// Asks the person at the terminal. Returns whether the answer is yes; `None` without a terminal.
+pub fn consent(question: &str) -> anyhow::Result<Option<bool>> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(None);
+    }
     let mut stderr = io::stderr().lock();
-    let _ = write!(stderr, "{question}").and_then(|()| stderr.flush());
+    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    is_yes(&mut io::stdin().lock()).map(Some)
+}
+
+/// Reads an answer; the end of the input is "no".
+fn is_yes(input: &mut dyn BufRead) -> anyhow::Result<bool> {
+    let mut answer = String::new();
+    input.read_line(&mut answer).context("reading the answer")?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Prints the error that ends the program; with `--verbose`, each cause on its own line.
@@ -247,6 +258,15 @@ mod tests {
             assert_eq!(paint(plain, true), plain);
         }
         assert_eq!(paint("INVALID", false), "INVALID");
+    }
+
+    #[test]
+    fn only_yes_is_consent() {
+        for (answer, is_consent) in
+            [("y\n", true), (" YES \n", true), ("n\n", false), ("\n", false), ("", false)]
+        {
+            assert_eq!(is_yes(&mut answer.as_bytes()).expect("it reads"), is_consent, "{answer:?}");
+        }
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! Consent to measure through a metered connection.
 
-use std::io::{self, BufRead, IsTerminal as _};
 use std::net::SocketAddr;
 
-use anyhow::Context as _;
 use underload_line::target::{Family, resolve};
 use underload_probe::control::SERVER_PORT;
 use underload_probe::network::{Line, metered};
@@ -29,12 +27,10 @@ pub fn ask(arguments: &Arguments) -> anyhow::Result<Line> {
     if arguments.dev.is_empty() && is_local(&arguments.host) {
         return Ok(Line::Ignored);
     }
-    if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        console::ask(&format!("{metered}; {CARRIES}. Measure? [y/N] "));
-        if !is_yes(&mut io::stdin().lock())? {
-            refuse!("not measured: {metered}");
-        }
-        return Ok(Line::Ignored);
+    match console::consent(&format!("{metered}; {CARRIES}. Measure?"))? {
+        Some(true) => return Ok(Line::Ignored),
+        Some(false) => refuse!("not measured: {metered}"),
+        None => {}
     }
     if arguments.every.is_some() {
         refuse!("--every: {metered}; {CARRIES}: expected --yes to measure through it");
@@ -48,25 +44,4 @@ fn is_local(host: &str) -> bool {
     let is_loopback = |it: &SocketAddr| it.ip().is_loopback();
     resolve(host, SERVER_PORT, Family::Any)
         .is_ok_and(|target| target.addresses.iter().all(is_loopback))
-}
-
-/// Reads an answer; the end of the input is "no".
-fn is_yes(input: &mut dyn BufRead) -> anyhow::Result<bool> {
-    let mut answer = String::new();
-    input.read_line(&mut answer).context("reading the answer")?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_yes_is_consent() {
-        for (answer, is_consent) in
-            [("y\n", true), (" YES \n", true), ("n\n", false), ("\n", false), ("", false)]
-        {
-            assert_eq!(is_yes(&mut answer.as_bytes()).unwrap(), is_consent, "{answer:?}");
-        }
-    }
 }

@@ -119,6 +119,19 @@ fn claimed_segment(segment: &str) -> String {
     format!("claimed\n{segment}")
 }
 
+/// Removes a device from all plans and frees its leases at once, so that it changes nothing any
+/// more. Stores no outcome of its runs.
+pub fn withdraw(tx: Tx<'_>, id: DeviceId) -> Result<()> {
+    let mut pool = Pool::read(tx)?;
+    for lease in tx.leases(Leases::Of(id), usize::MAX)? {
+        pool.end(tx, &lease)?;
+    }
+    pool.write(tx)?;
+    let Some(device) = tx.device(id)? else { return Ok(()) };
+    let schedules = Vec::new();
+    tx.put_device(&Device { is_removed: true, schedules, settle_ms: u64::MAX, ..device })
+}
+
 /// A granted lease, and the servers that the run may use.
 pub(super) struct Admitted {
     pub lease: HeldLease,

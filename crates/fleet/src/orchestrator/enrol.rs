@@ -7,7 +7,9 @@ use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
 use super::lines::{join, line_of};
-use super::{Answer, Kind, Orchestrator, Rejection, Stop, answer, line_setting, reject};
+use super::{
+    Answer, Kind, Orchestrator, Rejection, Stop, answer, check_forgotten, line_setting, reject,
+};
 use crate::device::{Attributes, DeviceId, is_within};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
 use crate::removal::Removed;
@@ -265,6 +267,7 @@ impl Orchestrator {
                 return reject(Kind::Unauthorized, "stale", message);
             }
             let Some(sender) = sender(tx, request.device)? else {
+                check_forgotten(tx, request.device)?;
                 let message = "no such device or server";
                 return reject(Kind::Unauthorized, "not-enrolled", message);
             };

@@ -47,6 +47,7 @@ use crate::removal::{Removal, Removed};
 use crate::store::{Device, HeldLease, PlanRow, StoreError, Tx};
 
 pub use crate::store::MADE_EPOCH;
+pub use admit::withdraw;
 pub use lines::LINES_MAX;
 pub use operate::{NewCode, applicable};
 use readings::Readings;
@@ -71,6 +72,24 @@ pub const HEARTBEAT_MS: u64 = 10_000;
 /// Name of the setting that records which attributes of a device's line an operator wrote.
 pub fn line_setting(device: DeviceId) -> String {
     format!("line/{device}")
+}
+
+/// Name of the setting that records when a forgotten device enrolled, milliseconds since 1970 as
+/// text. It has a hash of the identifier, from which nobody can compute the identifier.
+pub fn forgotten_setting(device: DeviceId) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, &device.0);
+    format!("forgotten/{}", data_encoding::HEXLOWER.encode(digest.as_ref()))
+}
+
+/// Rejects a device that was forgotten, so that it stops. Anyone who knows the identifier learns of
+/// this: the key that could prove more is forgotten, too.
+fn check_forgotten(tx: Tx<'_>, device: DeviceId) -> Result<(), Stop> {
+    let Some(stored) = tx.setting(&forgotten_setting(device))? else { return Ok(()) };
+    let enrolled_ms = String::from_utf8_lossy(&stored).parse().unwrap_or(0);
+    let message = "the line of this device was forgotten: it measures again after it enrols with a \
+                   new code";
+    let gone = Rejection::gone(Removed { device, enrolled_ms });
+    Err(Rejection { message: message.to_owned(), ..gone }.into())
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -283,6 +302,7 @@ impl Orchestrator {
 /// Returns the device that sent a request.
 fn enrolled(tx: Tx<'_>, sender: DeviceId) -> Result<Device, Stop> {
     let Some(device) = tx.device(sender)? else {
+        check_forgotten(tx, sender)?;
         return reject(Kind::Forbidden, "not-a-device", "not a device");
     };
     if device.is_removed {

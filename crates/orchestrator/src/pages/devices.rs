@@ -100,7 +100,7 @@ pub(super) fn one(archive: &mut dyn Archive, ask: &Ask, id: DeviceId) -> Result<
             "/devices/remove",
             "Remove this device for good?",
             ("device", &id.to_string()),
-            ["Remove this device", "The device stops for good. Its results stay."],
+            ["Remove this device", "The device stops for good. Its results stay: `underload fleet lines forget` deletes them."],
         );
     }
     let mut newest = Section::new("Newest results", result_table(&results));

@@ -34,6 +34,10 @@ pub(super) trait Database: Send {
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
+    /// Overwrites what was deleted, in the database's file and its log.
+    fn scrub(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Opens another connection to the same store.
     fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError>;
     /// The folder of the store; `None` if it is on a server.

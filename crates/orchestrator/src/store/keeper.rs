@@ -12,7 +12,7 @@ use super::archive::{numbers, rolled_up};
 use super::database::{Begin, Database, Value, values};
 use super::encode::{Encoded, to_json};
 use super::rollup::{Batch, Cell, CellBytes, Key, Place, RolledUp, Rollup, SumPlace};
-use super::tables::{KEYS, NUMBERS, SUMS, encoded};
+use super::tables::{KEYS, SUMS, encoded};
 
 /// A connection for background work. Every orchestrator may have a keeper: one that finds another
 /// keeper working does nothing. It reads and folds while other connections write.
@@ -92,7 +92,7 @@ impl Keeper {
         let unknown: BTreeSet<DeviceId> =
             devices.into_iter().filter(|device| !known.contains_key(device)).collect();
         let new: Vec<_> = unknown.iter().map(|device| values![*device]).collect();
-        self.database.change(&NUMBERS.add(), &new)?;
+        self.database.change(NUMBER, &new)?;
         known.extend(numbers(&mut *self.database, &unknown)?);
         Ok(known)
     }
@@ -117,8 +117,11 @@ impl Keeper {
         rows.into_iter().map(|mut row| Ok((row.text()?, row.long()?))).collect()
     }
 
-    /// Merges cells into the stored sums.
-    fn write(&mut self, cells: &BTreeMap<Place, Cell>) -> Result<()> {
+    /// Returns cells by the places of their stored sums.
+    pub(super) fn placed(
+        &mut self,
+        cells: &BTreeMap<Place, Cell>,
+    ) -> Result<BTreeMap<SumPlace, Cell>> {
         let numbers = self.number_keys(cells.keys().map(|place| &place.key).collect())?;
         let sums = cells.iter().filter_map(|(place, cell)| {
             let (level, kind) = (place.level.number(), place.key.of.number());
@@ -126,7 +129,12 @@ impl Keeper {
             let key = *numbers.get(&place.key)?;
             Some((SumPlace { level, kind, day, hour, key }, cell.clone()))
         });
-        let mut sums: BTreeMap<SumPlace, Cell> = sums.collect();
+        Ok(sums.collect())
+    }
+
+    /// Merges cells into the stored sums.
+    fn write(&mut self, cells: &BTreeMap<Place, Cell>) -> Result<()> {
+        let mut sums = self.placed(cells)?;
         let places: Vec<_> = sums.keys().map(SumPlace::values).collect();
         for mut row in self.database.query(&SUMS.get(), &places)? {
             let place = SumPlace::from_row(&mut row)?;
@@ -134,6 +142,10 @@ impl Keeper {
                 sum.merge(&CellBytes::from_row(row)?.read()?);
             }
         }
+        self.put_sums(&sums)
+    }
+
+    pub(super) fn put_sums(&mut self, sums: &BTreeMap<SumPlace, Cell>) -> Result<()> {
         let rows = sums.iter().map(|(place, cell)| {
             let CellBytes { bins, devices, sent, lost, tests } = CellBytes::from(cell);
             let mut row = place.values();
@@ -179,5 +191,8 @@ const RESULTS: &str = "SELECT measured.change, r.number, r.device, r.body FROM (
         ) first
     ) measured JOIN results r ON r.number = measured.number
     WHERE before < $4 ORDER BY measured.change, r.number";
+/// Numbers devices. A device whose results were deleted meanwhile was forgotten.
+const NUMBER: &str = "INSERT INTO numbers (device) SELECT column1 FROM ({rows bytea}) new
+    WHERE EXISTS (SELECT 1 FROM results WHERE device = column1) ON CONFLICT DO NOTHING";
 /// Skips the row if another keeper has locked it.
 const SKIP: &str = " FOR UPDATE SKIP LOCKED";

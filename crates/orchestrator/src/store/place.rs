@@ -57,10 +57,14 @@ impl Place {
 
     /// Opens the store for a short change, also while an orchestrator uses it.
     pub fn beside(&self) -> Result<Box<dyn Store>> {
-        Ok(Box::new(match self {
-            Self::Sqlite(directory) => SqlStore::beside(directory)?,
-            Self::Postgres(url) => SqlStore::postgres(url)?,
-        }))
+        Ok(Box::new(self.store_beside()?))
+    }
+
+    pub(super) fn store_beside(&self) -> Result<SqlStore> {
+        match self {
+            Self::Sqlite(directory) => SqlStore::beside(directory),
+            Self::Postgres(url) => SqlStore::postgres(url),
+        }
     }
 
     /// Opens the store for queries, also while an orchestrator uses it.

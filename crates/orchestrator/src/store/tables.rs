@@ -45,7 +45,6 @@ pub(super) const RESULTS: Table =
     Table { name: "results", keys: 0, columns: "device bytea, day bigint, plan text, body bytea" };
 pub(super) const SEEN: Table =
     Table { name: "seen", keys: 3, columns: "device bytea, epoch bigint, part bigint, bits bytea" };
-pub(super) const NUMBERS: Table = Table { name: "numbers", keys: 1, columns: "device bytea" };
 pub(super) const KEYS: Table = Table { name: "keys", keys: 1, columns: "body text" };
 /// See [`Part`](super::files::Part); `unused_since_ms` is 0 for the files of the archive.
 pub(super) const FILES: Table = Table {

@@ -99,17 +99,25 @@ pub(crate) fn replace(
     numbers: &[Vec<Value>],
     now_ms: u64,
 ) -> Result<()> {
-    change(database, |database| {
-        let sql = "UPDATE files SET unused_since_ms = $1 WHERE path = $2 AND unused_since_ms = 0";
-        let rows: Vec<_> = old.iter().map(|it| values![now_ms.max(1), it.path.as_str()]).collect();
-        let mut changed = database.change(sql, &rows)?;
-        changed += database.change(DELETE_RESULTS, numbers)?;
-        if changed != (old.len() + numbers.len()) as u64 {
-            return Err(StoreError::temporary("another process moved the same results first"));
-        }
-        let rows: Vec<_> = new.iter().map(|part| part.values(0)).collect();
-        database.change(&FILES.put(), &rows).map(drop)
-    })
+    change(database, |database| replace_within(database, (old, new), numbers, now_ms))
+}
+
+/// As [`replace`], within a transaction.
+pub(crate) fn replace_within(
+    database: &mut dyn Database,
+    (old, new): (&[Part], &[Part]),
+    numbers: &[Vec<Value>],
+    now_ms: u64,
+) -> Result<()> {
+    let sql = "UPDATE files SET unused_since_ms = $1 WHERE path = $2 AND unused_since_ms = 0";
+    let rows: Vec<_> = old.iter().map(|it| values![now_ms.max(1), it.path.as_str()]).collect();
+    let mut changed = database.change(sql, &rows)?;
+    changed += database.change(DELETE_RESULTS, numbers)?;
+    if changed != (old.len() + numbers.len()) as u64 {
+        return Err(StoreError::temporary("another process moved the same results first"));
+    }
+    let rows: Vec<_> = new.iter().map(|part| part.values(0)).collect();
+    database.change(&FILES.put(), &rows).map(drop)
 }
 
 /// Returns the paths of files that were replaced, and of those that were not finished within

@@ -20,8 +20,8 @@ use underload_store::Column;
 
 use super::database::Database;
 use super::tables::{ARCHIVE, setting};
-pub(super) use catalogue::{Part, announce, forget, parts, replace, unused};
-pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
+pub(super) use catalogue::{Part, announce, forget, parts, replace, replace_within, unused};
+pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter, has_device};
 use table::{damaged, failed};
 
 /// `95 days before 2026-11-23`
@@ -104,7 +104,7 @@ impl Files {
                 break;
             }
             let path = part.in_folder(&self.folder);
-            if !runs::has_device(&path, device)? {
+            if !has_device(&path, |own| own == device.0)? {
                 continue;
             }
             let mut reader = RunsReader::open(&path, &part.plan)?;
@@ -202,6 +202,12 @@ pub(super) fn without_readers(folder: &Path) -> Result<Option<File>> {
     underload_disk::make_private(&path).map_err(failed(&path))?;
     let file = File::open(&path).map_err(failed(&path))?;
     Ok(file.try_lock().is_ok().then_some(file))
+}
+
+/// Returns as soon as no reader has the lock.
+pub(super) fn wait_for_readers(folder: &Path) -> Result<()> {
+    let path = folder.join(READERS);
+    File::open(&path).and_then(|file| file.lock()).map_err(failed(&path))
 }
 
 /// Decompressed batches that wait to be visited, some megabytes each.

@@ -244,11 +244,12 @@ impl<'a> RunsReader<'a> {
     }
 }
 
-pub(crate) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreError> {
+/// Returns whether a file has results of a device whose identifier `is_it` accepts.
+pub(crate) fn has_device(path: &Path, is_it: impl Fn(&[u8]) -> bool) -> Result<bool, StoreError> {
     let mut reader = Reader::open::<Runs<'_>>(path, |column| column == "device")?;
     while let Some(columns) = reader.next()? {
         let Some(Runs { device: devices, .. }) = Runs::view(&columns) else { continue };
-        if devices.iter().any(|own| own.data() == device.0) {
+        if devices.iter().any(|own| is_it(own.data())) {
             return Ok(true);
         }
     }

@@ -1,13 +1,14 @@
 //! Days in files: moves results to files, merges small files, and deletes the runs of old days.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::fs::read_dir;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use underload_fleet::device::DeviceId;
 use underload_fleet::retention::{Form, Retention};
-use underload_fleet::store::{Result, StoreError};
+use underload_fleet::store::{Result, StoreError, StoredResult};
 
 use super::temporary;
 use crate::store::database::values;
@@ -34,16 +35,25 @@ pub enum Work {
     Removed(usize),
 }
 
+/// Files without the results of some devices, which do not belong to the archive yet.
+#[derive(Default)]
+pub(in crate::store) struct Rewritten {
+    /// The files that they replace.
+    pub(in crate::store) old: Vec<Part>,
+    pub(in crate::store) new: Vec<Part>,
+    pub(in crate::store) left_out: Vec<StoredResult>,
+}
+
 /// The work on the days of an archive, whose folder is locked.
-pub(super) struct Days<'a> {
-    pub(super) keeper: &'a mut Keeper,
-    pub(super) folder: &'a Path,
-    pub(super) retention: Retention,
+pub(in crate::store) struct Days<'a> {
+    pub(in crate::store) keeper: &'a mut Keeper,
+    pub(in crate::store) folder: &'a Path,
+    pub(in crate::store) retention: Retention,
     /// Maximum number of results to move at once.
-    pub(super) part: usize,
-    pub(super) now_ms: u64,
+    pub(in crate::store) part: usize,
+    pub(in crate::store) now_ms: u64,
     /// Ends a step early, with an error.
-    pub(super) stop: &'a AtomicBool,
+    pub(in crate::store) stop: &'a AtomicBool,
 }
 
 impl Days<'_> {
@@ -84,7 +94,7 @@ impl Days<'_> {
 
     /// Removes files that do not belong to the archive, and unfinished files beside them, unless
     /// there are readers.
-    fn remove_unused(&mut self) -> Result<usize> {
+    pub(in crate::store) fn remove_unused(&mut self) -> Result<usize> {
         let paths = files::unused(&mut *self.keeper.database, self.now_ms)?;
         if paths.is_empty() {
             return Ok(0);
@@ -140,6 +150,34 @@ impl Days<'_> {
         })?;
         self.replace(parts, &[merged], &[])?;
         Ok(Work::Merged(parts.len()))
+    }
+
+    /// Writes the files that have results of `devices` again, without these results.
+    pub(in crate::store) fn rewrite_without(
+        &mut self,
+        devices: &BTreeSet<DeviceId>,
+    ) -> Result<Rewritten> {
+        let mut rewritten = Rewritten::default();
+        for part in files::parts(&mut *self.keeper.database)? {
+            let is_it = |id: &[u8]| id.try_into().is_ok_and(|id| devices.contains(&DeviceId(id)));
+            let (folder, parts) = (self.folder, std::slice::from_ref(&part));
+            if !part.has_runs() || !files::has_device(&part.in_folder(folder), is_it)? {
+                continue;
+            }
+            let left_out = &mut rewritten.left_out;
+            let new = self.write(&part.plan, part.day, |writer| {
+                in_order(folder, parts, &mut |kept| {
+                    if devices.contains(&kept.result.device) {
+                        left_out.push(kept.result.clone());
+                        return Ok(());
+                    }
+                    writer.add(kept)
+                })
+            })?;
+            rewritten.new.extend(new.has_runs().then_some(new));
+            rewritten.old.push(part);
+        }
+        Ok(rewritten)
     }
 
     /// Deletes the results of a day, in the database or in files.

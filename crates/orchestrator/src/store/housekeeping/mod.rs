@@ -21,8 +21,8 @@ use super::files;
 use super::keeper::Keeper;
 use super::rollup::{Batch, RolledUp};
 use super::tables::{ARCHIVE, BATCH, put_setting, setting};
-use days::Days;
 pub use days::Work;
+pub(super) use days::{Days, Rewritten};
 
 /// The background work on a store. A program calls [`Housekeeping::step`] again and again.
 pub struct Housekeeping {
@@ -188,7 +188,7 @@ fn locate(keeper: &mut Keeper, folder: &Path) -> Result<()> {
     put_setting(database, ARCHIVE, &stored)
 }
 
-fn temporary(path: &Path, error: std::io::Error) -> StoreError {
+pub(super) fn temporary(path: &Path, error: std::io::Error) -> StoreError {
     StoreError::temporary(path.display().to_string()).because(error)
 }
 

@@ -434,11 +434,11 @@ fn copy_of(world: &World) -> World {
 }
 
 /// A database that fails at its step number `fails_at`, before or after it executed the step.
-struct Failing {
-    database: Box<dyn Database>,
-    steps: Arc<AtomicUsize>,
-    fails_at: usize,
-    is_done_first: bool,
+pub(crate) struct Failing {
+    pub(crate) database: Box<dyn Database>,
+    pub(crate) steps: Arc<AtomicUsize>,
+    pub(crate) fails_at: usize,
+    pub(crate) is_done_first: bool,
 }
 
 impl Failing {
@@ -474,6 +474,9 @@ impl Database for Failing {
     }
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
         self.pass(|database| database.change(sql, rows))
+    }
+    fn scrub(&mut self) -> Result<(), StoreError> {
+        self.pass(|database| database.scrub())
     }
     fn folder(&self) -> Option<&Path> {
         self.database.folder()

@@ -17,7 +17,7 @@ mod connect;
 #[path = "../../../tests/support/postgres.rs"]
 mod scratch;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::HashMap;
 
@@ -267,6 +267,8 @@ const WORDS: &[(&str, &str)] = &[
     ("{later}", "(change, number) > ($1, $2)"),
     ("{later than $3}", "(change, number) > ($1, $2) AND number > $3"),
     ("{change}", "change"),
+    ("{restarted}", "last_change"),
+    ("{place}", "strpos"),
     ("{order}", "change, number"),
     ("{folded}", "(change, number) <= (SELECT last_change, last_number FROM progress)"),
     ("{over}", "change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"),

@@ -21,7 +21,7 @@ use crate::store::testing::{self, Both, START_MS, append, ask, many};
 use crate::store::{Keeper, SqlArchive, SqlStore};
 
 /// Creates a separate database on the server that these tests share. Returns its address.
-fn database(test: &str) -> Option<String> {
+pub(in crate::store) fn database(test: &str) -> Option<String> {
     static SERVER: OnceLock<Option<Mutex<Scratch>>> = OnceLock::new();
     let server = SERVER.get_or_init(|| Scratch::start(test).map(Mutex::new));
     let Some(server) = server else {

@@ -129,6 +129,14 @@ impl Cell {
         self.lost = self.lost.saturating_add(series.lost);
     }
 
+    /// Removes a part that was added before.
+    pub(crate) fn subtract(&mut self, part: &Self) {
+        self.bins.subtract(&part.bins);
+        self.sent = self.sent.saturating_sub(part.sent);
+        self.lost = self.lost.saturating_sub(part.lost);
+        self.tests = self.tests.saturating_sub(part.tests);
+    }
+
     /// Adds a cell of the same or of a finer [`Place`].
     pub(crate) fn merge(&mut self, other: &Self) {
         self.bins.merge(&other.bins);

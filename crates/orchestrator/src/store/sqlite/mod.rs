@@ -221,6 +221,18 @@ impl Database for Sqlite {
         Ok(changed)
     }
 
+    fn scrub(&mut self) -> Result<()> {
+        // The copy that replaces the file may be larger than the memory.
+        let vacuum = "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY";
+        self.connection.execute_batch(vacuum).map_err(failed)?;
+        let is_busy = |row: &rusqlite::Row<'_>| row.get(0);
+        let log = "PRAGMA wal_checkpoint(TRUNCATE)";
+        if self.connection.query_row(log, [], is_busy).map_err(failed)? {
+            return Err(StoreError::temporary(format!("another program reads {FILE}")));
+        }
+        Ok(())
+    }
+
     fn checkpoint(&mut self) -> Result<()> {
         // Moves as much as possible now: writers do not wait for a page that reads.
         self.connection.busy_timeout(Duration::ZERO).map_err(failed)?;
@@ -352,6 +364,8 @@ const WORDS: &[(&str, &str)] = &[
     ("{change}", "0"),
     ("{order}", "number"),
     ("{over}", "true"),
+    ("{restarted}", "last_change - 1"),
+    ("{place}", "instr"),
     ("{folded}", "number <= (SELECT last_number FROM progress)"),
 ];
 /// `user_version` of a file without tables.
