@@ -2,6 +2,7 @@
 //!
 //! A library, so that the test of the documentation can read its command line.
 
+mod audit;
 mod certificate;
 #[cfg(target_os = "linux")]
 mod demo;
@@ -75,6 +76,8 @@ enum Action {
     Orchestrator(orchestrator::Arguments),
     /// Makes and revokes the tokens of people who may read results or operate the fleet.
     Token(token::Arguments),
+    /// Prints the log of operators' actions.
+    Audit(audit::Arguments),
     /// Makes codes with which devices and servers enrol.
     Code(Box<operate::Codes>),
     /// Records lines: their names, identifiers, and attributes over time.
@@ -227,6 +230,7 @@ impl Action {
             Self::Demo(arguments) => arguments.run(),
             Self::Orchestrator(arguments) => arguments.run(),
             Self::Token(arguments) => arguments.run(),
+            Self::Audit(arguments) => arguments.run(),
             Self::Code(arguments) => arguments.run(),
             Self::Lines { action } => action.run(),
             Self::Remove(arguments) => arguments.run(),

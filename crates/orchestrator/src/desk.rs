@@ -37,8 +37,18 @@ impl Desk {
 
 impl Operate for Desk {
     fn who_has(&self, now_ms: u64, name: &str, sha256: &str) -> Result<Option<Operator>> {
-        let (name, sha256) = (name.to_owned(), sha256.to_owned());
-        self.ask(Needs::default(), move |turn| operator::who_has(turn.tx, now_ms, &name, &sha256))
+        let (name, sha256, core) = (name.to_owned(), sha256.to_owned(), Arc::clone(&self.core));
+        self.ask(Needs::default(), move |turn| {
+            let found = operator::who_has(turn.tx, now_ms, &name, &sha256)?;
+            if found.is_none() {
+                core.refusals.log(turn.tx, now_ms, "refused a log-in")?;
+            }
+            Ok(found)
+        })
+    }
+
+    fn count_refusal(&self) {
+        self.core.refusals.count();
     }
 
     fn act(&self, _now: u64, operator: &Operator, action: &Action) -> Result<Result<(), String>> {
@@ -57,6 +67,7 @@ fn act(core: &Core, turn: &mut Turn<'_>, who: &str, action: &Action) -> Answer<(
             rules.apply_plan(*tx, *now_ms, who, text, &random::bytes()?)?.map(drop)
         }
         Action::StopPlan(name) => rules.stop_plan(*tx, *now_ms, who, name)?.map(drop),
+        Action::LogIn => rules.log_in(*tx, *now_ms, who)?,
         Action::LookAtDevice(id) => rules.look_at_device(*tx, *now_ms, who, *id)?,
         Action::RemoveDevice(id) => rules.remove_device(*tx, *now_ms, rng, who, *id)?,
     })

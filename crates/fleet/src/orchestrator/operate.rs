@@ -150,6 +150,11 @@ impl Orchestrator {
         })
     }
 
+    /// Records that a viewer or an operator logged in.
+    pub fn log_in(&self, tx: Tx<'_>, now_ms: u64, who: &str) -> Answer<()> {
+        answer(|| log(tx, now_ms, who, "logged in".to_owned()))
+    }
+
     /// Records that an operator looked at the page of a device.
     pub fn look_at_device(&self, tx: Tx<'_>, now_ms: u64, who: &str, id: DeviceId) -> Answer<()> {
         answer(|| log(tx, now_ms, who, format!("looked at the device {id}")))

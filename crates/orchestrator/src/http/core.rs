@@ -12,6 +12,7 @@ use underload_fleet::store::{Store, StoreError};
 
 use super::batch::{Clock, Tell, Writers};
 use super::proxy::Cidr;
+use super::refusals::Refusals;
 use super::secrets;
 
 /// Limits on connections and requests. When all connections or body bytes are in use, the network
@@ -90,6 +91,8 @@ pub struct Core {
     pub writers: Writers,
     /// A secret that all orchestrators of a fleet share.
     pub(crate) fleet_secret: [u8; 32],
+    /// Refused tokens.
+    pub(crate) refusals: Refusals,
     clock: Clock,
 }
 
@@ -138,7 +141,8 @@ impl Core {
         };
         let writers = Writers::start(stores, limits.waiting, &clock, tell);
         let writers = writers.map_err(StartError::Threads)?;
-        Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
+        let refusals = Refusals::default();
+        Ok(Arc::new(Self { rules, writers, fleet_secret, refusals, clock }))
     }
 
     /// Derives the secret of pages, from which the fleet's secret cannot be computed.

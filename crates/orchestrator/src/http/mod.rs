@@ -5,6 +5,7 @@
 //!   a proxy, to whose address limits apply.
 //! - `metrics`: counts of requests, for programs that watch the server.
 //! - `signed`: authenticates the sender.
+//! - `refusals`: refused tokens in the log of operators' actions.
 //! - `core`: the rules, and the threads that write their state; `host`: calls rules for requests.
 //! - `api`, `operators`: the routes of devices, servers and operators.
 
@@ -20,6 +21,7 @@ mod operators;
 mod problem;
 mod proxy;
 mod read;
+mod refusals;
 mod secrets;
 mod signed;
 

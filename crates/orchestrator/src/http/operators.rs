@@ -130,8 +130,10 @@ impl Host {
         least: Role,
         mut act: impl FnMut(&Operator, &mut Turn<'_>) -> Answer<A> + Send + 'static,
     ) -> Result<A, Failure> {
+        let core = Arc::clone(&self.core);
         let work = move |turn: &mut Turn<'_>| {
             let Some(operator) = who_shows(turn.tx, turn.now_ms, &token)? else {
+                core.refusals.log(turn.tx, turn.now_ms, "refused a request")?;
                 return Ok(Err(unauthorized("the token is not valid")));
             };
             if operator.role < least {

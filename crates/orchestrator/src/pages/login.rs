@@ -109,7 +109,8 @@ pub(super) async fn log_in(State(pages): State<Shared>, request: Request) -> Res
     let Some(stranger) = stranger else {
         return login_page(&pages, next, "The form was too old, or cookies are off: try again.");
     };
-    pages.attempts.admit(stranger, from, now_ms)?;
+    let admitted = pages.attempts.admit(stranger, from, now_ms);
+    admitted.inspect_err(|_| pages.operate.count_refusal())?;
     let token = fields.get("token").trim().to_owned();
     let name = token.split('.').nth(1).unwrap_or_default().to_owned();
     let sha256 = HEXLOWER.encode(digest(&SHA256, token.as_bytes()).as_ref());
@@ -122,6 +123,10 @@ pub(super) async fn log_in(State(pages): State<Shared>, request: Request) -> Res
     let Some(operator) = found.await? else {
         return login_page(&pages, next, "This token is not valid or has expired.");
     };
+    let (operate, who) = (Arc::clone(&pages.operate), operator.clone());
+    // Nobody logs in without an entry in the log.
+    let logged = blocking(move || operate.act(now_ms, &who, &Action::LogIn)).await?;
+    logged.map_err(Problem::bad)?;
     let session = pages.sessions.text(&claim);
     pages.sessions.remember(claim, Some(operator), now_ms);
     let cookie = pages.sessions.cookie(Cookie::Session, &session, SESSION_MS);

@@ -25,6 +25,9 @@ pub trait Operate: Send + Sync + 'static {
     /// `None` if no token matches, or if the token was revoked or has expired by `now_ms`.
     fn who_has(&self, now_ms: u64, name: &str, sha256: &str) -> Result<Option<Operator>>;
 
+    /// Counts a log-in that was refused before its token was checked.
+    fn count_refusal(&self) {}
+
     /// Executes an action and logs it. The inner error is the reason why it was rejected.
     fn act(&self, now_ms: u64, operator: &Operator, action: &Action) -> Result<Result<(), String>>;
 }
@@ -36,6 +39,7 @@ pub enum Action {
     StopPlan(String),
     /// Removes a device for good.
     RemoveDevice(DeviceId),
+    LogIn,
     /// Reads the page of a single device.
     LookAtDevice(DeviceId),
 }

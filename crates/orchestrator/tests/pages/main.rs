@@ -311,7 +311,9 @@ fn an_action_needs_an_operator_and_a_form_issued_to_the_same_session() {
     ] {
         assert_eq!(session.post("/plans/stop", headers, &body).status, 403, "{body}");
     }
-    assert!(served.done.lock().expect("no thread panicked").is_empty());
+    let logged_in = |who: &str| (who.to_owned(), Action::LogIn);
+    let done = std::mem::take(&mut *served.done.lock().expect("no thread panicked"));
+    assert_eq!(done, [logged_in("ana"), logged_in("vic")]);
     let id = synthetic::id(1);
     for (path, field) in [
         ("/plans/stop", format!("plan={PLAN}")),
@@ -372,9 +374,10 @@ fn a_plan_with_mistakes_keeps_its_text_and_a_check_applies_nothing() {
     let checked = send(good, "check");
     assert_eq!(checked.status, 200, "{}", checked.body);
     assert!(checked.body.contains("It is not applied yet"), "{}", checked.body);
-    assert!(served.done.lock().expect("no thread panicked").is_empty());
+    let done = served.done.lock().expect("no thread panicked").clone();
+    assert_eq!(done, [("ana".to_owned(), Action::LogIn)], "nothing is applied");
     assert_eq!(send(good, "apply").status, 303);
-    assert_eq!(served.done.lock().expect("no thread panicked").len(), 1);
+    assert_eq!(served.done.lock().expect("no thread panicked").len(), 2);
 }
 
 #[test]
