@@ -3,6 +3,7 @@
 //! A library, so that the test of the documentation can read its command line.
 
 mod audit;
+mod backup;
 mod certificate;
 #[cfg(target_os = "linux")]
 mod demo;
@@ -105,6 +106,10 @@ enum Action {
     Study(study::Arguments),
     /// Changes the configuration of lines in stages, which stop on measured latency.
     Rollout(rollout::Arguments),
+    /// Copies a store into a folder, also while orchestrators use it.
+    Backup(backup::Backup),
+    /// Creates a store from a backup, whose files it verifies.
+    Restore(backup::Restore),
     /// Prints a script that completes commands and options in a shell.
     #[command(after_help = "Examples:
   underload fleet completions bash > ~/.local/share/bash-completion/completions/underload-fleet")]
@@ -239,6 +244,8 @@ impl Action {
             Self::Simulate(arguments) => arguments.run(),
             Self::Study(arguments) => arguments.run(),
             Self::Rollout(arguments) => arguments.run(),
+            Self::Backup(arguments) => arguments.run(),
+            Self::Restore(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(command()),
             Self::Man(arguments) => arguments.run(command()),
         }

@@ -34,6 +34,8 @@ pub(super) trait Database: Send {
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
+    /// Copies the database as it is at one instant into a new file.
+    fn copy(&mut self, path: &Path) -> Result<(), StoreError>;
     /// Overwrites what was deleted, in the database's file and its log.
     fn scrub(&mut self) -> Result<(), StoreError> {
         Ok(())

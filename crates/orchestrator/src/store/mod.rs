@@ -8,6 +8,7 @@
 //! (`rollup`, `keeper`, `archive`). Old days are in `files`. Writers never wait for readers.
 
 mod archive;
+mod backup;
 mod database;
 mod encode;
 mod files;
@@ -27,6 +28,7 @@ mod testing;
 mod transaction;
 
 pub use archive::SqlArchive;
+pub use backup::CopiedFile;
 pub(crate) use encode::{Encoded, encode};
 pub(crate) use files::summed_words;
 pub use forget::{Forgetting, Forgotten};

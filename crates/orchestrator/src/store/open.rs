@@ -92,4 +92,5 @@ impl std::fmt::Debug for SqlStore {
     }
 }
 
-const ARCHIVE: &str = "archive";
+/// Name of the folder of the archive in a store.
+pub(super) const ARCHIVE: &str = "archive";

@@ -76,10 +76,16 @@ impl Part {
 
 /// Returns the files of the archive, ordered by day, plan and path.
 pub(crate) fn parts(database: &mut dyn Database) -> Result<Vec<Part>> {
-    let sql = format!(
-        "SELECT {} FROM files WHERE unused_since_ms = 0 ORDER BY day, plan, path",
-        FILES.names()
-    );
+    select(database, "WHERE unused_since_ms = 0")
+}
+
+/// As [`parts`], and the files that were replaced and are not deleted yet.
+pub(crate) fn stored(database: &mut dyn Database) -> Result<Vec<Part>> {
+    select(database, "")
+}
+
+fn select(database: &mut dyn Database, condition: &str) -> Result<Vec<Part>> {
+    let sql = format!("SELECT {} FROM files {condition} ORDER BY day, plan, path", FILES.names());
     database.query(&sql, &[vec![]])?.into_iter().map(Part::from_row).collect()
 }
 

@@ -20,8 +20,11 @@ use underload_store::Column;
 
 use super::database::Database;
 use super::tables::{ARCHIVE, setting};
-pub(super) use catalogue::{Part, announce, forget, parts, replace, replace_within, unused};
+pub(super) use catalogue::{
+    Part, announce, forget, parts, replace, replace_within, stored, unused,
+};
 pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter, has_device};
+pub(super) use table::copy_file;
 use table::{damaged, failed};
 
 /// `95 days before 2026-11-23`
@@ -39,7 +42,7 @@ pub(super) fn folder(database: &mut dyn Database) -> Result<Option<PathBuf>> {
 
 /// The files of an archive at the time of one query.
 pub(super) struct Files {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     parts: Vec<Part>,
     _lock: Option<File>,
 }
@@ -175,15 +178,16 @@ fn newest_first(found: &mut Vec<Numbered>, limit: usize) {
 /// Returns [`StoreError::Broken`] if the hash of a file differs from that in the catalogue.
 pub(super) fn verify(folder: &Path, part: &Part) -> Result<()> {
     let path = part.in_folder(folder);
-    if hash(&path)? == part.sha256 {
-        return Ok(());
-    }
-    let why = "its hash differs from that in the catalogue; restore it from a copy";
-    Err(damaged(&path, why))
+    if hash(&path)? == part.sha256 { Ok(()) } else { Err(changed(&path)) }
+}
+
+/// The error for a file whose hash differs from that in the catalogue.
+pub(super) fn changed(path: &Path) -> StoreError {
+    damaged(path, "its hash differs from that in the catalogue; restore it from a copy")
 }
 
 /// Returns the SHA-256 of a file.
-fn hash(path: &Path) -> Result<String> {
+pub(super) fn hash(path: &Path) -> Result<String> {
     let mut file = File::open(path).map_err(table::missing(path))?;
     let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
     let mut buffer = vec![0; 1 << 16];

@@ -24,10 +24,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Creates the file, and the directories above it.
     pub(super) fn new<T: Table>(path: &Path) -> Result<Self> {
-        let directory = underload_disk::directory_of(path);
-        underload_disk::create_directory(directory, Access::Owner).map_err(failed(directory))?;
-        let file = NewFile::beside(path, Access::Owner).map_err(failed(path))?;
-        let file = Summed { file, sum: Context::new(&SHA256), bytes: 0 };
+        let file = Summed::new(path).map_err(failed(path))?;
         let table = TableWriter::new(file, T::LAYOUT).map_err(unwritten(path))?;
         Ok(Self { path: path.to_owned(), table })
     }
@@ -39,10 +36,17 @@ impl Writer {
     /// Syncs the file to disk and moves it to its path. Removes it after an error. Returns its bytes
     /// and their hash.
     pub(super) fn finish(self) -> Result<(u64, String)> {
-        let Summed { file, sum, bytes } = self.table.finish().map_err(unwritten(&self.path))?;
-        file.claim().map_err(failed(&self.path))?;
-        Ok((bytes, data_encoding::HEXLOWER.encode(sum.finish().as_ref())))
+        let file = self.table.finish().map_err(unwritten(&self.path))?;
+        Ok((file.bytes, file.finish().map_err(failed(&self.path))?))
     }
+}
+
+/// Copies a file, synced to disk, and creates the directories above it. Returns its hash.
+pub(in crate::store) fn copy_file(from: &Path, to: &Path) -> Result<String> {
+    let mut file = File::open(from).map_err(missing(from))?;
+    let mut copy = Summed::new(to).map_err(failed(to))?;
+    std::io::copy(&mut file, &mut copy).map_err(failed(to))?;
+    copy.finish().map_err(failed(to))
 }
 
 /// A file whose bytes are counted and hashed as they are written.
@@ -50,6 +54,19 @@ struct Summed {
     file: NewFile,
     sum: Context,
     bytes: u64,
+}
+
+impl Summed {
+    fn new(path: &Path) -> std::io::Result<Self> {
+        underload_disk::create_directory(underload_disk::directory_of(path), Access::Owner)?;
+        let file = NewFile::beside(path, Access::Owner)?;
+        Ok(Self { file, sum: Context::new(&SHA256), bytes: 0 })
+    }
+
+    fn finish(self) -> std::io::Result<String> {
+        self.file.claim()?;
+        Ok(data_encoding::HEXLOWER.encode(self.sum.finish().as_ref()))
+    }
 }
 
 impl Write for Summed {

@@ -286,6 +286,9 @@ impl Database for Paused {
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
         self.0.change(sql, rows)
     }
+    fn copy(&mut self, path: &Path) -> Result<()> {
+        self.0.copy(path)
+    }
     fn connect(&self, access: crate::store::database::Access) -> Result<Box<dyn Database>> {
         self.0.connect(access)
     }

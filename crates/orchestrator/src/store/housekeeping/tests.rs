@@ -475,6 +475,9 @@ impl Database for Failing {
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
         self.pass(|database| database.change(sql, rows))
     }
+    fn copy(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.database.copy(path)
+    }
     fn scrub(&mut self) -> Result<(), StoreError> {
         self.pass(|database| database.scrub())
     }
@@ -562,6 +565,9 @@ impl Database for Killed {
     }
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
         self.0.change(sql, rows)
+    }
+    fn copy(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.0.copy(path)
     }
     fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError> {
         self.0.connect(access)

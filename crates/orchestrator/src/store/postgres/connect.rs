@@ -1,9 +1,11 @@
 //! Addresses of PostgreSQL databases.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::config::SslMode;
+use postgres::config::{Host, SslMode};
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustls::pki_types::CertificateDer;
@@ -16,6 +18,7 @@ use underload_fleet::store::StoreError;
 pub(super) struct Address {
     config: Config,
     tls: Option<MakeRustlsConnect>,
+    root_file: Option<String>,
 }
 
 impl Address {
@@ -43,7 +46,36 @@ impl Address {
             return Err(broken("no database; expected postgres://HOST/DATABASE".to_owned()));
         }
         let tls = is_secure.then(|| tls(root_file.as_deref())).transpose().map_err(broken)?;
-        Ok(Self { config, tls })
+        Ok(Self { config, tls, root_file })
+    }
+
+    /// Runs `pg_dump`, which gets the address and password in its environment: other users of the
+    /// machine can read command lines.
+    pub(super) fn dump(&self, path: &Path) -> Result<(), StoreError> {
+        let config = &self.config;
+        let mut dump = Command::new("pg_dump");
+        dump.args(["--format=custom", "--no-owner", "--file"]).arg(path);
+        dump.envs(config.get_dbname().map(|name| ("PGDATABASE", name)));
+        dump.envs(config.get_user().map(|name| ("PGUSER", name)));
+        dump.envs(config.get_ports().first().map(|port| ("PGPORT", port.to_string())));
+        let password = config.get_password().map(String::from_utf8_lossy);
+        dump.envs(password.iter().map(|password| ("PGPASSWORD", &**password)));
+        match config.get_hosts().first() {
+            Some(Host::Tcp(host)) => dump.env("PGHOST", host),
+            Some(Host::Unix(folder)) => dump.env("PGHOST", folder),
+            None => &mut dump,
+        };
+        if self.tls.is_some() {
+            dump.env("PGSSLMODE", "verify-full");
+            dump.env("PGSSLROOTCERT", self.root_file.as_deref().unwrap_or("system"));
+        }
+        let done =
+            dump.output().map_err(|error| StoreError::broken("running pg_dump").because(error))?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        Err(StoreError::temporary("pg_dump").because(said))
     }
 
     pub(super) fn connect(&self) -> Result<Client, StoreError> {

@@ -20,6 +20,7 @@ mod scratch;
 pub(super) mod tests;
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use bytes::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
@@ -201,6 +202,10 @@ impl Database for Postgres {
             Ok(())
         })?;
         Ok(changed)
+    }
+
+    fn copy(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.address.dump(path)
     }
 
     fn connect(&self, _: Access) -> Result<Box<dyn Database>, StoreError> {

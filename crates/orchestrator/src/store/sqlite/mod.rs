@@ -221,6 +221,12 @@ impl Database for Sqlite {
         Ok(changed)
     }
 
+    fn copy(&mut self, path: &Path) -> Result<()> {
+        let name = path.to_string_lossy();
+        self.connection.execute("VACUUM INTO $1", [name]).map_err(failed)?;
+        underload_disk::make_private(path).map_err(unreadable(path))
+    }
+
     fn scrub(&mut self) -> Result<()> {
         // The copy that replaces the file may be larger than the memory.
         let vacuum = "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY";
@@ -333,7 +339,7 @@ fn failed(error: rusqlite::Error) -> StoreError {
     }
 }
 
-const FILE: &str = "fleet.sqlite";
+pub(super) const FILE: &str = "fleet.sqlite";
 const DAMAGED: &str = "SQLite: the file fleet.sqlite is damaged; stop the orchestrator and restore \
                        a copy, or save what is readable with `sqlite3 fleet.sqlite .recover`";
 /// A larger database takes too long to check at each start.
