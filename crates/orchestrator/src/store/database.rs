@@ -185,17 +185,23 @@ fn damaged(kind: &str) -> StoreError {
     StoreError::broken(format!("a stored row is damaged: it has no {kind}"))
 }
 
-/// Version of the tables.
+/// Version of the tables that this program creates.
 pub(super) const VERSION: i64 = 1;
+/// The oldest version that this program reads and writes as it is: that of the release before, so
+/// that both can use a store at once while orchestrators are replaced one after the other.
+const OLDEST: i64 = 1;
 
-/// Returns an error if the tables have another version. `place` names the database in the error.
+/// Returns an error if the tables have a version that this program does not know. `place` names the
+/// database in the error.
 pub(super) fn check_version(place: impl std::fmt::Display, version: i64) -> Result<(), StoreError> {
-    if version == VERSION {
-        return Ok(());
-    }
+    let remedy = match version {
+        OLDEST..=VERSION => return Ok(()),
+        ..OLDEST => "start the release before this one first, which upgrades them",
+        _ => "install the release that wrote them on this machine, too, or name another store",
+    };
     Err(StoreError::broken(format!(
         "the tables in {place} are of version {version}, this program reads version {VERSION}: \
-         start the program that wrote them, or name another store"
+         {remedy}"
     )))
 }
 

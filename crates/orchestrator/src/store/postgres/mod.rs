@@ -21,6 +21,7 @@ pub(super) mod tests;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
@@ -39,6 +40,8 @@ pub(super) struct Postgres {
     is_open: bool,
     /// Whether this transaction has the lock of those that reserve or free leases.
     has_turn: bool,
+    /// When the version of the tables was read last.
+    checked: Option<Instant>,
 }
 
 impl Postgres {
@@ -56,8 +59,9 @@ impl Postgres {
 
     fn new(address: Address) -> Result<Self, StoreError> {
         let client = address.connect()?;
-        let statements = HashMap::new();
-        let mut opened = Self { address, client, statements, is_open: false, has_turn: false };
+        let (statements, checked) = (HashMap::new(), None);
+        let (is_open, has_turn) = (false, false);
+        let mut opened = Self { address, client, statements, is_open, has_turn, checked };
         opened.batch(LIMITS)?;
         Ok(opened)
     }
@@ -118,17 +122,26 @@ impl Postgres {
         row.map_or(Ok(0), |mut row| row.long())
     }
 
+    /// Checks the version of the tables once a second: a newer program may have changed them.
+    fn check_version_again(&mut self) -> Result<(), StoreError> {
+        if self.checked.is_some_and(|at| at.elapsed() < CHECKED_FOR) {
+            return Ok(());
+        }
+        check_version("the database", self.number(VERSION_OF_TABLES, vec![])?)?;
+        self.checked = Some(Instant::now());
+        Ok(())
+    }
+
     /// Creates the tables if they are missing. Orchestrators that start at once wait.
     fn prepare(&mut self) -> Result<(), StoreError> {
         self.batch(&format!("SELECT pg_advisory_xact_lock({CREATION})"))?;
         let table = "CREATE TABLE IF NOT EXISTS underload_version (version bigint NOT NULL)";
         self.batch(&format!("SET LOCAL client_min_messages = warning; {table}"))?;
-        let version = "SELECT version FROM underload_version";
-        if self.query(version, &[vec![]])?.is_empty() {
+        if self.query(VERSION_OF_TABLES, &[vec![]])?.is_empty() {
             self.batch(include_str!("tables.sql"))?;
             self.batch(&format!("INSERT INTO underload_version VALUES ({VERSION})"))?;
         }
-        check_version("the database", self.number(version, vec![])?)?;
+        self.check_version_again()?;
         self.batch(MOVED)?;
         self.commit()
     }
@@ -149,6 +162,7 @@ impl Database for Postgres {
             Begin::Change | Begin::Fold => self.batch("BEGIN"),
             Begin::Admission => self.batch(&format!("BEGIN; {TURN}")),
         };
+        let begun = begun.and_then(|()| self.check_version_again());
         if begun.is_err() {
             self.roll_back();
         }
@@ -258,6 +272,8 @@ impl<'a> FromSql<'a> for Value {
 /// Column types that a [`Value`] is decoded from.
 const TYPES: &[Type] =
     &[Type::BOOL, Type::INT2, Type::INT4, Type::INT8, Type::TEXT, Type::VARCHAR, Type::BYTEA];
+const VERSION_OF_TABLES: &str = "SELECT version FROM underload_version";
+const CHECKED_FOR: Duration = Duration::from_secs(1);
 /// Settings of a session. The idle timeout ends the session of a client that stalls within a
 /// transaction, which releases its locks.
 const LIMITS: &str = "SET idle_in_transaction_session_timeout = '10s';

@@ -150,11 +150,18 @@ impl Sqlite {
 impl Database for Sqlite {
     fn begin(&mut self, kind: Begin) -> Result<()> {
         match kind {
-            Begin::View => self.run("BEGIN"),
-            Begin::Change | Begin::Admission => self.run("BEGIN IMMEDIATE"),
+            Begin::View => self.run("BEGIN")?,
+            Begin::Change | Begin::Admission => self.run("BEGIN IMMEDIATE")?,
             // A lock would block all writers while results are read and folded.
-            Begin::Fold => Ok(()),
+            Begin::Fold => return Ok(()),
         }
+        // A newer program may have changed the tables since this connection was opened.
+        let version = self.prepared("PRAGMA user_version")?.query_row([], |row| row.get(0));
+        let known = version.map_err(failed).and_then(|it| check_version(self.folder.display(), it));
+        if known.is_err() {
+            self.roll_back();
+        }
+        known
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -93,6 +93,29 @@ fn stores_of_another_version_and_damaged_files_are_rejected() {
 }
 
 #[test]
+fn tables_that_a_newer_program_changed_are_refused_at_the_next_transaction() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
+    append(&mut store, &many(3, 3));
+    let (mut archive, mut keeper) = (store.archive().expect("one"), store.keeper().expect("one"));
+    let set = |version: i64| {
+        file(folder.path()).pragma_update(None, "user_version", version).expect("it is set");
+    };
+    set(VERSION + 1);
+    let errors = [
+        store.begin(&Needs::default()).map(drop).expect_err("it does not write"),
+        archive.sums(&Filter::default(), &[]).map(drop).expect_err("it does not read"),
+        keeper.roll_up(9).map(drop).expect_err("it does not fold"),
+    ];
+    for error in errors {
+        assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+        assert!(error.to_string().contains("install the release that wrote them"), "{error}");
+    }
+    set(VERSION);
+    assert_eq!(append(&mut store, &many(3, 4)).into_iter().filter(|new| *new).count(), 3);
+}
+
+#[test]
 fn a_part_of_a_store_is_refused() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
