@@ -291,7 +291,7 @@ fn with_slash(words: &[&str], is_named: bool) -> Option<String> {
     };
     let [one, other] = numbers;
     let is_count = |number: &str| number.parse::<u32>().is_ok_and(|it| it <= MOST_COUNTED);
-    let may_load = !is_named && !(is_count(one) && is_count(other));
+    let may_load = !(is_named || is_count(one) && is_count(other));
     let direction = |name: &&str| {
         let name = name.to_lowercase();
         let name = name.strip_suffix("load").filter(|_| may_load).unwrap_or(&name);
