@@ -521,6 +521,8 @@ impl Question {
         let PerDirection { up, down } = &self.links;
         let rates = match (&self.line, home::rate_of(up).zip(home::rate_of(down))) {
             (None, _) => format!("{up} up, {down} down"),
+            // The description of a line that is followed.
+            (Some(text), _) if !home::lines().any(|name| name == text) => text.clone(),
             (Some(name), Some((up, down))) => format!("{name}, {up} up, {down} down"),
             (Some(name), None) => format!("{name}, rates that vary"),
         };
