@@ -1,15 +1,11 @@
 //! `underload figures`: every published number of the built-in scenarios beside ours, in virtual
 //! time.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use clap::Args;
 use underload_record::schema::World;
-use underload_report::{
-    Figure, FigurePage, figures_table, write_figure_pages, write_figures_markdown,
-};
-use underload_run::{Destination, Run, Settings};
+use underload_report::{Figure, figures_table};
+use underload_run::{Destination, Settings};
 use underload_scenario::{Options, Scenario, builtin};
 use underload_terminal::console::{self, note};
 use underload_terminal::exit::OrBadInput;
@@ -22,8 +18,7 @@ use crate::run;
 Examples:
   underload figures
   underload figures bode kernel --short
-  underload figures buffer-control --markdown pages
-  underload figures buffer-control --html figures
+  underload figures buffer-control/figure-10-calls
   underload figures comcast --json --fail-on miss")]
 pub struct Arguments {
     /// Runs the built-in scenarios whose names begin with NAME, such as `bode` [default: all].
@@ -32,12 +27,6 @@ pub struct Arguments {
     /// Runs the short forms: a quick look with fewer numbers, which are not judged.
     #[arg(long)]
     pub short: bool,
-    /// Writes an index and a page per paper as Markdown into this directory: the numbers alone.
-    #[arg(long, value_name = "DIR", conflicts_with = "json")]
-    pub markdown: Option<PathBuf>,
-    /// Writes a page per paper into this directory, with the figures and their numbers.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "json"])]
-    pub html: Option<PathBuf>,
     /// Prints one JSON document: a list with an entry for each scenario.
     #[arg(long)]
     pub json: bool,
@@ -51,20 +40,9 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = arguments.scenarios().or_bad_input()?;
-    if let Some(folder) = &arguments.html {
-        return arguments.write_pages(&scenarios, folder);
-    }
-    let figures = arguments.run_each(&scenarios, &Destination::Memory, |scenario, run| Figure {
-        scenario: scenario.name.clone(),
-        figure: scenario.figure.clone(),
-        expectations: run.record.expectations,
-    })?;
+    let figures = arguments.figures(&scenarios)?;
     if arguments.json {
         console::print_json(&figures)?;
-    } else if let Some(folder) = &arguments.markdown {
-        let index = write_figures_markdown(folder, &figures, &arguments.command(folder))
-            .context("writing the pages")?;
-        console::print(&format!("{}\n", index.display()))?;
     } else {
         console::print(&console::result(&figures_table(&figures)))?;
     }
@@ -100,39 +78,17 @@ impl Arguments {
         Ok(scenarios)
     }
 
-    /// Runs the scenarios, and returns what `result` makes of each run.
-    fn run_each<T>(
-        &self,
-        scenarios: &[Scenario],
-        destination: &Destination,
-        result: impl Fn(&Scenario, Run) -> T,
-    ) -> anyhow::Result<Vec<T>> {
+    /// Runs the scenarios, and returns their published numbers with ours.
+    fn figures(&self, scenarios: &[Scenario]) -> anyhow::Result<Vec<Figure>> {
         let run = |(position, scenario): (usize, &Scenario)| {
             note!("[{} of {}]", position + 1, scenarios.len());
             let (uses_cache, commit) = (!self.no_cache, run::COMMIT);
-            let destination = destination.clone();
+            let destination = Destination::Memory;
             let settings = Settings { uses_cache, commit, destination, ..Settings::default() };
             let run = run::run_only(scenario, settings).with_context(|| scenario.name.clone())?;
-            Ok(result(scenario, run))
+            let (scenario, figure) = (scenario.name.clone(), scenario.figure.clone());
+            Ok(Figure { scenario, figure, expectations: run.record.expectations })
         };
         scenarios.iter().enumerate().map(run).collect()
-    }
-
-    /// Writes a page per paper, and an index.
-    fn write_pages(&self, scenarios: &[Scenario], folder: &Path) -> anyhow::Result<()> {
-        let pages = self.run_each(scenarios, &Destination::Caller, |scenario, run| {
-            FigurePage::of(&run.into_data(), &scenario.figure, &scenario.description)
-        })?;
-        let first = write_figure_pages(folder, &pages).context("writing the pages")?;
-        console::print(&format!("{}\n", first.display()))
-    }
-
-    /// Returns the command that writes the same pages again.
-    fn command(&self, folder: &Path) -> String {
-        let start = format!("underload figures --markdown {}", folder.display());
-        let mut words = vec![start.as_str()];
-        words.extend(self.short.then_some("--short"));
-        words.extend(self.names.iter().map(String::as_str));
-        words.join(" ")
     }
 }

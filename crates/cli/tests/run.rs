@@ -172,60 +172,6 @@ fn published_numbers_are_listed_beside_ours() {
 }
 
 #[test]
-fn published_numbers_are_markdown_pages_one_per_paper() {
-    let folder = folder();
-    let arguments = ["figures", "kernel", "--short", "--markdown", "pages"];
-    let done = underload(&arguments, folder.path());
-    assert!(done.status.success(), "{}", stderr(&done));
-    assert_eq!(stdout(&done).trim(), "pages/figures.md");
-    let read = |name: &str| std::fs::read_to_string(folder.path().join("pages").join(name));
-    let index = read("figures.md").expect("the index");
-    assert!(index.contains("    underload figures --markdown pages --short kernel\n"), "{index}");
-    assert!(index.contains("| [kernel/20mbit](figures/kernel.md#kernel20mbit) | Linux"), "{index}");
-    let page = read("figures/kernel.md").expect("the page of a paper");
-    assert_eq!(page.matches("\n| load.rtt.p50 of ").count(), 3, "{page}");
-
-    // The command replaces its own pages, but never a file of the user.
-    assert!(underload(&arguments, folder.path()).status.success());
-    std::fs::write(folder.path().join("pages/figures/kernel.md"), "mine").expect("writing");
-    let refused = underload(&arguments, folder.path());
-    assert!(!refused.status.success() && stderr(&refused).contains("kernel.md"));
-    assert_eq!(read("figures/kernel.md").expect("a file"), "mine");
-}
-
-#[test]
-fn published_figures_are_drawn_on_a_page_for_each_paper() {
-    let folder = folder();
-    let arguments = ["figures", "bode/figure-01", "kernel/20mbit", "--short", "--html", "figures"];
-    let done = underload(&arguments, folder.path());
-    assert!(done.status.success(), "{}", stderr(&done));
-    assert_eq!(stdout(&done).trim(), "figures/index.html");
-    let read =
-        |name: &str| std::fs::read_to_string(folder.path().join("figures").join(name)).expect(name);
-    let index = read("index.html");
-    let links: Vec<&str> =
-        index.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert!(links.len() >= 4, "{links:?}");
-    for link in links {
-        let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-        let page = read(file);
-        assert!(anchor.is_empty() || page.contains(&format!("id=\"{anchor}\"")), "{link}");
-    }
-    let (bode, kernel) = (read("bode.html"), read("kernel.html"));
-    assert!(bode.contains("<svg") && bode.contains("href=\"index.html\""), "{bode}");
-    assert!(!kernel.contains("<svg") && kernel.contains("Numbers alone"), "{kernel}");
-    let left = std::fs::read_dir(folder.path().join("figures")).expect("the folder").count();
-    assert_eq!(left, 3, "the runs behind the pages are gone");
-
-    // The command replaces its own pages, but never a file of the user.
-    assert!(underload(&arguments, folder.path()).status.success());
-    std::fs::write(folder.path().join("figures/index.html"), "mine").expect("writing");
-    let refused = underload(&arguments, folder.path());
-    assert!(!refused.status.success() && stderr(&refused).contains("index.html"));
-    assert_eq!(read("index.html"), "mine");
-}
-
-#[test]
 fn bad_input_ends_with_status_2_and_names_its_place() {
     let folder = folder();
     let write = |name: &str, text: &str| {

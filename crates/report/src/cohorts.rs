@@ -9,7 +9,6 @@ use underload_record::schema::{
     QuantileEstimate, SeriesStudy, Unhealthy,
 };
 
-use crate::published;
 use crate::study::lag_words;
 use crate::table::{Row, render};
 use crate::words::{count, one_line, significant, thousands, wrap};
@@ -347,10 +346,6 @@ pub fn cohort_table(study: &CohortStudy) -> String {
         }
     }
     text += &outcome_rows(study);
-    if !study.published.is_empty() {
-        text.push_str("\nAgainst published numbers\n");
-        text += &published::rows(&study.published);
-    }
     text
 }
 

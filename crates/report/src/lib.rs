@@ -7,8 +7,7 @@
 //! - [`table()`], [`summary_lines`], [`warnings`]: a report for a terminal, in plain words.
 //! - [`explain`]: the trials, the arithmetic and the rule behind a sentence.
 //! - [`plain_text`], [`one_line`]: texts of strangers, made safe for a terminal.
-//! - [`figures_table`], [`figure_pages`]: published numbers beside those of many runs.
-//! - [`write_figure_pages`]: the figures of papers, a page per paper.
+//! - [`figures_table`]: published numbers beside those of many runs.
 //! - [`history_page`], [`history_sentences`]: one line over weeks.
 //! - [`pairs_page`]: lines before and after a change.
 //! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
@@ -47,12 +46,12 @@ pub use explain::explain;
 pub use history::{before_and_after, history_sentence, history_sentences};
 pub use measured::{finding_lines, sentences};
 pub use page::{
-    FigurePage, HistoryPage, PageError, Pairs, check_page_path, cohort_page, history_page,
-    pairs_page, plots, render, replace_numbers, replace_page, sweep_page, write_figure_pages,
-    write_figures_markdown, write_page, write_report, write_sweep_report,
+    HistoryPage, PageError, Pairs, check_page_path, cohort_page, history_page, pairs_page, plots,
+    render, replace_numbers, replace_page, sweep_page, write_page, write_report,
+    write_sweep_report,
 };
 pub use plot::{Plot, diagram, style_sheet};
-pub use published::{Figure, figure_pages, figures_table, published_table};
+pub use published::{Figure, figures_table, published_cells, published_table};
 pub use sweep::SweepOutcome;
 pub use table::table;
 pub use trial::trial_sentences;

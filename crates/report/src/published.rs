@@ -1,4 +1,4 @@
-//! Published numbers beside measured ones, as text: for the page, for a terminal, as Markdown.
+//! Published numbers beside measured ones, as text: for the page and for a terminal.
 
 use std::fmt::Write as _;
 
@@ -43,94 +43,17 @@ pub fn published_table(expectations: &[Expectation]) -> String {
     format!("{}\n{}", Count::new(expectations).words(), rows(expectations))
 }
 
-/// Marks the pages of [`figure_pages`], so that no other file is replaced by one.
-pub(crate) const FIGURES_MARK: &str =
-    "<!-- Written by `underload figures`. Do not edit it here. -->";
-
-const INDEX: &str = "\
-For researchers who want to know how far a result can be trusted: every published number that the
-built-in scenarios carry, against what they give in virtual time. The band of what counts as met
-comes from the source or from how exactly it can be read, never from our result; each scenario's
-file says how, and what it does differently. Each paper has a page. These pages are written by
-";
-
-/// Formats the figures as Markdown pages: `figures.md`, an index, and for each paper a page
-/// `figures/PAPER.md` with a table for each of its figures. `command` is the command that writes
-/// them. Returns each page with its path.
-pub fn figure_pages(figures: &[Figure], command: &str) -> Vec<(String, String)> {
-    let papers = papers(figures.iter().map(|figure| figure.scenario.as_str()));
-    let page = |paper: &&str| {
-        let of_paper = figures.iter().filter(|figure| self::paper(&figure.scenario) == *paper);
-        (format!("figures/{paper}.md"), paper_page(paper, &of_paper.collect::<Vec<_>>()))
-    };
-    let index = ("figures.md".to_owned(), index_page(figures, command));
-    std::iter::once(index).chain(papers.iter().map(page)).collect()
-}
-
-/// Returns the short name of a scenario's paper: its folder, which is also good as a file name.
-pub(crate) fn paper(scenario: &str) -> &str {
-    let folder = scenario.split_once('/').map(|(folder, _)| folder);
-    let is_plain = |folder: &&str| {
-        folder.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !folder.is_empty()
-    };
-    folder.filter(is_plain).unwrap_or("figures")
-}
-
-/// Returns the papers of scenarios, each once, in order of their first scenario.
-pub(crate) fn papers<'a>(scenarios: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut papers = Vec::new();
-    for paper in scenarios.map(paper) {
-        if !papers.contains(&paper) {
-            papers.push(paper);
-        }
-    }
-    papers
-}
-
-fn index_page(figures: &[Figure], command: &str) -> String {
-    let mut text = format!(
-        "# Published numbers beside ours\n\n{FIGURES_MARK}\n\n{INDEX}\n    {command}\n\n\
-         | scenario | reproduces | numbers | met | missed | not measured |\n\
-         |---|---|---|---|---|---|\n",
-    );
-    for figure in figures {
-        let count = Count::new(&figure.expectations);
-        let name = &figure.scenario;
-        let anchor: String = name.chars().filter(|c| *c != '/').collect();
-        let (page, reproduces) = (paper(name), cell(&figure.figure));
-        let cells = count.cells();
-        let _ = writeln!(text, "| [{name}](figures/{page}.md#{anchor}) | {reproduces} | {cells} |");
-    }
-    let _ = writeln!(text, "| all | | {} |", all_of(figures).cells());
-    text
-}
-
-fn paper_page(paper: &str, figures: &[&Figure]) -> String {
-    let count = Count::new(figures.iter().flat_map(|figure| &figure.expectations));
-    let mut text = format!(
-        "# Published numbers: {paper}\n\n{FIGURES_MARK}\n\n{}. What counts as met, and the other \
-         papers: [all published numbers](../figures.md).\n",
-        count.words()
-    );
-    for figure in figures {
-        let _ = write!(text, "\n## {}\n\n{}.\n\n", figure.scenario, figure.figure);
-        text += "| number | published | ours | outcome | source, and why a number is missed |\n\
-                 |---|---|---|---|---|\n";
-        for expected in &figure.expectations {
-            let (unit, ours) = (unit(expected), ours(expected));
-            let mut remarks = vec![cell(&expected.source)];
-            remarks.extend(why(expected).map(|why| format!("**Why:** {}", cell(why))));
-            let _ = writeln!(
-                text,
-                "| {} | {}{unit} | {ours}{unit} | {} | {} |",
-                cell(&what(expected)),
-                published(expected),
-                outcome(expected),
-                remarks.join(" ")
-            );
-        }
-    }
-    text
+/// Returns what a number is of, the published number with its band, ours, the outcome, and why it is
+/// not met; the last is `None` if there is nothing to explain.
+pub fn published_cells(expected: &Expectation) -> ([String; 4], Option<&str>) {
+    let unit = unit(expected);
+    let cells = [
+        what(expected),
+        format!("{}{unit}", published(expected)),
+        format!("{}{unit}", ours(expected)),
+        outcome(expected),
+    ];
+    (cells, why(expected))
 }
 
 /// Describes the metric and variants of a published number.
@@ -219,32 +142,22 @@ fn why(expected: &Expectation) -> Option<&str> {
     Some(texts.map(|text| text.trim()).find(|text| !text.is_empty()).unwrap_or("not known"))
 }
 
-/// Escapes a text for a cell of a Markdown table, with the asterisks of variant patterns.
-fn cell(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").replace('|', "\\|").replace("/*", "/\\*").replace(" *", " \\*")
-}
-
-pub(crate) fn rows(expectations: &[Expectation]) -> String {
-    let cells: Vec<[String; 3]> = expectations
+fn rows(expectations: &[Expectation]) -> String {
+    let all: Vec<_> = expectations.iter().map(published_cells).collect();
+    let rows: Vec<_> = all
         .iter()
-        .map(|expected| {
-            let unit = unit(expected);
-            [
-                format!("{}{unit}", published(expected)),
-                format!("ours {}{unit}", ours(expected)),
-                outcome(expected),
-            ]
+        .map(|([what, published, ours, outcome], why)| {
+            ([published.clone(), format!("ours {ours}"), outcome.clone()], what, why)
         })
         .collect();
-    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
+    let width = |column: usize| rows.iter().map(|(row, ..)| row[column].chars().count()).max();
     let widths = [0, 1, 2].map(|column| width(column).unwrap_or_default());
     let mut text = String::new();
-    for (row, expected) in cells.iter().zip(expectations) {
+    for (row, what, why) in &rows {
         let columns = row.iter().zip(widths);
         let columns: Vec<String> = columns.map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let _ = writeln!(text, "  {}  {}", columns.join("  "), what(expected));
-        if let Some(why) = why(expected) {
+        let _ = writeln!(text, "  {}  {what}", columns.join("  "));
+        if let Some(why) = why {
             for line in wrap(&format!("why: {why}"), COLUMNS - 6) {
                 let _ = writeln!(text, "      {line}");
             }
@@ -313,10 +226,6 @@ impl Count {
         let unmeasured = more(self.unmeasured, "not measured");
         let short_form = more(self.short_form, "not judged (short form)");
         format!("{} of {} met, {} missed{unmeasured}{short_form}", self.met, self.all, self.missed)
-    }
-
-    fn cells(self) -> String {
-        format!("{} | {} | {} | {}", self.all, self.met, self.missed, self.unmeasured)
     }
 }
 
@@ -422,28 +331,5 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
         {
             assert_eq!(given(value), text);
         }
-    }
-
-    #[test]
-    fn markdown_has_an_index_and_a_page_per_paper() {
-        let pages = figure_pages(&figures(), "underload figures --markdown docs");
-        let [(index, overview), (name, page)] = &pages[..] else { panic!("{pages:?}") };
-        assert_eq!((index.as_str(), name.as_str()), ("figures.md", "figures/paper.md"));
-        for line in [
-            "| [paper/figure-1](figures/paper.md#paperfigure-1) | A paper, Figure 1 \
-             | 4 | 1 | 2 | 1 |",
-            "| all | | 4 | 1 | 2 | 1 |",
-            "    underload figures --markdown docs",
-        ] {
-            assert!(overview.lines().any(|known| known == line), "{line} is not in\n{overview}");
-        }
-        assert!(overview.contains(FIGURES_MARK) && page.contains(FIGURES_MARK), "{pages:?}");
-        assert!(page.lines().any(|line| line == "## paper/figure-1"), "{page}");
-        assert!(page.contains("1 of 4 met, 2 missed, 1 not measured. What counts"), "{page}");
-        assert!(page.contains("Figure 1 **Why:** the line \\| is slower |"), "{page}");
-        assert!(page.contains("| load.rtt.mean of 1mbit/\\* |"), "{page}");
-        let columns = |line: &str| line.replace("\\|", "").matches('|').count();
-        let rows = page.lines().skip_while(|line| !line.starts_with("| number"));
-        assert!(rows.into_iter().all(|line| columns(line) == 6), "{page}");
     }
 }

@@ -3,13 +3,14 @@
 //! stored in `values.json`; the pages of the docs show the same.
 
 mod home_lines;
+mod pages;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use underload_record::metric_of;
 use underload_record::schema::{Expectation, Shape, Verdict, World};
-use underload_report::{Figure, figure_pages, write_figures_markdown};
+use underload_report::Figure;
 use underload_run::Settings;
 use underload_scenario::{Options, Scenario, Variant, builtin};
 
@@ -79,8 +80,6 @@ fn figures() -> Vec<Figure> {
     scenarios().iter().map(figure).collect()
 }
 
-const COMMAND: &str = "underload figures --markdown docs/reference";
-
 #[test]
 #[ignore = "computes all scenarios within ten minutes; UNDERLOAD_FIGURES=NAME,... some, and none no"]
 fn write_the_values_and_pages_of_the_figures() {
@@ -93,14 +92,15 @@ fn write_the_values_and_pages_of_the_figures() {
         let text = serde_json::to_string_pretty(&values).expect("JSON");
         std::fs::write(values_file(), text + "\n").expect("written");
     }
-    let docs = repository().join("docs/reference");
-    write_figures_markdown(&docs, &figures(), COMMAND).expect("written pages");
+    for (name, page) in pages::of(&figures()) {
+        std::fs::write(repository().join("docs/reference").join(name), page).expect("written");
+    }
     home_lines::write();
 }
 
 #[test]
 fn the_pages_of_the_docs_show_the_stored_values() {
-    for (name, page) in figure_pages(&figures(), COMMAND) {
+    for (name, page) in pages::of(&figures()) {
         let path = repository().join("docs/reference").join(name);
         let known = std::fs::read_to_string(&path).expect("a page of the docs");
         assert_eq!(known, page, "{}: write it with the ignored test of this file", path.display());

@@ -149,9 +149,6 @@ pub fn study(
     study.summed_until_ms = (summed.days > 0).then(|| u64::from(summed.until_day) * DAY_MS);
     study.first_ms = collected.first_ms;
     study.last_ms = collected.last_ms;
-    if study.change.is_none() {
-        study.published = cohorts::published(&study);
-    }
     Ok(study)
 }
 

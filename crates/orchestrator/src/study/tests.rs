@@ -375,32 +375,6 @@ fn unscheduled_and_unplanned_results_are_not_counted() {
 }
 
 #[test]
-fn published_numbers_are_shown_beside_the_plan_that_repeats_their_study() {
-    let results: Vec<StoredResult> = (0..40_u8)
-        .map(|line| {
-            let ms = if line.is_multiple_of(2) { 20.0 } else { 250.0 } + f64::from(line % 5);
-            run(line, u64::from(line), 35, &[ms; 5], &[ms; 5])
-        })
-        .collect();
-    let mut found = study_of(&results);
-    assert!(found.published.is_empty(), "the plan repeats no published study");
-    found.plan = "comcast-study".to_owned();
-    let numbers = cohorts::published(&found);
-    let measured: Vec<f64> = numbers.iter().filter_map(|number| number.measured).collect();
-    let want = [252.0, 0.0, 100.0, 100.0, 22.0, 252.0 / 22.0];
-    assert_eq!(measured.len(), want.len());
-    for (found, want) in measured.iter().zip(want) {
-        assert!((found - want).abs() < 1e-6, "{measured:?}");
-    }
-    let is_met = |number: &&underload_record::schema::Expectation| {
-        number.verdict == underload_record::schema::Verdict::Met
-    };
-    assert_eq!(numbers.iter().filter(is_met).count(), 5, "a share of 100 % misses 77: {numbers:?}");
-    found.plan = "low-latency-trial".to_owned();
-    assert_eq!(cohorts::published(&found).len(), 2, "both cohorts have DSCP 45");
-}
-
-#[test]
 fn an_unscheduled_run_counts_for_its_device_and_not_in_pooled_numbers() {
     let at = |day: u64| (20_000 + day) * DAY_MS;
     let mut results: Vec<_> =

@@ -11,7 +11,6 @@ mod health;
 mod line;
 mod outcomes;
 mod panel;
-mod published;
 mod series;
 mod strata;
 
@@ -23,7 +22,6 @@ pub use compare::{compare, compare_groups};
 use line::IDLE;
 pub use line::{ClassDays, Line, LineSeries, Lines, Rows, SeriesName};
 pub use panel::{Effect, LINES_LEAST, LineDay, Panel};
-pub use published::published;
 pub use series::BIN_MS;
 
 /// Compares the cohorts. Equal lines and seed produce an equal study.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, Interval, is_zero};
+use super::{Interval, is_zero};
 use crate::verdict::{EffectRange, Verdict};
 
 /// A study of many lines, collected from their devices. Delays are round trips in ms.
@@ -40,8 +40,6 @@ pub struct CohortStudy {
     /// Quality of Outcome under each load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualities: Vec<QualityStudy>,
-    /// Published numbers to compare with.
-    pub published: Vec<Expectation>,
 }
 
 /// Lines before and after their change, beside lines that did not change, on the same days.

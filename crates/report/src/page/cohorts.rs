@@ -8,10 +8,10 @@ use underload_record::schema::{
 use underload_record::text::plain_text;
 
 use super::figures::{Headings, figures};
+use super::header;
 use super::parts::{
     Column, Least, NOTHING, careful, folded, lost_days, mean, signed, table_of, with_range,
 };
-use super::{header, published};
 use crate::cohorts::{
     cohort_name, cohort_sentences, cohort_warnings, compared_values, day, load_words,
     quantile_words, series_name,
@@ -30,7 +30,6 @@ pub fn cohort_page(study: &CohortStudy) -> String {
         (uses(&study.uses))
         (qualities(&study.qualities))
         (outcomes(study))
-        (published::expectations(&study.published))
         (method())
     };
     plain_text(&header::document(title, &content).into_string())

@@ -2,7 +2,6 @@
 //! sorted and its plots show values under the pointer; without one the content is the same.
 
 mod applications;
-mod book;
 mod cohorts;
 mod comparison;
 mod contents;
@@ -36,7 +35,6 @@ use crate::subject::{Subject, subjects};
 
 use contents::with_contents;
 
-pub use book::{FigurePage, write_figure_pages, write_figures_markdown};
 pub use cohorts::cohort_page;
 pub use history::{HistoryPage, history_page};
 pub use pairs::{Pairs, pairs_page};

@@ -15,37 +15,18 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         let suffix = run_suffix(runs, number);
         rows.extend(run.record.expectations.iter().map(|expected| row(expected, &suffix)));
     }
-    of_rows(&rows)
-}
-
-/// Renders expectations that belong to no run.
-pub(super) fn expectations(expectations: &[Expectation]) -> Markup {
-    of_rows(&expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
-}
-
-/// Renders the numbers of a figure, without a heading.
-pub(super) fn numbers(figure: &str, expectations: &[Expectation]) -> Markup {
-    let caption = format!("{figure}: published numbers and ours");
-    bare(&caption, &expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
-}
-
-fn of_rows(rows: &[Markup]) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
-    html! {
-        h2 { "Against published numbers" } "\n"
-        p.note { "A miss stays a miss: bands come from the source, not from this run." } "\n"
-        (bare("Published numbers and ours", rows))
-    }
-}
-
-fn bare(caption: &str, rows: &[Markup]) -> Markup {
     let head = html! {
         (words_head("number")) (head("published")) (head("ours")) (words_head("unit"))
         (words_head("outcome")) (words_head("source and note"))
     };
-    table(caption, &head, rows)
+    html! {
+        h2 { "Against published numbers" } "\n"
+        p.note { "A miss stays a miss: bands come from the source, not from this run." } "\n"
+        (table("Published numbers and ours", &head, &rows))
+    }
 }
 
 fn row(expected: &Expectation, suffix: &str) -> Markup {

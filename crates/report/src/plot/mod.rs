@@ -40,11 +40,6 @@ impl Plots {
         }
     }
 
-    /// Draws only the pictures that the scenario declares.
-    pub(crate) fn asked_for(subjects: &[Subject<'_>]) -> Vec<Plot> {
-        figure::figures(subjects)
-    }
-
     pub(crate) fn all(&self) -> impl Iterator<Item = &Plot> {
         let groups =
             [&self.figures, &self.overview, &self.distributions, &self.histograms, &self.timelines];
