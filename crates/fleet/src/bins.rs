@@ -3,16 +3,17 @@
 //! The bin of a delay of `x` microseconds is `ceil(ln(x) / ln(1.02))`: each bin's upper edge is
 //! 2 % above its lower edge, so that a quantile of the bins is within 1 % of the exact one.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Ratio of a bin's upper to its lower edge.
 pub const GAMMA: f64 = 1.02;
 /// The last bin, from about 100 s; longer delays are also in it.
 pub const BIN_MAX: u16 = 931;
 
-/// Counts of delays by bin; empty bins are not stored. As JSON a list of `[bin, count]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
+/// Counts of delays by bin; empty bins are not stored. As JSON a list of `[bin, count]`, in binary
+/// formats the bytes of [`Bins::to_bytes`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bins {
     /// Bins in ascending order, without zeros; a typical series has some tens.
     counts: Vec<(u16, u64)>,
@@ -87,6 +88,18 @@ impl Bins {
         self.iter().fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
+    /// Encodes, for each bin, the difference to the one before and the count, as LEB128.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128);
+        let mut before = 0;
+        for (bin, count) in self.iter() {
+            push_number(&mut bytes, u64::from(bin - before));
+            push_number(&mut bytes, count);
+            before = bin;
+        }
+        bytes
+    }
+
     /// Returns the smallest delay that at least the share `share` of the delays, from 0 to 1, does
     /// not exceed, in microseconds and within 1 %; `None` without delays.
     pub fn quantile(&self, share: f64) -> Option<f64> {
@@ -120,10 +133,58 @@ impl TryFrom<Vec<(u16, u64)>> for Bins {
     }
 }
 
-impl From<Bins> for Vec<(u16, u64)> {
-    fn from(bins: Bins) -> Self {
-        bins.counts
+impl Serialize for Bins {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() {
+            self.counts.serialize(to)
+        } else {
+            to.serialize_bytes(&self.to_bytes())
+        }
     }
+}
+
+impl<'de> Deserialize<'de> for Bins {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() {
+            return Self::try_from(Vec::deserialize(from)?).map_err(D::Error::custom);
+        }
+        let mut bins = Self::default();
+        visit_bins(<&[u8]>::deserialize(from)?, |bin, count| bins.add_to(bin, count))
+            .ok_or_else(|| D::Error::custom(NotBins))?;
+        Ok(bins)
+    }
+}
+
+/// Calls `see` with each bin of [`Bins::to_bytes`] and its count; `None` if the bytes are damaged.
+pub fn visit_bins(mut bytes: &[u8], mut see: impl FnMut(u16, u64)) -> Option<()> {
+    let mut bin = 0_u64;
+    while !bytes.is_empty() {
+        bin = bin.checked_add(take_number(&mut bytes)?)?;
+        let count = take_number(&mut bytes)?;
+        see(u16::try_from(bin).ok().filter(|bin| *bin <= BIN_MAX)?, count);
+    }
+    Some(())
+}
+
+fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }
 
 #[cfg(feature = "openapi")]

@@ -31,7 +31,7 @@ underload_aqm::named! {
     }
 }
 
-/// The result of a run. It contains no address.
+/// The result of a run. It contains no address. Stored results have the fields in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -76,14 +76,14 @@ pub struct StepResult {
     /// Grade of the step as [`underload_record::judgement`] decides it on the device, from the first
     /// class and the idle median of the same run; `None` without load, without such a median, and for
     /// a step that is not valid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub grade: Option<Grade>,
     /// Series of probes, one for each DSCP.
     pub series: Vec<SeriesResult>,
     /// Round trips of the TCP connections that load the line, as a series of readings of which none
     /// is lost; `None` without load and if they are unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub inside: Option<SeriesResult>,
 }
 

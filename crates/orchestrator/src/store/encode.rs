@@ -1,68 +1,20 @@
 //! The encoding of stored results.
 //!
-//! The types here are the format on disk, independent of the API. A change needs a new [`FORMAT`],
-//! which the test `encoding_of_this_format_does_not_change` checks.
+//! The fields of a result are stored in the order of its type, without their names. A change of a
+//! type needs a new [`FORMAT`], which the test `encoding_of_this_format_does_not_change` checks.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
-use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
-use underload_fleet::plan::Kind;
+use underload_fleet::outcome::RunResult;
 use underload_fleet::store::{StoreError, StoredResult};
-use underload_record::judgement::Grade;
 
 /// First byte of a result. Its last four bytes are a checksum of the device and the bytes before.
 const FORMAT: u8 = 1;
 
-/// A result without its device, which is in another column.
-#[derive(Serialize, Deserialize)]
-struct Body<'a> {
-    epoch: u32,
-    sequence: u64,
-    stored_ms: u64,
-    pseudonym: [u8; 16],
-    cohort: &'a str,
-    /// Model, firmware, segment, region, configured, measured.
-    texts: [&'a str; 6],
-    /// Rates of the tier, up and down.
-    bit_per_s: [u64; 2],
-    plan: &'a str,
-    run: u64,
-    at_ms: u64,
-    /// The index in [`Outcome::ALL`].
-    outcome: u8,
-    reason: &'a str,
-    server: &'a str,
-    version: &'a str,
-    #[serde(borrow)]
-    steps: Vec<StepBody<'a>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StepBody<'a> {
-    step: &'a str,
-    /// The index in [`Kind::ALL`].
-    kind: u8,
-    goodput_bit_per_s: Option<u64>,
-    tier_percent: Option<f64>,
-    /// The index in [`Grade::ALL`].
-    grade: Option<u8>,
-    #[serde(borrow)]
-    series: Vec<SeriesBody<'a>>,
-    #[serde(borrow)]
-    inside: Option<SeriesBody<'a>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SeriesBody<'a> {
-    dscp: u8,
-    sent: u64,
-    lost: u64,
-    bins: std::borrow::Cow<'a, [u8]>,
-    /// Median, 99th percentile, mean, maximum.
-    us: [Option<u64>; 4],
-}
+/// A result without its device, which is in another column: epoch, sequence number, time of storing,
+/// pseudonym and cohort, with the attributes of the line and the result.
+type Body<Text, Line, Run> = (u32, u64, u64, [u8; 16], Text, Line, Run);
 
 pub(super) fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
     let broken = |error| StoreError::broken("a row cannot be written").because(error);
@@ -84,53 +36,14 @@ pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
 }
 
 pub(crate) fn encode(stored: &StoredResult) -> Vec<u8> {
-    let (attributes, result) = (&stored.attributes, &stored.result);
-    let body = Body {
-        epoch: stored.epoch,
-        sequence: stored.sequence,
-        stored_ms: stored.stored_ms,
-        pseudonym: stored.pseudonym.0,
-        cohort: &stored.cohort,
-        texts: [
-            &attributes.model, &attributes.firmware, &attributes.segment, &attributes.region,
-            &attributes.configured, &attributes.measured,
-        ],
-        bit_per_s: [attributes.tier_up_bit_per_s, attributes.tier_down_bit_per_s],
-        plan: &result.plan,
-        run: result.run,
-        at_ms: result.at_ms,
-        outcome: result.outcome as u8,
-        reason: &result.reason,
-        server: &result.server,
-        version: &result.version,
-        steps: result.steps.iter().map(step_body).collect(),
-    };
+    let StoredResult { device, epoch, sequence, stored_ms, pseudonym, cohort, attributes, result } =
+        stored;
+    let body: Body<&str, &Attributes, &RunResult> =
+        (*epoch, *sequence, *stored_ms, pseudonym.0, cohort, attributes, result);
     // Fails only for types of unknown length, which are not used here.
     let mut bytes = postcard::to_extend(&body, vec![FORMAT]).unwrap_or_default();
-    bytes.extend(checksum(&[&stored.device.0, &bytes]));
+    bytes.extend(checksum(&[&device.0, &bytes]));
     bytes
-}
-
-fn step_body(step: &StepResult) -> StepBody<'_> {
-    StepBody {
-        step: &step.step,
-        kind: step.kind as u8,
-        goodput_bit_per_s: step.goodput_bit_per_s,
-        tier_percent: step.tier_percent,
-        grade: step.grade.map(|grade| grade as u8),
-        series: step.series.iter().map(series_body).collect(),
-        inside: step.inside.as_ref().map(series_body),
-    }
-}
-
-fn series_body(series: &SeriesResult) -> SeriesBody<'_> {
-    SeriesBody {
-        dscp: series.dscp,
-        sent: series.sent,
-        lost: series.lost,
-        bins: bytes_of_bins(&series.bins).into(),
-        us: [series.p50_us, series.p99_us, series.mean_us, series.max_us],
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,116 +87,28 @@ impl Encoded {
 }
 
 fn result_of(device: DeviceId, body: &[u8]) -> Option<StoredResult> {
-    let (body, rest): (Body<'_>, _) = postcard::take_from_bytes(body).ok()?;
-    let steps: Option<Vec<StepResult>> = body.steps.iter().map(step_result).collect();
-    let outcome = Outcome::ALL.get(usize::from(body.outcome)).copied();
-    let (Some(steps), Some(outcome), true) = (steps, outcome, rest.is_empty()) else {
-        return None;
-    };
-    let [model, firmware, segment, region, configured, measured] = body.texts.map(str::to_owned);
-    let [tier_up_bit_per_s, tier_down_bit_per_s] = body.bit_per_s;
-    Some(StoredResult {
+    let (body, rest): (Body<String, Attributes, RunResult>, _) =
+        postcard::take_from_bytes(body).ok()?;
+    let (epoch, sequence, stored_ms, pseudonym, cohort, attributes, result) = body;
+    let pseudonym = Pseudonym(pseudonym);
+    rest.is_empty().then_some(StoredResult {
         device,
-        epoch: body.epoch,
-        sequence: body.sequence,
-        stored_ms: body.stored_ms,
-        pseudonym: Pseudonym(body.pseudonym),
-        cohort: body.cohort.to_owned(),
-        attributes: Attributes {
-            model,
-            firmware,
-            tier_up_bit_per_s,
-            tier_down_bit_per_s,
-            segment,
-            region,
-            configured,
-            measured,
-        },
-        result: RunResult {
-            plan: body.plan.to_owned(),
-            run: body.run,
-            at_ms: body.at_ms,
-            outcome,
-            reason: body.reason.to_owned(),
-            server: body.server.to_owned(),
-            version: body.version.to_owned(),
-            steps,
-        },
+        epoch,
+        sequence,
+        stored_ms,
+        pseudonym,
+        cohort,
+        attributes,
+        result,
     })
-}
-
-fn series_result(body: &SeriesBody<'_>) -> Option<SeriesResult> {
-    let [p50_us, p99_us, mean_us, max_us] = body.us;
-    let mut bins = Bins::default();
-    visit_bins(&body.bins, |bin, count| bins.add_to(bin, count))?;
-    let SeriesBody { dscp, sent, lost, .. } = *body;
-    Some(SeriesResult { dscp, sent, lost, bins, p50_us, p99_us, mean_us, max_us })
-}
-
-fn step_result(body: &StepBody<'_>) -> Option<StepResult> {
-    Some(StepResult {
-        step: body.step.to_owned(),
-        kind: *Kind::ALL.get(usize::from(body.kind))?,
-        goodput_bit_per_s: body.goodput_bit_per_s,
-        tier_percent: body.tier_percent,
-        grade: match body.grade {
-            Some(grade) => Some(*Grade::ALL.get(usize::from(grade))?),
-            None => None,
-        },
-        series: body.series.iter().map(series_result).collect::<Option<_>>()?,
-        inside: match &body.inside {
-            Some(inside) => Some(series_result(inside)?),
-            None => None,
-        },
-    })
-}
-
-/// Encodes bins: for each bin the difference to the one before and its count, as LEB128.
-pub(super) fn bytes_of_bins(bins: &Bins) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(128);
-    let mut before = 0;
-    for (bin, count) in bins.iter() {
-        push_number(&mut bytes, u64::from(bin - before));
-        push_number(&mut bytes, count);
-        before = bin;
-    }
-    bytes
-}
-
-/// Calls `see` with each bin of [`bytes_of_bins`] and its count; `None` if the bytes are damaged.
-pub(super) fn visit_bins(mut bytes: &[u8], mut see: impl FnMut(u16, u64)) -> Option<()> {
-    let mut bin = 0_u64;
-    while !bytes.is_empty() {
-        bin = bin.checked_add(take_number(&mut bytes)?)?;
-        let count = take_number(&mut bytes)?;
-        see(u16::try_from(bin).ok().filter(|bin| *bin <= underload_fleet::bins::BIN_MAX)?, count);
-    }
-    Some(())
-}
-
-fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take_number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
 mod tests {
+    use underload_fleet::outcome::Outcome;
+    use underload_fleet::plan::Kind;
+    use underload_record::judgement::Grade;
+
     use super::*;
     use crate::store::testing;
 

@@ -2,13 +2,13 @@
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
-use underload_fleet::bins::Bins;
+use underload_fleet::bins::{Bins, visit_bins};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::StoreError;
 
 use crate::store::database::{Row, Value, values};
-use crate::store::encode::{bytes_of_bins, checksum, visit_bins};
+use crate::store::encode::checksum;
 
 /// The granularity of a sum: the properties by which results get separate cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +163,7 @@ impl From<&Cell> for CellBytes {
         // Writing to memory cannot fail.
         let _ = cell.devices.serialize_into(&mut set);
         let mut bytes = Self {
-            bins: bytes_of_bins(&cell.bins),
+            bins: cell.bins.to_bytes(),
             devices: Vec::new(),
             sent: cell.sent as i64,
             lost: cell.lost as i64,
