@@ -1,8 +1,7 @@
-//! The state of the queues of shaped devices: rates, backlogs, delays, drops and marks, as data and
+//! The state of the queues of shaped devices: limits, backlogs, delays, drops and marks, as data and
 //! as text.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use serde::Serialize;
 use underload_aqm::rate::Rate;
@@ -31,31 +30,19 @@ struct DeviceView {
     flows: PerDirection<Option<Flow>>,
 }
 
-/// Rates and counts of one direction.
+/// Limit and counts of one direction.
 #[derive(Debug, Serialize)]
 struct Flow {
     /// The rate to which the direction is shaped, bit/s.
     limit_bit_per_s: u64,
-    /// The rate sent since the previous reading, bit/s; `None` for the first reading.
-    rate_bit_per_s: Option<u64>,
     counts: Counts,
     /// The classes of CAKE.
     classes: Vec<Class>,
 }
 
 impl Overview {
-    /// Returns an overview of the shaped devices. Rates are averages since the overview `before`,
-    /// taken `elapsed` ago.
-    pub fn new(shaped: Vec<Shaped>, before: Option<(Duration, &Self)>) -> Self {
-        let devices = shaped.into_iter().map(|shaped| {
-            let old = before.and_then(|(elapsed, overview)| {
-                let name = &shaped.record.device;
-                let old = overview.devices.iter().find(|view| view.device == *name)?;
-                Some((elapsed, old))
-            });
-            DeviceView::new(shaped, old)
-        });
-        Self { devices: devices.collect() }
+    pub fn new(shaped: Vec<Shaped>) -> Self {
+        Self { devices: shaped.into_iter().map(DeviceView::new).collect() }
     }
 
     /// Returns the state of each device, and the counts of its directions and classes.
@@ -91,36 +78,17 @@ impl Overview {
         }
         text
     }
-
-    /// Returns a line for each direction, with its present rate.
-    pub fn to_lines(&self) -> String {
-        let mut text = String::new();
-        for view in &self.devices {
-            for (name, flow) in view.flows() {
-                let rate = flow.rate_bit_per_s.map_or_else(|| "-".to_owned(), mbit);
-                let (limit, device) = (mbit(flow.limit_bit_per_s), &view.device);
-                let _ = writeln!(
-                    text,
-                    "{device} {name:<4} {rate:>8} of {limit} Mbit/s, {}",
-                    present(&flow.counts)
-                );
-            }
-        }
-        text
-    }
 }
 
 impl DeviceView {
-    fn new(shaped: Shaped, before: Option<(Duration, &Self)>) -> Self {
+    fn new(shaped: Shaped) -> Self {
         let Shaped { record, name, standing, mut queues } = shaped;
         let flows = PerDirection::from_fn(|direction| {
             let queues = std::mem::take(&mut queues[direction]);
             // `auto` changes the rates of the queues alone.
             let present = queues.first().and_then(|root| requested(&root.qdisc, record.overhead));
             let limit = present.map(Rate::bits_per_second).or(record.bit_per_s[direction])?;
-            let old =
-                before.and_then(|(elapsed, view)| Some((elapsed, view.flows[direction].as_ref()?)));
-            Flow::new(limit, queues, old)
+            Flow::new(limit, queues)
         });
         let (state, undone_in_s) = match standing {
             Standing::Confirmed => ("confirmed", None),
@@ -140,24 +108,15 @@ impl DeviceView {
 
 impl Flow {
     /// Creates a direction from the readings of its queues, root first; `None` without readings.
-    fn new(
-        limit_bit_per_s: u64,
-        readings: Vec<Reading>,
-        before: Option<(Duration, &Self)>,
-    ) -> Option<Self> {
+    fn new(limit_bit_per_s: u64, readings: Vec<Reading>) -> Option<Self> {
         let mut counts = readings.first()?.counts;
         // Below a rate limit, the queue itself marks and measures; below `cake_mq` each of its parts.
         for Counts { marked, delay_us, .. } in readings[1..].iter().map(|reading| reading.counts) {
             counts.marked = [counts.marked, marked].into_iter().flatten().reduce(|a, b| a + b);
             counts.delay_us = counts.delay_us.max(delay_us);
         }
-        let rate_bit_per_s = before.and_then(|(elapsed, old)| {
-            let bytes = counts.sent_bytes.checked_sub(old.counts.sent_bytes)?;
-            let seconds = elapsed.as_secs_f64();
-            (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)
-        });
         let classes = readings.into_iter().next().map(|root| root.classes).unwrap_or_default();
-        Some(Self { limit_bit_per_s, rate_bit_per_s, counts, classes })
+        Some(Self { limit_bit_per_s, counts, classes })
     }
 }
 
