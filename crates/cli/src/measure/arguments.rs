@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use underload_line::series::{Courtesy, Hours, Keep, Limits, SHORTEST_AGE, covers_day};
+use underload_line::series::{Courtesy, Hours, Limits, SHORTEST_AGE, covers_day};
 use underload_line::target::Family;
 use underload_line::{Locate, Request, RouterTest, UDP_PACKET_BYTES, class, label, preset};
 use underload_measure::Tier;
@@ -109,12 +109,11 @@ pub struct Arguments {
     pub times: Option<u64>,
     #[command(flatten)]
     pub courtesy: CourtesyOptions,
-    /// With --every, removes old runs of the series except the newest N, the newest that fit into a
-    /// size such as 500MiB, or those of the last days such as 90d. The newest run always stays, and
-    /// `underload history` still has the numbers of all.
-    #[arg(long, value_name = "N|SIZE|DAYS", requires = "every", value_parser = keep)]
+    /// With --every, removes runs of the series that are older than this number of days, such as
+    /// 90d. The newest run always stays, and `underload history` still has the numbers of all.
+    #[arg(long, value_name = "DAYS", requires = "every", value_parser = keep)]
     #[arg(hide_short_help = true)]
-    pub keep: Option<Keep>,
+    pub keep: Option<Duration>,
     /// Words such as "wifi, kitchen", which record, report and `history` show.
     #[arg(long, value_name = "TEXT", value_parser = label)]
     pub label: Option<String>,
@@ -378,19 +377,10 @@ fn tier(text: &str) -> Result<Tier, String> {
     Ok(Tier { down_bit_per_s, up_bit_per_s })
 }
 
-/// Parses `200`, `500MiB` or `90d`.
-fn keep(text: &str) -> Result<Keep, String> {
-    let error =
-        "expected a number of runs (200), a size (500MiB) or an age of at least a day (90d)";
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        let runs = text.parse().ok().filter(|runs| *runs > 0);
-        return Ok(Keep::Runs(runs.ok_or(error)?));
-    }
-    match (duration(text), size(text)) {
-        (Ok(age), _) if age >= SHORTEST_AGE => Ok(Keep::Age(age)),
-        (Err(_), Ok(bytes)) if bytes > 0 => Ok(Keep::Bytes(bytes)),
-        _ => Err(error.to_owned()),
-    }
+/// Parses `90d`.
+fn keep(text: &str) -> Result<Duration, String> {
+    let age = duration(text).ok().filter(|age| *age >= SHORTEST_AGE);
+    age.ok_or_else(|| "expected an age of at least a day, such as 90d".to_owned())
 }
 
 #[cfg(test)]
@@ -398,11 +388,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retention_by_runs_size_or_age_is_parsed() {
-        assert_eq!(keep("200"), Ok(Keep::Runs(200)));
-        assert_eq!(keep("500MiB"), Ok(Keep::Bytes(500 << 20)));
-        assert_eq!(keep("90d"), Ok(Keep::Age(Duration::from_hours(24 * 90))));
-        for wrong in ["0", "", "-1", "1.5", "12h", "0B", "90 dogs", "99999999999999999999999"] {
+    fn runs_are_kept_for_a_day_or_longer() {
+        assert_eq!(keep("90d"), Ok(Duration::from_hours(24 * 90)));
+        for wrong in ["0", "", "-1", "1.5", "12h", "200", "500MiB", "90 dogs"] {
             assert!(keep(wrong).is_err(), "{wrong}");
         }
     }

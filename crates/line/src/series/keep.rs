@@ -21,22 +21,12 @@ const AHEAD_MAX_S: i64 = 86_400;
 /// Runs are kept for at least this time.
 pub const SHORTEST_AGE: Duration = Duration::from_hours(24);
 
-/// The runs of a series that stay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// This number of runs, the newest.
-    Runs(usize),
-    /// The newest runs that together have at most this size.
-    Bytes(u64),
-    /// Runs that started at most this time ago.
-    Age(Duration),
-}
-
 /// The directory of a series.
 #[derive(Debug)]
 pub struct Keeper {
     series: Series,
-    keep: Option<Keep>,
+    /// Runs that started longer ago are removed.
+    keep: Option<Duration>,
     /// The newest run of this process.
     latest: RefCell<Option<PathBuf>>,
     /// Bytes that measurements moved since [`Keeper::take_moved`].
@@ -51,7 +41,7 @@ impl Keeper {
     pub fn open(
         directory: &Path,
         name: &str,
-        keep: Option<Keep>,
+        keep: Option<Duration>,
         show: Show,
     ) -> Result<Self, SeriesError> {
         let series = Series::open(directory, name)?;
@@ -86,7 +76,7 @@ impl Keeper {
         self.moved.take()
     }
 
-    /// Removes the runs that exceed the limit. Errors are warnings, so that the series continues.
+    /// Removes the runs that are too old. Errors are warnings, so that the series continues.
     pub fn prune(&self) {
         let Some(keep) = self.keep else { return };
         if let Err(error) = self.try_prune(keep) {
@@ -94,7 +84,7 @@ impl Keeper {
         }
     }
 
-    fn try_prune(&self, keep: Keep) -> Result<(), SeriesError> {
+    fn try_prune(&self, keep: Duration) -> Result<(), SeriesError> {
         let directory = self.path();
         // Another process with the same series is removing runs.
         let Ok(_lock) = disk::lock_directory(directory, Duration::ZERO) else { return Ok(()) };
@@ -120,7 +110,8 @@ impl Keeper {
         }
         let latest = self.latest.borrow().clone();
         let now_s = jiff::Timestamp::now().as_second();
-        for (run, reason) in due(&runs, keep, latest.as_deref(), now_s) {
+        let reason = format!("older than {} d", keep.as_secs() / 86_400);
+        for run in due(&runs, keep, latest.as_deref(), now_s) {
             self.remove(run, &reason)?;
         }
         Ok(())
@@ -174,50 +165,24 @@ fn numbers(run: &Path) -> Result<RunNumbers, String> {
     RunNumbers::from_record(run, &record).map_err(str::to_owned)
 }
 
-/// Returns the runs to remove, oldest first, each with the reason. The newest run and `made`, the
-/// newest of this process, stay even if a clock is wrong.
-fn due<'a>(
-    runs: &'a [Member],
-    keep: Keep,
-    made: Option<&Path>,
-    now_s: i64,
-) -> Vec<(&'a Member, String)> {
+/// Returns the runs to remove, oldest first. The newest run and `made`, the newest of this process,
+/// stay even if a clock is wrong.
+fn due<'a>(runs: &'a [Member], keep: Duration, made: Option<&Path>, now_s: i64) -> Vec<&'a Member> {
     let Some((_, older)) = runs.split_last() else { return Vec::new() };
+    let most_s = keep.as_secs() as i64;
     // Ages count from the newest run; runs in the future are from a time when the clock was ahead.
     let mut ages =
         runs.iter().rev().filter_map(|run| age_s(run, now_s)).filter(|it| *it > -AHEAD_MAX_S);
-    if let (Keep::Age(most), Some(newest_s), Some(before_s)) = (keep, ages.next(), ages.next())
-        && before_s - newest_s > most.as_secs() as i64
+    if let (Some(newest_s), Some(before_s)) = (ages.next(), ages.next())
+        && before_s - newest_s > most_s
     {
         // The newest run alone makes all others old, so its clock may be wrong; the next run shows that.
         return Vec::new();
     }
-    let is_free = |run: &&Member| Some(run.path.as_path()) != made;
-    let mut bytes: u64 = runs.iter().map(|run| run.bytes).sum();
-    let mut left = runs.len();
-    let mut due = Vec::new();
-    for run in older.iter().filter(is_free) {
-        let reason = match keep {
-            Keep::Runs(1) if left > 1 => "the limit is 1 run".to_owned(),
-            Keep::Runs(most) if left > most => format!("the limit is {most} runs"),
-            Keep::Bytes(most) if bytes > most => {
-                format!("the runs have {:.1} MB, the limit is {:.1} MB", mb(bytes), mb(most))
-            }
-            Keep::Age(most) if age_s(run, now_s).is_some_and(|it| it > most.as_secs() as i64) => {
-                format!("older than {} d", most.as_secs() / 86_400)
-            }
-            _ => continue,
-        };
-        bytes = bytes.saturating_sub(run.bytes);
-        left -= 1;
-        due.push((run, reason));
-    }
-    due.truncate(MOST_AT_ONCE);
-    due
-}
-
-fn mb(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
+    let is_due = |run: &&Member| {
+        Some(run.path.as_path()) != made && age_s(run, now_s).is_some_and(|age_s| age_s > most_s)
+    };
+    older.iter().filter(is_due).take(MOST_AT_ONCE).collect()
 }
 
 fn age_s(run: &Member, now_s: i64) -> Option<i64> {
@@ -241,9 +206,9 @@ mod tests {
         }
     }
 
-    /// A series with a run on each of `days` of a month.
-    fn series(directory: &Path, days: &[u32], keep: Keep) -> Keeper {
-        let keeper = Keeper::open(directory, "s-1", Some(keep), |_| {}).unwrap();
+    /// A series that keeps runs for a day, with a run on each of `days` of a month.
+    fn series(directory: &Path, days: &[u32]) -> Keeper {
+        let keeper = Keeper::open(directory, "s-1", Some(SHORTEST_AGE), |_| {}).unwrap();
         for day in days {
             add(&keeper, &format!("day-{day:02}"), &format!("2026-01-{day:02}T00:00:00Z"));
         }
@@ -268,36 +233,35 @@ mod tests {
     #[test]
     fn the_oldest_runs_are_removed_and_their_numbers_remain() {
         let directory = tempfile::tempdir().unwrap();
-        let keeper = series(directory.path(), &[1, 2, 3, 4], Keep::Runs(2));
+        let keeper = series(directory.path(), &[1, 2, 3, 4]);
+        add(&keeper, "new", &jiff::Timestamp::now().to_string());
+        add(&keeper, "newer", &jiff::Timestamp::now().to_string());
         std::fs::create_dir(directory.path().join("mine")).unwrap();
         keeper.prune();
-        assert_eq!(names(directory.path()), ["day-03", "day-04", "mine"]);
+        assert_eq!(names(directory.path()), ["mine", "new", "newer"]);
         let removed: Vec<String> =
             removed::read(directory.path()).unwrap().into_iter().map(|run| run.run).collect();
-        assert_eq!(removed, ["day-01", "day-02"]);
+        assert_eq!(removed, ["day-01", "day-02", "day-03", "day-04"]);
         // The warning concerns `mine`.
         assert_eq!(keeper.warned.borrow().len(), 1);
         keeper.prune();
-        assert_eq!(names(directory.path()), ["day-03", "day-04", "mine"]);
+        assert_eq!(names(directory.path()), ["mine", "new", "newer"]);
     }
 
     #[test]
     fn the_newest_run_is_never_removed() {
-        for limit in [Keep::Runs(1), Keep::Bytes(1), Keep::Age(SHORTEST_AGE)] {
-            let directory = tempfile::tempdir().unwrap();
-            series(directory.path(), &[1, 2, 3], limit).prune();
-            assert_eq!(names(directory.path()), ["day-03"], "{limit:?}");
-        }
-        // A clock that went back: the new run looks like the oldest.
         let directory = tempfile::tempdir().unwrap();
-        let keeper = series(directory.path(), &[2, 3], Keep::Runs(1));
-        add(&keeper, "day-01", "1970-01-01T00:00:00Z");
+        let keeper = series(directory.path(), &[1, 2, 3]);
         keeper.prune();
-        assert_eq!(names(directory.path()), ["day-01", "day-03"]);
+        assert_eq!(names(directory.path()), ["day-03"]);
+        // A clock that went back: the new run looks like the oldest.
+        add(&keeper, "day-00", "1970-01-01T00:00:00Z");
+        keeper.prune();
+        assert_eq!(names(directory.path()), ["day-00", "day-03"]);
         // The newest run is from a time when the clock was two years ahead; the clock is right
         // again.
         let directory = tempfile::tempdir().unwrap();
-        let keeper = series(directory.path(), &[1, 2, 3], Keep::Age(SHORTEST_AGE));
+        let keeper = series(directory.path(), &[1, 2, 3]);
         for (name, started) in
             [("ahead", "2999-01-01T00:00:00Z"), ("ahead-2", "2999-01-02T00:00:00Z")]
         {
@@ -305,7 +269,7 @@ mod tests {
         }
         let members = keeper.series.members().unwrap().runs;
         let at = |time: &str| time.parse::<jiff::Timestamp>().unwrap().as_second();
-        let due = |members, now: &str| due(members, Keep::Age(SHORTEST_AGE), None, at(now)).len();
+        let due = |members, now: &str| due(members, SHORTEST_AGE, None, at(now)).len();
         assert_eq!(due(&members[..4], "2999-01-01T00:00:09Z"), 0, "that clock may be wrong");
         assert_eq!(due(&members, "2999-01-02T00:00:09Z"), 4, "the next run agrees");
         assert_eq!(
@@ -316,14 +280,14 @@ mod tests {
         // A clock that is far ahead removes only a few runs at a time.
         let directory = tempfile::tempdir().unwrap();
         let days: Vec<u32> = (1..=28).collect();
-        series(directory.path(), &days, Keep::Age(SHORTEST_AGE)).prune();
+        series(directory.path(), &days).prune();
         assert_eq!(names(directory.path()).len(), 28 - MOST_AT_ONCE);
     }
 
     #[test]
     fn a_removal_that_was_cut_short_is_finished_and_a_lost_head_is_left() {
         let directory = tempfile::tempdir().unwrap();
-        let keeper = series(directory.path(), &[1, 2, 3], Keep::Runs(9));
+        let keeper = series(directory.path(), &[1, 2, 3]);
         for day in ["day-01", "day-02"] {
             std::fs::remove_file(directory.path().join(day).join("run.json")).unwrap();
         }
@@ -342,7 +306,7 @@ mod tests {
     #[test]
     fn a_new_run_with_the_name_of_a_removed_one_is_separate() {
         let directory = tempfile::tempdir().unwrap();
-        let keeper = series(directory.path(), &[1, 2], Keep::Runs(1));
+        let keeper = series(directory.path(), &[1, 2]);
         keeper.prune();
         let started = "2026-01-01T00:00:00Z";
         let mut other = record(started);
@@ -361,7 +325,7 @@ mod tests {
     #[test]
     fn a_run_whose_numbers_cannot_be_stored_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let keeper = series(directory.path(), &[1, 2], Keep::Runs(1));
+        let keeper = series(directory.path(), &[1, 2]);
         std::fs::write(directory.path().join("removed-runs.jsonl"), "my notes\n").unwrap();
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-01", "day-02"]);

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use underload_store::StoreError;
 
 pub use courtesy::{Courtesy, Grant, Hours, Limits, covers_day, local_zone};
-pub use keep::{Keep, Keeper, SHORTEST_AGE};
+pub use keep::{Keeper, SHORTEST_AGE};
 pub use rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST, Rhythm};
 
 /// A sentence for the user about a series.

@@ -66,7 +66,6 @@ pub struct Member {
     pub name: String,
     /// When the run began, RFC 3339.
     pub started: String,
-    pub bytes: u64,
     /// Whether `run.json` is missing, because a removal was begun or the file was moved.
     pub is_headless: bool,
     files: BTreeSet<String>,
@@ -223,7 +222,6 @@ impl Series {
             return Err(format!("its {MADE} lists files that no run writes"));
         }
         let found = entries(path).map_err(|error| format!("it cannot be read: {error}"))?;
-        let mut bytes = 0;
         for name in &found {
             if name != MADE && !made.files.contains(name) {
                 return Err(format!("it has another file: {name}"));
@@ -232,13 +230,11 @@ impl Series {
             if !facts.is_file() {
                 return Err(format!("{name} in it is not a regular file"));
             }
-            bytes += facts.len();
         }
         Ok(Member {
             path: path.to_owned(),
             name,
             started: made.started,
-            bytes,
             is_headless: !found.contains(RECORD),
             files: made.files,
         })

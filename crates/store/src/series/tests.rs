@@ -189,7 +189,6 @@ fn nothing_is_removed_through_a_link() {
             path: root.join(name),
             name: name.to_owned(),
             started: format!("{name}T00:00:00Z"),
-            bytes: 0,
             is_headless: false,
             files: FILES.map(str::to_owned).into(),
         };
