@@ -22,8 +22,6 @@ use crate::replay::output::refuse_input;
 
 /// Longest accepted file with the secret.
 const SECRET_BYTES_MAX: u64 = 4096;
-/// The environment variable with the secret of the CMTS MIC, unless --secret-file names a file.
-const SECRET_VARIABLE: &str = "UNDERLOAD_DOCSIS_SECRET";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -78,13 +76,10 @@ struct Decode {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The secret of the CMTS MIC comes from --secret-file or from the environment
-variable UNDERLOAD_DOCSIS_SECRET, never from an argument. Decoded text that was not changed since
-needs no secret: it contains the MICs.
+    after_help = "Decoded text that was not changed since needs no secret: it contains the MICs.
 
 Examples:
-  underload docsis encode cm.toml --out cm.bin --secret-file secret
-  UNDERLOAD_DOCSIS_SECRET=... underload docsis encode cm.txt --out cm.bin"
+  underload docsis encode cm.toml --out cm.bin --secret-file secret"
 )]
 struct Encode {
     /// The text, in either form.
@@ -102,7 +97,7 @@ struct Encode {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Exit status: 0 no errors (even with warnings and notes), 1 errors.
-Without a secret, from --secret-file or UNDERLOAD_DOCSIS_SECRET, the CMTS MIC is not checked.
+Without --secret-file, the CMTS MIC is not checked.
 
 Examples:
   underload docsis check cm.bin --secret-file secret
@@ -244,7 +239,7 @@ impl Encode {
                 _ => "the CMTS MIC must be computed",
             };
             bail!(
-                "{reason}, which needs the secret: give --secret-file or {SECRET_VARIABLE}; \
+                "{reason}, which needs the secret: give --secret-file; \
                  --force writes the file without a CMTS MIC"
             )
         }
@@ -338,20 +333,13 @@ impl Try {
 /// The head of the flows' rows.
 const FLOW_HEAD: &str = "upstream flow   buffer (bytes)   drains in (ms)";
 
-/// Reads the secret from the file, or else from the environment.
+/// Reads the secret; `None` without a file.
 fn secret(file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
-    let (bytes, source) = match (file, std::env::var_os(SECRET_VARIABLE)) {
-        (Some(path), _) => {
-            let shown = path.display().to_string();
-            let bytes = underload_disk::read_private(path, SECRET_BYTES_MAX);
-            (bytes.with_context(|| shown.clone()).or_bad_input()?, shown)
-        }
-        (None, Some(value)) => (value.into_encoded_bytes(), SECRET_VARIABLE.to_owned()),
-        (None, None) => return Ok(None),
-    };
-    let secret = Secret::new(&bytes);
+    let Some(path) = file else { return Ok(None) };
+    let bytes = underload_disk::read_private(path, SECRET_BYTES_MAX);
+    let secret = Secret::new(&bytes.with_context(|| path.display().to_string()).or_bad_input()?);
     if secret.is_empty() {
-        refuse!("{source}: the secret is empty");
+        refuse!("{}: the secret is empty", path.display());
     }
     Ok(Some(secret))
 }
