@@ -135,6 +135,6 @@ def test_statistics_refuse_values_that_are_not_numbers(first: Any, second: Any) 
         except ul.StatisticsError as error:
             assert str(error)
     try:
-        assert len(ul.stats.quantiles(first, [0.5])) == 1
+        assert ul.stats.mean_interval(first).repeats == len(first)
     except ul.StatisticsError as error:
         assert str(error)

@@ -67,17 +67,6 @@ def test_the_interval_of_a_mean_is_of_order_statistics_or_scipys(
         assert (ours.low, ours.high) == pytest.approx((low, high), rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
-@given(groups, st.floats(0, 1))
-def test_quantiles_are_the_inverse_of_the_distribution(values: list[float], q: float) -> None:
-    theirs = numpy.quantile(values, q, method="inverted_cdf")
-    found = stats.quantile(values, q)
-    # At the edge of a step, both ends of the step are correct.
-    assert found in values
-    if abs(q * len(values) - round(q * len(values))) > 1e-6:
-        assert found == theirs
-
-
 def test_clusters_that_differ_make_the_interval_wider() -> None:
     random = numpy.random.default_rng(5)
     lines = numpy.repeat(numpy.arange(100), 50)
@@ -97,7 +86,6 @@ def test_lists_and_arrays_of_any_kind_give_the_same() -> None:
         assert stats.mean_interval(other) == want
     # Not contiguous.
     assert stats.mean_interval(numpy.array([3.0, 9, 1, 9, 2])[::2]) == want
-    assert stats.jain_index([1, 0]) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -109,10 +97,9 @@ def test_lists_and_arrays_of_any_kind_give_the_same() -> None:
         (lambda: stats.mann_whitney([], [1.0]), "two groups"),
         (lambda: stats.mann_whitney([1.0], [2.0], "more"), "two-sided"),  # type: ignore[arg-type]
         (lambda: stats.hodges_lehmann([0.0], [1.0], ratio=True), "above 0"),
-        (lambda: stats.quantile([1.0], 1.5), "0 to 1"),
-        (lambda: stats.quantile(["a"], 0.5), "numbers"),
-        (lambda: stats.quantile(numpy.zeros((2, 2)), 0.5), "shape"),
-        (lambda: stats.quantile(numpy.array(["a"]), 0.5), "numbers"),
+        (lambda: stats.mean_interval(["a"]), "numbers"),
+        (lambda: stats.mean_interval(numpy.zeros((2, 2))), "shape"),
+        (lambda: stats.mean_interval(numpy.array(["a"])), "numbers"),
         (lambda: stats.cluster_quantiles([1.0, -1.0], [0, 0]), "positive"),
         (lambda: stats.cluster_quantiles([1.0], [0, 0]), "cluster"),
     ],

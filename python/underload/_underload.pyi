@@ -27,12 +27,10 @@ __all__ = [
     "docsis_recommend",
     "history",
     "hodges_lehmann",
-    "jain_index",
     "load",
     "mann_whitney",
     "mean_interval",
     "measure",
-    "quantiles",
     "quantity_between",
     "queue_label",
     "queue_names",
@@ -330,7 +328,6 @@ def replay(
     dscp: Any,
     ecn: Any,
 ) -> Frame: ...
-def quantiles(values: Any, shares: list[float]) -> list[float]: ...
 def mean_interval(
     values: Any, confidence: float
 ) -> tuple[float, float | None, float | None, float, int]: ...
@@ -340,7 +337,6 @@ def mann_whitney(
 def hodges_lehmann(
     first: Any, second: Any, confidence: float, is_ratio: bool
 ) -> tuple[float, float | None, float | None, float]: ...
-def jain_index(values: Any) -> float: ...
 def cluster_quantiles(
     values: Any, clusters: list[int], shares: list[float], confidence: float, seed: int
 ) -> list[tuple[float | None, float | None, float | None]]: ...

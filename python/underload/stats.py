@@ -21,11 +21,8 @@ __all__ = [
     "Shift",
     "cluster_quantiles",
     "hodges_lehmann",
-    "jain_index",
     "mann_whitney",
     "mean_interval",
-    "quantile",
-    "quantiles",
 ]
 
 
@@ -74,17 +71,6 @@ class ClusterQuantile(NamedTuple):
     high: float | None
 
 
-def quantiles(values: Any, q: Sequence[float]) -> list[float]:
-    """Returns nearest-rank quantiles, `q` from 0 to 1; each is one of the values. Shape: (len(q),).
-    """
-    return _underload.quantiles(_floats(values), [float(share) for share in q])
-
-
-def quantile(values: Any, q: float) -> float:
-    """Returns one nearest-rank quantile."""
-    return quantiles(values, [q])[0]
-
-
 def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
     """Returns the mean of independent values, such as one per trial, and an interval.
 
@@ -107,11 +93,6 @@ def hodges_lehmann(
     """Returns by how much the first group is larger, or with `ratio` how many times (Hodges and
     Lehmann)."""
     return Shift(*_underload.hodges_lehmann(_floats(first), _floats(second), confidence, ratio))
-
-
-def jain_index(values: Any) -> float:
-    """Returns Jain's fairness index: 1 for equal shares, 1/n if one has everything."""
-    return _underload.jain_index(_floats(values))
 
 
 def cluster_quantiles(

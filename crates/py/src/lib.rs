@@ -42,9 +42,7 @@ mod _underload {
     #[pymodule_export]
     use super::scenario::{Scenario, congestion_controls, quantity_between, scenario_names};
     #[pymodule_export]
-    use super::stats::{
-        cluster_quantiles, hodges_lehmann, jain_index, mann_whitney, mean_interval, quantiles,
-    };
+    use super::stats::{cluster_quantiles, hodges_lehmann, mann_whitney, mean_interval};
 
     #[pymodule_export]
     use super::sweep::{Sweep, SweepFolder};

@@ -38,35 +38,6 @@ fn none(py: Python<'_>, what: &str) -> PyErr {
 
 const NO_GROUP: &str = "expected two groups, neither of them empty, of finite numbers";
 
-fn sorted(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
-    let numbers = Numbers::extract(values)?;
-    let numbers = numbers.slice()?;
-    if numbers.is_empty() || numbers.iter().any(|value| value.is_nan()) {
-        return Err(none(py, "expected numbers, at least one, without nan"));
-    }
-    Ok(py.detach(|| {
-        let mut sorted = numbers.to_vec();
-        sorted.sort_unstable_by(f64::total_cmp);
-        sorted
-    }))
-}
-
-/// Returns nearest-rank quantiles, each of which is one of the values.
-#[pyfunction]
-pub fn quantiles(
-    py: Python<'_>,
-    values: &Bound<'_, PyAny>,
-    shares: Vec<f64>,
-) -> PyResult<Vec<f64>> {
-    let sorted = sorted(py, values)?;
-    let quantile = |share: f64| {
-        let inside = (0.0..=1.0).contains(&share);
-        let value = inside.then(|| stats::nearest_rank(&sorted, share)).flatten();
-        value.ok_or_else(|| none(py, &format!("q: {share}; expected 0 to 1")))
-    };
-    shares.into_iter().map(quantile).collect()
-}
-
 /// Mean, both ends of its interval, confidence and count.
 type MeanInterval = (f64, Option<f64>, Option<f64>, f64, u32);
 
@@ -139,13 +110,6 @@ pub fn hodges_lehmann(
     let shift = shift.ok_or_else(|| none(py, &expected))?;
     let Estimate { value, low, high } = shift;
     Ok((value, low, high, confidence))
-}
-
-#[pyfunction]
-pub fn jain_index(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<f64> {
-    let numbers = Numbers::extract(values)?;
-    let index = stats::jain_index(numbers.slice()?);
-    index.ok_or_else(|| none(py, "expected numbers of which one is positive"))
 }
 
 /// The estimate, and both ends of its interval.
