@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::Parser;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::time::Span;
-use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Threads};
+use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig};
 use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
 
 #[derive(Parser)]
@@ -37,7 +37,6 @@ struct Variant {
     is_busy: bool,
     realtime: bool,
     spin: Span,
-    threads: Threads,
     is_v6: bool,
 }
 
@@ -46,19 +45,16 @@ const IDLE: Variant = Variant {
     is_busy: false,
     realtime: true,
     spin: Span::from_micros(150),
-    threads: Threads::One,
     is_v6: false,
 };
 
 const VARIANTS: &[Variant] = &[
     IDLE,
     Variant { name: "idle ipv6", is_v6: true, ..IDLE },
-    Variant { name: "idle two-threads", threads: Threads::Two, ..IDLE },
     Variant { name: "idle no-spin", spin: Span::ZERO, ..IDLE },
     Variant { name: "idle no-realtime", realtime: false, ..IDLE },
     Variant { name: "idle no-realtime no-spin", realtime: false, spin: Span::ZERO, ..IDLE },
     Variant { name: "busy", is_busy: true, ..IDLE },
-    Variant { name: "busy two-threads", is_busy: true, threads: Threads::Two, ..IDLE },
     Variant { name: "busy no-realtime", is_busy: true, realtime: false, ..IDLE },
 ];
 
@@ -97,8 +93,7 @@ fn measure(variant: &Variant, lane: &LaneConfig, options: &Options) -> Result<()
     let _burners: Vec<Burner> = (0..burners).map(|_| burn()).collect::<Result<_>>()?;
     let lab = Lab::create(&LabConfig::default())?;
     let mut config = GatewayConfig::new(lane.clone(), lane.clone());
-    (config.realtime, config.spin, config.threads) =
-        (variant.realtime, variant.spin, variant.threads);
+    (config.realtime, config.spin) = (variant.realtime, variant.spin);
     let gateway = Gateway::start(config, lab.devices(), Clock::start())?;
     let target = if variant.is_v6 { SERVER_V6.to_string() } else { SERVER_V4.to_string() };
     let count = options.seconds * 1000 / options.interval_ms.max(1);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
-use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport, LaneConfig, Offload, Threads};
+use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport, LaneConfig, Offload};
 use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
 use underload_record::schema::Direction;
 
@@ -36,36 +36,21 @@ struct Options {
 struct Variant {
     name: &'static str,
     offload: Offload,
-    threads: Threads,
     realtime: bool,
     iperf: &'static [&'static str],
     is_v6: bool,
 }
 
-const TCP: Variant = Variant {
-    name: "tcp",
-    offload: Offload::On,
-    threads: Threads::One,
-    realtime: true,
-    iperf: &[],
-    is_v6: false,
-};
+const TCP: Variant =
+    Variant { name: "tcp", offload: Offload::On, realtime: true, iperf: &[], is_v6: false };
 
 const VARIANTS: &[Variant] = &[
     TCP,
     Variant { name: "tcp ipv6", is_v6: true, ..TCP },
-    Variant { name: "tcp two-threads", threads: Threads::Two, ..TCP },
     Variant { name: "tcp no-realtime", realtime: false, ..TCP },
-    Variant { name: "tcp two-threads no-realtime", threads: Threads::Two, realtime: false, ..TCP },
     Variant { name: "tcp reverse", iperf: &["-R"], ..TCP },
     Variant { name: "tcp 4-streams", iperf: &["-P", "4"], ..TCP },
     Variant { name: "tcp no-offload", offload: Offload::Off, ..TCP },
-    Variant {
-        name: "tcp no-offload two-threads",
-        offload: Offload::Off,
-        threads: Threads::Two,
-        ..TCP
-    },
     Variant { name: "udp 1400B 2gbit", iperf: &["-u", "-b", "2g", "-l", "1400"], ..TCP },
 ];
 
@@ -105,7 +90,6 @@ fn measure(
     let lab = Lab::create(&LabConfig::default())?;
     let mut config = GatewayConfig::new(lane.clone(), lane.clone());
     config.offload = variant.offload;
-    config.threads = variant.threads;
     config.realtime = variant.realtime;
     let gateway = Gateway::start(config, lab.devices(), Clock::start())?;
     let mut server = Command::new("iperf3");

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use underload_aqm::registry::{LinkSetup, QueueSetup};
-use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Offload, Threads};
+use underload_emu::gateway::{Gateway, GatewayConfig, LaneConfig, Offload};
 use underload_emu::machine::privilege::can_create_namespaces;
 use underload_emu::machine::{Clock, Lab, LabConfig, SERVER_V4, SERVER_V6};
 use underload_record::link::packets;
@@ -88,24 +88,21 @@ fn tcp_arrives_intact_with_and_without_offload_over_both_ip_versions() {
 #[test]
 fn every_packet_has_one_fate() {
     let Some(lab) = lab("every_packet_has_one_fate") else { return };
-    for threads in [Threads::One, Threads::Two] {
-        let mut config = config("50mbit:delay=2ms,overhead=14B", "fifo:limit=20p", Offload::On);
-        config.threads = threads;
-        let gateway = start(&lab, config);
-        transfer(&lab, SERVER_V4.into(), &pattern(1_000_000));
-        let report = gateway.stop().expect("a report");
-        for (direction, lane) in &report.lanes {
-            let whole = &lane.recording.whole;
-            let counts = &whole.link.counts;
-            let left = lane.left_in_queue;
-            let fates = counts.sent.packets + counts.dropped_packets() + u64::from(left.packets);
-            assert_eq!(counts.offered.packets, fates, "{direction} {threads:?}");
-            let dropped_bytes: u64 = counts.drops().map(|(_, count)| count.bytes).sum();
-            let fates_bytes = counts.sent.bytes + dropped_bytes + left.bytes;
-            assert_eq!(counts.offered.bytes, fates_bytes, "{direction} {threads:?}");
-            assert_eq!(lane.io.packets, counts.offered.packets);
-            assert!(whole.gateway.lateness.count() <= counts.sent.packets);
-        }
+    let config = config("50mbit:delay=2ms,overhead=14B", "fifo:limit=20p", Offload::On);
+    let gateway = start(&lab, config);
+    transfer(&lab, SERVER_V4.into(), &pattern(1_000_000));
+    let report = gateway.stop().expect("a report");
+    for (direction, lane) in &report.lanes {
+        let whole = &lane.recording.whole;
+        let counts = &whole.link.counts;
+        let left = lane.left_in_queue;
+        let fates = counts.sent.packets + counts.dropped_packets() + u64::from(left.packets);
+        assert_eq!(counts.offered.packets, fates, "{direction}");
+        let dropped_bytes: u64 = counts.drops().map(|(_, count)| count.bytes).sum();
+        let fates_bytes = counts.sent.bytes + dropped_bytes + left.bytes;
+        assert_eq!(counts.offered.bytes, fates_bytes, "{direction}");
+        assert_eq!(lane.io.packets, counts.offered.packets);
+        assert!(whole.gateway.lateness.count() <= counts.sent.packets);
     }
 }
 

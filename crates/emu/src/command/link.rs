@@ -259,6 +259,12 @@ fn finish_logs(directory: &Path, logs: Vec<LogWriter>, report: &GatewayReport) -
         let outcome = log.thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         outcome.map_err(|source| LinkError::Log { path: log.path, source })?;
     }
+    let lost: u64 = report.lanes.iter().map(|(_, lane)| lane.recording.lost_events).sum();
+    if lost > 0 {
+        let words = format!("{lost} packets are missing in the logs, which were written too slowly");
+        let (path, source) = (directory.to_owned(), io::Error::other(words));
+        return Err(LinkError::Log { path, source });
+    }
     let path = directory.join(SAMPLES);
     log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
 }

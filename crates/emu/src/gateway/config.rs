@@ -43,15 +43,7 @@ impl Offload {
     }
 }
 
-/// Number of threads that carry the packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Threads {
-    #[default]
-    One,
-    Two,
-}
-
-/// Links, threads and limits of a gateway.
+/// Links and limits of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
     /// Link from the client to the server.
@@ -61,14 +53,13 @@ pub struct GatewayConfig {
     /// Seed of all random numbers, and key of the flow hash.
     pub seed: u64,
     pub offload: Offload,
-    pub threads: Threads,
     /// Whether to request real-time priority and resident memory.
     pub realtime: bool,
-    /// Time before a deadline at which a thread stops sleeping and spins.
+    /// Time before a deadline at which the thread stops sleeping and spins.
     pub spin: Span,
     /// Whether time passes only while every thread waits, as in a guest kernel, which also takes
-    /// longer for a system call than for a packet: threads do not spin then, read the clock once
-    /// per wake-up, and only devices that have a frame.
+    /// longer for a system call than for a packet: the thread does not spin then, reads the clock
+    /// once per wake-up, and only devices that have a frame.
     pub time_is_virtual: bool,
     /// Interval of the time series, and of the counters that [`super::Gateway::read`] returns.
     pub sample_interval: Span,
@@ -84,7 +75,6 @@ impl GatewayConfig {
             down,
             seed: 1,
             offload: Offload::Auto,
-            threads: Threads::One,
             realtime: true,
             spin: Span::from_micros(150),
             time_is_virtual: false,

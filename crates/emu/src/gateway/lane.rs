@@ -1,7 +1,6 @@
 //! The data path of one direction: device, link, device.
 
 use std::io;
-use std::ops::Add;
 
 use underload_aqm::link::Link;
 use underload_aqm::packet::Packet;
@@ -23,7 +22,7 @@ const DELIVER_MAX: usize = 256;
 /// minimal segments is written in several parts.
 const RUN_MAX: usize = 128;
 
-/// Counters of reads and writes of one direction.
+/// Counters of the reads of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {
     pub frames_read: u64,
@@ -31,26 +30,6 @@ pub struct IoStats {
     pub super_packets_read: u64,
     /// Packets after cutting, as the queue saw them.
     pub packets: u64,
-    pub frames_written: u64,
-    /// Maximum number of frames read at once.
-    pub batch_max: u64,
-    /// Number of reads that found at least one frame.
-    pub batches: u64,
-}
-
-impl Add for IoStats {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            frames_read: self.frames_read + other.frames_read,
-            super_packets_read: self.super_packets_read + other.super_packets_read,
-            packets: self.packets + other.packets,
-            frames_written: self.frames_written + other.frames_written,
-            batch_max: self.batch_max.max(other.batch_max),
-            batches: self.batches + other.batches,
-        }
-    }
 }
 
 /// One direction of a gateway: devices, queue, link and recorder.
@@ -139,8 +118,6 @@ impl Lane {
             }
         }
         self.io.frames_read += frames as u64;
-        self.io.batch_max = self.io.batch_max.max(frames as u64);
-        self.io.batches += u64::from(frames > 0);
         Ok(frames)
     }
 
@@ -203,7 +180,6 @@ impl Lane {
                 for due in &self.run.due {
                     self.recorder.delivered(*due, written);
                 }
-                self.io.frames_written += 1;
             }
             Err(_) => {
                 for _ in &self.run.due {

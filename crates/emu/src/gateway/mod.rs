@@ -1,8 +1,7 @@
 //! The running wire between two TUN devices: packets pass links and queues in real time, and each
 //! packet's fate is recorded.
 //!
-//! [`Gateway`] starts one thread, or one per direction. A thread carries lanes, one per direction:
-//! device, link, device. Packets come from `packet`, and devices, clock and waiting from `machine`.
+//! [`Gateway`] starts one thread, which carries two lanes, one per direction: device, link, device. Packets come from `packet`, and devices, clock and waiting from `machine`.
 
 use std::io;
 use std::sync::Arc;
@@ -22,14 +21,14 @@ mod recorder;
 mod report;
 mod thread;
 
-pub use config::{GatewayConfig, LaneConfig, Offload, Threads};
+pub use config::{GatewayConfig, LaneConfig, Offload};
 pub(crate) use journal::{Event, Events, Journal};
 pub use lane::IoStats;
 pub use recorder::{InputDrop, Outside, Reading, Recording, Window};
 pub use report::{GatewayReport, LaneReport};
 
 pub(crate) use recorder::Live;
-use thread::{LaneParts, Outcome, Thread};
+use thread::{LaneParts, Thread};
 
 /// Why a gateway could not start, or why it failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,18 +50,11 @@ pub enum GatewayError {
 /// A running gateway. Dropping it stops it.
 #[derive(Debug)]
 pub struct Gateway {
-    workers: Vec<Worker>,
-    live: [Arc<Live>; 2],
-    stop: Arc<AtomicBool>,
-    clock: Clock,
-    config: GatewayConfig,
-}
-
-#[derive(Debug)]
-struct Worker {
-    thread: Option<JoinHandle<Result<Outcome, GatewayError>>>,
+    thread: Option<JoinHandle<Result<GatewayReport, GatewayError>>>,
     phases: Sender<Phase>,
     wake: Arc<EventFd>,
+    live: [Arc<Live>; 2],
+    stop: Arc<AtomicBool>,
 }
 
 impl Gateway {
@@ -104,27 +96,14 @@ impl Gateway {
             ])
         })();
         let lanes = lanes.map_err(GatewayError::Start)?;
-        let mut gateway = Self { workers: Vec::new(), live, stop: Arc::default(), clock, config };
-        match gateway.config.threads {
-            Threads::One => gateway.start_thread(lanes)?,
-            Threads::Two => {
-                for lane in lanes {
-                    gateway.start_thread(vec![lane])?;
-                }
-            }
-        }
-        Ok(gateway)
-    }
-
-    fn start_thread(&mut self, lanes: Vec<LaneParts>) -> Result<(), GatewayError> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wake = EventFd::from_flags(flags).map_err(|errno| GatewayError::Start(errno.into()))?;
-        let wake = Arc::new(wake);
+        let (wake, stop) = (Arc::new(wake), Arc::<AtomicBool>::default());
         let (phases, inbox) = channel();
         let thread = Thread {
-            clock: self.clock,
-            config: self.config.clone(),
-            stop: Arc::clone(&self.stop),
+            clock,
+            config,
+            stop: Arc::clone(&stop),
             wake: Arc::clone(&wake),
             phases: inbox,
         };
@@ -132,17 +111,14 @@ impl Gateway {
             .name("gateway".to_owned())
             .spawn(move || thread.run(lanes))
             .map_err(GatewayError::Start)?;
-        self.workers.push(Worker { thread: Some(thread), phases, wake });
-        Ok(())
+        Ok(Self { thread: Some(thread), phases, wake, live, stop })
     }
 
     /// Counts packets from now on in `phase`.
     pub fn begin(&self, phase: Phase) {
-        for worker in &self.workers {
-            // `stop` reports a thread that has failed.
-            let _ = worker.phases.send(phase);
-            worker.notify();
-        }
+        // `stop` reports a thread that has failed.
+        let _ = self.phases.send(phase);
+        self.notify();
     }
 
     /// Returns the present counters of a direction.
@@ -155,54 +131,33 @@ impl Gateway {
 
     /// Whether packets are carried; if not, [`Gateway::stop`] reports why.
     pub fn is_running(&self) -> bool {
-        let is_alive =
-            |worker: &Worker| worker.thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        self.workers.iter().all(is_alive)
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     /// Stops, and returns the report. Packets in queues or on links are discarded.
     ///
     /// # Errors
-    /// Returns an error if a device or a thread had failed.
+    /// Returns an error if a device or the thread had failed.
     pub fn stop(mut self) -> Result<GatewayReport, GatewayError> {
-        let outcomes = self.join()?;
-        let threads = self.config.threads;
-        let mut report = GatewayReport { threads, ..GatewayReport::default() };
-        for outcome in outcomes {
-            report.lanes.extend(outcome.lanes);
-            report.realtime = outcome.realtime;
-            report.sleeps += outcome.sleeps;
-            report.spun = report.spun + outcome.spun;
-        }
-        Ok(report)
+        self.join().unwrap_or(Err(GatewayError::Panicked))
     }
 
-    fn join(&mut self) -> Result<Vec<Outcome>, GatewayError> {
+    /// Stops the thread; `None` if it was joined before.
+    fn join(&mut self) -> Option<Result<GatewayReport, GatewayError>> {
         self.stop.store(true, Relaxed);
-        let mut outcomes = Vec::new();
-        let mut failure = None;
-        for worker in &mut self.workers {
-            worker.notify();
-            match worker.thread.take().map(JoinHandle::join) {
-                Some(Ok(Ok(outcome))) => outcomes.push(outcome),
-                Some(Ok(Err(error))) => failure = Some(error),
-                Some(Err(_)) => failure = Some(GatewayError::Panicked),
-                None => {}
-            }
-        }
-        failure.map_or(Ok(outcomes), Err)
+        self.notify();
+        let ended = self.thread.take()?.join();
+        Some(ended.unwrap_or(Err(GatewayError::Panicked)))
+    }
+
+    fn notify(&self) {
+        // An overflow means that the thread has a notification already.
+        let _ = self.wake.write(1);
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.join();
-    }
-}
-
-impl Worker {
-    fn notify(&self) {
-        // An overflow means that the thread has a notification already.
-        let _ = self.wake.write(1);
     }
 }

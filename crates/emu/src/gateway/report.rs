@@ -7,20 +7,15 @@ use underload_record::link::{LinkName, distribution, packets};
 use underload_record::schema::{BottleneckSummary, Direction, Distribution, Phase, Series};
 use underload_record::stats::Histogram;
 
-use super::config::Threads;
 use super::lane::IoStats;
 use super::recorder::{Recording, Window};
-use crate::machine::Realtime;
 
 /// The report of a gateway from start to stop.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayReport {
     pub lanes: Vec<(Direction, LaneReport)>,
-    pub realtime: Realtime,
-    pub sleeps: u64,
-    /// Time that all threads spun.
+    /// Time that the thread spun.
     pub spun: Span,
-    pub threads: Threads,
 }
 
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ use super::config::{GatewayConfig, LaneConfig};
 use super::journal::Journal;
 use super::lane::Lane;
 use super::recorder::{Live, Recorder};
-use super::report::LaneReport;
-use crate::machine::{Clock, Realtime, Tun, Waiter};
+use super::report::{GatewayReport, LaneReport};
+use crate::machine::{Clock, Tun, Waiter, schedule};
 use crate::packet::{FlowKey, Handle, Pool};
 
 /// The state of a thread besides its lanes.
@@ -43,17 +43,10 @@ pub(super) struct LaneParts {
     pub(super) journal: Option<Journal>,
 }
 
-pub(super) struct Outcome {
-    pub(super) lanes: Vec<(Direction, LaneReport)>,
-    pub(super) realtime: Realtime,
-    pub(super) sleeps: u64,
-    pub(super) spun: Span,
-}
-
 impl Thread {
     /// Carries packets until `stop` is set.
-    pub(super) fn run(self, lanes: Vec<LaneParts>) -> Result<Outcome, GatewayError> {
-        let realtime = Realtime::request(self.config.realtime);
+    pub(super) fn run(self, lanes: Vec<LaneParts>) -> Result<GatewayReport, GatewayError> {
+        schedule(self.config.realtime);
         let sources: io::Result<Vec<OwnedFd>> =
             lanes.iter().map(|parts| parts.source.as_fd().try_clone_to_owned()).collect();
         let sources = sources.map_err(GatewayError::Start)?;
@@ -70,7 +63,7 @@ impl Thread {
         self.carry(&mut lanes, &mut waiter, &mut inputs)?;
         let now = self.clock.now();
         let lanes = lanes.into_iter().map(|(labels, lane)| labels.report(lane, now)).collect();
-        Ok(Outcome { lanes, realtime, sleeps: waiter.sleeps, spun: waiter.spun })
+        Ok(GatewayReport { lanes, spun: waiter.spun })
     }
 
     fn carry(

@@ -17,7 +17,6 @@ pub use clock::Clock;
 pub(crate) use lab::DEVICE;
 pub use lab::{CLIENT_V4, CLIENT_V6, Ends, Lab, LabConfig, LabError, SERVER_V4, SERVER_V6};
 pub use namespace::{Namespace, NamespaceError, Network, Process};
-pub use realtime::Realtime;
-pub(crate) use realtime::Waiter;
+pub(crate) use realtime::{Waiter, schedule};
 pub use scratch::{ScratchError, scratch};
 pub use tun::{Tun, TunError};

@@ -13,29 +13,14 @@ use super::sys;
 /// Low among the real-time priorities, because it only has to be above ordinary processes.
 const PRIORITY: i32 = 10;
 
-/// The requests that the system granted. Refusals are harmless; the measured lateness shows their
-/// cost.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Realtime {
-    /// Whether the thread runs before every ordinary process; `None` if not requested.
-    pub priority: Option<Result<(), String>>,
-    /// Whether memory stays resident; `None` if not requested.
-    pub memory_locked: Option<Result<(), String>>,
-}
-
-impl Realtime {
-    /// Requests timers without slack for the calling thread and, if `wanted`, real-time priority
-    /// and resident memory.
-    pub fn request(wanted: bool) -> Self {
-        // Sets the timer slack to one microsecond. The default of 50 would lengthen every wait.
-        let _ = prctl::set_timerslack(1_000);
-        if !wanted {
-            return Self::default();
-        }
-        Self {
-            priority: Some(sys::set_realtime_priority(PRIORITY).map_err(|error| error.to_string())),
-            memory_locked: Some(sys::lock_memory().map_err(|error| error.to_string())),
-        }
+/// Requests timers without slack for the calling thread and, if `is_realtime`, real-time priority
+/// and resident memory. Refusals are harmless; the measured lateness shows their cost.
+pub fn schedule(is_realtime: bool) {
+    // Sets the timer slack to one microsecond. The default of 50 would lengthen every wait.
+    let _ = prctl::set_timerslack(1_000);
+    if is_realtime {
+        let _ = sys::set_realtime_priority(PRIORITY);
+        let _ = sys::lock_memory();
     }
 }
 
@@ -48,7 +33,6 @@ pub struct Waiter {
     budget_ns: u64,
     asked: Time,
     is_spinning: bool,
-    pub sleeps: u64,
     /// Total time of spinning.
     pub spun: Span,
 }
@@ -61,14 +45,7 @@ const SLEEP_MAX: Span = Span::from_millis(100);
 impl Waiter {
     /// A waiter that spins for the last `margin` before a deadline, or never if it is zero.
     pub fn new(margin: Span, now: Time) -> Self {
-        Self {
-            margin,
-            budget_ns: BUDGET_MAX_NS,
-            asked: now,
-            is_spinning: false,
-            sleeps: 0,
-            spun: Span::ZERO,
-        }
+        Self { margin, budget_ns: BUDGET_MAX_NS, asked: now, is_spinning: false, spun: Span::ZERO }
     }
 
     /// Waits for `deadline`, less precisely for `alarm`, or until one of `inputs` is readable.
@@ -84,7 +61,6 @@ impl Waiter {
             std::hint::spin_loop();
             return;
         };
-        self.sleeps += 1;
         let limit = TimeSpec::from(Duration::from_nanos(sleep.as_nanos()));
         // An interrupted wait is only shorter: the caller checks again.
         let _ = ppoll(inputs, Some(limit), None);
