@@ -24,18 +24,18 @@ from test_sweep import AXES, scenario
 
 
 class Kept:
-    """A folder in memory: the bytes of units are their numbers."""
+    """A folder in memory: the bytes of trials are their numbers."""
 
-    def __init__(self, units: int, stored: set[int] | None = None) -> None:
-        self.units, self.stored = units, set(stored or ())
+    def __init__(self, trials: int, stored: set[int] | None = None) -> None:
+        self.trials, self.stored = trials, set(stored or ())
         self.flushed: set[int] = set(self.stored)
 
     def missing(self) -> list[tuple[int, int]]:
-        bounds = [-1, *sorted(self.stored), self.units]
+        bounds = [-1, *sorted(self.stored), self.trials]
         return [(a + 1, b) for a, b in itertools.pairwise(bounds) if a + 1 < b]
 
-    def append(self, units: bytes) -> int:
-        numbers = [int(word) for word in units.split()]
+    def append(self, trials: bytes) -> int:
+        numbers = [int(word) for word in trials.split()]
         self.stored.update(numbers)
         return len(numbers)
 
@@ -44,7 +44,7 @@ class Kept:
 
 
 class Hostile:
-    """A pool that finishes ranges, or the first units of each, `most` at most, in any order, and
+    """A pool that finishes ranges, or the first trials of each, `most` at most, in any order, and
     loses some."""
 
     def __init__(
@@ -98,25 +98,25 @@ def quiet(kind: str, value: Any) -> None:
 
 @settings(deadline=None)
 @given(
-    units=st.integers(0, 300),
+    trials=st.integers(0, 300),
     stored=st.sets(st.integers(0, 299)),
     workers=st.integers(0, 5),
     seed=st.integers(0, 2**32),
     most=st.sampled_from((None, 1, 3, 1_000)),
 )
 def test_every_missing_unit_is_computed_once(
-    units: int, stored: set[int], workers: int, seed: int, most: int | None
+    trials: int, stored: set[int], workers: int, seed: int, most: int | None
 ) -> None:
     """Units are stored once in any order in which ranges finish."""
-    stored = {it for it in stored if it < units}
-    folder = Kept(units, stored)
+    stored = {it for it in stored if it < trials}
+    folder = Kept(trials, stored)
     pool = Hostile(Random(seed), workers, most=most)
     told = []
     compute(folder, pool, lambda kind, value: told.append((kind, value)))
-    assert folder.stored == folder.flushed == set(range(units))
+    assert folder.stored == folder.flushed == set(range(trials))
     assert pool.most_in_hand <= max(1, workers) * _cluster.RANGES_PER_WORKER
     assert not pool.asked and pool.cancelled == []
-    assert sorted(pool.computed) == sorted(set(range(units)) - stored)
+    assert sorted(pool.computed) == sorted(set(range(trials)) - stored)
     assert sum(value for kind, value in told if kind == "computed") == len(pool.computed)
 
 
@@ -186,7 +186,7 @@ class Threads:
     def submit(self, first: int, end: int) -> Future[bytes]:
         worker = type(self.raw).parse(*self.raw.parts)
         assert worker.identity == self.raw.identity
-        # Computes at most two units, as a slow worker would.
+        # Computes at most two trials, as a slow worker would.
         return self.executor.submit(lambda: worker.compute(first, min(end, first + 2), 1.0))
 
     def wait(self, batches: list[Future[bytes]], seconds: float) -> list[Future[bytes]]:

@@ -54,7 +54,7 @@ def tables(folder: Path) -> list[str]:
 
 
 class Watch:
-    """A progress bar that calls a function after a number of units."""
+    """A progress bar that calls a function after a number of trials."""
 
     def __init__(self, at: list[int], act: Any) -> None:
         self.at, self.act, self.done = list(at), act, 0
@@ -62,8 +62,8 @@ class Watch:
     def __call__(self, **_: object) -> Watch:
         return self
 
-    def update(self, units: int) -> None:
-        self.done += units
+    def update(self, trials: int) -> None:
+        self.done += trials
         while self.at and self.done >= self.at[0]:
             self.at.pop(0)
             self.act()
@@ -101,8 +101,8 @@ def test_workers_that_are_killed_change_no_byte(
         os.kill(busy[0], signal.SIGKILL)
         killed.append(busy[0])
 
-    units = here.trial_count
-    watch = Watch([units // 8, units // 4, units // 2], kill)
+    trials = here.trial_count
+    watch = Watch([trials // 8, trials // 4, trials // 2], kill)
     there = ul.sweep(
         scenario(), AXES, repeats=REPEATS, out=tmp_path / "sweep", on="ray", progress=watch
     )

@@ -14,20 +14,20 @@ object with `update(n)` and `close()`."""
 class ProgressListener:
     """Receives the events of the native module and shows a progress bar."""
 
-    def __init__(self, name: str, unit: str, progress: bool | Bar | None) -> None:
-        self._name, self._unit = name, unit
+    def __init__(self, name: str, progress: bool | Bar | None) -> None:
+        self._name = name
         self._make = _bar(progress)
         self._shown: Any = None
 
     def __call__(self, kind: str, value: Any) -> None:
-        """Receives an event: `start` (the number of trials, or of finished units and of all units),
-        `finished` (a trial), `computed` (a number of units), `say` (a line)."""
+        """Receives an event: `start` (the number of trials, or of finished ones and of all), `finished`
+        (a trial), `computed` (a number of trials), `say` (a line)."""
         if self._make is None:
             return
         if kind == "start":
             self.close()
             done, total = value if isinstance(value, tuple) else (0, value)
-            self._shown = self._make(total=total, desc=self._name, unit=self._unit)
+            self._shown = self._make(total=total, desc=self._name, unit="trial")
             if done:
                 self._shown.update(done)
         elif kind == "say":

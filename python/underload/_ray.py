@@ -106,8 +106,8 @@ class RayPool:
             raise ClusterError(f"lost a range of trials: {words}; {fix}") from error
         if isinstance(result, str):
             raise ClusterError(result)
-        units: bytes = result
-        return units
+        rows: bytes = result
+        return rows
 
     def cancel(self, ranges: list[Any]) -> None:
         for handle in ranges:
@@ -145,7 +145,7 @@ _KNOWN: dict[str, _underload.Sweep] = {}
 
 
 def work(place: str, parcel: tuple[Any, str], first: int, end: int) -> bytes | str:
-    """Runs on a worker. Returns the first units of a range, or the reason for a refusal. `parcel`
+    """Runs on a worker. Returns the rows of the first trials of a range, or the reason for a refusal. `parcel`
     has the texts and files of the driver's sweep in the object store, and the identity of the sweep
     and its program."""
     reference, identity = parcel

@@ -70,7 +70,7 @@ def run(
         # each other.
         "threads": 1 if any(own) else threads,
     }
-    listener = ProgressListener(native.name, "trial", progress)
+    listener = ProgressListener(native.name, progress)
     try:
         return Run(_underload.run(native, settings, own, listener))
     finally:

@@ -62,7 +62,7 @@ class Sweep:
         """The directory of the sweep. Repeating the call of `sweep` continues in it."""
         self.complete = complete
         """Whether all trials were computed and the tables are written."""
-        self.cell_count, self.trial_count, _ = raw.size
+        self.cell_count, self.trial_count = raw.size
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Sweep:
@@ -138,7 +138,6 @@ def sweep(
     design: Literal["grid", "random"] = "grid",
     samples: int | None = None,
     metrics: Sequence[str] = (),
-    stop: Mapping[str, Value] | None = None,
     variants: Sequence[str] = (),
     seed: int | None = None,
     short: bool = False,
@@ -151,9 +150,8 @@ def sweep(
     `axes`: the values of each key: a list, an array, `linspace` or `logspace`; `up` abbreviates
     `path.up`, and `up_queue.target` is a parameter of the scenario's `up_queue`. `design`: every
     combination of values (`grid`), or `samples` drawn points (`random`). `repeats`: trials of each
-    cell; with `stop` at most. `metrics`: the columns, by the names that `Variant.metric` takes. `stop`: ends a cell once the interval of its mean is
-    narrow: `{"metric": "load.rtt.p99", "within_percent": 5}`. `out`: the directory; by default one
-    in `sweeps/` whose name depends on the sweep and the program.
+    cell. `metrics`: the columns, by the names that `Variant.metric` takes. `out`: the directory; by
+    default one in `sweeps/` whose name depends on the sweep and the program.
 
     Trials are stored as they finish. After Ctrl-C or a kill, repeating the call continues from the
     stored trials. A trial that fails is a row with its error.
@@ -177,8 +175,6 @@ def sweep(
     file.update({key: value for key, value in lists.items() if value})
     if short:
         file["short"] = True
-    if stop is not None:
-        file["stop"] = dict(stop)
     if any(custom_algorithms(list(axes.values()))):
         raise ScenarioError(
             f"{scenario.name}: axes: a sweep may continue on another machine, and later, "
@@ -187,7 +183,7 @@ def sweep(
     file["axis"] = [_axis(scenario, key, values) for key, values in axes.items()]
     raw = _underload.Sweep.build(scenario.name, scenario._native(), file)
     folder = Path(out) if out is not None else Path("sweeps", raw.identity[:16])
-    listener = ProgressListener(scenario.name, "unit", progress)
+    listener = ProgressListener(scenario.name, progress)
     try:
         # The user may press Ctrl-C again while the bar is being closed.
         try:
@@ -212,7 +208,7 @@ def _make_parent(folder: Path) -> None:
 def _compute_on_cluster(
     raw: _underload.Sweep, folder: Path, on: str, listener: ProgressListener
 ) -> None:
-    """Computes the missing units of a directory on a cluster, and does not write its tables."""
+    """Computes the missing trials of a directory on a cluster, and does not write its tables."""
     from ._ray import connected
 
     def opened() -> tuple[_underload.SweepFolder, str | None]:
@@ -230,9 +226,9 @@ def _compute_on_cluster(
         try:
             if note is not None:
                 listener("say", note)
-            _, _, units = raw.size
+            _, trials = raw.size
             missing = sum(end - first for first, end in directory.missing())
-            listener("start", (units - missing, units))
+            listener("start", (trials - missing, trials))
             compute(directory, pool, listener)
         finally:
             directory.close()

@@ -16,7 +16,7 @@ use underload_run::cache::{self, module_identity};
 use underload_run::sweep::{self, SweepProgress, SweepSettings};
 use underload_scenario::source::Source;
 use underload_store::StoreError;
-use underload_store::sweep::{SweepDir, SweepManifest, SweepUnit};
+use underload_store::sweep::{SweepDir, SweepManifest, SweepRow};
 
 use crate::errors::{self, OrRaise, raise};
 use crate::frame::Frame;
@@ -43,11 +43,11 @@ impl EventSender {
 }
 
 impl SweepProgress for EventSender {
-    fn start(&mut self, stored: u64, units: u64) {
-        self.send("start", (stored, units));
+    fn start(&mut self, stored: u64, trials: u64) {
+        self.send("start", (stored, trials));
     }
 
-    fn computed(&mut self, _trials: u64) {
+    fn computed(&mut self) {
         self.send("computed", 1);
     }
 
@@ -103,10 +103,10 @@ impl Sweep {
         (name, text, scenario, scenario_text, files)
     }
 
-    /// Returns the numbers of cells, of trials (at most), and of units of work.
+    /// Returns the numbers of cells and of trials.
     #[getter]
-    fn size(&self) -> (u64, u64, u64) {
-        (self.0.manifest.cells, self.0.manifest.trials(), self.0.manifest.units())
+    fn size(&self) -> (u64, u64) {
+        (self.0.manifest.cells, self.0.manifest.trials())
     }
 
     /// Returns a digest of the sweep and of the program that computes it.
@@ -137,8 +137,8 @@ impl Sweep {
         broken.map_or(Ok(ended), Err)
     }
 
-    /// Computes units on a worker, from `first` on, until `end` or for some seconds. Returns them as
-    /// JSON, which [`SweepFolder::append`] stores.
+    /// Computes trials on a worker, from `first` on, until `end` or for some seconds. Returns their
+    /// rows as JSON, which [`SweepFolder::append`] stores.
     fn compute<'py>(
         &self,
         py: Python<'py>,
@@ -147,18 +147,18 @@ impl Sweep {
         seconds: f64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let (stop, begun) = (AtomicBool::new(false), Instant::now());
-        let units = || {
-            let mut units: Vec<SweepUnit> = Vec::new();
-            for unit in self.0.compute(first..end, &stop) {
-                units.push(unit);
+        let rows = || {
+            let mut rows: Vec<SweepRow> = Vec::new();
+            for row in self.0.compute(first..end, &stop) {
+                rows.push(row);
                 if begun.elapsed().as_secs_f64() >= seconds {
                     break;
                 }
             }
-            serde_json::to_vec(&units)
+            serde_json::to_vec(&rows)
         };
-        let units = run_interruptible(py, &stop, units)?.or_raise(py, "StoreError")?;
-        Ok(PyBytes::new(py, &units))
+        let rows = run_interruptible(py, &stop, rows)?.or_raise(py, "StoreError")?;
+        Ok(PyBytes::new(py, &rows))
     }
 
     /// Writes the report of the cells in a directory.
@@ -213,34 +213,34 @@ impl SweepFolder {
 
 #[pymethods]
 impl SweepFolder {
-    /// Returns the ranges of units that are missing.
+    /// Returns the ranges of trials that are missing.
     fn missing(&mut self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
         let missing = self.folder(py)?.missing().into_iter();
-        Ok(missing.map(|units| (units.start, units.end)).collect())
+        Ok(missing.map(|trials| (trials.start, trials.end)).collect())
     }
 
-    /// Adds units that a worker computed, and returns their number. The next [`Self::flush`] writes
+    /// Adds rows that a worker computed, and returns their number. The next [`Self::flush`] writes
     /// them.
-    fn append(&mut self, py: Python<'_>, units: &[u8]) -> PyResult<usize> {
+    fn append(&mut self, py: Python<'_>, rows: &[u8]) -> PyResult<usize> {
         let folder = self.folder(py)?;
-        let units: Vec<SweepUnit> = serde_json::from_slice(units).or_raise(py, "StoreError")?;
-        let appended = py.detach(|| units.iter().try_for_each(|unit| folder.append(unit)));
+        let rows: Vec<SweepRow> = serde_json::from_slice(rows).or_raise(py, "StoreError")?;
+        let appended = py.detach(|| rows.iter().try_for_each(|row| folder.append(row)));
         appended.or_raise(py, "StoreError")?;
-        Ok(units.len())
+        Ok(rows.len())
     }
 
-    /// Writes the units to the disk.
+    /// Writes the rows to the disk.
     fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
         let folder = self.folder(py)?;
         py.detach(|| folder.flush()).or_raise(py, "StoreError")
     }
 
-    /// Unlocks the directory. Units that were not flushed are lost.
+    /// Unlocks the directory. Rows that were not flushed are lost.
     fn close(&mut self) {
         self.folder = None;
     }
 
-    /// Returns a row per cell, of the units stored up to now.
+    /// Returns a row per cell, of the trials stored up to now.
     fn cells(&mut self, py: Python<'_>) -> PyResult<Frame> {
         let folder = self.folder(py)?;
         let (layout, columns) = py.detach(|| folder.cell_columns()).or_raise(py, "StoreError")?;

@@ -15,7 +15,7 @@ use underload_run::sweep::{Sweep, SweepProgress, SweepSettings, run};
 use underload_run::{Settings, run as run_scenario};
 use underload_scenario::source::Source;
 use underload_scenario::{Options, Scenario, ScenarioErrors, builtin};
-use underload_store::sweep::{SweepCell, SweepDir, SweepRow, SweepUnit};
+use underload_store::sweep::{SweepCell, SweepDir, SweepRow};
 use underload_store::table::Cell;
 
 const SCENARIO: &str = r#"
@@ -104,9 +104,9 @@ fn whole(sweep: &Sweep, path: &Path, workers: usize) -> ([Vec<u8>; 2], Vec<Sweep
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
-/// The rows of some units.
-fn rows(sweep: &Sweep, units: Range<u64>) -> Vec<SweepRow> {
-    sweep.compute(units, &GO_ON).flat_map(|unit| unit.rows).collect()
+/// The rows of some trials.
+fn rows(sweep: &Sweep, trials: Range<u64>) -> Vec<SweepRow> {
+    sweep.compute(trials, &GO_ON).collect()
 }
 
 /// A text of a column of `trials.parquet`.
@@ -151,35 +151,29 @@ fn a_cell_is_what_a_run_of_the_same_settings_computes() {
 
 #[test]
 fn the_tables_do_not_depend_on_workers_pieces_and_interruptions() {
-    let stop = "[stop]\nmetric = \"load.rtt.p99\"\nwithin_percent = 0.6\nleast = 2\n";
-    for more in ["", stop] {
-        let text =
-            format!("repeats = 6\n{}{more}", GRID.replace("metrics", "title = \"x\"\nmetrics"));
-        let sweep = sweep_of(&text, SCENARIO);
-        let folder = tempfile::tempdir().expect("a folder");
-        let (tables, cells) = whole(&sweep, &folder.path().join("one"), 1);
-        assert_eq!(cells.len(), 16);
-        let trials: BTreeSet<u64> = cells.iter().map(|cell| cell.trials).collect();
-        let is_wanted = if more.is_empty() { trials == [6].into() } else { trials.len() > 1 };
-        assert!(is_wanted, "the premise: {trials:?}");
-        assert_eq!(whole(&sweep, &folder.path().join("four"), 4), (tables.clone(), cells.clone()));
+    let text = format!("repeats = 6\n{}", GRID.replace("metrics", "title = \"x\"\nmetrics"));
+    let sweep = sweep_of(&text, SCENARIO);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (tables, cells) = whole(&sweep, &folder.path().join("one"), 1);
+    assert_eq!(cells.len(), 16);
+    assert!(cells.iter().all(|cell| cell.trials == 6));
+    assert_eq!(whole(&sweep, &folder.path().join("four"), 4), (tables.clone(), cells.clone()));
 
-        let path = folder.path().join("pieces");
-        let mut times = 0;
-        loop {
-            times += 1;
-            let settings = settings(&path, 2);
-            let mut listener = StopsAfter { left: 3, stop: Arc::clone(&settings.stop) };
-            let mut kept = 0;
-            let end = run(&sweep, &settings, &mut listener, &mut |_| kept += 1).expect("an end");
-            if end {
-                break;
-            }
-            assert!(kept > 0);
+    let path = folder.path().join("pieces");
+    let mut times = 0;
+    loop {
+        times += 1;
+        let settings = settings(&path, 2);
+        let mut listener = StopsAfter { left: 3, stop: Arc::clone(&settings.stop) };
+        let mut kept = 0;
+        let end = run(&sweep, &settings, &mut listener, &mut |_| kept += 1).expect("an end");
+        if end {
+            break;
         }
-        assert!(times > 1, "the premise: it was interrupted");
-        assert_eq!(whole(&sweep, &path, 3), (tables, cells));
+        assert!(kept > 0);
     }
+    assert!(times > 1, "the premise: it was interrupted");
+    assert_eq!(whole(&sweep, &path, 3), (tables, cells));
 }
 
 /// Stops after a few pieces.
@@ -189,7 +183,7 @@ struct StopsAfter {
 }
 
 impl SweepProgress for StopsAfter {
-    fn computed(&mut self, _trials: u64) {
+    fn computed(&mut self) {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             self.stop.store(true, Ordering::Relaxed);
@@ -203,17 +197,17 @@ fn a_remote_worker_computes_equal_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let (tables, cells) = whole(&sweep, &folder.path().join("here"), 2);
     let path = folder.path().join("there");
-    // Computes as another process does: from the texts of the sweep, with units as bytes.
+    // Computes as another process does: from the texts of the sweep, with rows as bytes.
     let mut parcels: Vec<Vec<u8>> = Vec::new();
-    for start in (0..sweep.manifest.units()).rev().filter(|unit| unit % 5 == 0) {
+    for start in (0..sweep.manifest.trials()).rev().filter(|trial| trial % 5 == 0) {
         let worker = sweep_of(GRID, SCENARIO);
-        let units: Vec<SweepUnit> = worker.compute(start..start + 5, &GO_ON).collect();
-        parcels.push(serde_json::to_vec(&units).expect("bytes"));
+        let rows: Vec<SweepRow> = worker.compute(start..start + 5, &GO_ON).collect();
+        parcels.push(serde_json::to_vec(&rows).expect("bytes"));
     }
     let (mut directory, _) = SweepDir::open(&path, &sweep.manifest).expect("a directory");
     for parcel in parcels {
-        let units: Vec<SweepUnit> = serde_json::from_slice(&parcel).expect("units");
-        units.iter().try_for_each(|unit| directory.append(unit)).expect("stored");
+        let rows: Vec<SweepRow> = serde_json::from_slice(&parcel).expect("rows");
+        rows.iter().try_for_each(|row| directory.append(row)).expect("stored");
     }
     assert!(directory.finish(&GO_ON).expect("tables"));
     drop(directory);
@@ -247,20 +241,6 @@ fn a_remote_worker_needs_no_files() {
     // Another file of the same name is another sweep.
     let other = BTreeMap::from([("up.trace".to_owned(), b"1\n".to_vec())]);
     assert_ne!(parse(other).expect("a sweep").manifest, here.manifest);
-}
-
-#[test]
-fn a_unit_is_a_trial_or_a_cell_with_a_stopping_rule() {
-    let first_cells = |sweep: &Sweep, units: Range<u64>| -> Vec<u64> {
-        sweep.compute(units, &GO_ON).map(|unit| unit.rows[0].cell).collect()
-    };
-    let sweep = sweep_of(GRID, SCENARIO);
-    assert_eq!(sweep.manifest.units(), 32);
-    assert_eq!(first_cells(&sweep, 1..4), [0, 1, 1]);
-    let stop = "[stop]\nmetric = \"load.rtt.p99\"\nwithin_percent = 5\n";
-    let whole = sweep_of(&format!("{GRID}{stop}"), SCENARIO);
-    assert_eq!(whole.manifest.units(), 16);
-    assert_eq!(first_cells(&whole, 3..5), [3, 4]);
 }
 
 #[test]
@@ -392,13 +372,7 @@ fn mistakes_of_a_sweep_name_their_place() {
         ("variants = [\"pie\"]", Some(1), "no variant is named `pie`"),
         ("set = [\"path.up=fast\"]", Some(1), "path.up"),
         ("short = true", Some(1), "short: the scenario has no table [short]"),
-        ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
-        (
-            "[stop]\nmetric = \"load.loss\"\nwithin = 1.0\nleast = 1",
-            Some(4),
-            "stop.least: 1 is out of range; expected 2 to 4294967295",
-        ),
-        ("[stop]\nmetric = \"load.loss\"\nwithin = -1.0", Some(3), "more than 0"),
+        ("[best]\nmetric = \"lod.loss\"", Some(2), "did you mean `load.loss`?"),
         ("repeats = 4000000000", None, "more than 4294967295 trials"),
     ] {
         let (found, message) = fault(text);
@@ -444,9 +418,9 @@ fn settings_of_a_sweep_have_its_axes() {
 #[test]
 fn all_faults_of_a_sweep_file_are_reported_at_once() {
     let text = "repeats = \"3\"\nset = [\"path.up=fast\"]\nvariants = [\"pie\"]\n[[axis]]\nkey = 7\n\
-         [[axis]]\nkey = \"path.rtt\"\nvalues = []\n[stop]\nmetric = \"load.loss\"\nwithin = -1.0";
+         [[axis]]\nkey = \"path.rtt\"\nvalues = []";
     let all = parse(text, Some(source(SCENARIO)));
-    let all = all.expect_err("six faults").0;
+    let all = all.expect_err("five faults").0;
     let places: Vec<_> = all.iter().map(|fault| (fault.line, fault.key.as_str())).collect();
     let expected = [
         (Some(1), "repeats"),
@@ -454,16 +428,15 @@ fn all_faults_of_a_sweep_file_are_reported_at_once() {
         (Some(3), "variants[0]"),
         (Some(5), "axis[0].key"),
         (Some(8), "axis[1].values"),
-        (Some(11), "stop.within"),
     ];
     assert_eq!(places, expected);
 
     let axis = "[[axis]]\nkey = \"path.rtt\"\n";
-    let text = format!("{axis}values = [\"5ms\"]\n{axis}values = []\n[stop]\nmetric = \"m\"");
+    let text = format!("{axis}values = [\"5ms\"]\n{axis}values = []\n[best]\nmetric = \"m\"");
     let all = parse(&text, Some(source(SCENARIO)));
-    let all = all.expect_err("three faults").0;
+    let all = all.expect_err("two faults").0;
     let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
-    assert_eq!(keys, ["axis[1].values", "stop", "stop.metric"]);
+    assert_eq!(keys, ["axis[1].values", "best.metric"]);
 }
 
 proptest! {
@@ -483,7 +456,6 @@ proptest! {
             Ok(sweep) => {
                 let values = sweep.values(sweep.manifest.cells - 1);
                 prop_assert_eq!(values.len(), sweep.manifest.columns.axes.len());
-                prop_assert!(sweep.manifest.units() <= sweep.manifest.trials());
             }
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
@@ -496,9 +468,8 @@ const LATIN: &str = r#"
     [[axis.point]]
     name = "much"
     flow.upload.rate = "9mbit"
-    [stop]
+    [best]
     metric = "load.rtt.p99"
-    within_percent = 5
 "#;
 
 const PIECES: [&str; 12] = [
@@ -516,7 +487,7 @@ const PIECES: [&str; 12] = [
     "{",
 ];
 
-/// Removes the directory as soon as a unit is computed.
+/// Removes the directory as soon as a trial is computed.
 struct Vandal<'a> {
     path: &'a Path,
     /// The number of stored units that was reported at the end.
@@ -524,7 +495,7 @@ struct Vandal<'a> {
 }
 
 impl SweepProgress for Vandal<'_> {
-    fn computed(&mut self, _trials: u64) {
+    fn computed(&mut self) {
         if self.path.exists() {
             fs::remove_dir_all(self.path).expect("removed");
         }

@@ -36,15 +36,14 @@ fn size(sweep: &Sweep) -> Vec<String> {
             values.map_or("drawn from a range".to_owned(), |values| count(values, "value"));
         lines.push(format!("axis {name}: {values}"));
     }
-    let most = if sweep.file.stop.is_some() { "at most " } else { "" };
     let [cells, repeats, trials] =
         [manifest.cells, manifest.repeats, manifest.trials()].map(thousands);
-    lines.push(format!("cells: {cells}, each of {most}{repeats} trials: {most}{trials} in all"));
+    lines.push(format!("cells: {cells}, each of {repeats} trials: {trials} in all"));
     lines
 }
 
 fn time(tried: &Tried<'_>, sweep: &Sweep, workers: usize) -> String {
-    let seconds = tried.seconds * sweep.manifest.units() as f64 / workers as f64;
+    let seconds = tried.seconds * sweep.manifest.trials() as f64 / workers as f64;
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if time < Duration::from_secs(1) => "less than 1 s".to_owned(),
         Ok(time) => format!("about {}", words(time)),

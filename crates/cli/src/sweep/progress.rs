@@ -13,14 +13,11 @@ use crate::progress::{BETWEEN_LINES, bar, words};
 #[derive(Debug)]
 pub struct Terminal {
     bar: ProgressBar,
-    /// `cell` or `trial`.
-    unit: &'static str,
     cells: u64,
-    units: u64,
-    /// Units on the disk at the start, and once no more are computed; `None` before the start.
+    trials: u64,
+    /// Trials on the disk at the start, and once no more are computed; `None` before the start.
     stored: Option<u64>,
     computed: u64,
-    trials: u64,
     start: Instant,
     /// Time of the last line.
     reported: Instant,
@@ -31,22 +28,20 @@ impl Terminal {
         let now = Instant::now();
         Self {
             bar: ProgressBar::hidden(),
-            unit: if sweep.file.stop.is_some() { "cell" } else { "trial" },
             cells: sweep.manifest.cells,
-            units: sweep.manifest.units(),
+            trials: sweep.manifest.trials(),
             stored: None,
             computed: 0,
-            trials: 0,
             start: now,
             reported: now,
         }
     }
 
-    /// Returns the count of units on the disk, such as `12 of 64 trials`; `None` if the directory
+    /// Returns the count of trials on the disk, such as `12 of 64 trials`; `None` if the directory
     /// was not opened.
     pub fn stored(&self) -> Option<String> {
-        let units = thousands(self.units);
-        self.stored.map(|stored| format!("{} of {units} {}s", thousands(stored), self.unit))
+        let trials = thousands(self.trials);
+        self.stored.map(|stored| format!("{} of {trials} trials", thousands(stored)))
     }
 
     fn done(&self) -> u64 {
@@ -59,11 +54,10 @@ impl Terminal {
         if self.computed == 0 || elapsed < Duration::from_secs(1) {
             return String::new();
         }
-        let seconds = elapsed.as_secs_f64();
-        let left = self.units.saturating_sub(self.done());
+        let left = self.trials.saturating_sub(self.done());
         let left = elapsed.mul_f64(left as f64 / self.computed as f64);
-        let cells = self.computed as f64 / seconds * self.cells as f64 / self.units as f64;
-        let trials = self.trials as f64 / seconds;
+        let trials = self.computed as f64 / elapsed.as_secs_f64();
+        let cells = trials * self.cells as f64 / self.trials as f64;
         let (cells, trials) = (rate(cells), rate(trials));
         format!("{cells} cells/s, {trials} trials/s, about {} left", words(left))
     }
@@ -74,18 +68,16 @@ fn rate(rate: f64) -> String {
 }
 
 impl SweepProgress for Terminal {
-    fn start(&mut self, stored: u64, units: u64) {
-        (self.stored, self.units) = (Some(stored), units);
-        (self.computed, self.trials) = (0, 0);
+    fn start(&mut self, stored: u64, trials: u64) {
+        (self.stored, self.trials, self.computed) = (Some(stored), trials, 0);
         self.start = Instant::now();
-        let cells = thousands(self.cells);
+        let [cells, done, all] = [self.cells, stored, trials].map(thousands);
         if stored == 0 {
-            note!("{cells} cells, {} {}s", thousands(units), self.unit);
+            note!("{cells} cells, {all} trials");
         } else {
-            let (stored, units) = (thousands(stored), thousands(units));
-            note!("{cells} cells; continuing after {stored} of {units} {}s", self.unit);
+            note!("{cells} cells; continuing after {done} of {all} trials");
         }
-        self.bar = bar(self.units);
+        self.bar = bar(trials);
         self.bar.set_position(self.done());
     }
 
@@ -93,9 +85,8 @@ impl SweepProgress for Terminal {
         print_line(&self.bar, line);
     }
 
-    fn computed(&mut self, trials: u64) {
+    fn computed(&mut self) {
         self.computed += 1;
-        self.trials += trials;
         self.bar.set_position(self.done());
     }
 
@@ -104,7 +95,7 @@ impl SweepProgress for Terminal {
             self.bar.set_message(self.pace());
         } else if self.reported.elapsed() >= BETWEEN_LINES {
             self.reported = Instant::now();
-            let (done, all) = (thousands(self.done()), thousands(self.units));
+            let (done, all) = (thousands(self.done()), thousands(self.trials));
             note!("[{done}/{all}] {}", self.pace());
         }
     }

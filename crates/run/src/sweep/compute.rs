@@ -1,4 +1,4 @@
-//! Computes the rows of units of work.
+//! Computes the rows of trials.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -9,19 +9,18 @@ use std::sync::{Mutex, PoisonError};
 
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
+use underload_record::metrics_of_trial;
 use underload_record::schema::TrialRecord;
-use underload_record::stats::RunningMean;
 use underload_record::text::in_full;
-use underload_record::{CONFIDENCE, metrics_of_trial};
 use underload_scenario::keys::Fault;
 use underload_scenario::own::Own;
 use underload_scenario::simulation::repeat_seed;
 use underload_scenario::source;
 use underload_scenario::vary::Varied;
 use underload_scenario::{Conditions, Variant};
-use underload_store::sweep::{AxisValue, SweepRow, SweepUnit};
+use underload_store::sweep::{AxisValue, SweepRow};
 
-use super::{StopKeys, Sweep};
+use super::Sweep;
 use crate::cache::digest_text;
 use crate::trial::{Setting, Trial};
 use crate::world::sim::simulate;
@@ -30,25 +29,21 @@ use crate::world::sim::simulate;
 const LAYOUT: u32 = 1;
 
 impl Sweep {
-    /// Computes units, in order, until `stop` is set. They depend on the sweep and the numbers alone.
+    /// Computes trials, in order, until `stop` is set. Their rows depend on the sweep and the numbers
+    /// alone.
     ///
     /// A trial that fails has a row with the error, as has each trial of a cell whose variant is
     /// invalid.
-    pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> impl Iterator<Item = SweepUnit> {
+    pub fn compute(&self, trials: Range<u64>, stop: &AtomicBool) -> impl Iterator<Item = SweepRow> {
         let repeats = self.manifest.repeats;
         let mut open: Option<Cell<'_>> = None;
-        (units.start..units.end.min(self.manifest.units())).map_while(move |number| {
-            let cell_number = if self.file.stop.is_some() { number } else { number / repeats };
+        (trials.start..trials.end.min(self.manifest.trials())).map_while(move |trial| {
+            let number = trial / repeats;
             let cell = match open.take() {
-                Some(cell) if cell.number == cell_number => cell,
-                _ => self.open(cell_number),
+                Some(cell) if cell.number == number => cell,
+                _ => self.open(number),
             };
-            let rows = match &self.file.stop {
-                Some(when) => cell.trials_until(when, stop),
-                None => cell.trial(number % repeats, stop).map(|row| vec![row]),
-            };
-            open = Some(cell);
-            Some(SweepUnit { number, rows: rows? })
+            open.insert(cell).trial(trial % repeats, stop)
         })
     }
 
@@ -103,29 +98,6 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Computes trials until the mean is precise enough, one fails, or all are computed; `None` if
-    /// it was stopped.
-    fn trials_until(&self, when: &StopKeys, stop: &AtomicBool) -> Option<Vec<SweepRow>> {
-        let metric =
-            self.sweep.manifest.columns.metrics.iter().position(|name| *name == when.metric);
-        let mut mean = RunningMean::default();
-        let mut rows = Vec::new();
-        for repeat in 0..self.sweep.manifest.repeats {
-            let row = self.trial(repeat, stop)?;
-            let value = metric.and_then(|metric| *row.metrics.get(metric)?);
-            if let Some(value) = value {
-                mean.push(value);
-            }
-            let is_last =
-                row.error.is_some() || (repeat + 1 >= when.least && is_narrow(when, &mean));
-            rows.push(row);
-            if is_last {
-                break;
-            }
-        }
-        Some(rows)
-    }
-
     /// Computes one trial; `None` if it was stopped.
     fn trial(&self, repeat: u64, stop: &AtomicBool) -> Option<SweepRow> {
         if stop.load(Ordering::Relaxed) {
@@ -174,15 +146,6 @@ impl Cell<'_> {
         let data = simulate(&trial, setting).map_err(|error| Fault::new("", in_full(&error)))?;
         Ok(data.map(|data| TrialRecord { conditions: conditions.clone(), ..data.record }))
     }
-}
-
-/// Whether the interval of the mean is as narrow as required.
-fn is_narrow(when: &StopKeys, mean: &RunningMean) -> bool {
-    let Some(interval) = mean.interval(CONFIDENCE) else { return false };
-    let (Some(low), Some(high)) = (interval.low, interval.high) else { return false };
-    let half = (high - low) / 2.0;
-    let of_mean = when.within_percent.map(|percent| interval.mean.abs() * percent / 100.0);
-    [when.within, of_mean].into_iter().flatten().any(|within| half <= within)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Fault {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use underload_store::StoreError;
-use underload_store::sweep::{SweepCell, SweepDir, SweepUnit};
+use underload_store::sweep::{SweepCell, SweepDir, SweepRow};
 
 use super::Sweep;
 
@@ -27,29 +27,29 @@ pub struct SweepSettings {
 
 /// Receives the progress of a sweep. Methods do nothing by default; `()` ignores all.
 pub trait SweepProgress {
-    /// Called once at the start. `stored` of `units` were finished by an earlier run.
-    fn start(&mut self, _stored: u64, _units: u64) {}
+    /// Called once at the start. `stored` of `trials` were finished by an earlier run.
+    fn start(&mut self, _stored: u64, _trials: u64) {}
     /// Called with a note for the user.
     fn say(&mut self, _line: &str) {}
-    /// Called for each computed unit, with its number of trials.
-    fn computed(&mut self, _trials: u64) {}
+    /// Called for each computed trial.
+    fn computed(&mut self) {}
     /// Called several times a second.
     fn tick(&mut self) {}
     /// Called before the tables are written.
     fn merging(&mut self) {}
-    /// Called once no more units are computed. `stored` units are on the disk.
+    /// Called once no more trials are computed. `stored` are on the disk.
     fn end(&mut self, _stored: u64) {}
 }
 
 impl SweepProgress for () {}
 
-/// Computes the missing units of a sweep's directory, and writes its tables. Calls `take` with
+/// Computes the missing trials of a sweep's directory, and writes its tables. Calls `take` with
 /// every cell that has trials, in order, also if the sweep was complete already or is stopped.
 /// Returns whether it is complete; false if the caller stopped it.
 ///
 /// # Errors
 /// Before [`SweepProgress::start`] is called, nothing has changed. After an error of the disk, the
-/// units that were stored remain.
+/// rows that were stored remain.
 pub fn run(
     sweep: &Sweep,
     settings: &SweepSettings,
@@ -60,7 +60,7 @@ pub fn run(
     if let Some(note) = note {
         progress.say(&note);
     }
-    progress.start(directory.stored(), sweep.manifest.units());
+    progress.start(directory.stored(), sweep.manifest.trials());
     let computed = compute_missing(sweep, settings, &mut directory, progress);
     // Stores the rows so far, also after an error.
     let flushed = directory.flush();
@@ -68,7 +68,7 @@ pub fn run(
     progress.end(stored);
     computed?;
     flushed?;
-    let is_complete = stored == sweep.manifest.units() && {
+    let is_complete = stored == sweep.manifest.trials() && {
         progress.merging();
         directory.finish(&settings.stop)?
     };
@@ -76,23 +76,23 @@ pub fn run(
     Ok(is_complete)
 }
 
-/// How long finished units may be in memory before they are written.
+/// How long finished rows may be in memory before they are written.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
-/// Maximum number of units that a worker takes at once.
+/// Maximum number of trials that a worker takes at once.
 const MOST_TAKEN: u64 = 64;
-/// Units that wait for the disk, at most, so that a slow sync blocks no worker.
+/// Rows that wait for the disk, at most, so that a slow sync blocks no worker.
 const WAITING: usize = 1 << 12;
 const TICK: Duration = Duration::from_millis(200);
 
-/// The ranges of units that no worker has taken yet.
+/// The ranges of trials that no worker has taken yet.
 struct Work {
     ranges: VecDeque<Range<u64>>,
-    /// Units in all ranges.
+    /// Trials in all ranges.
     left: u64,
 }
 
 impl Work {
-    /// Takes the next units: a small share of what is left, so that all workers end together.
+    /// Takes the next trials: a small share of what is left, so that all workers end together.
     fn take(&mut self, workers: usize) -> Option<Range<u64>> {
         let range = self.ranges.front_mut()?;
         let most = (self.left / (4 * workers as u64)).clamp(1, MOST_TAKEN);
@@ -121,16 +121,16 @@ fn compute_missing(
     let workers = settings.workers.map_or_else(cores, NonZeroUsize::get);
     let left = ranges.iter().map(|range| range.end - range.start).sum();
     let work = Mutex::new(Work { ranges, left });
-    let (sender, receiver) = mpsc::sync_channel::<SweepUnit>(WAITING);
+    let (sender, receiver) = mpsc::sync_channel::<SweepRow>(WAITING);
     thread::scope(|scope| {
         for _ in 0..workers {
             let (sender, work) = (sender.clone(), &work);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let taken = work.lock().unwrap_or_else(PoisonError::into_inner).take(workers);
-                    let Some(units) = taken else { return };
-                    for unit in sweep.compute(units, stop) {
-                        if sender.send(unit).is_err() {
+                    let Some(trials) = taken else { return };
+                    for row in sweep.compute(trials, stop) {
+                        if sender.send(row).is_err() {
                             return;
                         }
                     }
@@ -143,9 +143,9 @@ fn compute_missing(
         let (mut ticked, mut flushed) = (Instant::now(), Instant::now());
         loop {
             match receiver.recv_timeout(TICK) {
-                Ok(unit) => {
-                    directory.append(&unit)?;
-                    progress.computed(unit.rows.len() as u64);
+                Ok(row) => {
+                    directory.append(&row)?;
+                    progress.computed();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),

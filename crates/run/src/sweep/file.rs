@@ -10,10 +10,6 @@
 //! to = "200ms"
 //! steps = 20
 //! scale = "log"
-//!
-//! [stop]                            # a cell ends once the mean is precise enough
-//! metric = "load.rtt.p99"
-//! within_percent = 5
 //! ```
 //!
 //! The whole format, key by key, is in `docs/how-to/sweep.md`.
@@ -49,7 +45,7 @@ keys! {
         pub variants: Vec<String> = Vec::new(),
         /// Overrides the scenario's seed.
         pub seed: Option<u64>,
-        /// Maximum number of trials of a cell; overrides the scenario's.
+        /// Number of trials of a cell; overrides the scenario's.
         pub repeats: Option<u64> => 1..=MOST_TRIALS,
         /// How the points follow from the axes; `grid`: every combination of values; `random`:
         /// values drawn for each point.
@@ -58,8 +54,6 @@ keys! {
         pub samples: Option<u64> => 1..=MOST_SAMPLES,
         /// Metrics that have a column, as in `reference/run-json.md`.
         pub metrics: Vec<String> = Vec::new(),
-        /// When a cell ends before all of its repeats.
-        pub stop: Option<StopKeys>,
         /// How cells are ranked.
         pub best: Option<BestKeys>,
         /// The dimensions of the sweep.
@@ -116,21 +110,6 @@ pub(super) enum Scale {
     #[default]
     Linear,
     Log,
-}
-
-keys! {
-    /// The keys of `[stop]`: a cell ends once half of its metric's 95 % interval is narrow enough.
-    #[derive(Debug)]
-    pub struct StopKeys {
-        /// The metric whose mean is estimated.
-        pub metric: String,
-        /// A cell ends once half of the interval is at most this, in percent of the mean.
-        pub within_percent: Option<f64>,
-        /// A cell ends once half of the interval is at most this, in the metric's unit.
-        pub within: Option<f64>,
-        /// Minimum number of trials of a cell; fewer than five have no interval.
-        pub least: u64 = 5 => 2..=MOST_TRIALS,
-    }
 }
 
 words! {
@@ -212,7 +191,7 @@ mod tests {
         };
         assert_eq!(
             known(""),
-            "axis best design metrics plot repeats samples scenario seed set short stop title \
+            "axis best design metrics plot repeats samples scenario seed set short title \
              variants"
         );
         assert_eq!(
@@ -220,11 +199,9 @@ mod tests {
             "kind line log metric only says title x x_metric x_says"
         );
         assert_eq!(known("/properties/axis/items"), "from key name point scale steps to values");
-        assert_eq!(known("/properties/stop"), "least metric within within_percent");
         assert_eq!(known("/properties/best"), "metric order");
         let form = |pointer: &str| schema.pointer(pointer).cloned().unwrap_or_default();
         assert_eq!(form("/properties/repeats/type"), "integer");
-        assert_eq!(form("/properties/stop/properties/within/type"), "number");
         let designs = serde_json::json!(["grid", "random"]);
         assert_eq!(form("/properties/design/enum"), designs);
         let kinds = serde_json::json!(["sweep", "scatter", "box", "heat"]);

@@ -2,7 +2,7 @@
 //!
 //! A [`Sweep`] varies a scenario over axes. A *cell* is one of its variants at one point of the axes,
 //! and has up to `repeats` trials; each is computed from its number, so that none is in
-//! memory. [`Sweep::compute`] maps numbers of units of work to rows, which depend on nothing else.
+//! memory. [`Sweep::compute`] maps numbers of trials to rows, which depend on nothing else.
 //! [`run`] calls it on every core and stores the rows in a
 //! [`SweepDir`](underload_store::sweep::SweepDir), which continues after a kill; a caller with
 //! other workers calls it there and appends the rows.
@@ -16,8 +16,8 @@
 //! | `read` | reads a sweep file, and reports faults with their lines |
 //! | `plots` | the pictures of its report |
 //! | `axis`, `points` | the axes and their points |
-//! | `compute` | computes the rows of units |
-//! | `tried` | a few units, for an estimate of the time |
+//! | `compute` | computes the rows of trials |
+//! | `tried` | a few trials, for an estimate of the time |
 //! | `bins` | axes divided into few parts |
 //! | `execute` | every core, Ctrl-C, the directory |
 
@@ -41,7 +41,7 @@ use underload_store::sweep::{AxisValue, SweepManifest, SweepPlot};
 
 pub use bins::Bins;
 pub use execute::{SweepProgress, SweepSettings, run};
-pub use file::{Design, StopKeys, SweepFile};
+pub use file::{Design, SweepFile};
 pub use tried::Tried;
 
 use axis::{Axis, Level};

@@ -16,7 +16,7 @@ use underload_store::sweep::{SWEEP_VERSION, SweepColumns, SweepManifest};
 
 use super::axis::{Axis, Level};
 use super::compute::Files;
-use super::file::{BestKeys, Design, MOST_TRIALS, PlotKeys, StopKeys, SweepFile};
+use super::file::{BestKeys, Design, MOST_TRIALS, PlotKeys, SweepFile};
 use super::plots::MOST_PLOTS;
 use super::points::Points;
 use super::{Sweep, is_sweep};
@@ -95,7 +95,6 @@ impl Sweep {
     ) -> Option<Self> {
         let axes = axes(&file, faults);
         let samples = faults.accept(samples(&file));
-        faults.accept(check_numbers(file.stop.as_ref()));
         let plots = plots(&file, faults);
         let scenario = scenario?;
         faults.accept(check_scenario(&scenario));
@@ -128,7 +127,6 @@ impl Sweep {
             seed: scenario.seed,
             cells: count? * scenario.variants.len() as u64,
             repeats: repeats?,
-            whole_cells: file.stop.is_some(),
             columns: columns?,
             ..identity
         };
@@ -342,7 +340,6 @@ fn named_metrics<'a>(
     file: &'a SweepFile,
     plots: &'a [(String, PlotKeys)],
 ) -> impl Iterator<Item = (String, &'a String)> {
-    let of_stop = file.stop.iter().map(|stop| ("stop.metric".to_owned(), &stop.metric));
     let of_best = file.best.iter().map(|best| ("best.metric".to_owned(), &best.metric));
     let of_plots = plots.iter().flat_map(|(place, keys)| {
         let places = ["metric", "x_metric"].map(|key| format!("{place}.{key}"));
@@ -350,7 +347,7 @@ fn named_metrics<'a>(
     });
     let columns = file.metrics.iter().enumerate();
     let columns = columns.map(|(index, metric)| (format!("metrics[{index}]"), metric));
-    of_stop.chain(of_best).chain(of_plots).chain(columns)
+    of_best.chain(of_plots).chain(columns)
 }
 
 /// Adds the defaults to the file: its ranking, and a column for every metric.
@@ -359,12 +356,11 @@ fn fill(file: &mut SweepFile, plots: &[(String, PlotKeys)], scenario: &Scenario)
         file.metrics = DEFAULT_METRICS.map(str::to_owned).to_vec();
     }
     if file.best.is_none() {
-        let stop = file.stop.as_ref().map(|stop| stop.metric.clone());
         let headline = scenario.headline.as_ref().map(|headline| headline.metric.clone());
         // `cut` and its parts are metrics of a study of lines; a sweep's cells have only trials.
         let headline = headline
             .filter(|metric| !metric.is_empty() && *metric != "cut" && !metric.starts_with("cut."));
-        let metric = stop.or(headline).unwrap_or_else(|| "load.rtt.p99".to_owned());
+        let metric = headline.unwrap_or_else(|| "load.rtt.p99".to_owned());
         file.best = Some(BestKeys { metric, order: Extreme::Smallest });
     }
     let needed: Vec<String> = named_metrics(file, plots).map(|(_, it)| it.clone()).collect();
@@ -372,24 +368,6 @@ fn fill(file: &mut SweepFile, plots: &[(String, PlotKeys)], scenario: &Scenario)
         if !file.metrics.contains(&metric) {
             file.metrics.push(metric);
         }
-    }
-}
-
-fn check_numbers(stop: Option<&StopKeys>) -> Result<(), Fault> {
-    let Some(StopKeys { within_percent, within, .. }) = stop else { return Ok(()) };
-    let positive = |value: &f64| value.is_finite() && *value > 0.0;
-    match (within_percent, within) {
-        (None, None) => {
-            let problem = "expected `within_percent` or `within`, half of the interval's width";
-            Err(Fault::new("stop", problem))
-        }
-        (Some(percent), _) if !positive(percent) => {
-            Err(Fault::new("stop.within_percent", "expected more than 0"))
-        }
-        (_, Some(within)) if !positive(within) => {
-            Err(Fault::new("stop.within", "expected more than 0"))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -1,19 +1,19 @@
-//! A few units of a sweep, tried before all of them.
+//! A few trials of a sweep, tried before all of them.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::Sweep;
 
-/// Number of units to compute, spread over the sweep.
+/// Number of trials to compute, spread over the sweep.
 const TRIED: u64 = 24;
-/// Computes no further unit after this time.
+/// Computes no further trial after this time.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
 
-/// The results of a few units.
+/// The results of a few trials.
 #[derive(Debug)]
 pub struct Tried<'a> {
-    /// Seconds of a unit on one worker.
+    /// Seconds of a trial on one worker.
     pub seconds: f64,
     /// Metrics that the sweep file names and none of the trials has.
     pub missing: Vec<&'a str>,
@@ -22,16 +22,16 @@ pub struct Tried<'a> {
 }
 
 impl<'a> Tried<'a> {
-    /// Computes units from the first to the last.
+    /// Computes trials from the first to the last.
     pub fn new(sweep: &'a Sweep) -> Self {
         let metrics = || sweep.manifest.columns.metrics.iter().map(String::as_str);
         let mut missing: Vec<&str> = metrics().filter(|metric| sweep.requests(metric)).collect();
         let (mut error, mut tried) = (None, 0);
-        let (go_on, begun, units) =
-            (AtomicBool::new(false), Instant::now(), sweep.manifest.units());
-        while tried < TRIED.min(units) && begun.elapsed() < LONG_ENOUGH {
-            let unit = tried * (units - 1) / (TRIED.min(units) - 1).max(1);
-            for row in sweep.compute(unit..unit + 1, &go_on).flat_map(|unit| unit.rows) {
+        let (go_on, begun, trials) =
+            (AtomicBool::new(false), Instant::now(), sweep.manifest.trials());
+        while tried < TRIED.min(trials) && begun.elapsed() < LONG_ENOUGH {
+            let trial = tried * (trials - 1) / (TRIED.min(trials) - 1).max(1);
+            for row in sweep.compute(trial..trial + 1, &go_on) {
                 let has = |name: &&str| {
                     metrics()
                         .zip(&row.metrics)

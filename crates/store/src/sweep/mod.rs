@@ -1,14 +1,13 @@
 //! Sweep directories: tables of a million trials, stored while they are computed.
 //!
 //! During a sweep its directory has `sweep.json`, the manifest, and `rows.jsonl`, a journal with a
-//! line per finished unit: a checksum, then the unit's rows. A *unit* is computed at once: a trial,
-//! or all trials of a cell if their number depends on the cell. An incomplete line at the end is cut
-//! off; a damaged line is reported, and its unit is computed again.
+//! line per finished trial: a checksum, then its row. An incomplete line at the end is cut off; a
+//! damaged line is reported, and its trial is computed again.
 //!
 //! [`SweepDir::finish`] reads the journal in the order of the trials and writes `trials.parquet`, a
 //! row per trial, and then `cells.parquet`, a row per cell, with which the sweep is complete. Their
 //! bytes depend on the rows alone, and neither on who computed them in which order nor on
-//! interruptions. Memory grows by about 30 bytes per unit.
+//! interruptions. Memory grows by about 30 bytes per trial.
 
 mod cells;
 mod rows;
@@ -33,7 +32,7 @@ use crate::{folder, table};
 use cells::CellFold;
 pub use cells::SweepCell;
 use rows::Layout;
-pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow, SweepUnit};
+pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow};
 pub use subject::{SweepPlot, SweepSubject};
 
 const CELLS: &str = "cells.parquet";
@@ -67,33 +66,14 @@ pub struct SweepManifest {
     /// Seed of the scenario and of the sweep's draws.
     pub seed: u64,
     pub cells: u64,
-    /// Maximum number of trials of a cell.
+    /// Number of trials of a cell.
     pub repeats: u64,
-    /// Whether a unit is a cell and not a trial.
-    pub whole_cells: bool,
     pub columns: SweepColumns,
 }
 
 impl SweepManifest {
-    /// Returns the number of trials; at most, if a unit is a cell.
     pub fn trials(&self) -> u64 {
         self.cells * self.repeats
-    }
-
-    pub fn units(&self) -> u64 {
-        if self.whole_cells { self.cells } else { self.trials() }
-    }
-
-    /// Whether a unit has the rows of all its trials, in order, with the columns of the sweep.
-    fn has(&self, unit: &SweepUnit) -> bool {
-        let each = if self.whole_cells { self.repeats } else { 1 };
-        let first = unit.number.saturating_mul(each);
-        let trials = || unit.rows.iter().map(|row| row.trial);
-        unit.number < self.units()
-            && trials().next() == Some(first)
-            && trials().is_sorted_by(|a, b| a < b)
-            && trials().all(|trial| trial - first < each)
-            && unit.rows.iter().all(|row| row.has(&self.columns))
     }
 
     /// Returns the first difference, for a message.
@@ -115,9 +95,9 @@ impl SweepManifest {
 pub struct SweepDir {
     path: PathBuf,
     manifest: SweepManifest,
-    /// The offset of the line of each finished unit in the journal, or behind it while the line is
+    /// The offset of the line of each finished trial in the journal, or behind it while the line is
     /// pending.
-    units: BTreeMap<u64, u64>,
+    trials: BTreeMap<u64, u64>,
     /// `None` once the tables are written.
     journal: Option<Journal>,
     /// Lines that were not written yet.
@@ -128,7 +108,7 @@ pub struct SweepDir {
 
 impl SweepDir {
     /// Begins a sweep in a new or empty directory, or continues the same sweep. Also returns a note
-    /// for the user if the journal has damaged lines, whose units are missing.
+    /// for the user if the journal has damaged lines, whose trials are missing.
     ///
     /// # Errors
     /// Returns [`StoreError::OtherSweep`], [`StoreError::Exists`] or [`StoreError::Foreign`] if the
@@ -156,7 +136,7 @@ impl SweepDir {
         let mut directory = SweepDir {
             path: path.to_owned(),
             manifest: found.unwrap_or_else(|| wanted.clone()),
-            units: BTreeMap::new(),
+            trials: BTreeMap::new(),
             journal: None,
             pending: Vec::new(),
             _lock: lock,
@@ -177,64 +157,64 @@ impl SweepDir {
         &self.manifest
     }
 
-    /// Whether all units are computed and the tables are written.
+    /// Whether all trials are computed and the tables are written.
     pub fn is_complete(&self) -> bool {
         self.journal.is_none()
     }
 
-    /// Returns the number of units on the disk, without those that were appended and not written.
+    /// Returns the number of trials on the disk, without those that were appended and not written.
     pub fn stored(&self) -> u64 {
         if self.is_complete() {
-            return self.manifest.units();
+            return self.manifest.trials();
         }
         // A journal that was removed or truncated has fewer lines than were written.
         let journal = fs::metadata(self.path.join(JOURNAL));
         let bytes = journal.map_or(0, |journal| journal.len()).min(self.written_bytes());
-        self.units.values().filter(|offset| **offset < bytes).count() as u64
+        self.trials.values().filter(|offset| **offset < bytes).count() as u64
     }
 
-    /// Returns the units that were neither stored nor appended.
+    /// Returns the trials that were neither stored nor appended.
     pub fn missing(&self) -> Vec<Range<u64>> {
         let (mut missing, mut next) = (Vec::new(), 0);
-        let end = self.manifest.units();
+        let end = self.manifest.trials();
         if !self.is_complete() {
-            for unit in self.units.keys().copied().chain([end]) {
-                if next < unit {
-                    missing.push(next..unit);
+            for trial in self.trials.keys().copied().chain([end]) {
+                if next < trial {
+                    missing.push(next..trial);
                 }
-                next = unit + 1;
+                next = trial + 1;
             }
         }
         missing
     }
 
-    /// Adds a complete unit, unless it has it already. The next [`SweepDir::flush`] writes it.
+    /// Adds a row, unless its trial has one already. The next [`SweepDir::flush`] writes it.
     ///
     /// # Errors
-    /// Returns [`StoreError::Inconsistent`] for a unit of another sweep.
-    pub fn append(&mut self, unit: &SweepUnit) -> Result<()> {
-        let number = unit.number;
-        if !self.manifest.has(unit) {
-            let reason = format!("unit {number} is not of this sweep");
+    /// Returns [`StoreError::Inconsistent`] for a row of another sweep.
+    pub fn append(&mut self, row: &SweepRow) -> Result<()> {
+        let trial = row.trial;
+        if trial >= self.manifest.trials() || !row.has(&self.manifest.columns) {
+            let reason = format!("trial {trial} is not of this sweep");
             return Err(StoreError::inconsistent(&self.path, reason));
         }
-        if self.is_complete() || self.units.contains_key(&number) {
+        if self.is_complete() || self.trials.contains_key(&trial) {
             return Ok(());
         }
-        let line = checked_line(unit).map_err(StoreError::json(&self.path))?;
-        self.units.insert(number, self.written_bytes() + self.pending.len() as u64);
+        let line = checked_line(row).map_err(StoreError::json(&self.path))?;
+        self.trials.insert(trial, self.written_bytes() + self.pending.len() as u64);
         self.pending.extend(line);
         if self.pending.len() >= MOST_PENDING { self.flush() } else { Ok(()) }
     }
 
-    /// Writes all units to the disk.
+    /// Writes all rows to the disk.
     pub fn flush(&mut self) -> Result<()> {
         if let Some(journal) = &mut self.journal
             && !self.pending.is_empty()
         {
             let path = self.path.join(JOURNAL);
             let written = journal.append_synced(&self.pending);
-            // If the file was removed, units would be appended to a file that cannot be opened
+            // If the file was removed, rows would be appended to a file that cannot be opened
             // again.
             let written = written.and_then(|()| fs::metadata(&path).map(drop));
             written.map_err(StoreError::io(&path, "write"))?;
@@ -247,17 +227,17 @@ impl SweepDir {
         self.journal.as_ref().map_or(0, Journal::bytes)
     }
 
-    /// Opens the journal and finds its units. Returns the number of damaged lines.
+    /// Opens the journal and finds its rows. Returns the number of damaged lines.
     fn scan(&mut self, path: &Path) -> io::Result<u64> {
         let mut damaged = 0;
         let mut lines = JournalLines::open(path)?;
         loop {
             let offset = lines.offset;
             let Some(line) = lines.next()? else { break };
-            let number = unit_of(line).and_then(|json| serde_json::from_slice::<Number>(json).ok());
-            match number.filter(|unit| unit.number < self.manifest.units()) {
-                Some(Number { number }) => {
-                    self.units.insert(number, offset);
+            let number = row_of(line).and_then(|json| serde_json::from_slice::<Number>(json).ok());
+            match number.filter(|row| row.trial < self.manifest.trials()) {
+                Some(Number { trial }) => {
+                    self.trials.insert(trial, offset);
                 }
                 None => damaged += 1,
             }
@@ -266,12 +246,12 @@ impl SweepDir {
         Ok(damaged)
     }
 
-    /// Writes the tables of a sweep with all units, and removes its journal. Returns false if it was
+    /// Writes the tables of a sweep with all rows, and removes its journal. Returns false if it was
     /// stopped; it can be called again.
     ///
     /// # Errors
-    /// Returns [`StoreError::Inconsistent`] if units are missing, and [`StoreError::Damaged`] if the
-    /// journal was damaged since [`SweepDir::open`]. Opening the directory again finds the units
+    /// Returns [`StoreError::Inconsistent`] if rows are missing, and [`StoreError::Damaged`] if the
+    /// journal was damaged since [`SweepDir::open`]. Opening the directory again finds the rows
     /// that are left.
     pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool> {
         self.flush()?;
@@ -279,7 +259,7 @@ impl SweepDir {
             return Ok(true);
         }
         if let Some(missing) = self.missing().first() {
-            let reason = format!("units from {} on are missing", missing.start);
+            let reason = format!("trials from {} on are missing", missing.start);
             return Err(StoreError::inconsistent(&self.path, reason));
         }
         let columns = &self.manifest.columns;
@@ -347,17 +327,17 @@ impl SweepDir {
         let path = self.path.join(JOURNAL);
         let mut journal = JournalLines::open(&path).map_err(StoreError::io(&path, "open"))?;
         let bytes = self.written_bytes();
-        for (number, offset) in self.units.iter().filter(|(_, offset)| **offset < bytes) {
+        for (trial, offset) in self.trials.iter().filter(|(_, offset)| **offset < bytes) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
             }
             let line = journal.line_at(*offset).map_err(StoreError::io(&path, "read"))?;
-            let unit = line.and_then(unit_of);
-            let unit = unit.and_then(|json| serde_json::from_slice::<SweepUnit>(json).ok());
-            let unit = unit.filter(|unit| unit.number == *number).ok_or_else(|| {
-                StoreError::damaged(&path, format!("the line of unit {number} was changed"))
+            let row = line.and_then(row_of);
+            let row = row.and_then(|json| serde_json::from_slice::<SweepRow>(json).ok());
+            let row = row.filter(|row| row.trial == *trial).ok_or_else(|| {
+                StoreError::damaged(&path, format!("the line of trial {trial} was changed"))
             })?;
-            unit.rows.iter().try_for_each(&mut *take)?;
+            take(&row)?;
         }
         Ok(true)
     }
@@ -402,14 +382,14 @@ impl JournalLines {
     }
 }
 
-/// The number of a unit, without its rows.
+/// The number of a row's trial, without the rest of the row.
 #[derive(Deserialize)]
 struct Number {
-    number: u64,
+    trial: u64,
 }
 
-/// Returns the unit of a complete line as JSON; `None` if its checksum does not match.
-fn unit_of(line: &[u8]) -> Option<&[u8]> {
+/// Returns the row of a complete line as JSON; `None` if its checksum does not match.
+fn row_of(line: &[u8]) -> Option<&[u8]> {
     json_of_line(line.strip_suffix(b"\n")?)
 }
 

@@ -31,15 +31,6 @@ pub struct AxisValue {
     pub amount: Option<f64>,
 }
 
-/// The trials that are computed at once: one, or those of a cell whose number of trials depends on
-/// their results.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SweepUnit {
-    pub number: u64,
-    /// In order of their trials.
-    pub rows: Vec<SweepRow>,
-}
-
 /// A finished trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepRow {

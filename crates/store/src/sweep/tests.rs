@@ -10,7 +10,7 @@ use super::*;
 const CELLS_OF_IT: u64 = 40;
 const REPEATS: u64 = 3;
 
-fn manifest(whole_cells: bool) -> SweepManifest {
+fn manifest() -> SweepManifest {
     let axis = |name: &str, is_amount| AxisColumn { name: name.to_owned(), is_amount };
     let axes = vec![axis("path.up", true), axis("queue", false)];
     SweepManifest {
@@ -25,23 +25,8 @@ fn manifest(whole_cells: bool) -> SweepManifest {
         seed: 7,
         cells: CELLS_OF_IT,
         repeats: REPEATS,
-        whole_cells,
         columns: SweepColumns { axes, metrics: vec!["load.rtt.p99".to_owned()] },
     }
-}
-
-/// Returns units, as a function of their numbers.
-fn units(manifest: &SweepManifest, numbers: Range<u64>) -> Vec<SweepUnit> {
-    let unit = |number: u64| {
-        let trials = if manifest.whole_cells {
-            // A cell that needed fewer repeats has fewer trials.
-            number * REPEATS..number * REPEATS + 1 + number % REPEATS
-        } else {
-            number..number + 1
-        };
-        SweepUnit { number, rows: trials.map(row).collect() }
-    };
-    numbers.map(unit).collect()
 }
 
 fn row(trial: u64) -> SweepRow {
@@ -69,20 +54,19 @@ fn open(path: &Path, manifest: &SweepManifest) -> (SweepDir, Option<String>) {
 }
 
 fn append(sweep: &mut SweepDir, numbers: Range<u64>) {
-    let units = units(&sweep.manifest, numbers);
-    units.iter().try_for_each(|unit| sweep.append(unit)).expect("units of the sweep");
+    numbers.map(row).try_for_each(|row| sweep.append(&row)).expect("rows of the sweep");
 }
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
-/// Computes what is missing, some units at a time, and finishes.
+/// Computes what is missing, some trials at a time, and finishes.
 fn complete(path: &Path, manifest: &SweepManifest, some: u64) -> Result<u64, StoreError> {
     let (mut directory, _) = SweepDir::open(path, manifest)?;
     let mut computed = 0;
     while let Some(gap) = directory.missing().first() {
         let end = gap.end.min(gap.start + some);
         computed += end - gap.start;
-        units(manifest, gap.start..end).iter().try_for_each(|unit| directory.append(unit))?;
+        (gap.start..end).map(row).try_for_each(|row| directory.append(&row))?;
         directory.flush()?;
     }
     assert!(directory.finish(&GO_ON)?);
@@ -99,40 +83,38 @@ fn names(path: &Path) -> Vec<String> {
 
 #[test]
 fn tables_do_not_depend_on_the_order_of_rows() {
-    for whole_cells in [false, true] {
-        let manifest = manifest(whole_cells);
-        let (plain, mixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        complete(plain.path(), &manifest, 1_000).unwrap();
-        assert_eq!(names(plain.path()), [CELLS, SWEEP, TRIALS]);
+    let manifest = manifest();
+    let (plain, mixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    complete(plain.path(), &manifest, 1_000).unwrap();
+    assert_eq!(names(plain.path()), [CELLS, SWEEP, TRIALS]);
 
-        let count = manifest.units();
-        let (mut directory, _) = open(mixed.path(), &manifest);
-        // Units in reverse order, first the even ones, some of them twice, in several sessions.
-        for start in (0..count).rev().filter(|unit| unit % 2 == 0) {
-            append(&mut directory, start..start + 1);
-            if start % 10 == 0 {
-                directory.flush().unwrap();
-            }
+    let count = manifest.trials();
+    let (mut directory, _) = open(mixed.path(), &manifest);
+    // Trials in reverse order, first the even ones, some of them twice, in several sessions.
+    for start in (0..count).rev().filter(|trial| trial % 2 == 0) {
+        append(&mut directory, start..start + 1);
+        if start % 10 == 0 {
+            directory.flush().unwrap();
         }
-        drop(directory);
-        let (mut directory, notes) = open(mixed.path(), &manifest);
-        assert_eq!(notes, None);
-        // Rows that were not flushed are lost, as after a kill.
-        assert!(directory.stored() <= count / 2);
-        append(&mut directory, 3..9);
-        append(&mut directory, 7..12);
-        append(&mut directory, 7..8);
-        drop(directory.flush());
-        drop(directory);
-        complete(mixed.path(), &manifest, 7).unwrap();
-        assert_eq!(tables(plain.path()), tables(mixed.path()));
-        assert_eq!(names(mixed.path()), [CELLS, SWEEP, TRIALS]);
     }
+    drop(directory);
+    let (mut directory, notes) = open(mixed.path(), &manifest);
+    assert_eq!(notes, None);
+    // Rows that were not flushed are lost, as after a kill.
+    assert!(directory.stored() <= count / 2);
+    append(&mut directory, 3..9);
+    append(&mut directory, 7..12);
+    append(&mut directory, 7..8);
+    drop(directory.flush());
+    drop(directory);
+    complete(mixed.path(), &manifest, 7).unwrap();
+    assert_eq!(tables(plain.path()), tables(mixed.path()));
+    assert_eq!(names(mixed.path()), [CELLS, SWEEP, TRIALS]);
 }
 
 #[test]
 fn cells_summarise_their_trials() {
-    let manifest = manifest(false);
+    let manifest = manifest();
     let directory = tempfile::tempdir().unwrap();
     let cells = |sweep: &SweepDir| {
         let mut cells = Vec::new();
@@ -140,7 +122,7 @@ fn cells_summarise_their_trials() {
         cells
     };
     let (mut sweep, _) = open(directory.path(), &manifest);
-    append(&mut sweep, 0..manifest.units());
+    append(&mut sweep, 0..manifest.trials());
     assert_eq!(cells(&sweep), [], "nothing is on the disk yet");
     sweep.flush().unwrap();
     let before = cells(&sweep);
@@ -166,7 +148,7 @@ fn cells_summarise_their_trials() {
 
 #[test]
 fn another_sweep_is_refused_and_named() {
-    let manifest = manifest(false);
+    let manifest = manifest();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sweep");
     let (first, _) = open(&path, &manifest);
@@ -213,19 +195,16 @@ fn another_sweep_is_refused_and_named() {
 }
 
 #[test]
-fn units_of_another_sweep_are_refused() {
-    let manifest = manifest(false);
+fn rows_of_another_sweep_are_refused() {
+    let manifest = manifest();
     let directory = tempfile::tempdir().unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
-    let mut refused = |unit: SweepUnit| {
-        assert!(matches!(sweep.append(&unit), Err(StoreError::Inconsistent { .. })));
+    let mut refused = |row: SweepRow| {
+        assert!(matches!(sweep.append(&row), Err(StoreError::Inconsistent { .. })));
     };
-    refused(units(&manifest, manifest.units()..manifest.units() + 1).remove(0));
-    refused(SweepUnit { number: 4, rows: vec![row(5)] });
-    refused(SweepUnit { number: 4, rows: Vec::new() });
-    refused(SweepUnit { number: 4, rows: vec![row(4), row(5)] });
-    let mut foreign = units(&manifest, 4..5).remove(0);
-    foreign.rows[0].metrics.clear();
+    refused(row(manifest.trials()));
+    let mut foreign = row(4);
+    foreign.metrics.clear();
     refused(foreign);
     assert!(matches!(sweep.finish(&GO_ON), Err(StoreError::Inconsistent { .. })));
 }
@@ -243,7 +222,7 @@ fn damage(path: &Path, lines: &[usize]) {
 
 #[test]
 fn damaged_lines_are_reported_and_computed_again() {
-    let manifest = manifest(false);
+    let manifest = manifest();
     let (whole, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     complete(whole.path(), &manifest, 1_000).unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
@@ -258,18 +237,18 @@ fn damaged_lines_are_reported_and_computed_again() {
     let (sweep, note) = open(directory.path(), &manifest);
     let note = note.expect("a note");
     assert!(note.contains("rows.jsonl: 3 damaged lines"), "{note}");
-    assert_eq!((sweep.stored(), sweep.missing()), (46, vec![3..5, 20..21, 49..manifest.units()]));
+    assert_eq!((sweep.stored(), sweep.missing()), (46, vec![3..5, 20..21, 49..manifest.trials()]));
     drop(sweep);
-    assert_eq!(complete(directory.path(), &manifest, 8).unwrap(), manifest.units() - 46);
+    assert_eq!(complete(directory.path(), &manifest, 8).unwrap(), manifest.trials() - 46);
     assert_eq!(tables(whole.path()), tables(directory.path()));
 }
 
 #[test]
 fn a_line_that_is_damaged_later_ends_the_merge_and_is_found() {
-    let manifest = manifest(false);
+    let manifest = manifest();
     let directory = tempfile::tempdir().unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
-    append(&mut sweep, 0..manifest.units());
+    append(&mut sweep, 0..manifest.trials());
     sweep.flush().unwrap();
     damage(directory.path(), &[7]);
     assert!(matches!(sweep.finish(&GO_ON), Err(StoreError::Damaged { .. })));
@@ -279,10 +258,10 @@ fn a_line_that_is_damaged_later_ends_the_merge_and_is_found() {
 
 #[test]
 fn a_stopped_merge_leaves_the_journal_and_can_be_called_again() {
-    let manifest = manifest(true);
+    let manifest = manifest();
     let directory = tempfile::tempdir().unwrap();
     let (mut sweep, _) = open(directory.path(), &manifest);
-    append(&mut sweep, 0..manifest.units());
+    append(&mut sweep, 0..manifest.trials());
     assert!(!sweep.finish(&AtomicBool::new(true)).unwrap());
     assert_eq!(names(directory.path()), [JOURNAL, SWEEP]);
     assert!(sweep.finish(&GO_ON).unwrap());
@@ -291,7 +270,7 @@ fn a_stopped_merge_leaves_the_journal_and_can_be_called_again() {
 
 #[test]
 fn after_any_fault_a_resumed_merge_gives_the_same_tables() {
-    let manifest = manifest(false);
+    let manifest = manifest();
     let whole = tempfile::tempdir().unwrap();
     complete(whole.path(), &manifest, 1_000).unwrap();
     let wanted = tables(whole.path());
@@ -313,7 +292,7 @@ fn after_any_fault_a_resumed_merge_gives_the_same_tables() {
 
 #[test]
 fn a_row_has_the_columns_of_the_table() {
-    let manifest = manifest(true);
+    let manifest = manifest();
     let layout = manifest.columns.layout();
     let names: Vec<&str> = layout.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names[..6], ["trial", "cell", "cell_id", "path.up", "path.up.amount", "queue"]);
