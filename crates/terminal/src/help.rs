@@ -84,25 +84,6 @@ fn below(command: Command, change: fn(Command) -> Command) -> Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, change))
 }
 
-/// Lines of a help that fit a screen.
-const SCREEN_LINES: usize = 40;
-const SCREEN_COLUMNS: usize = 100;
-
-/// Returns the commands whose help does not fit a screen, with its lines; for tests.
-pub fn longer_than_a_screen(command: Command) -> Vec<(String, usize)> {
-    fn add(command: &mut Command, found: &mut Vec<(String, usize)>) {
-        let lines = command.render_help().to_string().lines().count();
-        if lines > SCREEN_LINES && !command.is_hide_set() {
-            found.push((command.get_bin_name().unwrap_or_default().to_owned(), lines));
-        }
-        command.get_subcommands_mut().for_each(|below| add(below, found));
-    }
-    let (mut command, mut found) = (command.term_width(SCREEN_COLUMNS), Vec::new());
-    command.build();
-    add(&mut command, &mut found);
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,16 +127,5 @@ mod tests {
         let text = |command: &Command| command.get_after_help().map(ToString::to_string);
         assert_eq!(text(&own), Some(usual));
         assert_eq!(text(&with_rare_options(own)), Some(whole));
-    }
-
-    #[test]
-    fn a_long_help_is_found() {
-        let option = Arg::new("own").long("own").help("word ".repeat(2_000));
-        let long = with_help(Command::new("program").subcommand(Command::new("own").arg(option)));
-        let found = longer_than_a_screen(long);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].0, "program own");
-        assert!(found[0].1 > 60, "{found:?}");
-        assert!(longer_than_a_screen(command()).is_empty());
     }
 }

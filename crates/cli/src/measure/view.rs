@@ -106,8 +106,8 @@ impl underload_line::Progress for View {
         let (up, down) = self.rate.mbit_per_s();
         self.rates.up.note(Some(up));
         self.rates.down.note(Some(down));
-        for (class, recent) in self.classes.iter_mut().zip(&progress.recent) {
-            class.note(recent.map(|recent| recent.p50_ns as f64 / 1e6));
+        for (class, median) in self.classes.iter_mut().zip(&progress.recent_medians_ns) {
+            class.note(median.map(|median_ns| median_ns as f64 / 1e6));
         }
         if !self.bar.is_hidden() {
             self.bar.set_message(self.picture(progress));
@@ -266,7 +266,7 @@ mod tests {
             bytes_down: 0,
             probes_sent: 0,
             probes_answered: 0,
-            recent: vec![None],
+            recent_medians_ns: vec![None],
             lateness_ns: 0,
             cpu_pressure_percent: None,
         };

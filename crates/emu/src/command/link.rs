@@ -261,7 +261,7 @@ fn finish_logs(directory: &Path, logs: Vec<LogWriter>, report: &GatewayReport) -
     }
     let lost: u64 = report.lanes.iter().map(|(_, lane)| lane.recording.lost_events).sum();
     if lost > 0 {
-        let words = format!("{lost} packets are missing in the logs, which were written too slowly");
+        let words = format!("the logs lack {lost} packets: the disk was too slow");
         let (path, source) = (directory.to_owned(), io::Error::other(words));
         return Err(LinkError::Log { path, source });
     }

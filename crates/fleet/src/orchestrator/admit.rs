@@ -353,9 +353,7 @@ impl Orchestrator {
                 }
             }
             pool.write(tx)?;
-            let keys = std::iter::once(self.lease_key());
-            let keys = keys.chain(self.settings.previous_lease_keys.iter().copied());
-            let lease_keys = keys.map(|key| data_encoding::HEXLOWER.encode(&key)).collect();
+            let lease_keys = vec![data_encoding::HEXLOWER.encode(&self.lease_key())];
             let next_ms = now_ms + HEARTBEAT_MS;
             Ok(HeartbeatAnswer { now_ms, lease_keys, next_ms, agents_sent_to })
         })

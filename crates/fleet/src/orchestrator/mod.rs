@@ -97,13 +97,11 @@ pub struct Settings {
     pub rules: Rules,
     /// Longest interval between requests of a device that has nothing to do.
     pub poll_ms: u64,
-    /// Earlier keys that leases may still be signed with, newest first.
-    pub previous_lease_keys: Vec<[u8; 32]>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { rules: Rules::default(), poll_ms: 6 * 3_600_000, previous_lease_keys: Vec::new() }
+        Self { rules: Rules::default(), poll_ms: 6 * 3_600_000 }
     }
 }
 

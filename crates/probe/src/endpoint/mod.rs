@@ -22,7 +22,6 @@ pub use bucket::Bucket;
 pub(crate) use prober::encode_request;
 pub use prober::{ProbeClass, ProbeLog, Prober, ProberConfig};
 pub use received::Received;
-pub use recent::RecentLatency;
 pub use reflector::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 pub use requester::{Requester, RequesterConfig};
 pub use socket::ProbeSocket;

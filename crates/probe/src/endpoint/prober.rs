@@ -9,7 +9,7 @@ use std::time::Duration;
 use underload_record::schema::Marking;
 
 use super::recent::{RecentDelays, RecentMaximum};
-use super::{EndpointError, ProbeSocket, Received, RecentLatency, ThreadTiming, join, spawn};
+use super::{EndpointError, ProbeSocket, Received, ThreadTiming, join, spawn};
 use crate::clock::{Instants, RunClock};
 use crate::network::is_transient;
 use crate::session::{ReplyRecord, Schedule, SentRecord, Slot};
@@ -155,10 +155,10 @@ impl Prober {
         (self.shared.sent.load(Ordering::Relaxed), received)
     }
 
-    /// Returns the round trips of each class since the last call, for a live view; they include the
-    /// far host's processing time. `None` for a class without answers.
-    pub fn recent(&self) -> Vec<Option<RecentLatency>> {
-        self.shared.delays.iter().map(RecentDelays::take).collect()
+    /// Returns the median round trip of each class since the last call, within 6 %, ns, for a live
+    /// view; it includes the far host's processing time. `None` for a class without answers.
+    pub fn recent_medians_ns(&self) -> Vec<Option<u64>> {
+        self.shared.delays.iter().map(RecentDelays::take_median).collect()
     }
 
     /// Returns how late the latest packet since the last call was sent, ns.

@@ -10,16 +10,6 @@ pub(super) struct RecentDelays {
     buckets: Vec<AtomicU32>,
 }
 
-/// Round trips of one class since the last read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecentLatency {
-    pub count: u64,
-    /// Median round trip, within 6 %, ns.
-    pub p50_ns: u64,
-    /// 99th percentile, within 6 %, ns; the largest if `count` is below 100.
-    pub p99_ns: u64,
-}
-
 /// Ranges up to 2^36 ns, about a minute.
 const BUCKETS: usize = 34 * 16;
 
@@ -36,22 +26,17 @@ impl RecentDelays {
         }
     }
 
-    /// Returns the round trips since the last call; `None` without any.
-    pub(super) fn take(&self) -> Option<RecentLatency> {
+    /// Returns the median round trip since the last call, within 6 %, ns; `None` without any.
+    pub(super) fn take_median(&self) -> Option<u64> {
         let counts: Vec<u64> =
             self.buckets.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
-        let count: u64 = counts.iter().sum();
-        let quantile = |rank: u64| {
-            let mut below = 0;
-            let reaches_rank = |(_, in_bucket): &(usize, &u64)| {
-                below += **in_bucket;
-                below >= rank
-            };
-            counts.iter().enumerate().find(reaches_rank).map_or(0, |(index, _)| middle_ns(index))
-        };
-        let p50_ns = quantile(count.div_ceil(2));
-        let p99_ns = quantile((count * 99).div_ceil(100));
-        (count > 0).then_some(RecentLatency { count, p50_ns, p99_ns })
+        let rank = counts.iter().sum::<u64>().div_ceil(2).max(1);
+        let mut up_to = 0;
+        let index = counts.iter().position(|in_bucket| {
+            up_to += in_bucket;
+            up_to >= rank
+        })?;
+        Some(middle_ns(index))
     }
 }
 
@@ -89,19 +74,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_within_their_range_and_reset_when_read() {
+    fn the_median_is_within_its_range_and_resets_when_read() {
         let recent = RecentDelays::default();
-        assert_eq!(recent.take(), None);
+        assert_eq!(recent.take_median(), None);
         for delay_ns in 1..=1_000_u64 {
             recent.note(delay_ns * 1_000);
         }
-        let seen = recent.take().unwrap();
-        assert_eq!(seen.count, 1_000);
-        assert!(seen.p50_ns.abs_diff(500_000) < 32_000, "{seen:?}");
-        assert!(seen.p99_ns.abs_diff(990_000) < 62_000, "{seen:?}");
-        assert_eq!(recent.take(), None);
+        let median = recent.take_median().unwrap();
+        assert!(median.abs_diff(500_000) < 32_000, "{median}");
+        assert_eq!(recent.take_median(), None);
         recent.note(u64::MAX);
-        assert_eq!(recent.take().unwrap().count, 1);
+        assert_eq!(recent.take_median(), Some(middle_ns(BUCKETS - 1)));
     }
 
     #[test]

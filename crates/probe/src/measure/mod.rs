@@ -29,7 +29,7 @@ use underload_record::schema::{
 
 pub use run::Measurement;
 
-use crate::endpoint::{EndpointError, ProberConfig, RecentLatency};
+use crate::endpoint::{EndpointError, ProberConfig};
 use crate::load::{FlowLog, LoadError, LoadFlow, Token};
 use crate::network::SocketSource;
 use crate::session::{ClockOffset, ProbeCounts};
@@ -146,8 +146,9 @@ pub struct Progress {
     pub probes_sent: u64,
     /// Answers received, all classes.
     pub probes_answered: u64,
-    /// Round trips of each open-loop class since the last report; `None` without answers.
-    pub recent: Vec<Option<RecentLatency>>,
+    /// Median round trip of each open-loop class since the last report, within 6 %, ns; `None`
+    /// without answers.
+    pub recent_medians_ns: Vec<Option<u64>>,
     /// How late the latest probe since the last report was sent, ns.
     pub lateness_ns: u64,
     /// Share of the last second, in percent, in which a thread of this process was runnable but

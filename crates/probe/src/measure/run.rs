@@ -306,7 +306,7 @@ impl Run<'_> {
             bytes_down: bytes(Direction::Down),
             probes_sent,
             probes_answered,
-            recent: self.probes.open_loop.recent(),
+            recent_medians_ns: self.probes.open_loop.recent_medians_ns(),
             lateness_ns: self.probes.open_loop.recent_lateness_ns(),
             cpu_pressure_percent: self.pressure.percent(self.clock.now_ns()),
         };

@@ -32,7 +32,6 @@ pub(super) fn draw(picture: &Picture<'_>) -> Option<Plot> {
             .flat_map(|variant| metric_over_trials(&picture.run.record, variant, &plot.metric))
             .flatten()
             .filter(|value| value.is_finite())
-            .filter(|value| value.is_finite())
             .collect();
         values.sort_by(f64::total_cmp);
         let Some(five) = five(&values) else { continue };
