@@ -50,11 +50,15 @@ fn every_built_in_scenario_prints_true_sentences() {
 }
 
 /// Returns a line for each latency under load, rate, queue and application metric, by variant, and
-/// a checksum of everything else in the summaries.
+/// a checksum of all numbers of the summaries.
 fn results(summaries: &Value) -> String {
     let mut text = String::new();
     let rows = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for variant in rows(summaries) {
+    for mut variant in rows(summaries) {
+        // A conclusion, which the sentences have.
+        for metric in variant["metrics"].as_array_mut().into_iter().flatten() {
+            metric.as_object_mut().map(|metric| metric.remove("suits"));
+        }
         let mut sum = flate2::Crc::new();
         sum.update(variant.to_string().as_bytes());
         let _ = writeln!(text, "  {} [{:08x}]", word(&variant["variant"]), sum.sum());
