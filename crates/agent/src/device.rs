@@ -189,7 +189,7 @@ struct Device<'a> {
     removal: Option<RemovalNotice>,
     /// When `alone` may be stored again.
     alone_at: Time,
-    /// The network of the orchestrator that answered last.
+    /// The kind of network (global, private or loopback) of the orchestrator that answered last.
     reach: Reach,
     is_busy: bool,
     is_metered: bool,

@@ -90,7 +90,7 @@ impl Chromium {
             Profile::Memory { megabytes } => {
                 let mount = format!("mount -t tmpfs -o size={megabytes}m underload /tmp");
                 command.args(["-c", &format!("{mount} && {JOIN_PIPES}"), "sh"]);
-                // Chromium also writes below the user's home, and temporary files.
+                // Chromium also writes to the user's home and to the folder of temporary files.
                 command.env("HOME", "/tmp").env("TMPDIR", "/tmp").env_remove("XDG_CONFIG_HOME");
                 command.env_remove("XDG_CACHE_HOME");
                 Path::new("/tmp")

@@ -18,7 +18,7 @@
 //! | law | meaning |
 //! |---|---|
 //! | [`keeps_its_books`] | under any operations: offered = sent + dropped + backlog, in packets and bytes; each drop and mark is reported once; no packet leaves twice; no flow is reordered; Not-ECT is never marked, CE never cleared, no other field changed; never `Empty` while a packet is stored; counters only grow; a limit is never exceeded |
-//! | [`repeats_itself`] | the same seed has the same fates; the script makes the queue drop or mark |
+//! | [`repeats_itself`] | with the same seed every packet has the same fate; the script of operations has to make the queue drop or mark |
 //! | [`does_not_feel_polls`] | a link that polls more often changes nothing |
 //! | [`forgets_in_a_minute`] | after a minute of idleness, a packet that finds the queue empty passes unchanged |
 //! | [`survives_the_wrap_of_a_clock`] | the wrap of 32 bits of microseconds, or of 1024 ns, changes nothing |

@@ -31,7 +31,7 @@ underload_aqm::named! {
     pub enum Followed {
         LoadP99 = "load-p99",
         LoadP50 = "load-p50",
-        /// What the test of another tool states without its single round trips.
+        /// The latency under load that another tool states, without its single round trips.
         StatedLoad = "stated-load",
         InsideP99 = "inside-p99",
         IdleP50 = "idle-p50",

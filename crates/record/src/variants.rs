@@ -59,14 +59,14 @@ pub fn unknown_metric(run: &RunRecord, variant: &str, name: &str) -> Option<Stri
     ))
 }
 
-/// Returns a metric of each valid trial of a variant, as if it were the only trial: infinite for a
-/// percentile of all probes sent that falls on a lost one.
+/// Returns a metric in each valid trial of a variant; `None` for a trial without the metric. A
+/// percentile of all probes sent is infinite if it falls on a lost probe.
 pub fn metric_over_trials(run: &RunRecord, variant: &str, name: &str) -> Vec<Option<f64>> {
     valid_trials(&run.trials, variant).map(|trial| metric_of_trial(trial, name)).collect()
 }
 
-/// Returns a metric of one trial, as if it were the only one of its variant; infinite for a percentile
-/// of all probes sent that falls on a lost one.
+/// Returns a metric of one trial. A percentile of all probes sent is infinite if it falls on a lost
+/// probe.
 pub(crate) fn metric_of_trial(trial: &TrialRecord, name: &str) -> Option<f64> {
     let Some(plain) = name.strip_suffix(OF_SENT) else {
         let trials = std::slice::from_ref(trial);

@@ -67,7 +67,8 @@ pub(crate) const fn oracle_rate(bytes: u64) -> Rate {
     Rate::from_bits_per_second(bytes.saturating_mul(80) / 100 * ORACLE_PERCENT)
 }
 
-/// What is left empties what packets of another size and rounding add to the line's queue.
+/// Percent of the line's bytes. The rest empties the line's queue, to which packets of another size and
+/// rounding add.
 const ORACLE_PERCENT: u64 = 97;
 
 /// Gives a follower what a program at the shaper sees.

@@ -127,7 +127,7 @@ fn held_to_its_grant(direction: Direction, over_tcp: bool) {
             let what = format!("{direction} {transport:?}, {flows} flows, {bit_per_s} bit/s");
             if !over_tcp && direction == Direction::Up {
                 // A UDP sender cannot be paced: its flow is ended, and the bytes that it sends
-                // until then are charged. It may be ahead by a second of the granted rate.
+                // until then are charged. The sender may be ahead of the granted rate by a second.
                 most += granted + 2.0 * seconds * granted.max(500_000.0 * flows as f64);
                 let reason = ended.unwrap_or_default();
                 // A busy machine may send too little for that.

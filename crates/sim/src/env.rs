@@ -206,7 +206,8 @@ impl Environment {
         }
     }
 
-    /// Returns the delays of the links and of the observed flow, both ways.
+    /// Returns the round trip without queuing: the delays of all links in both directions and that of
+    /// the observed flow.
     pub fn base_rtt(&self) -> Span {
         self.base_rtt
     }

@@ -191,7 +191,8 @@ pub fn line(
     measure(Box::new(session), request, place, COMMIT, &stop)
 }
 
-/// Names the setting that is at fault as an option, and marks what is the input's fault.
+/// Converts an error: a faulty setting gets the name of its option, and the error of a faulty input the
+/// exit status of one.
 pub fn worded(error: LineError) -> anyhow::Error {
     match error {
         LineError::Setting(BadSetting { setting, source }) => {

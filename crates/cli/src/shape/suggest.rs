@@ -213,7 +213,8 @@ impl Arguments {
     }
 }
 
-/// Names the setting that is at fault as an option, and marks what is the input's fault.
+/// Converts an error: a faulty setting gets the name of its option, and the error of a faulty input the
+/// exit status of one.
 fn marked(error: SearchError<LineError>) -> anyhow::Error {
     match error {
         SearchError::Measure(error) => worded(error),

@@ -304,7 +304,8 @@ impl SupportedDtls13CipherSuite for ChaCha20Poly1305 {
         Aead::boxed(&aead::CHACHA20_POLY1305, key)
     }
 
-    /// Returns the five mask bytes that ring gives; a record number has two bytes at most.
+    /// Returns the mask of a record number: five bytes from ring, then zeros. A record number has at most two
+    /// bytes.
     fn encrypt_sn(&self, sn_key: &[u8], sample: &[u8; 16]) -> [u8; 16] {
         let mut mask = [0; 16];
         let key = aead::quic::HeaderProtectionKey::new(&aead::quic::CHACHA20, sn_key);

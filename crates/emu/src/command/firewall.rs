@@ -64,7 +64,7 @@ struct Probe {
     /// Whether a packet passes; `None` if that is unknown.
     passes: fn(&Way<'_>) -> Option<bool>,
     hooks: &'static [&'static str],
-    /// The devices that a rule must accept.
+    /// The keywords of nft, `iifname` and `oifname`, for the link's device in the suggested rules.
     places: &'static [&'static str],
 }
 

@@ -16,7 +16,7 @@ use underload_record::stats::distribution;
 use super::{Server, ServerResult, server_trust};
 use crate::{LineError, Progress, Request};
 
-/// The round trips of this test on connections that load the line.
+/// Label of the round trips on the loading connections.
 const INSIDE: &str = "exchanges on the loading connections";
 
 /// Numbers that such a test does not have.

@@ -265,7 +265,7 @@ impl Courtesy {
         if next > limit && self.is_load_fixed {
             return Err(SeriesError::SmallBudget { limit: mb(limit), last: mb(next) });
         }
-        // Any other load ends with the budget.
+        // A load without a fixed length stops when its budget is used up.
         let next = next.min(limit);
         if used.saturating_add(next.max(1)) <= limit {
             return Ok(None);

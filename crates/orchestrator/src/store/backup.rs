@@ -50,7 +50,7 @@ impl Place {
         let copied = if self.directory().is_some() { FILE } else { DUMP };
         let path = directory.join(copied);
         database.copy(&path)?;
-        // Of a dump, the catalogue is not known: all files are copied that it may name.
+        // The catalogue in a dump cannot be read: all files that it may name are copied.
         let parts = match self {
             Self::Sqlite(_) => {
                 let mut copy = SqlStore::beside(directory)?.database;

@@ -30,7 +30,7 @@ pub(super) trait Database: Send {
     fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError>;
     /// Runs a statement for rows of values, all or none. Returns the number of rows it changed.
     fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError>;
-    /// Moves what is in a log to the place where copies of the store look for it.
+    /// Moves the write-ahead log into the file of the database. Does nothing with PostgreSQL.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! A headless Chromium in a test: one page, with what people and axe-core would find wrong in it.
+//! A headless Chromium for tests: it reports content wider than the screen, errors of the console and
+//! the network, and what axe-core finds.
 
 #![expect(clippy::print_stderr, reason = "tests print why they were skipped")]
 

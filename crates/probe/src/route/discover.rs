@@ -154,7 +154,7 @@ impl Search {
             let mut payload = [0; ECHO_BYTES];
             payload[..8].copy_from_slice(&self.secret);
             payload[8] = distance;
-            // The kernel reports the error of an earlier echo with a later one.
+            // Sending may return the error of an earlier echo, which `listen` reads.
             let _ = self.socket.send_numbered(&payload, u16::from(distance));
             self.listen(Instant::now() + INTERVAL);
         }

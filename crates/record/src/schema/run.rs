@@ -40,7 +40,8 @@ pub struct RunRecord {
     /// for a run whose trials do not fit in memory together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,
-    /// Variants whose trials have two modes, because an AQM slept in some.
+    /// Variants whose AQM slept (RFC 8034, appendix A) under load in some trials and not in others, with a
+    /// difference that a person notices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<Modes>,
     /// Directions that carry less than a variant's applications need.

@@ -275,8 +275,9 @@ impl Question {
         QuestionFault { part, key, problem }
     }
 
-    /// Sets the queues that are compared. Without any, a line with queues of its own is compared
-    /// with CAKE where people can put it: in the router, which only the simulator has.
+    /// Sets the queues that are compared. If there are none and the line has a policer or a queue other
+    /// than FIFO, its queues are compared with CAKE: in the simulator in a router before the line, and
+    /// in a live run, which has no router, in place of the line's queues.
     pub fn set_queues(&mut self, queues: &[String]) {
         let has_own =
             self.policer.is_some() || self.installed.iter().any(|(_, queue)| queue != PLAIN);
@@ -655,7 +656,7 @@ mod tests {
             ("5", "backup of 5mbit", ["kind = \"udp\"", "rate = \"5mbit\""]),
             ("ledbat", "ledbat backup", ["kind = \"tcp\"", "congestion_control = \"ledbat\""]),
             ("5:ledbat", "ledbat backup of 5mbit", ["max_rate = \"5mbit\"", "= \"ledbat\""]),
-            // It yields, so it may be as fast as the line.
+            // A transfer yields to others, so its highest rate may exceed the line.
             ("50:bbr", "bbr backup of 50mbit", ["max_rate = \"50mbit\"", "= \"bbr\""]),
         ] {
             let (question, text) = asked(&[("backup", backup)]);

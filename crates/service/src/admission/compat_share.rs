@@ -32,7 +32,7 @@ struct Guest {
 
 /// Bytes that are charged to a quota at a time.
 const PIECE_BYTES: u64 = 32 << 20;
-/// The next piece is charged when less than this is left.
+/// The next piece is charged when less than this is left of the last one.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// Largest transfer of one call without limits.
 const CHUNK_BYTES: usize = 256 << 10;

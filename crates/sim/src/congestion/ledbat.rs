@@ -1,6 +1,7 @@
-//! LEDBAT (RFC 6817), for transfers in the background: the window grows while less than the target
-//! of 100 ms waits in queues, in proportion to what is missing, and shrinks in the same way above
-//! it. A flow beside others that fill the queue therefore falls to the smallest window.
+//! LEDBAT (RFC 6817), for transfers in the background. While the queuing delay is below the target of
+//! 100 ms, the window grows in proportion to the distance from the target; above the target it shrinks
+//! in proportion to the excess. If other flows hold the delay above the target, the window falls to
+//! its minimum.
 //!
 //! The queuing delay is the smallest of the latest four delays minus the base delay, which is the
 //! smallest of the latest ten minutes. Differences from the RFC:

@@ -270,7 +270,8 @@ const DELAY: Span = Span::from_millis(40);
 /// Linux `TCP_FASTRETRANS_THRESH` and `tcp_comp_sack_nr`.
 const DUPLICATES_AT_ONCE: u8 = 3;
 const MOST_JOINED: u16 = 44;
-/// Linux `TCP_MAX_QUICKACKS`: acknowledgements sent without delay where a sender begins.
+/// Linux `TCP_MAX_QUICKACKS`: acknowledgements sent without delay when a sender starts or
+/// restarts.
 const QUICK_ACKNOWLEDGEMENTS: u32 = 16;
 
 #[cfg(test)]

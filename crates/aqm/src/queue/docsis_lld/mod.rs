@@ -503,9 +503,10 @@ mod tests {
         assert_eq!(sent_in_a_second(none, none), [899, 101], "230 : 26");
         // 2 Mbit/s are 200 packets, and the burst of 3044 bytes is two more; C gets the rest.
         assert_eq!(sent_in_a_second(limited(2_000), none), [202, 798]);
-        // The 302nd classic packet may leave 1.5 ms before the end, after a low latency packet.
+        // 300 packets and one of the burst: the bucket loses most of the burst while it is full and waits
+        // for its first turn in the scheduler.
         assert_eq!(sent_in_a_second(limited(2_000), limited(3_000)), [202, 301]);
-        // 50 packets and the burst. The 52nd is due 3 ms before the end and waits for its turn.
+        // 50 packets and one of the burst, for the same reason.
         assert_eq!(sent_in_a_second(none, limited(500)), [949, 51]);
     }
 

@@ -714,7 +714,7 @@ fn after_the_clock_is_set_back_a_server_is_silent_until_its_next_report() {
     assert_eq!(fleet.next(device).refusal, Some(Refusal::NoServer), "heard a year from now");
     fleet.heartbeat(200, "east").expect("it is known");
     assert_eq!(fleet.server("east").heard_ms, due);
-    // A heartbeat arrives late, after a newer one of a clock that is slightly ahead.
+    // The clock is earlier than at the last heartbeat: the time of the last heartbeat does not go back.
     fleet.now = due - SKEW_MS;
     fleet.heartbeat(200, "east").expect("it is known");
     assert_eq!(fleet.server("east").heard_ms, due);

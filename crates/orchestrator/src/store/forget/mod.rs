@@ -45,7 +45,7 @@ pub struct Forgetting {
     pub has_finished: bool,
 }
 
-/// What was deleted.
+/// Counts of what was deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forgotten {
     pub results: u64,
@@ -261,7 +261,7 @@ impl Forgetting {
     /// Deletes the files that do not belong to the archive, replaced ones and those that killed
     /// processes left, and overwrites the deleted rows. Waits for studies that read files.
     fn scrub(&mut self, folder: Option<&Path>) -> Result<()> {
-        // Whatever their age: nobody else writes files now.
+        // Files of any age are deleted: the lock of the archive keeps all others from writing some.
         let now_ms = u64::MAX;
         if let Some(folder) = folder {
             while !files::unused(&mut *self.keeper.database, now_ms)?.is_empty() {

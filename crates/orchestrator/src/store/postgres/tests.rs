@@ -595,7 +595,7 @@ fn tables_of_another_version_and_unreachable_databases_are_rejected() {
     let error = SqlStore::postgres(&url).expect_err("of another version");
     assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
     assert!(error.to_string().contains("of version 99, this program reads version 1"), "{error}");
-    // One that runs checks again within seconds, and continues if the version is known again.
+    // A running program checks again within seconds, and continues if the version is known again.
     while running.begin(&Needs::default()).is_ok() {
         std::thread::yield_now();
     }

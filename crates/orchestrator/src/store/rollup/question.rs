@@ -228,7 +228,8 @@ impl Answer {
     }
 }
 
-/// Maximum number of lines of an answer, 8 KiB each. Further values of attributes share one line.
+/// Maximum number of combinations of values, without days and hours, in an answer; a row of bins takes
+/// about 8 KiB. Further values count as [`OTHERS`].
 const LINES_MAX: usize = 4_096;
 const REASONS_MAX: usize = 1_024;
 /// The value or reason of the line or count that combines all beyond the limit.

@@ -18,7 +18,7 @@ use crate::error::{Doing as _, Result};
 use crate::world::live::task::{Outcome, Task};
 use underload_scenario::film_report::FilmReport;
 
-/// A browser with a player, and its server.
+/// A browser that plays films, and the server of the films.
 pub(super) struct Films<'a> {
     name: &'a str,
     site: Website,
