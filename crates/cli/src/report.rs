@@ -11,7 +11,7 @@ use underload_report::{
     write_report,
 };
 use underload_store::RunData;
-use underload_terminal::console::{self, note, warning};
+use underload_terminal::console::{self, note, shell_word, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 
 use crate::present::{Show, open_in_desktop};
@@ -50,7 +50,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         (None, [only]) if only.is_dir() => only.clone(),
         (None, _) => PathBuf::from("."),
     };
-    show_runs(&out, &runs, arguments.show)
+    show_runs(&out, &runs, arguments.show)?;
+    if let [before, after] = arguments.directories.as_slice()
+        && before.is_file()
+    {
+        let [before, after] = [before, after].map(|path| shell_word(path));
+        note!("what changed: underload compare --before {before} --after {after}");
+    }
+    Ok(())
 }
 
 fn print_explanation(runs: &[RunData], id: &str) -> anyhow::Result<()> {

@@ -50,7 +50,7 @@ const CANNOT_MAX: usize = 34;
 /// Examples that run until Ctrl-C, or for minutes: a part of them.
 const ENDLESS: &[&str] = &[
     "underload serve ", "--every", "run comcast/upstream ", "underload figures",
-    "docsis recommend", "shape auto",
+    "docsis recommend", "shape auto", "watch ",
 ];
 
 /// Returns the examples of each command, in their order.
@@ -246,8 +246,11 @@ impl Machine {
              set -o pipefail\n{line}"
         );
         let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new("unshare");
-        command.args(["-r", "-n", "-m", "bash", "-c", &script]).current_dir(folder);
+        // No example may hold up the others for ever.
+        let mut command = Command::new("timeout");
+        command.args(["--signal", "KILL", "300", "unshare", "-r", "-n", "-m"]);
+        command.args(["bash", "-c", &script]);
+        command.current_dir(folder);
         command.env("PATH", format!("{}:{beside}:{path}", programs.display()));
         command.env("HOME", folder).env("NO_COLOR", "1").stdin(Stdio::null());
         for variable in ["XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"] {
@@ -262,6 +265,8 @@ fn line(example: &str, folder: &Path) -> String {
     // In real time, and with the usual trials, they would take minutes.
     let mut line = example.replace("run my.toml", "run my.toml --world sim");
     line = line.replace("underload try", "underload try --load 2s --repeat 1");
+    // In a user's namespace tcpdump cannot become another user.
+    line = line.replace("tcpdump ", "tcpdump -Z root ");
     for of_system in ["/etc/underload", "/var/lib/", "/root/", "/data/"] {
         line = line.replace(of_system, &format!("{}{of_system}", folder.display()));
     }
@@ -272,7 +277,8 @@ fn line(example: &str, folder: &Path) -> String {
         return format!("fish -c '{line}'");
     }
     if ENDLESS.iter().any(|part| format!("{example} ").contains(part)) {
-        line = line.replacen("underload ", "timeout --signal INT 2 underload ", 1);
+        let program = if example.starts_with("watch ") { "watch " } else { "underload " };
+        line = line.replacen(program, &format!("timeout --signal INT 2 {program}"), 1);
     }
     line
 }
@@ -283,7 +289,7 @@ fn missing(example: &str) -> Option<&'static str> {
         let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output();
         found.is_ok_and(|output| output.status.success())
     };
-    let programs = ["jq", "less", "man", "tcpdump", "iperf3", "zsh", "fish"];
+    let programs = ["jq", "less", "man", "tcpdump", "iperf3", "zsh", "fish", "watch"];
     let is_named = |name: &str| example.split([' ', ')']).any(|word| word == name);
     programs.into_iter().find(|name| is_named(name) && !has(name))
 }
@@ -394,7 +400,7 @@ fn an_example_without_its_files_and_devices_names_what_is_missing() {
     // What a machine without a device, network, kernel, terminal or history says.
     let others = [
         "this kernel ", "no kernel at", "default route", "nothing to undo", "--accept-terms",
-        "asking locate", "runs/history",
+        "asking locate", "runs/history", "tcpdump: all.pcap",
     ];
     let mut wrong = String::new();
     run_all(Machine { devices: "" }, None, is_tried, |example, output| {

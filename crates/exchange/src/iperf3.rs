@@ -12,9 +12,12 @@ use serde::{Deserialize, Deserializer};
 use underload_record::schema::{Direction, FlowRecord, Phase, Series, SeriesKind, SeriesPoint};
 use underload_record::text::one_line;
 
-use super::imported::{ImportError, Imported, first_document, load_flow, window};
+use super::imported::{ImportError, Imported, first_document, load_flow, numbers_flow, window};
 use super::numbers::{lenient, nanos, rate};
 use super::rows::Rows;
+
+/// The name, unit and value of a metric.
+type Number = (&'static str, &'static str, Option<f64>);
 
 #[derive(Deserialize)]
 struct File {
@@ -55,6 +58,9 @@ struct Total {
     packets: Option<f64>,
     #[serde(default, deserialize_with = "lenient")]
     lost_packets: Option<f64>,
+    /// Only in the summary of UDP.
+    #[serde(default, deserialize_with = "lenient")]
+    jitter_ms: Option<f64>,
     /// Only in the summary of a TCP sender.
     #[serde(default, deserialize_with = "lenient")]
     retransmits: Option<f64>,
@@ -211,10 +217,31 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         add_series(&flow.name, streams, &mut imported);
         imported.flows.push(flow);
     }
+    let numbers = numbers(&file, &sockets);
+    if numbers.iter().any(|it| it.2.is_some()) {
+        imported.flows.push(numbers_flow("iperf3", "iperf3", &numbers));
+    }
     for direction in [Direction::Up, Direction::Down] {
         imported.series.extend(throughput(direction, &sockets, &file.start));
     }
     Ok(imported)
+}
+
+/// Returns the median of the senders' round trips, of all counted intervals, and what UDP lost.
+fn numbers(file: &File, sockets: &BTreeMap<i64, Vec<Stream>>) -> Vec<Number> {
+    let counted = sockets.values().flat_map(|streams| counted(streams));
+    let mut rtts_us: Vec<f64> = counted.filter_map(|(_, stream)| stream.rtt).collect();
+    rtts_us.retain(|rtt_us| rtt_us.is_finite() && *rtt_us > 0.0);
+    rtts_us.sort_by(f64::total_cmp);
+    let median_us = rtts_us.get(rtts_us.len() / 2);
+    let udp: Vec<Total> = file.end.streams.iter().filter_map(|stream| stream.udp).collect();
+    let lost = udp.iter().map(|total| 1.0 - total.arrived()).reduce(f64::max);
+    let jitter_ms = udp.iter().filter_map(|total| total.jitter_ms).reduce(f64::max);
+    vec![
+        ("latency_under_load", "ms", median_us.map(|us| us / 1e3)),
+        ("lost", "%", lost.map(|share| share * 100.0)),
+        ("jitter", "ms", jitter_ms),
+    ]
 }
 
 /// Returns the receiver's count of a stream, bit/s; `None` if the file lacks it.
@@ -331,6 +358,8 @@ mod tests {
         assert_eq!(trial.flows[0].goodput_up_bit_per_s, Some(8_000_000));
         assert_eq!(trial.flows[0].retransmits, Some(1), "without the omitted second");
         assert_eq!(trial.flows[1].retransmits, None, "its sender is the other end");
+        let stated = &trial.flows[2].metrics[0];
+        assert_eq!((stated.name.as_str(), stated.value), ("latency_under_load", Some(0.08)));
         assert_eq!(trial.flows[1].goodput_down_bit_per_s, Some(4_000_000));
         let phases: Vec<_> = trial.phases.iter().map(|window| window.phase).collect();
         assert_eq!(phases, [Phase::Ramp, Phase::Load]);

@@ -526,11 +526,10 @@ fn run_metric(metric: Followed) -> Option<&'static str> {
     Some(match metric {
         Followed::LoadP99 => "load.rtt.p99",
         Followed::LoadP50 => "load.rtt.p50",
-        Followed::StatedLoad => "speedtest/latency_under_load",
         Followed::IdleP50 => "idle.rtt.p50",
         Followed::GoodputUp => "goodput.up",
         Followed::GoodputDown => "goodput.down",
-        Followed::InsideP99 | Followed::Qoo => return None,
+        Followed::StatedLoad | Followed::InsideP99 | Followed::Qoo => return None,
     })
 }
 
