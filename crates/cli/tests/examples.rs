@@ -265,7 +265,7 @@ fn line(example: &str, folder: &Path) -> String {
     // In real time, and with the usual trials, they would take minutes.
     let mut line = example.replace("run my.toml", "run my.toml --world sim");
     line = line.replace("underload try", "underload try --load 2s --repeat 1");
-    // In a user's namespace tcpdump cannot become another user, as it does before it writes.
+    // tcpdump becomes another user before it writes, which a user namespace forbids.
     line = line.replace("tcpdump -r all.pcap -w - src 192.0.2.7", "cat all.pcap");
     for of_system in ["/etc/underload", "/var/lib/", "/root/", "/data/"] {
         line = line.replace(of_system, &format!("{}{of_system}", folder.display()));

@@ -301,7 +301,7 @@ fn a_line_is_forgotten_by_its_identifier_after_a_question() {
     let said = String::from_utf8(output.stderr).expect("a text");
     assert!(said.contains("30 results; "), "{said}");
     assert_eq!(of(home, "store").len(), 60);
-    // What the documentation says finds the entry.
+    // The documentation's command finds the entry.
     let hash = Command::new("sh")
         .args(["-c", &format!("printf %s '{receipt} ACC-1' | sha256sum | cut -c1-64")])
         .output()

@@ -22,7 +22,7 @@ const MINUTE_MS: u64 = 60_000;
 const STRANGER: &str = "(no valid token)";
 
 impl Refusals {
-    /// Counts a refusal without an entry of its own.
+    /// Counts a refusal, which the next entry of the log states, and logs none.
     pub fn count(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).others += 1;
     }

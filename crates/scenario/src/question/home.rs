@@ -340,7 +340,7 @@ impl Question {
         let wifi = self.wifi.as_ref().map(|_| {
             "the Wi-Fi is assumed to queue fairly (FQ-CoDel), as the drivers of Linux do".to_owned()
         });
-        let fills = |it: &Use| matches!(it, Use::Page | Use::Video);
+        let fills = |it: &Use| matches!(it, Use::Page | Use::Video | Use::Video4k);
         let is_loaded = self.uploads.max(self.downloads) > 0 || self.backup.is_some();
         let idle = (!is_loaded && !self.uses.iter().any(fills))
             .then(|| "nothing that is sent fills the line; `upload` or `download` does".to_owned());
@@ -413,7 +413,12 @@ pub(super) fn check_rate(text: &str) -> Result<(), QuestionFault> {
     match text.split(['/', '@']).find(is_too_large) {
         Some(rate) => {
             let expected = "expected Mbit/s, such as 16/1, or a unit";
-            let in_kbit = text.replace(rate, &format!("{rate}kbit"));
+            // One rate with a unit would leave the other one in Mbit/s.
+            let in_kbit = |part: &str| {
+                let has_unit = !part.ends_with(|c: char| c.is_ascii_digit());
+                if has_unit { part.to_owned() } else { format!("{part}kbit") }
+            };
+            let in_kbit = text.split('/').map(in_kbit).collect::<Vec<_>>().join("/");
             Err(fault(text, format!("is {rate} Mbit/s; {expected}: {in_kbit}")))
         }
         None if text.contains("MB") => {
@@ -591,6 +596,8 @@ mod tests {
         assert_eq!(bloated.installed.up, "fifo:limit=312500B");
         assert_eq!(bloated.probe_interval(), "10ms");
         assert!(asked("40/10", &[("upload", String::new())]).remarks().is_empty());
+        let film = [("video", "4k".to_owned())];
+        assert!(asked("40/10", &film).remarks().is_empty(), "a film fills the line for moments");
         let remarks = asked("50 wifi 60 game", &[]).remarks().join("\n");
         for part in ["50mbit is the rate of both", "FQ-CoDel", "`upload` or `download` does"] {
             assert!(remarks.contains(part), "{remarks}");

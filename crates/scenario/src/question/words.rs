@@ -550,7 +550,7 @@ mod tests {
             ("upload 2 download 3", "2: expected upload=2 or download=2"),
             ("100/20 12.5MB/s", "12.5MB/s: MB are bytes"),
             ("call 5", "5: expected call=5, or a line of 5 Mbit/s before it: 5 call"),
-            ("16000/1000", "expected Mbit/s, such as 16/1, or a unit: 16000kbit/1000"),
+            ("16000/1000", "expected Mbit/s, such as 16/1, or a unit: 16000kbit/1000kbit"),
             ("cable 20 up", "up: expected"),
         ] {
             let error = asked(words).expect_err(words).to_string();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::{Span, Time};
 
-/// What a rule knows: the last step, and how much the line carries in the next one.
+/// The input of a rule: the last step, and how much the line carries in the next one.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     pub now: Time,

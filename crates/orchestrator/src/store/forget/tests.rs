@@ -105,7 +105,7 @@ fn archived(store: &SqlStore, bins_days: u32) -> Housekeeping {
     housekeeping
 }
 
-/// What must not be found after the line is forgotten.
+/// The bytes of the line that no file may have after it is forgotten.
 fn needles() -> Vec<Vec<u8>> {
     let id = device_id(GONE);
     vec![
